@@ -1,0 +1,1 @@
+"""Commands that the plugin adds to `allennlp`."""

@@ -1,0 +1,68 @@
+"""
+`allennlp bilm-encode`: text into an encoded corpus, which training then opens at once.
+"""
+
+import argparse
+import time
+
+from allennlp.commands.subcommand import Subcommand
+
+from elmo_plugin.data.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
+from elmo_plugin.data.encoding import SHARD_TOKENS, encode
+from elmo_plugin.data.text import find_files
+
+
+@Subcommand.register("bilm-encode")
+class BilmEncode(Subcommand):
+    """
+    Encodes text. A config's `train_data_path` may name the folder that this writes, or the text
+    itself, which is then encoded on first use; the command is for doing it beforehand, elsewhere.
+    """
+
+    def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
+        description = "Encode text, one sentence a line, for training language models on it."
+        subparser = parser.add_parser(self.name, description=description, help=description)
+        subparser.add_argument(
+            "text", type=str, help="a file, a glob or a folder; plain, .gz, .xz or .zst"
+        )
+        subparser.add_argument("out", type=str, help="the folder to write the encoded corpus to")
+        subparser.add_argument(
+            "--max-characters",
+            type=int,
+            default=DEFAULT_MAX_CHARACTERS,
+            metavar="N",
+            help="report the words that a model with this max_characters_per_token would crop "
+            "(the corpus itself keeps words whole; default: %(default)s)",
+        )
+        subparser.add_argument(
+            "--shard-tokens",
+            type=int,
+            default=SHARD_TOKENS,
+            metavar="N",
+            help="the most tokens of a shard, which bounds the memory needed "
+            "(default: %(default)s)",
+        )
+        subparser.add_argument(
+            "--force", action="store_true", help="replace an encoded corpus that is there"
+        )
+        subparser.set_defaults(func=encode_from_args)
+        return subparser
+
+
+def encode_from_args(args: argparse.Namespace) -> None:
+    check_max_characters(args.max_characters)
+    started = time.monotonic()
+    corpus = encode(find_files(args.text), args.out, args.shard_tokens, args.force)
+    seconds = time.monotonic() - started
+    cropped = corpus.word_lengths() > args.max_characters - 2
+    occurrences = int(corpus.counts[cropped].sum())
+    print(f"tokens          {corpus.num_tokens:>15,}")
+    print(f"sentences       {corpus.num_sentences:>15,}")
+    print(f"documents       {corpus.num_documents:>15,}")
+    print(f"distinct words  {corpus.num_words:>15,}")
+    print(
+        f"cropped words   {int(cropped.sum()):>15,}  longer than {args.max_characters - 2} bytes, "
+        f"{occurrences / corpus.num_tokens:.4%} of the tokens"
+    )
+    print(f"shards          {len(corpus.shards):>15,}")
+    print(f"tokens/s        {corpus.num_tokens / seconds:>15,.0f}")

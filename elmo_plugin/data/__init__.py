@@ -1,0 +1,1 @@
+"""From text to batches: characters, encoded corpora, vocabulary, reader, loader and indexer."""

@@ -1,0 +1,156 @@
+"""
+Words to character ids, as ELMo's models know them.
+
+A word is its UTF-8 bytes between a begin-of-word and an end-of-word mark, padded to a fixed
+length; a sentence boundary is one token with a character of its own. The numbers are AllenNLP's,
+which are bilm-tf's plus one, so that 0 is free to say "no token here". No other file knows them.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+NO_TOKEN = 0
+"""Every character of a position that holds no token (the padding of a batch) has this id."""
+FIRST_BYTE = 1
+"""The id of byte 0x00; byte b has the id `FIRST_BYTE + b`."""
+BEGIN_SENTENCE = 257
+END_SENTENCE = 258
+BEGIN_WORD = 259
+END_WORD = 260
+PADDING = 261
+"""Fills a token's row after its end-of-word mark."""
+NUM_CHARACTERS = 262
+"""The number of ids, `NO_TOKEN` included: the height of a table of character embeddings."""
+
+BEGIN_TOKEN = "<S>"
+END_TOKEN = "</S>"
+"""The words that stand for a sentence's boundaries."""
+
+DEFAULT_MAX_CHARACTERS = 50
+"""`max_characters_per_token` of every published ELMo model."""
+
+
+def check_max_characters(max_characters_per_token: int) -> None:
+    """Raises a `ValueError` unless the marks of a word and one byte fit into the length."""
+    if max_characters_per_token < 3:
+        raise ValueError(
+            "max_characters_per_token: expected at least 3 (two marks and one byte), "
+            f"found {max_characters_per_token}"
+        )
+
+
+def single_character(character: int, max_characters_per_token: int) -> np.ndarray:
+    """The row of a token that is the one character id `character`. *Shape:* `(C,)` int16."""
+    row = np.full(max_characters_per_token, PADDING, dtype=np.int16)
+    row[:3] = BEGIN_WORD, character, END_WORD
+    return row
+
+
+def words_to_characters(
+    words: Sequence[str], max_characters_per_token: int = DEFAULT_MAX_CHARACTERS
+) -> np.ndarray:
+    """
+    The character ids of words.
+
+    The bytes of a word are cut to what fits between its marks, in the middle of a code point if
+    need be; a lone surrogate has no UTF-8 bytes and is dropped; the empty string is its two marks.
+
+    # Parameters
+
+    words : `Sequence[str]`
+        N words; `<S>` and `</S>` stand for the sentence boundaries.
+    max_characters_per_token : `int`, optional (default=`50`)
+        C, the marks included.
+
+    # Returns
+
+    `np.ndarray`
+        *Shape:* `(N, C)` int16.
+    """
+    encoded = [word.encode("utf-8", "ignore") for word in words]
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+    rows = bytes_to_characters(
+        text, np.cumsum(lengths) - lengths, lengths, max_characters_per_token
+    )
+    for token, character in ((BEGIN_TOKEN, BEGIN_SENTENCE), (END_TOKEN, END_SENTENCE)):
+        boundaries = [index for index, word in enumerate(words) if word == token]
+        rows[boundaries] = single_character(character, max_characters_per_token)
+    return rows
+
+
+@lru_cache(maxsize=2**16)
+def word_to_characters(
+    word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS
+) -> np.ndarray:
+    """The character ids of one word, read-only and remembered. *Shape:* `(C,)` int16."""
+    row = words_to_characters([word], max_characters_per_token)[0]
+    row.setflags(write=False)
+    return row
+
+
+def bytes_to_characters(
+    text: np.ndarray, starts: np.ndarray, lengths: np.ndarray, max_characters_per_token: int
+) -> np.ndarray:
+    """
+    The character ids of words that lie in one array of UTF-8 bytes.
+
+    # Parameters
+
+    text : `np.ndarray`
+        UTF-8. *Shape:* any length, uint8.
+    starts, lengths : `np.ndarray`
+        Where each word starts and how many bytes it has. *Shape:* `(N,)`.
+    max_characters_per_token : `int`
+        C.
+
+    # Returns
+
+    `np.ndarray`
+        *Shape:* `(N, C)` int16.
+    """
+    check_max_characters(max_characters_per_token)
+    kept = np.minimum(lengths, max_characters_per_token - 2)[:, None]  # (N, 1)
+    position = np.arange(-1, max_characters_per_token - 1)[None, :]  # (1, C), 0 at the first byte
+    rows = np.full((len(starts), max_characters_per_token), PADDING, dtype=np.int16)
+    rows[:, 0] = BEGIN_WORD
+    is_byte = (position >= 0) & (position < kept)  # (N, C)
+    rows[is_byte] = text[(starts[:, None] + position)[is_byte]].astype(np.int16) + FIRST_BYTE
+    rows[position == kept] = END_WORD
+    return rows
+
+
+def is_padding(characters):
+    """
+    True where a character id is padding: after a word's end, or where there is no token.
+
+    # Parameters
+
+    characters : `np.ndarray` or `torch.Tensor`
+        Character ids. *Shape:* any.
+
+    # Returns
+
+    `np.ndarray` or `torch.Tensor`
+        *Shape:* that of `characters`, bool.
+    """
+    return (characters == PADDING) | (characters == NO_TOKEN)
+
+
+def word_length(characters):
+    """
+    The number of ids of each word up to and including its end-of-word mark; 0 for no token.
+
+    # Parameters
+
+    characters : `np.ndarray` or `torch.Tensor`
+        *Shape:* `(..., C)`.
+
+    # Returns
+
+    `np.ndarray` or `torch.Tensor`
+        *Shape:* `(...)`.
+    """
+    return (~is_padding(characters)).sum(-1)

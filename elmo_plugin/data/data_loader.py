@@ -1,0 +1,215 @@
+"""Windows of continuing rows out of an encoded corpus, as a language model with states reads."""
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import is_distributed
+from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
+
+from elmo_plugin.data.corpus import EncodedCorpus
+from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.data.prefetch import Tensors, WindowIterator
+from elmo_plugin.data.vocabulary import (
+    WORDS_NAMESPACE,
+    check_frequency_order,
+    ids_of_corpus_words,
+)
+from elmo_plugin.data.windows import Epoch
+from elmo_plugin.data.word_ids_field import IGNORE
+
+logger = logging.getLogger(__name__)
+
+SHUFFLES = ("sentences", "documents", None)
+TOKENS = ("characters", "words")
+WINDOW_KEYS = (
+    "words",
+    "forward_inputs",
+    "forward_targets",
+    "backward_inputs",
+    "backward_targets",
+    "starts",
+)
+
+
+@DataLoader.register("bilm")
+class BilmDataLoader(DataLoader):
+    """
+    Batches are windows of T time steps of B rows of running text. A row goes on from window to
+    window, and the model's states with it. Each epoch reads every sentence once; rows end with a
+    sentence, and the end of those that end early is marked by targets of -100.
+
+    Registered as a `DataLoader` with name "bilm". It goes with the dataset reader "bilm".
+
+    A window is a mapping:
+
+    * `words`: the distinct words of the window as character ids. *Shape:* `(U, C)` int16.
+    * `forward_inputs`: rows of `words`: `<S> w1 .. wn` of each sentence. *Shape:* `(B, T)` int64.
+    * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100. *Shape:* `(B, T)` int64.
+    * `backward_inputs`, `backward_targets`: the same of `</S> wn .. w1` and `wn .. w1 <S>`.
+    * `starts`: whether a row's text starts anew, as it does in an epoch's first window.
+      *Shape:* `(B,)` bool.
+    * `word_ids`: with `tokens` "words", the vocabulary ids of `words`. *Shape:* `(U,)` int64.
+
+    A window is made when it is first looked into, and from then on a thread makes the following
+    ones ahead of the model.
+
+    # Parameters
+
+    reader : `DatasetReader`
+        Says how many characters a word has; its instances are not what is trained on.
+    data_path : `str`
+        An encoded corpus's folder; or text (see the reader), which is encoded once and kept.
+    batch_size : `int`, optional (default=`64`)
+        B, the rows of one process. With W processes, process r reads the rows from r * B to
+        (r + 1) * B of the W * B rows that one process would.
+    window : `int`, optional (default=`20`)
+        T, the time steps through which a gradient flows.
+    shuffle : `str`, optional (default=`"sentences"`)
+        `"sentences"` or `"documents"`: rows are made of these in an order drawn for each epoch. Or
+        `null`: the text keeps its order (in a corpus of several shards, each shard's text is dealt
+        to the rows in turn), which is for evaluation.
+    seed : `int`, optional (default=`13370`)
+        The order of an epoch follows from the seed and the number of the epoch alone.
+    tokens : `str`, optional (default=`"characters"`)
+        `"words"` adds `word_ids`, for models whose input is words.
+    cache_dir : `str`, optional
+        Where encoded corpora are kept; by default in AllenNLP's own cache.
+    """
+
+    def __init__(
+        self,
+        reader: DatasetReader,
+        data_path: str,
+        *,
+        batch_size: int = 64,
+        window: int = 20,
+        shuffle: str | None = "sentences",
+        seed: int = 13370,
+        tokens: str = "characters",
+        cache_dir: str | None = None,
+    ) -> None:
+        if not isinstance(reader, BilmDatasetReader):
+            raise ConfigurationError(
+                'data_loader of type "bilm": expected a dataset_reader of type "bilm", '
+                f"found {type(reader).__name__}"
+            )
+        if batch_size < 1 or window < 1:
+            raise ConfigurationError(
+                'data_loader of type "bilm": expected a batch_size and a window of at least 1, '
+                f"found {batch_size} and {window}"
+            )
+        if shuffle not in SHUFFLES or tokens not in TOKENS:
+            raise ConfigurationError(
+                f'data_loader of type "bilm": expected shuffle to be one of {SHUFFLES} and tokens '
+                f"one of {TOKENS}, found {shuffle!r} and {tokens!r}"
+            )
+        self.reader = reader
+        self.data_path = data_path
+        self.corpus: EncodedCorpus = open_corpus(data_path, cache_dir)
+        self._world_size, self._rank = 1, 0
+        if is_distributed():
+            self._world_size, self._rank = dist.get_world_size(), dist.get_rank()
+        self.batch_size = self._check_rows(batch_size, shuffle)
+        self.window = window
+        self.shuffle = shuffle
+        self.seed = seed
+        self.tokens = tokens
+        self._epochs_begun = 0
+        self._epoch: Epoch | None = None
+        self._device: torch.device | None = None
+        self._ids: np.ndarray | None = None
+
+    def _check_rows(self, batch_size: int, shuffle: str | None) -> int:
+        """
+        Training on fewer sentences than rows is a mistake; evaluating a few sentences with the
+        rows that a config has for more is not, and takes the fewer rows that they fill.
+        """
+        sentences, rows = self.corpus.num_sentences, batch_size * self._world_size
+        if rows <= sentences:
+            return batch_size
+        if shuffle is not None:
+            raise ConfigurationError(
+                f"{self.data_path}: expected at least as many sentences as rows, found {sentences} "
+                f"sentences for {rows} rows (batch_size {batch_size} in {self._world_size} "
+                'process(es)); for evaluation, set "shuffle" to null and fewer rows are used'
+            )
+        fewer = -(-sentences // self._world_size)
+        logger.warning(
+            "%s has %d sentences: using %d rows, not %d",
+            self.data_path,
+            sentences,
+            fewer,
+            batch_size,
+        )
+        return fewer
+
+    @property
+    def num_tokens(self) -> int:
+        """What each direction predicts in an epoch, in all processes: tokens and boundaries."""
+        return self.corpus.num_tokens + self.corpus.num_sentences
+
+    def __len__(self) -> int:
+        """
+        The windows of the epoch that was begun last, or of the first. Epochs can differ by one or
+        two: how evenly rows can be filled depends on the order of the sentences.
+        """
+        if self._epoch is None:
+            self._epoch = self._make_epoch(0)
+        return self._epoch.num_windows
+
+    def __iter__(self) -> "WindowIterator":
+        """Begins the next epoch."""
+        if self._ids is None:
+            raise ValueError('data_loader of type "bilm": call index_with(vocab) before iterating')
+        self._epoch = self._make_epoch(self._epochs_begun)
+        self._epochs_begun += 1
+        return WindowIterator(
+            WINDOW_KEYS if self.tokens == "characters" else (*WINDOW_KEYS, "word_ids"),
+            self._epoch.num_windows,
+            partial(self._batches, self._epoch, self._ids),
+            self._device,
+        )
+
+    def iter_instances(self) -> Iterator[Instance]:
+        return iter(self.reader.read(self.data_path))
+
+    def index_with(self, vocab: Vocabulary) -> None:
+        self._ids = ids_of_corpus_words(self.corpus, vocab)
+        if self.shuffle is not None:
+            check_frequency_order(self.corpus, self._ids, vocab.get_vocab_size(WORDS_NAMESPACE))
+
+    def set_target_device(self, device: torch.device) -> None:
+        self._device = device
+
+    def _make_epoch(self, number: int) -> Epoch:
+        rows = self.batch_size * self._world_size
+        return Epoch(self.corpus, rows, self.window, self.shuffle, self.seed, number)
+
+    def _batches(self, epoch: Epoch, ids: np.ndarray, first: int) -> Iterator[Tensors]:
+        rows = slice(self._rank * self.batch_size, (self._rank + 1) * self.batch_size)
+        # As the last element, IGNORE is what the rank NOTHING, -1, takes.
+        target_ids = np.append(ids, IGNORE)
+        for index, window in enumerate(epoch.windows(rows, first), start=first):
+            inputs = np.stack([window.forward_inputs, window.backward_inputs])  # (2, B, T)
+            words, positions = np.unique(inputs, return_inverse=True)  # (U,), (2, B, T)
+            forward_inputs, backward_inputs = positions.reshape(inputs.shape)
+            arrays = {
+                "words": self.corpus.characters(words, self.reader.max_characters_per_token),
+                "forward_inputs": forward_inputs,
+                "forward_targets": target_ids[window.forward_targets],
+                "backward_inputs": backward_inputs,
+                "backward_targets": target_ids[window.backward_targets],
+                "starts": np.full(self.batch_size, index == 0),
+            }
+            if self.tokens == "words":
+                arrays["word_ids"] = ids[words]
+            tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
+            if self._device is not None and self._device.type == "cuda":
+                tensors = {key: tensor.pin_memory() for key, tensor in tensors.items()}
+            yield tensors

@@ -1,0 +1,79 @@
+"""Text, one sentence a line, as AllenNLP instances."""
+
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
+from allennlp.data.fields import MetadataField, TextField
+
+from elmo_plugin.data.characters import DEFAULT_MAX_CHARACTERS
+from elmo_plugin.data.corpus import EncodedCorpus, is_corpus
+from elmo_plugin.data.text import read_sentences
+from elmo_plugin.data.token_indexer import ElmoTokenIndexer
+from elmo_plugin.data.word_ids_field import WordIdsField
+
+
+@DatasetReader.register("bilm")
+class BilmDatasetReader(DatasetReader):
+    """
+    Reads text: one sentence a line, tokens separated by white space, blank lines between documents;
+    a file, a glob, a folder, or anything else that `cached_path` resolves, plain or compressed by
+    gzip, xz or zstd; or an encoded corpus. Sentences are read as they are asked for.
+
+    Registered as a `DatasetReader` with name "bilm".
+
+    An instance has the fields
+
+    * `source`, a `TextField` of the tokens, without sentence boundaries, which the model adds;
+    * `targets`, a `WordIdsField`: their ids in the namespace `words`;
+    * `words`, a `MetadataField`: the tokens as strings.
+
+    # Parameters
+
+    token_indexers : `Dict[str, TokenIndexer]`, optional
+        By default `{"elmo": ElmoTokenIndexer(max_characters_per_token)}`.
+    max_characters_per_token : `int`, optional (default=`50`)
+        The model's own, here for the default indexer and for the data loader "bilm".
+    """
+
+    def __init__(
+        self,
+        # AllenNLP builds what is in a dictionary for `Optional`, but not for `|`.
+        token_indexers: Optional[dict[str, TokenIndexer]] = None,  # noqa: UP045
+        max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
+        **kwargs,
+    ) -> None:
+        super().__init__(
+            manual_distributed_sharding=True, manual_multiprocess_sharding=True, **kwargs
+        )
+        self.max_characters_per_token = max_characters_per_token
+        default = ElmoTokenIndexer(max_characters_per_token=max_characters_per_token)
+        self._token_indexers: dict[str, TokenIndexer] = token_indexers or {"elmo": default}
+
+    def _read(self, file_path: str) -> Iterator[Instance]:
+        sentences: Iterable[list[str]]
+        if is_corpus(file_path):
+            sentences = EncodedCorpus.open(file_path).sentences()
+        else:
+            sentences = read_sentences(file_path)
+        for tokens in self.shard_iterable(sentences):
+            yield self.text_to_instance(tokens)
+
+    def text_to_instance(self, tokens: str | list[str]) -> Instance:  # type: ignore[override]
+        """
+        # Parameters
+
+        tokens : `str` or `List[str]`
+            A sentence; a string is split at white space.
+        """
+        words = tokens.split() if isinstance(tokens, str) else tokens
+        return Instance(
+            {
+                "source": TextField([Token(word) for word in words]),
+                "targets": WordIdsField(words),
+                "words": MetadataField(words),
+            }
+        )
+
+    def apply_token_indexers(self, instance: Instance) -> None:
+        instance["source"].token_indexers = self._token_indexers  # type: ignore[attr-defined]

@@ -1,0 +1,264 @@
+"""
+Text into an encoded corpus, in one reading of the text.
+
+The first pass numbers the words as it meets them, counts them, and writes the numbers; the second
+replaces the numbers by ranks, which are known only when everything is counted. In memory are the
+distinct words and one shard, never the text.
+"""
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import FileLock
+from allennlp.common.tqdm import Tqdm
+
+from elmo_plugin.data.corpus import (
+    COUNTS_FILE,
+    DESCRIPTION_FILE,
+    FORMAT,
+    OFFSETS_FILE,
+    SPECIAL_WORDS,
+    VERSION,
+    WORDS_FILE,
+    EncodedCorpus,
+    is_corpus,
+    shard_files,
+)
+from elmo_plugin.data.text import read_blocks
+
+logger = logging.getLogger(__name__)
+
+SHARD_TOKENS = 1 << 23
+"""Tokens of a shard: 32 MB, and about a shard of the 1 Billion Word Benchmark."""
+
+
+def encode(
+    files: Sequence[Path],
+    folder: str | os.PathLike,
+    shard_tokens: int = SHARD_TOKENS,
+    force: bool = False,
+) -> EncodedCorpus:
+    """
+    Encodes text files. The folder appears whole at the end or not at all; one process at a time
+    encodes to it, and clears away what a killed one has left.
+
+    # Parameters
+
+    files : `Sequence[Path]`
+        The text, in order; see `elmo_plugin.data.text`.
+    folder : `str` or `os.PathLike`
+        Where to write the corpus.
+    shard_tokens : `int`, optional (default=`8388608`)
+        The most tokens of a shard, unless one sentence has more. A shard ends with a document where
+        that leaves it at least half full; otherwise the document is cut, and its rest counts as
+        another one when documents are shuffled.
+    force : `bool`, optional (default=`False`)
+        Replace an encoded corpus that is there.
+
+    # Raises
+
+    `ConfigurationError`
+        If the folder exists, if the files hold no token, or if a file can't be read as text.
+    """
+    if shard_tokens < 1:
+        raise ConfigurationError(f"shard_tokens: expected at least 1, found {shard_tokens}")
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.partial")
+    with FileLock(folder.with_name(f".{folder.name}.lock")):
+        if folder.exists() and not force:
+            raise ConfigurationError(
+                f"{folder}: expected a folder to be made, found one that exists (force replaces it)"
+            )
+        if folder.exists() and not is_corpus(folder):
+            raise ConfigurationError(
+                f"{folder}: expected an encoded corpus to replace, found something else"
+            )
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            _encode(files, partial, shard_tokens)
+            if folder.exists():
+                replaced = partial.with_suffix(".replaced")
+                os.replace(folder, replaced)
+                os.replace(partial, folder)
+                shutil.rmtree(replaced)
+            else:
+                os.replace(partial, folder)
+        except OSError as error:
+            raise OSError(f"{folder}: could not write the encoded corpus ({error})") from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return EncodedCorpus.open(folder)
+
+
+def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
+    # Looking a new word up gives it the next number, without a step of Python.
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    for word in SPECIAL_WORDS:
+        numbers[word]
+    shards = _ShardWriter(folder, shard_tokens)
+    num_bytes = sum(file.stat().st_size for file in files)
+    with Tqdm.tqdm(total=num_bytes, unit="B", unit_scale=True, desc="encoding") as progress:
+        sources = [_encode_file(file, numbers, shards, progress) for file in files]
+    if shards.num_tokens == 0:
+        raise ConfigurationError(
+            f"{', '.join(map(str, files[:3]))}{', ...' if len(files) > 3 else ''}: "
+            f"expected sentences, found no token in {len(files)} file(s)"
+        )
+    shards.finish()
+    shards.renumber(_write_words(folder, list(numbers), shards.counts))
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tokens": shards.num_tokens,
+        "sentences": shards.num_sentences,
+        "documents": shards.num_documents,
+        "words": len(numbers),
+        "shards": shards.sizes,
+        "files": sources,
+    }
+    (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2), "utf-8")
+
+
+def _encode_file(
+    file: Path, numbers: dict[str, int], shards: "_ShardWriter", progress: Any
+) -> dict[str, Any]:
+    digest = blake2b(digest_size=20)
+    num_bytes = 0
+
+    def on_bytes(piece: memoryview) -> None:
+        nonlocal num_bytes
+        digest.update(piece)
+        num_bytes += len(piece)
+        progress.update(len(piece))
+
+    tokens_before = shards.num_tokens
+    after_blank = True
+    for lines in read_blocks(file, on_bytes):
+        sentences = [line.split() for line in lines]
+        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(lines))
+        tokens = np.fromiter(
+            map(numbers.__getitem__, chain.from_iterable(sentences)),
+            dtype=np.int32,
+            count=lengths.sum(),
+        )
+        blank = lengths == 0
+        opens_document = np.concatenate([[after_blank], blank[:-1]])
+        after_blank = bool(blank[-1])
+        shards.add(tokens, lengths[~blank], opens_document[~blank])
+        rate = shards.num_tokens / (time.monotonic() - shards.started)
+        progress.set_postfix_str(f"{rate:,.0f} tokens/s", refresh=False)
+    if shards.num_tokens == tokens_before:
+        logger.warning("%s: expected sentences, found no token", file)
+    return {"name": file.name, "bytes": num_bytes, "blake2b": digest.hexdigest()}
+
+
+def _write_words(folder: Path, words: list[str], counts: np.ndarray) -> np.ndarray:
+    """Writes the word table and returns the rank of each number. *Shape:* `(W,)` int32."""
+    special = len(SPECIAL_WORDS)
+    # A stable sort keeps words of equal frequency in the order of their first occurrence.
+    by_frequency = np.argsort(-counts[special:], kind="stable") + special
+    order = np.concatenate([np.arange(special), by_frequency])
+    encoded = [words[number].encode("utf-8") + b"\n" for number in order.tolist()]
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    (folder / WORDS_FILE).write_bytes(b"".join(encoded))
+    np.save(folder / OFFSETS_FILE, np.concatenate([[0], np.cumsum(lengths)]))
+    np.save(folder / COUNTS_FILE, counts[order])
+    ranks = np.empty(len(words), dtype=np.int32)
+    ranks[order] = np.arange(len(words), dtype=np.int32)
+    return ranks
+
+
+class _ShardWriter:
+    """
+    Takes sentences and writes them as shards of word numbers, to be replaced by ranks at the end.
+
+    # Parameters
+
+    folder : `Path`
+        Where to write.
+    shard_tokens : `int`
+        The most tokens of a shard.
+    """
+
+    def __init__(self, folder: Path, shard_tokens: int) -> None:
+        self._folder = folder
+        self._shard_tokens = shard_tokens
+        self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._num_pending = 0
+        self.started = time.monotonic()
+        self.num_tokens = 0
+        self.num_sentences = 0
+        self.num_documents = 0
+        self.sizes: list[int] = []
+        self.counts = np.zeros(0, dtype=np.int64)
+
+    def add(self, tokens: np.ndarray, lengths: np.ndarray, opens_document: np.ndarray) -> None:
+        """
+        # Parameters
+
+        tokens : `np.ndarray`
+            Word numbers. *Shape:* `(tokens,)` int32.
+        lengths, opens_document : `np.ndarray`
+            Of each sentence, how many tokens it has and whether a document starts with it.
+            *Shape:* `(sentences,)`, int64 and bool.
+        """
+        self.num_tokens += len(tokens)
+        self.num_sentences += len(lengths)
+        self.num_documents += int(opens_document.sum())
+        self._pending.append((tokens, lengths, opens_document))
+        self._num_pending += len(tokens)
+        while self._num_pending > self._shard_tokens:
+            self._write_shard()
+
+    def finish(self) -> None:
+        """Writes what is left."""
+        if self._num_pending:
+            self._write_shard()
+
+    def renumber(self, ranks: np.ndarray) -> None:
+        """Replaces each number by its rank. *Shape:* `(W,)` int32."""
+        for index in range(len(self.sizes)):
+            file = shard_files(self._folder, index)[0]
+            np.save(file, ranks[np.load(file)])
+
+    def _write_shard(self) -> None:
+        tokens, lengths, opens = (np.concatenate(parts) for parts in zip(*self._pending))
+        ends = np.cumsum(lengths)
+        cut = self._cut(ends, opens)
+        size = int(ends[cut - 1])
+        files = shard_files(self._folder, len(self.sizes))
+        opens[0] = True
+        np.save(files[0], tokens[:size])
+        np.save(files[1], np.concatenate([[0], ends[:cut]]))
+        np.save(files[2], np.append(np.flatnonzero(opens[:cut]), cut))
+        self.sizes.append(size)
+        counts = np.bincount(tokens[:size], minlength=len(self.counts))
+        counts[: len(self.counts)] += self.counts
+        self.counts = counts
+        # Copies, so that the whole shard's memory is not kept for the sake of its rest.
+        self._pending = [(tokens[size:].copy(), lengths[cut:].copy(), opens[cut:].copy())]
+        self._num_pending = len(tokens) - size
+
+    def _cut(self, ends: np.ndarray, opens: np.ndarray) -> int:
+        """How many of the pending sentences go into the next shard."""
+        fitting = max(int(np.searchsorted(ends, self._shard_tokens, side="right")), 1)
+        if fitting == len(ends):
+            return fitting
+        documents = np.flatnonzero(opens[1 : fitting + 1]) + 1
+        if len(documents) and 2 * ends[documents[-1] - 1] >= self._shard_tokens:
+            return int(documents[-1])
+        return fitting

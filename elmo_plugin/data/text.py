@@ -1,0 +1,201 @@
+"""
+Text to train on: one sentence a line, tokens separated by white space, in files that may be
+compressed. A blank line, and a new file, start a new document.
+"""
+
+import glob
+import gzip
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import zstandard
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
+
+BLOCK_BYTES = 1 << 20
+BYTE_ORDER_MARK = "\ufeff"
+
+# Compression is told by a file's first bytes, not by its name: `cached_path` renames downloads.
+# None of these can open a text in UTF-8.
+GZIP_MAGIC = b"\x1f\x8b"
+XZ_MAGIC = b"\xfd7zXZ\x00"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+DECOMPRESSION_ERRORS = (
+    EOFError,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    zstandard.ZstdError,
+)
+
+
+def find_files(path: str | os.PathLike) -> list[Path]:
+    """
+    The files that a path means, in sorted order.
+
+    # Parameters
+
+    path : `str` or `os.PathLike`
+        A file; a glob; a folder (all files in and below it, but for hidden ones); or anything else
+        that AllenNLP's `cached_path` resolves, such as a URL or an archive.
+
+    # Raises
+
+    `FileNotFoundError`
+        If there is no such file, or no file in the folder or for the glob.
+    """
+    path = os.path.expanduser(os.fspath(path))
+    if not os.path.exists(path):
+        if glob.has_magic(path) and "://" not in path:
+            files = sorted(Path(p) for p in glob.glob(path, recursive=True) if os.path.isfile(p))
+            if not files:
+                raise FileNotFoundError(f"{path}: expected text files, found none for this glob")
+            return files
+        try:
+            path = cached_path(path, extract_archive=True)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{path}: expected a file, a folder, a glob or a URL of text, found nothing ({error})"
+            ) from error
+    elif not os.path.isdir(path):
+        path = cached_path(path, extract_archive=True)
+    resolved = Path(path)
+    if not resolved.is_dir():
+        return [resolved]
+    files = sorted(
+        file for file in resolved.rglob("*") if file.is_file() and not _hidden(file, resolved)
+    )
+    if not files:
+        raise FileNotFoundError(f"{path}: expected text files, found an empty folder")
+    return files
+
+
+def _hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
+def read_blocks(
+    file: Path, on_bytes: Callable[[memoryview], object] | None = None
+) -> Iterator[list[str]]:
+    """
+    The lines of a file, about a megabyte of them at a time: what makes reading fast is to do
+    each step for many lines at once.
+
+    # Parameters
+
+    file : `Path`
+        Plain text in UTF-8, or that compressed by gzip, xz or zstd.
+    on_bytes : `Callable`, optional
+        Called with every piece of the file as it lies on the disk, for a hash or a progress bar.
+
+    # Raises
+
+    `ConfigurationError`
+        If the file is not UTF-8, or if its compressed form is damaged or cut short.
+    """
+    lines_before = 0
+    with open(file, "rb", buffering=0) as disk:
+        raw = io.BufferedReader(_Observed(disk, on_bytes), BLOCK_BYTES)
+        text = _decompressed(raw)
+        while True:
+            try:
+                lines = text.readlines(BLOCK_BYTES)
+            except DECOMPRESSION_ERRORS as error:
+                raise ConfigurationError(
+                    f"{file}: expected a whole compressed file, found damage after line "
+                    f"{lines_before} ({error})"
+                ) from error
+            if not lines:
+                break
+            block = _decode(b"".join(lines), file, lines_before)
+            if lines_before == 0:
+                block = block.removeprefix(BYTE_ORDER_MARK)
+            lines_before += len(lines)
+            yield block.removesuffix("\n").split("\n")
+
+
+def read_sentences(path: str | os.PathLike) -> Iterator[list[str]]:
+    """The sentences of a text, each a list of tokens; see `find_files` for `path`."""
+    for file in find_files(path):
+        for lines in read_blocks(file):
+            for line in lines:
+                if tokens := line.split():
+                    yield tokens
+
+
+def _decode(block: bytes, file: Path, lines_before: int) -> str:
+    try:
+        return block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = lines_before + block.count(b"\n", 0, error.start) + 1
+        column = error.start - block.rfind(b"\n", 0, error.start)
+        raise ConfigurationError(
+            f"{file}, line {line}: expected UTF-8, found the byte 0x{block[error.start]:02x} "
+            f"at byte {column} of the line ({error.reason})"
+        ) from error
+
+
+def _decompressed(raw: io.BufferedReader) -> BinaryIO:
+    start = raw.peek(len(XZ_MAGIC))
+    if start.startswith(GZIP_MAGIC):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+    if start.startswith(XZ_MAGIC):
+        return cast(BinaryIO, lzma.LZMAFile(raw))
+    if start.startswith(ZSTD_MAGIC):
+        return io.BufferedReader(_ZstdFile(raw), BLOCK_BYTES)
+    return raw
+
+
+class _Observed(io.RawIOBase):
+    """A file whose bytes are also shown to a callback."""
+
+    def __init__(self, file: io.RawIOBase, on_bytes: Callable[[memoryview], object] | None) -> None:
+        self._file = file
+        self._on_bytes = on_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        count = self._file.readinto(buffer) or 0
+        if self._on_bytes is not None and count:
+            self._on_bytes(memoryview(buffer)[:count])
+        return count
+
+
+class _ZstdFile(io.RawIOBase):
+    """
+    Zstandard frames, decompressed. `zstandard`'s own reader takes a file that was cut short for
+    one that ends there; this one raises an `EOFError`.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._compressed = b""
+        self._text = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while not self._text:
+            compressed = self._compressed or self._raw.read(BLOCK_BYTES // 8)
+            if self._frame.eof:
+                if not compressed:
+                    return 0
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            elif not compressed:
+                raise EOFError("the file ended before the end of a frame")
+            self._text = memoryview(self._frame.decompress(compressed))
+            self._compressed = self._frame.unused_data
+        count = min(len(buffer), len(self._text))
+        buffer[:count] = self._text[:count]
+        self._text = self._text[count:]
+        return count

@@ -1,0 +1,254 @@
+"""
+The words that a language model predicts, as an AllenNLP vocabulary and as bilm-tf's file.
+
+They have a namespace of their own, without padding: `<S>`, `</S>` and `<UNK>` first and then by
+falling frequency, so that a word's id is its rank, which is what log-uniform sampling takes it for.
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
+from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
+
+from elmo_plugin.data.corpus import SPECIAL_WORDS, UNKNOWN_TOKEN, EncodedCorpus
+from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.data.text import read_blocks
+
+logger = logging.getLogger(__name__)
+
+WORDS_NAMESPACE = "words"
+
+NEWLINE_ESCAPE = "@@NEWLINE@@"
+"""What AllenNLP's vocabulary files write for a line break, and so read as one."""
+
+MOST_BITS_LOST = 3.0
+"""
+How much worse than one sorted by frequency a vocabulary may fit log-uniform sampling, in bits a
+token. Sorted by the frequencies of another kind of text loses 1 or 2; sorted by the alphabet, 5.
+"""
+
+
+@Vocabulary.register("bilm", constructor="from_corpus")
+class BilmVocabulary(Vocabulary):
+    """
+    A vocabulary whose words come from an encoded corpus's word table, or from bilm-tf's file.
+
+    Registered as a `Vocabulary` with name "bilm", whose constructor is `from_corpus`. What it saves
+    is read by AllenNLP's own `Vocabulary.from_files` too, with the same ids.
+    """
+
+    @classmethod
+    def from_corpus(
+        cls,
+        corpus: str | None = None,
+        file: str | None = None,
+        max_size: int | None = None,
+        min_count: int = 1,
+        cache_dir: str | None = None,
+    ) -> "BilmVocabulary":
+        """
+        # Parameters
+
+        corpus : `str`, optional
+            Text or an encoded corpus, as the `bilm` data loader takes it.
+        file : `str`, optional
+            In place of `corpus`: a vocabulary file, one word a line, sorted by frequency.
+        max_size : `int`, optional
+            The most words to keep, `<S>`, `</S>` and `<UNK>` included.
+        min_count : `int`, optional (default=`1`)
+            Only with `corpus`: leave out words that occur less often.
+        cache_dir : `str`, optional
+            Only with `corpus`: where encoded corpora are kept.
+        """
+        if (corpus is None) == (file is None):
+            raise ConfigurationError(
+                'vocabulary of type "bilm": expected one of "corpus" and "file", '
+                f"found {'neither' if corpus is None else 'both'}"
+            )
+        if max_size is not None and max_size <= len(SPECIAL_WORDS):
+            raise ConfigurationError(
+                f'vocabulary of type "bilm": expected a "max_size" of more than '
+                f"{len(SPECIAL_WORDS)} ({', '.join(SPECIAL_WORDS)}), found {max_size}"
+            )
+        if file is not None:
+            if min_count != 1:
+                raise ConfigurationError(
+                    'vocabulary of type "bilm": "min_count" needs a "corpus", found a "file"'
+                )
+            return cls.from_words(read_vocabulary_file(cached_path(file))[:max_size])
+        opened = open_corpus(corpus, cache_dir)  # type: ignore[arg-type]
+        special = len(SPECIAL_WORDS)
+        # The counts fall, so those that are high enough are a prefix.
+        frequent = special + int((opened.counts[special:] >= min_count).sum())
+        words = (word for word in opened.words()[:frequent] if NEWLINE_ESCAPE not in word)
+        return cls.from_words(islice(words, max_size))
+
+    @classmethod
+    def from_words(cls, words: Iterable[str]) -> "BilmVocabulary":
+        """
+        # Parameters
+
+        words : `Iterable[str]`
+            Distinct words, `<S>`, `</S>` and `<UNK>` first, then by falling frequency.
+
+        # Raises
+
+        `ConfigurationError`
+            If AllenNLP's vocabulary files can't hold a word: they write a line break as
+            `@@NEWLINE@@`, and would read the word as another one.
+        """
+        words = list(words)
+        for word in words:
+            if NEWLINE_ESCAPE in word:
+                raise ConfigurationError(
+                    f'vocabulary of type "bilm": expected words without {NEWLINE_ESCAPE}, which '
+                    f"AllenNLP reads as a line break, found {word!r}"
+                )
+        vocab = cls(
+            non_padded_namespaces=[*DEFAULT_NON_PADDED_NAMESPACES, WORDS_NAMESPACE],
+            oov_token=UNKNOWN_TOKEN,
+        )
+        vocab._token_to_index[WORDS_NAMESPACE] = {word: index for index, word in enumerate(words)}
+        vocab._index_to_token[WORDS_NAMESPACE] = dict(enumerate(words))
+        return vocab
+
+
+def word_ids(vocab: Vocabulary) -> dict[str, int]:
+    """
+    The id of each word, checked to be a language model's.
+
+    # Raises
+
+    `ConfigurationError`
+        If the namespace `words` does not begin with `<S>`, `</S>` and `<UNK>`.
+    """
+    ids = (
+        vocab.get_token_to_index_vocabulary(WORDS_NAMESPACE)
+        if WORDS_NAMESPACE in vocab.get_namespaces()
+        else {}
+    )
+    found = [ids.get(word) for word in SPECIAL_WORDS]
+    if found != list(range(len(SPECIAL_WORDS))):
+        raise ConfigurationError(
+            f'vocabulary, namespace "{WORDS_NAMESPACE}": expected {", ".join(SPECIAL_WORDS)} with '
+            f"the ids 0, 1, 2, found {found}; a language model needs the vocabulary of type"
+            ' "bilm"'
+        )
+    return ids
+
+
+def vocabulary_words(vocab: Vocabulary) -> list[str]:
+    """A language model's words in the order of their ids."""
+    return sorted(ids := word_ids(vocab), key=ids.__getitem__)
+
+
+def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
+    """
+    The vocabulary id of each of a corpus's words, `<UNK>`'s for those that the vocabulary lacks.
+
+    # Returns
+
+    `np.ndarray`
+        *Shape:* `(W,)` int64.
+    """
+    ids = word_ids(vocab)
+    unknown = ids[UNKNOWN_TOKEN]
+    words = corpus.words()
+    return np.fromiter((ids.get(word, unknown) for word in words), np.int64, count=len(words))
+
+
+def check_frequency_order(corpus: EncodedCorpus, ids: np.ndarray, vocab_size: int) -> None:
+    """
+    Refuses a vocabulary whose order is far from that of the corpus's frequencies.
+
+    # Parameters
+
+    corpus : `EncodedCorpus`
+        Where the counts come from.
+    ids : `np.ndarray`
+        `ids_of_corpus_words`. *Shape:* `(W,)`.
+    vocab_size : `int`
+        The number of ids.
+
+    # Raises
+
+    `ConfigurationError`
+        If the log-uniform distribution over ids, from which negatives are drawn, codes the corpus
+        with `MOST_BITS_LOST` more a token than it would if the ids were sorted by frequency.
+    """
+    special = len(SPECIAL_WORDS)
+    counts = np.bincount(ids, weights=corpus.counts, minlength=vocab_size)[special:]
+    if not counts.any():
+        return
+    rank = np.arange(special, vocab_size)
+    bits = -np.log2(np.log((rank + 2) / (rank + 1)) / np.log(vocab_size + 1))  # (V - 3,)
+    lost = float(counts @ bits - np.sort(counts)[::-1] @ bits) / counts.sum()
+    if lost > MOST_BITS_LOST:
+        raise ConfigurationError(
+            f'vocabulary, namespace "{WORDS_NAMESPACE}": expected words by falling frequency, as '
+            f"log-uniform sampling needs them, found an order that costs {lost:.1f} bits a token "
+            f"more on {corpus.folder} than one by frequency"
+        )
+
+
+def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
+    """
+    bilm-tf's vocabulary: one word a line, `<S>`, `</S>` and `<UNK>` first.
+
+    # Raises
+
+    `ConfigurationError`
+        Naming the line that is not a word, or that occurs twice.
+    """
+    words = [line.strip() for lines in read_blocks(Path(file)) for line in lines]
+    if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
+        raise ConfigurationError(
+            f"{file}: expected the first lines {', '.join(SPECIAL_WORDS)}, "
+            f"found {', '.join(words[: len(SPECIAL_WORDS)]) or 'nothing'}"
+        )
+    if len(set(words)) < len(words) or "" in words:
+        seen: dict[str, int] = {}
+        for line, word in enumerate(words, start=1):
+            if not word:
+                raise ConfigurationError(f"{file}, line {line}: expected a word, found none")
+            if word in seen:
+                raise ConfigurationError(
+                    f"{file}, line {line}: expected each word once, found {word!r} "
+                    f"that is on line {seen[word]} too"
+                )
+            seen[word] = line
+    return words
+
+
+def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None:
+    """
+    Writes bilm-tf's vocabulary file; `vocabulary_words` gives an archive's words.
+
+    # Raises
+
+    `ConfigurationError`
+        If a word can't stand on a line of its own: it is empty, has white space at an end, breaks
+        a line, or is not text that UTF-8 can hold.
+    """
+    words = list(words)
+    for index, word in enumerate(words):
+        if not word or word != word.strip() or "\n" in word or "\r" in word:
+            raise ConfigurationError(
+                f"{file}: expected words that fit on a line each, found {word!r} (id {index})"
+            )
+    try:
+        text = "".join(f"{word}\n" for word in words).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"{file}: expected words that UTF-8 can hold, found {error.object[error.start]!r}"
+        ) from error
+    file = Path(file)
+    temporary = file.with_name(f".{file.name}.partial")
+    temporary.write_bytes(text)
+    os.replace(temporary, file)

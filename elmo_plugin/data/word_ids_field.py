@@ -1,0 +1,56 @@
+"""The vocabulary ids of a sentence's words, as a language model predicts them."""
+
+import torch
+from allennlp.data import Field, Vocabulary
+
+from elmo_plugin.data.corpus import UNKNOWN_TOKEN
+from elmo_plugin.data.vocabulary import word_ids
+
+IGNORE = -100
+"""The id where there is no word: what PyTorch's losses leave out by default."""
+
+
+class WordIdsField(Field[torch.Tensor]):
+    """
+    Words by their ids in the namespace `words`; those that it lacks become `<UNK>`, whatever the
+    vocabulary's own OOV token is, which AllenNLP forgets when it reads a vocabulary by default.
+
+    Becomes a tensor padded with -100. *Shape:* `(T,)` int64, `(B, T)` in a batch.
+
+    # Parameters
+
+    words : `List[str]`
+        A sentence, without boundaries.
+    """
+
+    __slots__ = ["_ids", "words"]
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+        self._ids: list[int] | None = None
+
+    def index(self, vocab: Vocabulary) -> None:
+        ids = word_ids(vocab)
+        unknown = ids[UNKNOWN_TOKEN]
+        self._ids = [ids.get(word, unknown) for word in self.words]
+
+    def get_padding_lengths(self) -> dict[str, int]:
+        return {"num_tokens": len(self.words)}
+
+    def as_tensor(self, padding_lengths: dict[str, int]) -> torch.Tensor:
+        if self._ids is None:
+            raise ValueError("WordIdsField: call index(vocab) before as_tensor")
+        tensor = torch.full((padding_lengths["num_tokens"],), IGNORE)
+        tensor[: len(self._ids)] = torch.tensor(self._ids)
+        return tensor
+
+    def empty_field(self) -> "WordIdsField":
+        field = WordIdsField([])
+        field._ids = []
+        return field
+
+    def human_readable_repr(self) -> list[str]:
+        return self.words
+
+    def __len__(self) -> int:
+        return len(self.words)

@@ -1,0 +1,253 @@
+import math
+from typing import Any, Dict, Optional
+
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import TextFieldTensors, Vocabulary
+from allennlp.models import Model
+from allennlp.nn import util
+from torch import Tensor
+
+from elmo_plugin.data.vocabulary import WORDS_NAMESPACE
+from elmo_plugin.modules import LSTMState, SampledSoftmax
+from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from elmo_plugin.training.language_model_metrics import TokenAverage
+
+INITIAL_STATES = ("carry", "zero", "warm")
+
+
+@Model.register("bilm")
+class BilmLanguageModel(Model):
+    """
+    The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN or a
+    word table, L layers of clipped, projected LSTMs in both directions, and one softmax for both.
+
+    Trained on the windows of the `bilm` data loader, it goes on from each row's state of the window
+    before. A batch of sentences (`evaluate`, `predict`) starts as `initial_state` says.
+
+    The gradients are those of the loss times the window's length, as in bilm-tf: an Adagrad
+    accumulator of 1.0 and a global norm of 10 mean what they mean only with that factor. The
+    reported loss is without it.
+
+    Registered as a `Model` with name "bilm".
+
+    # Parameters
+
+    vocab : `Vocabulary`
+        Of type `bilm`: what the softmax predicts, numbered by frequency.
+    lstm : `Dict[str, Any]`
+        The block `lstm` of an options file, see `elmo_plugin.options`.
+    char_cnn : `Dict[str, Any]`, optional (default = `None`)
+        The block `char_cnn` of an options file. Without it, words are read from a table.
+    dropout : `float`, optional (default = `0.1`)
+        On each LSTM layer's input and on the last layer's output.
+    n_negative_samples : `int`, optional (default = `8192`)
+        How many words the sampled softmax draws in training, for each direction; `None` trains with
+        the full softmax.
+    initial_state : `str`, optional (default = `"warm"`)
+        Where a sentence, or a text in evaluation, starts: `"carry"` goes on from the batch before,
+        `"zero"` from zeros, `"warm"` from the mean state that training found at sentence starts.
+    """
+
+    default_predictor = "bilm"
+
+    def __init__(
+        self,
+        vocab: Vocabulary,
+        lstm: Dict[str, Any],
+        char_cnn: Optional[Dict[str, Any]] = None,
+        dropout: float = 0.1,
+        n_negative_samples: Optional[int] = 8192,
+        initial_state: str = "warm",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(vocab, **kwargs)
+        if initial_state not in INITIAL_STATES:
+            raise ConfigurationError(
+                f"initial_state: expected one of {', '.join(INITIAL_STATES)}, found {initial_state!r}"
+            )
+        n_words = vocab.get_vocab_size(WORDS_NAMESPACE)
+        if not n_words:
+            raise ConfigurationError(
+                f'the vocabulary has no namespace "{WORDS_NAMESPACE}"; a bilm model wants a vocabulary of '
+                'type "bilm"'
+            )
+        try:
+            self.options = BiLMOptions.from_blocks(
+                lstm, char_cnn, n_words=n_words, source="model"
+            )
+            self.bilm = build_bilm(self.options, dropout=dropout)
+            self.softmax = SampledSoftmax(
+                n_words=n_words,
+                dim=self.options.lstm.projection_dim,
+                n_negative_samples=n_negative_samples,
+            )
+        except (OptionsError, ValueError) as error:
+            raise ConfigurationError(str(error)) from None
+        self.dropout = torch.nn.Dropout(dropout)
+        self.initial_state = initial_state
+        # Where each row of text stands: one for training, one for evaluation, so that evaluating in
+        # between changes nothing. No buffers: distributed training would overwrite them.
+        self._carried: dict[bool, Optional[LSTMState]] = {True: None, False: None}
+        self._sampled_loss = TokenAverage()
+        self._forward_loss = TokenAverage()
+        self._backward_loss = TokenAverage()
+        self.register_load_state_dict_pre_hook(_take_resume_state)
+
+    def forward(  # type: ignore[override]
+        self,
+        words: Optional[Tensor] = None,
+        forward_inputs: Optional[Tensor] = None,
+        forward_targets: Optional[Tensor] = None,
+        backward_inputs: Optional[Tensor] = None,
+        backward_targets: Optional[Tensor] = None,
+        starts: Optional[Tensor] = None,
+        source: Optional[TextFieldTensors] = None,
+        targets: Optional[Tensor] = None,
+    ) -> Dict[str, Tensor]:
+        """
+        Takes a window of running text (the first six) or a batch of sentences (the last two).
+
+        # Parameters
+
+        words : `Tensor`
+            Shape `(U, C)`, the characters of the window's distinct words, or `(U,)`, their numbers.
+        forward_inputs, backward_inputs : `Tensor`
+            Shape `(B, T)`, indices into `words`, each direction in its own reading order.
+        forward_targets, backward_targets : `Tensor`
+            Shape `(B, T)`, vocabulary numbers; -100 where there is nothing to predict.
+        starts : `Tensor`
+            Shape `(B,)`, true where a row's text starts anew.
+        source : `TextFieldTensors`
+            Sentences without boundaries.
+        targets : `Tensor`
+            Shape `(B, T)`, their vocabulary numbers.
+
+        # Returns
+
+        `Dict[str, Tensor]`
+            `loss`, the mean of both directions' mean negative log likelihoods; and of sentences
+            the exact `forward_log_probabilities` of w_1 .. w_n, `</S>` and the
+            `backward_log_probabilities` of `<S>`, w_1 .. w_n, shape `(B, T + 1)`, with their `mask`.
+        """
+        if words is not None:
+            assert forward_targets is not None and backward_targets is not None
+            hidden = self._read_window(words, forward_inputs, backward_inputs, starts)
+            return {"loss": self._loss(hidden, torch.stack([forward_targets.T, backward_targets.T]))}
+
+        assert source is not None and targets is not None
+        hidden, goals = self._read_sentences(source, targets)
+        output = {"loss": self._loss(hidden, goals)}
+        if not self.training:
+            log_p = [self.softmax.log_probabilities(h, g).T for h, g in zip(hidden, goals)]
+            output["forward_log_probabilities"] = log_p[0][:, :-1]
+            output["backward_log_probabilities"] = log_p[1][:, 1:]
+            output["mask"] = goals[0].T[:, :-1] != IGNORE
+        return output
+
+    def _read_window(
+        self, words: Tensor, forward_inputs: Tensor, backward_inputs: Tensor, starts: Tensor
+    ) -> Tensor:
+        """The top layer, shape `(2, T, B, P)`."""
+        n_rows = len(starts)
+        before = self._carried[self.training]
+        if before is None:
+            before = self.bilm.bilstm.zero_state(n_rows)
+        state = before.take(n_rows).where(starts, self._state_at_start(n_rows))
+        if self.training:
+            first = words[forward_inputs[:, 0]]
+            at_start = (first == self.bilm.boundaries[0]).view(n_rows, -1).all(dim=1)
+            self.bilm.warm_state.observe(state, at_start & ~starts)
+        layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
+        self._carried[self.training] = before.put(after) if before.n_rows > n_rows else after
+        return self.dropout(layers[-1])
+
+    def _read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The top layer and what each position is to predict: `(2, T + 2, B, P)`, `(2, T + 2, B)`."""
+        tokens = util.get_token_ids_from_text_field_tensors(source)
+        mask = util.get_text_field_mask(source)
+        n_rows = len(tokens)
+        state = self._state_at_start(n_rows)
+        if self.initial_state == "carry" and (carried := self._carried[self.training]) is not None:
+            state = carried.take(n_rows)
+        read = self.bilm.sentences(tokens, mask, state)
+        if self.initial_state == "carry":
+            before = self._carried[self.training]
+            keep = before is not None and before.n_rows > n_rows
+            self._carried[self.training] = before.put(read.state) if keep else read.state
+
+        goals = _between_boundaries(targets, mask)
+        nothing = goals.new_full((n_rows, 1), IGNORE)
+        forward_goals = torch.cat([goals[:, 1:], nothing], dim=1)
+        backward_goals = torch.cat([nothing, goals[:, :-1]], dim=1)
+        backward_goals = backward_goals.masked_fill(goals == IGNORE, IGNORE)
+        hidden = torch.stack(self.dropout(read.layers[-1]).transpose(0, 1).chunk(2, dim=-1))
+        return hidden, torch.stack([forward_goals.T, backward_goals.T])
+
+    def _state_at_start(self, n_rows: int) -> LSTMState:
+        if self.initial_state == "warm":
+            return self.bilm.warm_state(n_rows)
+        return self.bilm.bilstm.zero_state(n_rows)
+
+    def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """`hidden`: shape `(2, T, B, P)`; `targets`: shape `(2, T, B)`."""
+        forward_sum, backward_sum = (self.softmax(h, t) for h, t in zip(hidden, targets))
+        n_tokens = int((targets[0] != IGNORE).sum())
+        if self.training and self.softmax.n_negative_samples is not None:
+            self._sampled_loss((forward_sum + backward_sum).detach() / 2, n_tokens)
+        else:
+            self._forward_loss(forward_sum.detach(), n_tokens)
+            self._backward_loss(backward_sum.detach(), n_tokens)
+        loss = (forward_sum + backward_sum) / (2 * n_tokens)
+        # The window's length; less where some rows have come to their end.
+        return _scale_gradient(loss, n_tokens / targets.size(2))
+
+    def get_metrics(self, reset: bool = False) -> Dict[str, float]:
+        if self.training and self.softmax.n_negative_samples is not None:
+            return {"sampled_loss": self._sampled_loss.get_metric(reset)}
+        forward = self._forward_loss.get_metric(reset)
+        backward = self._backward_loss.get_metric(reset)
+        return {
+            "perplexity": _exp((forward + backward) / 2),
+            "forward_perplexity": _exp(forward),
+            "backward_perplexity": _exp(backward),
+        }
+
+    def make_output_human_readable(self, output_dict: Dict[str, Tensor]) -> Dict[str, Any]:
+        readable: Dict[str, Any] = dict(output_dict)
+        mask = readable.pop("mask")
+        for key in ("forward_log_probabilities", "backward_log_probabilities"):
+            readable[key] = [row[real].tolist() for row, real in zip(output_dict[key], mask)]
+        return readable
+
+    def resume_state(self) -> Dict[str, Tensor]:
+        """Where each training row stands: what an exact resume needs beside the weights."""
+        carried = self._carried[True]
+        return {} if carried is None else dict(carried._asdict())
+
+
+def _take_resume_state(
+    model: BilmLanguageModel, state_dict: Dict[str, Any], prefix: str, *_: Any
+) -> None:
+    """A checkpoint brings the rows' states along in the weights' dictionary; see `resume_state`."""
+    rows = state_dict.pop(prefix + "resume_state", None)
+    if rows:
+        device = model.softmax.weight.device
+        model._carried[True] = LSTMState(**{k: v.to(device) for k, v in rows.items()})
+
+
+def _between_boundaries(targets: Tensor, mask: Tensor) -> Tensor:
+    """The vocabulary numbers of `<S> w_1 .. w_n </S>`, `IGNORE` behind: shape `(B, T + 2)`."""
+    targets = torch.nn.functional.pad(targets.masked_fill(~mask, IGNORE), (1, 1), value=IGNORE)
+    targets[:, 0] = 0  # <S>
+    return targets.scatter(1, mask.sum(dim=1, keepdim=True) + 1, 1)  # </S>
+
+
+def _scale_gradient(x: Tensor, factor: float) -> Tensor:
+    """`x`, whose gradient is `factor` times as large."""
+    return x.detach() + factor * (x - x.detach())
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf

@@ -1,0 +1,133 @@
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from elmo_plugin.modules.bilstm import BiLSTM
+from elmo_plugin.modules.char_cnn import CharCNN
+from elmo_plugin.modules.distinct import distinct_words
+from elmo_plugin.modules.lstm_state import LSTMState
+from elmo_plugin.modules.warm_state import WarmState
+from elmo_plugin.modules.word_embedding import WordEmbedding
+
+
+class SentenceLayers(NamedTuple):
+    """
+    What a biLM says of a batch of sentences, each with its two boundaries.
+
+    layers : `list[Tensor]`
+        h_0 .. h_L of equation 1, each of shape `(B, T + 2, 2P)`: the forward direction, then the
+        backward one; h_0 is the word's own vector twice. Zeros at padding.
+    mask : `Tensor`
+        Shape `(B, T + 2)`, true at real tokens and boundaries.
+    state : `LSTMState`
+        Where each row stands after its sentence.
+    """
+
+    layers: list[Tensor]
+    mask: Tensor
+    state: LSTMState
+
+
+class BiLM(nn.Module):
+    """
+    The bidirectional language model without its softmax (Peters et al. 2018, section 3.1).
+
+    # Parameters
+
+    token_encoder : `CharCNN | WordEmbedding`
+        From a word to its vector.
+    bilstm : `BiLSTM`
+        The layers over it.
+    boundaries : `Tensor`
+        How `token_encoder` is told of `<S>` and `</S>`: shape `(2, C)`, or `(2,)` for word numbers.
+    """
+
+    boundaries: Tensor
+
+    def __init__(
+        self, *, token_encoder: CharCNN | WordEmbedding, bilstm: BiLSTM, boundaries: Tensor
+    ) -> None:
+        super().__init__()
+        self.token_encoder = token_encoder
+        self.bilstm = bilstm
+        self.warm_state = WarmState(bilstm.zero_state(1))
+        self.register_buffer("boundaries", boundaries, persistent=False)
+
+    @property
+    def output_dim(self) -> int:
+        """2P, the size of each layer's vectors."""
+        return 2 * self.bilstm.projection_dim
+
+    def forward(
+        self, words: Tensor, forward_inputs: Tensor, backward_inputs: Tensor, state: LSTMState
+    ) -> tuple[list[Tensor], LSTMState]:
+        """
+        Two streams of running text, each in its own reading order.
+
+        # Parameters
+
+        words : `Tensor`
+            Shape `(U, C)` or `(U,)`: each distinct word of the streams, once.
+        forward_inputs : `Tensor`
+            Shape `(B, T)`, each token's index in `words`.
+        backward_inputs : `Tensor`
+            Shape `(B, T)`.
+        state : `LSTMState`
+            Of B rows.
+
+        # Returns
+
+        `tuple[list[Tensor], LSTMState]`
+            Each LSTM layer's output, shape `(2, T, B, P)`, and the state after it.
+        """
+        vectors = self.token_encoder(words)  # (U, P)
+        tokens = torch.stack([forward_inputs.T, backward_inputs.T])  # (2, T, B)
+        return self.bilstm(nn.functional.embedding(tokens, vectors), state)
+
+    def sentences(self, tokens: Tensor, mask: Tensor, state: LSTMState) -> SentenceLayers:
+        """
+        Whole sentences, both directions over the same one.
+
+        # Parameters
+
+        tokens : `Tensor`
+            Shape `(B, T, C)` or `(B, T)`: what `token_encoder` reads, without boundaries.
+        mask : `Tensor`
+            Shape `(B, T)`, true at real tokens, which come first in each row.
+        state : `LSTMState`
+            Of B rows: where each starts.
+        """
+        n_rows = tokens.size(0)
+        lengths = mask.sum(dim=1) + 2
+        # Longest first, so that each step of the recurrence reads the first so many rows.
+        lengths, order = lengths.sort(descending=True, stable=True)
+        words, indices = distinct_words(tokens[order])
+        indices = _between(indices, lengths, len(words), len(words) + 1)  # (B, T + 2)
+        vectors = self.token_encoder(torch.cat([words, self.boundaries.to(words)]))
+
+        time = torch.arange(indices.size(1), device=tokens.device)
+        real = time < lengths[:, None]  # (B, T + 2)
+        # Reading backwards within the sentence; the same index puts what was read back into order.
+        backward = torch.where(real, lengths[:, None] - 1 - time, time)
+        streams = torch.stack([indices.T, indices.gather(1, backward).T])  # (2, T + 2, B)
+        batch_sizes = real.sum(dim=0).tolist()
+        outputs, after = self.bilstm(
+            nn.functional.embedding(streams, vectors), state.index(order), batch_sizes
+        )
+
+        rows = torch.arange(n_rows, device=tokens.device)[:, None]
+        unsort = order.argsort()
+        x = nn.functional.embedding(indices, vectors) * real[:, :, None]
+        layers = [torch.cat([x, x], dim=-1)[unsort]]
+        for h in outputs:
+            both = torch.cat([h[0].transpose(0, 1), h[1][backward, rows]], dim=-1)
+            layers.append(both[unsort])
+        return SentenceLayers(layers, real[unsort], after.index(unsort))
+
+
+def _between(indices: Tensor, lengths: Tensor, begin: int, end: int) -> Tensor:
+    """`(B, T)` word indices with `begin` before each sentence and `end` behind it: `(B, T + 2)`."""
+    indices = nn.functional.pad(indices, (1, 1), value=end)
+    indices[:, 0] = begin
+    return indices.scatter(1, lengths[:, None] - 1, end)

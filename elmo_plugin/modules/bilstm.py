@@ -1,0 +1,99 @@
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from elmo_plugin.modules.lstm_state import LSTMState
+from elmo_plugin.modules.projected_lstm import ProjectedLSTM
+
+
+class BiLSTM(nn.Module):
+    """
+    L layers of projected LSTMs, each in two directions that never see each other. From the second
+    layer on, a layer's input is added to its output (the residual stands outside the recurrence).
+
+    # Parameters
+
+    n_layers : `int`
+        L.
+    input_dim : `int`
+        Size of the first layer's input; with `use_skip_connections` P, as bilm-tf has it.
+    dim : `int`
+        D, see `ProjectedLSTM`, as the next three.
+    projection_dim : `int`
+    cell_clip : `float | None`
+    proj_clip : `float | None`
+    use_skip_connections : `bool`
+        Whether there are residuals.
+    dropout : `float`
+        On every layer's input. The residual adds the input after its dropout, as in bilm-tf.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_layers: int,
+        input_dim: int,
+        dim: int,
+        projection_dim: int,
+        cell_clip: float | None,
+        proj_clip: float | None,
+        use_skip_connections: bool,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.dim = dim
+        self.projection_dim = projection_dim
+        self.use_skip_connections = use_skip_connections
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            ProjectedLSTM(
+                input_dim=projection_dim if k else input_dim,
+                dim=dim,
+                projection_dim=projection_dim,
+                cell_clip=cell_clip,
+                proj_clip=proj_clip,
+            )
+            for k in range(n_layers)
+        )
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.layers)
+
+    def zero_state(self, n_rows: int) -> LSTMState:
+        """The state of `n_rows` rows that have read nothing."""
+        weight = self.layers[0].recurrent_weight
+        return LSTMState(
+            weight.new_zeros(self.n_layers, 2, n_rows, self.dim),
+            weight.new_zeros(self.n_layers, 2, n_rows, self.projection_dim),
+        )
+
+    def forward(
+        self, inputs: Tensor, state: LSTMState, batch_sizes: Sequence[int] | None = None
+    ) -> tuple[list[Tensor], LSTMState]:
+        """
+        # Parameters
+
+        inputs : `Tensor`
+            Shape `(2, T, B, input_dim)`, each direction in its own reading order.
+        state : `LSTMState`
+            Where each row starts. No gradient flows into it.
+        batch_sizes : `Sequence[int] | None`
+            See `ProjectedLSTM.forward`.
+
+        # Returns
+
+        `tuple[list[Tensor], LSTMState]`
+            Each layer's output, shape `(2, T, B, P)`; and each row's state after its last step.
+        """
+        outputs, memories, lasts = [], [], []
+        x = inputs
+        for k, layer in enumerate(self.layers):
+            x = self.dropout(x)
+            y, memory, last = layer(x, state.memory[k], state.output[k], batch_sizes)
+            x = y + x if self.use_skip_connections and k > 0 else y
+            outputs.append(x)
+            memories.append(memory)
+            lasts.append(last)
+        return outputs, LSTMState(torch.stack(memories), torch.stack(lasts)).detach()

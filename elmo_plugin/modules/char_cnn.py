@@ -1,0 +1,111 @@
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from elmo_plugin.modules.highway import Highway
+
+ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
+
+
+class CharCNN(nn.Module):
+    """
+    A word's vector from its characters (Kim et al. 2016; Jozefowicz et al. 2016; Peters et al.
+    2018, section 3.4): embedded characters, convolutions of several widths each followed by a
+    maximum over the word, highway layers, and a projection.
+
+    # Parameters
+
+    n_characters : `int`
+        How many character ids there are, id 0 ("no word here", a row of zeros) included.
+    embedding_dim : `int`
+        c, the size of a character's vector.
+    filters : `Sequence[Sequence[int]]`
+        A `(width, number)` pair for each convolution; F is the sum of the numbers.
+    n_highway : `int`
+        How many highway layers follow; 0 or more.
+    projection_dim : `int`
+        P, the size of a word's vector. Where F = P there is no projection.
+    activation : `str`
+        `"relu"` or `"tanh"`.
+
+    # Raises
+
+    `ValueError`
+        For an activation that is neither.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_characters: int,
+        embedding_dim: int,
+        filters: Sequence[Sequence[int]],
+        n_highway: int,
+        projection_dim: int,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f'char_cnn.activation: expected "relu" or "tanh", found "{activation}"'
+            )
+        n_filters = sum(number for _, number in filters)
+        self.activation = activation
+        self.output_dim = projection_dim
+        self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(embedding_dim, number, width) for width, number in filters
+        )
+        self.highways = nn.ModuleList(Highway(dim=n_filters) for _ in range(n_highway))
+        self.projection = (
+            nn.Linear(n_filters, projection_dim) if n_filters != projection_dim else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """bilm-tf's initial values."""
+        nn.init.uniform_(self.char_embedding.weight, -1.0, 1.0)
+        with torch.no_grad():
+            self.char_embedding.weight[0].zero_()
+        for conv in self.convolutions:
+            if self.activation == "relu":
+                nn.init.uniform_(conv.weight, -0.05, 0.05)
+            else:
+                nn.init.normal_(conv.weight, std=(conv.kernel_size[0] * conv.in_channels) ** -0.5)
+            nn.init.zeros_(conv.bias)
+        if self.projection is not None:
+            nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
+            nn.init.zeros_(self.projection.bias)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """
+        # Parameters
+
+        characters : `Tensor`
+            Shape `(n_words, C)`, any integer type: each word's character ids, padded.
+
+        # Returns
+
+        `Tensor`
+            Shape `(n_words, P)`.
+        """
+        characters = self._without_idle_padding(characters.long())
+        x = self.char_embedding(characters).transpose(1, 2)  # (n_words, c, C')
+        # The activations are monotonic, so the maximum may come first: F numbers a word, not F * C'.
+        x = torch.cat([conv(x).max(dim=2).values for conv in self.convolutions], dim=1)
+        x = ACTIVATIONS[self.activation](x)  # (n_words, F)
+        for highway in self.highways:
+            x = highway(x)
+        return x if self.projection is None else self.projection(x)
+
+    def _without_idle_padding(self, characters: Tensor) -> Tensor:
+        """
+        Cuts columns that cannot change any maximum. From where every word only repeats its last
+        id, all windows are alike, and one such window of each width is enough: exact.
+        """
+        width = max(conv.kernel_size[0] for conv in self.convolutions)
+        changes = (characters[:, 1:] != characters[:, :-1]).any(dim=0).nonzero()
+        last_change = int(changes[-1]) + 1 if len(changes) else 0
+        return characters[:, : last_change + width]

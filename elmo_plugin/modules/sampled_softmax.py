@@ -1,0 +1,150 @@
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+IGNORE = -100
+"""The target where there is nothing to predict; PyTorch's own `ignore_index`."""
+
+CHUNK_NUMBERS = 2**24
+"""The full softmax holds at most about this many logits at once: 64 MiB in fp32."""
+
+
+class SampledSoftmax(nn.Module):
+    """
+    The language model's softmax over V words: all of them in evaluation, and in training the target
+    against `n_negative_samples` others (Jean et al. 2015), drawn from the log-uniform distribution
+    (TensorFlow's candidate sampler, which bilm-tf used),
+
+        p(k) = log((k + 2) / (k + 1)) / log(V + 1),
+
+    without repetition. Each logit is reduced by the logarithm of how often its word is expected in
+    such a draw. Words must be numbered by falling frequency.
+
+    # Parameters
+
+    n_words : `int`
+        V.
+    dim : `int`
+        P, the size of a hidden vector.
+    n_negative_samples : `int | None`
+        How many words are drawn for each call; `None` trains with all words.
+
+    # Raises
+
+    `ValueError`
+        Where more words are to be drawn than there are.
+    """
+
+    def __init__(self, *, n_words: int, dim: int, n_negative_samples: int | None) -> None:
+        super().__init__()
+        if n_negative_samples is not None and not 0 < n_negative_samples < n_words:
+            raise ValueError(
+                f"n_negative_samples: expected less than the {n_words} words of the vocabulary, "
+                f"found {n_negative_samples}"
+            )
+        self.n_negative_samples = n_negative_samples
+        self.weight = nn.Parameter(torch.empty(n_words, dim))
+        self.bias = nn.Parameter(torch.empty(n_words))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """bilm-tf's initial values."""
+        nn.init.normal_(self.weight, std=self.weight.size(1) ** -0.5)
+        nn.init.zeros_(self.bias)
+
+    @property
+    def n_words(self) -> int:
+        return self.weight.size(0)
+
+    def forward(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """
+        # Parameters
+
+        hidden : `Tensor`
+            Shape `(..., P)`.
+        targets : `Tensor`
+            Shape `(...)`, word numbers; `IGNORE` where there is nothing to predict.
+
+        # Returns
+
+        `Tensor`
+            The sum of the negative log likelihoods, a scalar: in training mode the sampled
+            estimate, in evaluation mode the exact one.
+        """
+        hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
+        if not self.training or self.n_negative_samples is None:
+            return -self.log_probabilities(hidden, targets).sum()
+        real = targets != IGNORE
+        return self._sampled_loss(hidden[real], targets[real])
+
+    def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """
+        The exact log probability of each target, 0 where it is `IGNORE`. Shapes as in `forward`;
+        returns shape `(...)`. Bounded memory: rows are taken a chunk at a time.
+        """
+        flat_hidden, flat_targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
+        n_rows = max(1, CHUNK_NUMBERS // self.n_words)
+        chunks = [
+            -F.cross_entropy(self.logits(h), t, ignore_index=IGNORE, reduction="none")
+            for h, t in zip(flat_hidden.split(n_rows), flat_targets.split(n_rows))
+        ]
+        return torch.cat(chunks).view(targets.shape)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """`hidden`: shape `(..., P)`. Returns shape `(..., V)`."""
+        return F.linear(hidden, self.weight, self.bias)
+
+    def _sampled_loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        assert self.n_negative_samples is not None
+        samples, n_tries = log_uniform_sample(
+            self.n_negative_samples, self.n_words, device=targets.device
+        )
+        # One look-up for both, so that the table gets its gradient in one go.
+        numbers = torch.cat([targets, samples])
+        weight, bias = F.embedding(numbers, self.weight), self.bias[numbers]
+        expected = torch.log(expected_count(numbers, n_tries, self.n_words))
+        n = len(targets)
+        true_logits = (hidden * weight[:n]).sum(-1) + bias[:n] - expected[:n]
+        sampled_logits = torch.addmm(bias[n:] - expected[n:], hidden, weight[n:].T)
+        sampled_logits = sampled_logits.masked_fill(targets[:, None] == samples, -torch.inf)
+        total = torch.logaddexp(true_logits, torch.logsumexp(sampled_logits, dim=1))
+        return (total - true_logits).sum()
+
+
+def log_uniform_sample(
+    n_samples: int, n_words: int, *, device: torch.device | None = None
+) -> tuple[Tensor, int]:
+    """
+    `n_samples` different words from the log-uniform distribution, as if drawn one after the other
+    with repetitions thrown away. Returns them, shape `(n_samples,)`, and how many draws that took.
+    The random numbers are the CPU's, so that a seed means the same on every device.
+    """
+    log_range = math.log(n_words + 1)
+    drawn = torch.empty(0, dtype=torch.long)
+    while True:
+        u = torch.rand(max(2 * n_samples, 64), dtype=torch.float64)
+        drawn = torch.cat([drawn, (torch.exp(u * log_range).long() - 1).clamp_(max=n_words - 1)])
+        # The position of each word's first draw; in their order these are the sequential draws.
+        words, inverse = torch.unique(drawn, return_inverse=True)
+        if len(words) < n_samples:
+            continue
+        first = torch.full((len(words),), len(drawn)).scatter_reduce_(
+            0, inverse, torch.arange(len(drawn)), "amin"
+        )
+        first = first.sort().values[:n_samples]
+        return drawn[first].to(device), int(first[-1]) + 1
+
+
+def expected_count(words: Tensor, n_tries: int, n_words: int) -> Tensor:
+    """
+    How often each word is expected among the different words of `n_tries` log-uniform draws,
+
+        1 - (1 - p(k)) ** n_tries.
+
+    `words`: any shape. Returns the same shape, float32.
+    """
+    k = words.to(torch.float64)
+    p = torch.log1p(1 / (k + 1)) / math.log(n_words + 1)
+    return -torch.expm1(n_tries * torch.log1p(-p)).float()

@@ -1,0 +1,227 @@
+"""
+The sizes of a biLM, under the names that bilm-tf's options files and our configs share:
+
+    lstm      {dim, projection_dim, n_layers, cell_clip, proj_clip, use_skip_connections}
+    char_cnn  {embedding: {dim}, filters, n_highway, activation, max_characters_per_token}
+
+A block may also say `n_characters`; it is checked where it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from elmo_plugin.data.characters import (
+    BEGIN_TOKEN,
+    DEFAULT_MAX_CHARACTERS,
+    END_TOKEN,
+    NUM_CHARACTERS,
+    words_to_characters,
+)
+from elmo_plugin.modules import BiLM, BiLSTM, CharCNN, WordEmbedding
+from elmo_plugin.modules.char_cnn import ACTIVATIONS
+
+
+class OptionsError(ValueError):
+    """Something is wrong with a biLM's options; the message names the file or block and the key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharCNNOptions:
+    """See `CharCNN`; `max_characters_per_token` is C, a word's two marks included."""
+
+    embedding_dim: int
+    filters: tuple[tuple[int, int], ...]
+    n_highway: int
+    activation: str
+    max_characters_per_token: int
+
+    @property
+    def n_filters(self) -> int:
+        """F, the sum of all convolutions' filters."""
+        return sum(number for _, number in self.filters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMOptions:
+    """See `BiLSTM`."""
+
+    dim: int
+    projection_dim: int
+    n_layers: int
+    cell_clip: float | None
+    proj_clip: float | None
+    use_skip_connections: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiLMOptions:
+    """A biLM reads characters (`char_cnn`) or else words out of a table of `n_words`."""
+
+    lstm: LSTMOptions
+    char_cnn: CharCNNOptions | None
+    n_words: int | None = None
+
+    @classmethod
+    def from_blocks(
+        cls,
+        lstm: Mapping[str, Any],
+        char_cnn: Mapping[str, Any] | None,
+        n_words: int | None = None,
+        *,
+        source: str,
+    ) -> BiLMOptions:
+        """
+        From the two blocks above, as they stand in `source` (a file's path, or "the config").
+
+        # Raises
+
+        `OptionsError`
+            For a key that is missing, unknown, or of the wrong kind.
+        """
+        read = _Block(lstm, source, "lstm")
+        lstm_options = LSTMOptions(
+            dim=read.count("dim"),
+            projection_dim=read.count("projection_dim"),
+            n_layers=read.count("n_layers", default=1),
+            cell_clip=read.bound("cell_clip"),
+            proj_clip=read.bound("proj_clip"),
+            use_skip_connections=read.flag("use_skip_connections", default=False),
+        )
+        read.finish()
+        if char_cnn is None:
+            if n_words is None:
+                raise OptionsError(f"{source}: expected a block char_cnn, found none")
+            return cls(lstm=lstm_options, char_cnn=None, n_words=n_words)
+
+        read = _Block(char_cnn, source, "char_cnn")
+        embedding = _Block(read.take("embedding", dict), source, "char_cnn.embedding")
+        char_cnn_options = CharCNNOptions(
+            embedding_dim=embedding.count("dim"),
+            filters=read.filters("filters"),
+            n_highway=read.count("n_highway", default=0, least=0),
+            activation=read.choice("activation", ACTIVATIONS, default="relu"),
+            max_characters_per_token=read.count(
+                "max_characters_per_token", default=DEFAULT_MAX_CHARACTERS, least=3
+            ),
+        )
+        embedding.finish()
+        n_characters = read.count("n_characters", default=NUM_CHARACTERS)
+        if n_characters not in (NUM_CHARACTERS - 1, NUM_CHARACTERS):
+            read.fail(
+                "n_characters",
+                f"{NUM_CHARACTERS - 1} (training) or {NUM_CHARACTERS} (inference)",
+                n_characters,
+            )
+        read.finish()
+        return cls(lstm=lstm_options, char_cnn=char_cnn_options)
+
+
+def build_bilm(options: BiLMOptions, *, dropout: float = 0.0) -> BiLM:
+    """
+    A biLM of these sizes with its initial, untrained weights.
+
+    # Parameters
+
+    options : `BiLMOptions`
+    dropout : `float`
+        See `BiLSTM`.
+    """
+    lstm, char_cnn = options.lstm, options.char_cnn
+    token_encoder: CharCNN | WordEmbedding
+    if char_cnn is not None:
+        token_encoder = CharCNN(
+            n_characters=NUM_CHARACTERS,
+            embedding_dim=char_cnn.embedding_dim,
+            filters=char_cnn.filters,
+            n_highway=char_cnn.n_highway,
+            projection_dim=lstm.projection_dim,
+            activation=char_cnn.activation,
+        )
+        boundaries = torch.from_numpy(
+            words_to_characters([BEGIN_TOKEN, END_TOKEN], char_cnn.max_characters_per_token)
+        )
+    else:
+        assert options.n_words is not None
+        token_encoder = WordEmbedding(
+            n_words=options.n_words + 1, projection_dim=lstm.projection_dim
+        )
+        boundaries = torch.tensor([1, 2])  # <S> and </S> lead every vocabulary; 0 is "no word"
+    bilstm = BiLSTM(
+        n_layers=lstm.n_layers,
+        input_dim=lstm.projection_dim,
+        dim=lstm.dim,
+        projection_dim=lstm.projection_dim,
+        cell_clip=lstm.cell_clip,
+        proj_clip=lstm.proj_clip,
+        use_skip_connections=lstm.use_skip_connections,
+        dropout=dropout,
+    )
+    return BiLM(token_encoder=token_encoder, bilstm=bilstm, boundaries=boundaries)
+
+
+class _Block:
+    """Reads one block key by key, so that every message can name the key and what was expected."""
+
+    def __init__(self, block: Mapping[str, Any], source: str, name: str) -> None:
+        if not isinstance(block, Mapping):
+            raise OptionsError(f"{source}: {name}: expected a block {{...}}, found {block!r}")
+        self.block = dict(block)
+        self.source = source
+        self.name = name
+
+    def fail(self, key: str, expected: str, found: Any) -> None:
+        raise OptionsError(f"{self.source}: {self.name}.{key}: expected {expected}, found {found!r}")
+
+    def take(self, key: str, kind: type, default: Any = None) -> Any:
+        if key not in self.block:
+            if default is None:
+                self.fail(key, "a value", "nothing")
+            return default
+        value = self.block.pop(key)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            self.fail(key, f"{kind.__name__}", value)
+        return value
+
+    def count(self, key: str, default: int | None = None, least: int = 1) -> int:
+        value = self.take(key, int, default)
+        if value < least:
+            self.fail(key, f"a whole number of at least {least}", value)
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        return self.take(key, bool, default)
+
+    def bound(self, key: str) -> float | None:
+        """A positive number; absent, null or 0 say that there is no bound, as they do in bilm-tf."""
+        value = self.block.pop(key, None)
+        if value is not None and (not isinstance(value, (int, float)) or not value >= 0):
+            self.fail(key, "a positive number or null", value)
+        return float(value) if value else None
+
+    def choice(self, key: str, choices: Mapping[str, Any], default: str) -> str:
+        value = self.take(key, str, default)
+        if value not in choices:
+            self.fail(key, " or ".join(f'"{choice}"' for choice in choices), value)
+        return value
+
+    def filters(self, key: str) -> tuple[tuple[int, int], ...]:
+        filters = self.take(key, list)
+        for pair in filters:
+            whole = isinstance(pair, (list, tuple)) and all(isinstance(n, int) for n in pair)
+            if not whole or len(pair) != 2 or min(pair) < 1:
+                self.fail(key, "a list of [width, number] pairs", filters)
+        if not filters:
+            self.fail(key, "a list of [width, number] pairs", filters)
+        return tuple((width, number) for width, number in filters)
+
+    def finish(self) -> None:
+        if self.block:
+            raise OptionsError(
+                f"{self.source}: {self.name}: unknown key{'s' * (len(self.block) > 1)} "
+                + ", ".join(sorted(self.block))
+            )
