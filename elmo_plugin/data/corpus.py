@@ -3,15 +3,15 @@ An encoded corpus: a text as numbers on the disk, mapped into memory, never read
 
 A corpus is a folder:
 
-    corpus.json                what there is (read first; the other files are checked against it)
-    words.txt                  each distinct word once, one a line, in UTF-8: `<S>`, `</S>`, `<UNK>`,
-                               then by falling frequency, words of equal frequency by first occurrence
-    word_offsets.npy           (W + 1,) int64, where each word starts in words.txt
-    word_counts.npy            (W,) int64, how often each word occurs in the text
-    tokens-00000.npy           int32, the words' ranks, in reading order, without boundaries
-    sentences-00000.npy        int64, where each sentence starts in the tokens, and where the last ends
-    documents-00000.npy        int64, where each document starts in the sentences, and the last's end
-    tokens-00001.npy ...       the next shard
+    corpus.json           what there is; the other files are checked against it
+    words.txt             each distinct word, one a line, in UTF-8: `<S>`, `</S>`, `<UNK>`, then by
+                          falling frequency, and by first occurrence where that is equal
+    word_offsets.npy      (W + 1,) int64, where each word starts in words.txt
+    word_counts.npy       (W,) int64, how often each word occurs in the text
+    tokens-00000.npy      int32, the words' ranks, in reading order, without boundaries
+    sentences-00000.npy   int64, where each sentence starts in the tokens, and the last one's end
+    documents-00000.npy   int64, where each document starts in the sentences, and the last one's end
+    tokens-00001.npy ...  the next shard
 
 A word's characters are its UTF-8 bytes, so words.txt holds them for every model, whatever its
 `max_characters_per_token`; and it is a vocabulary file as bilm-tf has it.
@@ -207,7 +207,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     )
     if found != (FORMAT, VERSION):
         raise CorpusError(
-            f"{file}: expected {FORMAT!r} of version {VERSION}, found {found}; encode the text again"
+            f"{file}: expected {FORMAT!r} of version {VERSION}, found {found}; "
+            "encode the text again"
         )
     return description
 
@@ -242,7 +243,8 @@ def _load(file: Path, dtype: type, length: int | None = None) -> np.ndarray:
     )
     if array.dtype != dtype or wrong_length:
         raise CorpusError(
-            f"{file}: expected {np.dtype(dtype)} of shape ({'at least 1' if length is None else length},), "
+            f"{file}: expected {np.dtype(dtype)} of shape "
+            f"({'at least 1' if length is None else length},), "
             f"found {array.dtype} of shape {array.shape}"
         )
     return array

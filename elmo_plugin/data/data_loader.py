@@ -163,7 +163,7 @@ class BilmDataLoader(DataLoader):
             self._epoch = self._make_epoch(0)
         return self._epoch.num_windows
 
-    def __iter__(self) -> "WindowIterator":
+    def __iter__(self) -> WindowIterator:  # type: ignore[override]
         """Begins the next epoch."""
         if self._ids is None:
             raise ValueError('data_loader of type "bilm": call index_with(vocab) before iterating')

@@ -26,7 +26,7 @@ class BilmDatasetReader(DatasetReader):
 
     * `source`, a `TextField` of the tokens, without sentence boundaries, which the model adds;
     * `targets`, a `WordIdsField`: their ids in the namespace `words`;
-    * `words`, a `MetadataField`: the tokens as strings.
+    * `metadata`, a `MetadataField`: the tokens as strings.
 
     # Parameters
 
@@ -39,7 +39,7 @@ class BilmDatasetReader(DatasetReader):
     def __init__(
         self,
         # AllenNLP builds what is in a dictionary for `Optional`, but not for `|`.
-        token_indexers: Optional[dict[str, TokenIndexer]] = None,  # noqa: UP045
+        token_indexers: Optional[dict[str, TokenIndexer]] = None,
         max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
         **kwargs,
     ) -> None:
@@ -71,7 +71,7 @@ class BilmDatasetReader(DatasetReader):
             {
                 "source": TextField([Token(word) for word in words]),
                 "targets": WordIdsField(words),
-                "words": MetadataField(words),
+                "metadata": MetadataField(words),
             }
         )
 

@@ -204,7 +204,8 @@ class _ShardWriter:
         self.num_sentences = 0
         self.num_documents = 0
         self.sizes: list[int] = []
-        self.counts = np.zeros(0, dtype=np.int64)
+        # The special words have numbers though the text may not have them.
+        self.counts = np.zeros(len(SPECIAL_WORDS), dtype=np.int64)
 
     def add(self, tokens: np.ndarray, lengths: np.ndarray, opens_document: np.ndarray) -> None:
         """

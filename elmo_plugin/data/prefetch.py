@@ -71,7 +71,7 @@ def _work(
             if stop.is_set():
                 return
             ready.put(next(batches))
-    except Exception as error:  # noqa: BLE001 (raised again where the batch is asked for)
+    except Exception as error:
         ready.put(error)
 
 

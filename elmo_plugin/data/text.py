@@ -26,6 +26,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
+# A tar archive of text is itself UTF-8, names and all, so it has to be told from text.
+TAR_MAGIC = "ustar"
+TAR_MAGIC_POSITION = 257
+
 DECOMPRESSION_ERRORS = (
     EOFError,
     gzip.BadGzipFile,
@@ -61,10 +65,8 @@ def find_files(path: str | os.PathLike) -> list[Path]:
             path = cached_path(path, extract_archive=True)
         except FileNotFoundError as error:
             raise FileNotFoundError(
-                f"{path}: expected a file, a folder, a glob or a URL of text, found nothing ({error})"
+                f"{path}: expected a file, a folder, a glob or a URL, found nothing ({error})"
             ) from error
-    elif not os.path.isdir(path):
-        path = cached_path(path, extract_archive=True)
     resolved = Path(path)
     if not resolved.is_dir():
         return [resolved]
@@ -101,7 +103,7 @@ def read_blocks(
     """
     lines_before = 0
     with open(file, "rb", buffering=0) as disk:
-        raw = io.BufferedReader(_Observed(disk, on_bytes), BLOCK_BYTES)
+        raw: io.BufferedReader = io.BufferedReader(_Observed(disk, on_bytes), BLOCK_BYTES)
         text = _decompressed(raw)
         while True:
             try:
@@ -115,6 +117,10 @@ def read_blocks(
                 break
             block = _decode(b"".join(lines), file, lines_before)
             if lines_before == 0:
+                if block.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):
+                    raise ConfigurationError(
+                        f"{file}: expected text, found a tar archive; unpack it first"
+                    )
                 block = block.removeprefix(BYTE_ORDER_MARK)
             lines_before += len(lines)
             yield block.removesuffix("\n").split("\n")

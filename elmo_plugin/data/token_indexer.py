@@ -44,7 +44,7 @@ class ElmoTokenIndexer(TokenIndexer):
         self,
         namespace: str = "elmo_characters",
         # AllenNLP hands a plain dictionary over for `Optional`, but not for `|`.
-        tokens_to_add: Optional[dict[str, int]] = None,  # noqa: UP045
+        tokens_to_add: Optional[dict[str, int]] = None,
         max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
         token_min_padding_length: int = 0,
     ) -> None:

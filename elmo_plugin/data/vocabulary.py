@@ -27,10 +27,11 @@ WORDS_NAMESPACE = "words"
 NEWLINE_ESCAPE = "@@NEWLINE@@"
 """What AllenNLP's vocabulary files write for a line break, and so read as one."""
 
-MOST_BITS_LOST = 3.0
+MOST_BITS_LOST = 2.0
 """
 How much worse than one sorted by frequency a vocabulary may fit log-uniform sampling, in bits a
-token. Sorted by the frequencies of another kind of text loses 1 or 2; sorted by the alphabet, 5.
+token. Measured with 10,000 words: 0.2 where another corpus of English (Brown) gave the order for
+one (MASC), 4.5 for the alphabet's; with 1,000 words, 0.1 and 2.7.
 """
 
 

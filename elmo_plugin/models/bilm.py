@@ -1,5 +1,5 @@
 import math
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -103,26 +103,33 @@ class BilmLanguageModel(Model):
         backward_inputs: Optional[Tensor] = None,
         backward_targets: Optional[Tensor] = None,
         starts: Optional[Tensor] = None,
+        word_ids: Optional[Tensor] = None,
         source: Optional[TextFieldTensors] = None,
         targets: Optional[Tensor] = None,
-    ) -> Dict[str, Tensor]:
+        metadata: Optional[List[Any]] = None,
+    ) -> Dict[str, Any]:
         """
-        Takes a window of running text (the first six) or a batch of sentences (the last two).
+        Takes a window of running text (the first seven) or a batch of sentences (the others).
 
         # Parameters
 
         words : `Tensor`
-            Shape `(U, C)`, the characters of the window's distinct words, or `(U,)`, their numbers.
+            Shape `(U, C)`, the characters of the window's distinct words.
         forward_inputs, backward_inputs : `Tensor`
             Shape `(B, T)`, indices into `words`, each direction in its own reading order.
         forward_targets, backward_targets : `Tensor`
             Shape `(B, T)`, vocabulary numbers; -100 where there is nothing to predict.
         starts : `Tensor`
             Shape `(B,)`, true where a row's text starts anew.
+        word_ids : `Tensor`
+            Shape `(U,)`, the vocabulary numbers of `words`; only a model without `char_cnn` wants
+            them.
         source : `TextFieldTensors`
             Sentences without boundaries.
         targets : `Tensor`
             Shape `(B, T)`, their vocabulary numbers.
+        metadata : `List[Any]`
+            The sentences' tokens, handed through.
 
         # Returns
 
@@ -133,18 +140,29 @@ class BilmLanguageModel(Model):
         """
         if words is not None:
             assert forward_targets is not None and backward_targets is not None
+            if self.options.char_cnn is None:
+                words = self._need_word_ids(word_ids) + 1  # 0 is "no word"
             hidden = self._read_window(words, forward_inputs, backward_inputs, starts)
             return {"loss": self._loss(hidden, torch.stack([forward_targets.T, backward_targets.T]))}
 
         assert source is not None and targets is not None
         hidden, goals = self._read_sentences(source, targets)
-        output = {"loss": self._loss(hidden, goals)}
+        output: Dict[str, Any] = {"loss": self._loss(hidden, goals)}
         if not self.training:
             log_p = [self.softmax.log_probabilities(h, g).T for h, g in zip(hidden, goals)]
             output["forward_log_probabilities"] = log_p[0][:, :-1]
             output["backward_log_probabilities"] = log_p[1][:, 1:]
             output["mask"] = goals[0].T[:, :-1] != IGNORE
+            if metadata is not None:
+                output["tokens"] = metadata
         return output
+
+    def _need_word_ids(self, word_ids: Optional[Tensor]) -> Tensor:
+        if word_ids is None:
+            raise ConfigurationError(
+                'a bilm model without char_cnn reads words: set "tokens": "words" in its data_loader'
+            )
+        return word_ids
 
     def _read_window(
         self, words: Tensor, forward_inputs: Tensor, backward_inputs: Tensor, starts: Tensor
@@ -165,8 +183,11 @@ class BilmLanguageModel(Model):
 
     def _read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The top layer and what each position is to predict: `(2, T + 2, B, P)`, `(2, T + 2, B)`."""
-        tokens = util.get_token_ids_from_text_field_tensors(source)
         mask = util.get_text_field_mask(source)
+        if self.options.char_cnn is None:
+            tokens = torch.where(mask, targets + 1, 0)
+        else:
+            tokens = util.get_token_ids_from_text_field_tensors(source)
         n_rows = len(tokens)
         state = self._state_at_start(n_rows)
         if self.initial_state == "carry" and (carried := self._carried[self.training]) is not None:

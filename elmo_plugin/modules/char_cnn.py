@@ -2,8 +2,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from elmo_plugin.modules.char_convolution import max_of_convolution, sort_by_length
 from elmo_plugin.modules.highway import Highway
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
@@ -91,21 +91,26 @@ class CharCNN(nn.Module):
         `Tensor`
             Shape `(n_words, P)`.
         """
-        characters = self._without_idle_padding(characters.long())
-        x = self.char_embedding(characters).transpose(1, 2)  # (n_words, c, C')
-        # The activations are monotonic, so the maximum may come first: F numbers a word, not F * C'.
-        x = torch.cat([conv(x).max(dim=2).values for conv in self.convolutions], dim=1)
-        x = ACTIVATIONS[self.activation](x)  # (n_words, F)
+        x = ACTIVATIONS[self.activation](self.convolve(characters.long()))  # (n_words, F)
         for highway in self.highways:
             x = highway(x)
         return x if self.projection is None else self.projection(x)
 
-    def _without_idle_padding(self, characters: Tensor) -> Tensor:
+    def convolve(self, characters: Tensor) -> Tensor:
         """
-        Cuts columns that cannot change any maximum. From where every word only repeats its last
-        id, all windows are alike, and one such window of each width is enough: exact.
+        All convolutions' maxima over each word. The activations are monotonic, so the maximum may
+        come before them. `characters`: shape `(n_words, C)`. Returns shape `(n_words, F)`.
         """
-        width = max(conv.kernel_size[0] for conv in self.convolutions)
-        changes = (characters[:, 1:] != characters[:, :-1]).any(dim=0).nonzero()
-        last_change = int(changes[-1]) + 1 if len(changes) else 0
-        return characters[:, : last_change + width]
+        if characters.is_cuda:
+            return self.reference_convolve(characters)
+        words, place, n_windows = sort_by_length(characters)
+        maxima = [
+            max_of_convolution(words, n_windows, self.char_embedding.weight, conv.weight) + conv.bias
+            for conv in self.convolutions
+        ]
+        return torch.cat(maxima, dim=1)[place]
+
+    def reference_convolve(self, characters: Tensor) -> Tensor:
+        """The same as `convolve`, as the paper has it; also what a GPU does fastest."""
+        x = self.char_embedding(characters).transpose(1, 2)  # (n_words, c, C)
+        return torch.cat([conv(x).amax(dim=2) for conv in self.convolutions], dim=1)

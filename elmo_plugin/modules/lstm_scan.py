@@ -99,10 +99,12 @@ class _Scan(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         n_steps, n_rows = inputs.shape[1:3]
         gates = _input_gates(inputs, input_weight, bias)
+        # Fresh memory costs as much as a small step; zeros are wanted only where rows are skipped.
+        fresh = memory.new_zeros if min(batch_sizes) < n_rows else memory.new_empty
         # Step 0 is the state before the first: then c[:, t] and h[:, t] are what step t starts from.
-        c = memory.new_zeros(2, n_steps + 1, *memory.shape[1:])
-        h = output.new_zeros(2, n_steps + 1, *output.shape[1:])
-        m = torch.zeros_like(c[:, 1:])
+        c = fresh(2, n_steps + 1, *memory.shape[1:])
+        h = fresh(2, n_steps + 1, *output.shape[1:])
+        m = fresh(2, n_steps, *memory.shape[1:])
         c[:, 0], h[:, 0] = memory, output
         for t, n in enumerate(batch_sizes):
             g = gates[:, t, :n].baddbmm_(h[:, t, :n], recurrent_weight)
@@ -127,15 +129,15 @@ class _Scan(torch.autograd.Function):
             ctx.saved_tensors
         )
         cell_clip, proj_clip = ctx.clips
-        d_out = grads[0].contiguous()
-        d_gates = torch.zeros_like(gates)
-        d_h = torch.zeros_like(h[:, 1:])
+        d_out = grads[0]
+        ragged = min(ctx.batch_sizes) < d_out.size(2)
+        d_gates = torch.zeros_like(gates) if ragged else torch.empty_like(gates)
+        d_h = d_out.clone(memory_format=torch.contiguous_format)
         d_c_later = torch.zeros_like(c[:, 0])
         recurrent_weight_t = recurrent_weight.transpose(1, 2)
         n_later = 0
         for t, n in reversed(list(enumerate(ctx.batch_sizes))):
             d_h_t = d_h[:, t, :n]
-            d_h_t.copy_(d_out[:, t, :n])
             if n_later:
                 d_h_t[:, :n_later].baddbmm_(d_gates[:, t + 1, :n_later], recurrent_weight_t)
             d_m = d_h_t

@@ -1,0 +1,48 @@
+# Each target stands alone: it makes .venv and installs on first use, and does nothing twice.
+PYTHON ?= python3.11
+VENV := .venv
+RUN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: install demo test lint format bench lock clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): requirements.txt setup.py pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "elmo_plugin needs Python 3.11 or later; say which: make PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	@# PyTorch by itself, with its own dependencies: the CPU and the CUDA builds have different ones.
+	$(RUN)/python -m pip install torch==2.13.0
+	@# Everything else from the lock, as it stands: AllenNLP's own pins no longer resolve.
+	$(RUN)/python -m pip install "setuptools<81"
+	$(RUN)/python -m pip install --no-deps --no-build-isolation -r requirements.txt -e .
+	touch $@
+
+demo: install
+	$(RUN)/python -m demo
+
+test: install
+	$(RUN)/python -m pytest
+
+lint: install
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+
+format: install
+	$(RUN)/ruff check --fix .
+	$(RUN)/ruff format .
+
+bench: install
+	$(RUN)/python -m benchmarks
+
+# uv resolves beside the CUDA build of PyTorch; what only that build needs comes with it.
+lock: install
+	$(RUN)/python -m pip install uv
+	$(RUN)/uv pip compile requirements.in --override overrides.txt --python-version 3.11 \
+		--no-header --no-annotate --quiet | grep -Ev '^(cuda|nvidia|triton)' > requirements.txt
+
+clean:
+	rm -rf $(VENV) demo-out

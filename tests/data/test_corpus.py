@@ -1,0 +1,104 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.data.corpus import CorpusError, EncodedCorpus
+from elmo_plugin.data.encoding import encode
+
+TEXT = "the dog barks .\nthe 👍 and é\n\nanother <S> document\n" + "x" * 70 + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    file = tmp_path / "text"
+    file.write_text(TEXT, "utf-8")
+    encode([file], tmp_path / "corpus", shard_tokens=10)
+    return tmp_path / "corpus"
+
+
+@pytest.mark.parametrize("length", [3, 12, 50, 80])
+def test_characters_are_those_of_the_words(folder: Path, length: int) -> None:
+    """The oracle is `words_to_characters` on the words as strings, boundaries included."""
+    corpus = EncodedCorpus.open(folder)
+    ranks = np.random.default_rng(0).integers(0, corpus.num_words, size=30)
+    ranks[:2] = 0, 1
+    words = corpus.words()
+    expected = words_to_characters([words[rank] for rank in ranks], length)
+    assert corpus.characters(ranks, length).tolist() == expected.tolist()
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-3])
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+def change_kind(file: Path) -> None:
+    np.save(file, np.load(file).astype(np.float32))
+
+
+def change_length(file: Path) -> None:
+    np.save(file, np.load(file)[:-1])
+
+
+def garble(file: Path) -> None:
+    file.write_text("{", "utf-8")
+
+
+def make_list(file: Path) -> None:
+    file.write_text("[]", "utf-8")
+
+
+def pickle(file: Path) -> None:
+    np.save(file, np.array([{}]), allow_pickle=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("corpus.json", remove),
+        ("corpus.json", garble),
+        ("corpus.json", make_list),
+        *[(name, damage) for name in ["words.txt"] for damage in (cut_short, remove)],
+        *[
+            (name, damage)
+            for name in [
+                "word_offsets.npy",
+                "word_counts.npy",
+                "tokens-00000.npy",
+                "sentences-00000.npy",
+                "documents-00001.npy",
+            ]
+            for damage in (cut_short, remove, change_kind, change_length, pickle)
+        ],
+    ],
+)
+def test_a_damaged_file_is_named(folder: Path, name: str, damage: Callable[[Path], None]) -> None:
+    """Each damage makes the file other than it was written."""
+    damage(folder / name)
+    with pytest.raises(CorpusError, match=name):
+        EncodedCorpus.open(folder)
+
+
+def test_another_version_is_refused(folder: Path) -> None:
+    """The error names both versions."""
+    description = json.loads((folder / "corpus.json").read_text())
+    (folder / "corpus.json").write_text(json.dumps({**description, "version": 99}))
+    with pytest.raises(CorpusError, match=r"corpus\.json: expected .* version 1, found .* 99"):
+        EncodedCorpus.open(folder)
+
+
+def test_ranks_beyond_the_words_are_named_when_read(folder: Path) -> None:
+    """By hand: a rank as high as the number of words is one too high."""
+    corpus = EncodedCorpus.open(folder)
+    tokens = np.load(folder / "tokens-00001.npy")
+    tokens[-1] = corpus.num_words
+    np.save(folder / "tokens-00001.npy", tokens)
+    with pytest.raises(CorpusError, match=r"tokens-00001\.npy: expected ranks from 0"):
+        list(EncodedCorpus.open(folder).sentences())

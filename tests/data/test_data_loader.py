@@ -1,0 +1,301 @@
+import gc
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import DataLoader, DatasetReader
+from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
+from allennlp.data.fields import MetadataField
+
+from elmo_plugin.data import data_loader
+from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.data.corpus import CorpusError
+from elmo_plugin.data.data_loader import BilmDataLoader
+from elmo_plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
+
+KEYS = {
+    "words",
+    "forward_inputs",
+    "forward_targets",
+    "backward_inputs",
+    "backward_targets",
+    "starts",
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """200 sentences of up to 9 of 60 words."""
+    file = tmp_path / "text.txt"
+    numbers = np.random.default_rng(0)
+    lines = [
+        " ".join(f"w{k}" for k in numbers.integers(0, 60, size=numbers.integers(1, 10)))
+        for _ in range(200)
+    ]
+    file.write_text("\n".join(lines))
+    return file
+
+
+def make(file: Path, **params) -> BilmDataLoader:
+    """From a config, with a vocabulary of the 40 most frequent words."""
+    cache_dir = str(file.parent / "cache")
+    reader = BilmDatasetReader(max_characters_per_token=12)
+    loader = DataLoader.from_params(
+        Params({"type": "bilm", "batch_size": 4, "window": 5, "cache_dir": cache_dir, **params}),
+        reader=reader,
+        data_path=str(file),
+    )
+    vocab = BilmVocabulary.from_corpus(corpus=str(file), max_size=40, cache_dir=cache_dir)
+    loader.index_with(vocab)
+    assert isinstance(loader, BilmDataLoader)
+    return loader
+
+
+def tensors_of(batches) -> list[dict[str, list]]:
+    return [{key: tensor.tolist() for key, tensor in batch.items()} for batch in batches]
+
+
+def workers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "bilm-windows"]
+
+
+def test_a_window_is_what_the_model_reads(file: Path) -> None:
+    """The text itself is the oracle: without shuffling, rows one after the other are its sentences;
+    characters are those of `words_to_characters`, ids those of the vocabulary, 2 for the rest."""
+    cache_dir = str(file.parent / "cache")
+    words = vocabulary_words(BilmVocabulary.from_corpus(corpus=str(file), cache_dir=cache_dir))
+    ids = {word: rank if rank < 40 else 2 for rank, word in enumerate(words)}
+    spelled = dict(zip(map(tuple, words_to_characters(words, 12).tolist()), words, strict=True))
+    rows: list[list[tuple]] = [[] for _ in range(4)]
+    for index, batch in enumerate(make(file, shuffle=None, tokens="words")):
+        assert batch["starts"].tolist() == [index == 0] * 4
+        inputs = [spelled[tuple(characters)] for characters in batch["words"].tolist()]
+        assert len(set(inputs)) == len(inputs)
+        assert batch["word_ids"].tolist() == [ids[word] for word in inputs]
+        for row, *parts in zip(
+            rows,
+            batch["forward_inputs"].tolist(),
+            batch["forward_targets"].tolist(),
+            batch["backward_inputs"].tolist(),
+            batch["backward_targets"].tolist(),
+            strict=True,
+        ):
+            for forward_in, forward_out, backward_in, backward_out in zip(*parts, strict=True):
+                assert (forward_out == -100) == (backward_out == -100)
+                if forward_out != -100:
+                    row.append((inputs[forward_in], forward_out, inputs[backward_in], backward_out))
+    expected = []
+    for line in file.read_text().split("\n"):
+        forward = ["<S>", *line.split(), "</S>"]
+        backward = forward[::-1]
+        expected += [
+            (forward[i], ids[forward[i + 1]], backward[i], ids[backward[i + 1]])
+            for i in range(len(forward) - 1)
+        ]
+    assert [step for row in rows for step in row] == expected
+
+
+def test_types_and_shapes(file: Path) -> None:
+    """The contract of the docstring."""
+    for batch in make(file):
+        assert isinstance(batch["words"], torch.Tensor)
+        assert set(batch) == KEYS
+        assert batch["words"].dtype == torch.int16
+        assert batch["words"].shape[1] == 12
+        assert batch["starts"].dtype == torch.bool
+        for key in KEYS - {"words", "starts"}:
+            assert batch[key].dtype == torch.int64
+            assert batch[key].shape == (4, 5)
+
+
+def test_counts_are_known(file: Path) -> None:
+    """The windows that come, and their targets, counted; each epoch predicts every token once."""
+    loader = make(file)
+    sentences = [line.split() for line in file.read_text().split("\n")]
+    assert loader.num_tokens == sum(map(len, sentences)) + len(sentences)
+    expected = len(loader)
+    for _ in range(3):
+        batches = iter(loader)
+        assert len(batches) == len(loader)
+        windows = list(batches)
+        assert len(windows) == len(loader)
+        assert abs(len(loader) - expected) <= 2
+        predicted = sum(int((window["forward_targets"] != -100).sum()) for window in windows)
+        assert predicted == loader.num_tokens
+
+
+def test_epochs_follow_from_the_seed_and_their_number(file: Path) -> None:
+    """Two loaders agree epoch by epoch, whatever the global random states, and leave these be."""
+    first = make(file)
+    epochs = [tensors_of(first), tensors_of(first)]
+    assert epochs[0] != epochs[1]
+    random.seed(5)
+    np.random.seed(5)
+    torch.manual_seed(5)
+    before = (random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist())
+    second = make(file)
+    assert [tensors_of(second), tensors_of(second)] == epochs
+    assert before == (random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist())
+    assert tensors_of(make(file, seed=1)) != epochs[0]
+
+
+def test_windows_thrown_away_are_never_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer's way to its place: an epoch and 7 windows drawn and dropped; what follows is
+    what follows without dropping, and no window before it was made."""
+    whole = make(file)
+    list(whole)
+    expected = tensors_of(list(whole)[7:])
+    loader = make(file)
+    made: list[int] = []
+    load_tokens = loader.corpus.load_tokens
+
+    def counting(shard: int) -> np.ndarray:
+        made.append(shard)
+        return load_tokens(shard)
+
+    monkeypatch.setattr(loader.corpus, "load_tokens", counting)
+    for _ in loader:
+        pass
+    batches = iter(loader)
+    for _ in range(7):
+        next(batches)
+    assert made == []
+    assert workers() == []
+    assert tensors_of(batches) == expected
+    assert made == [0]
+
+
+def test_windows_may_be_looked_into_in_any_order(file: Path) -> None:
+    """As in their own order, and again and again."""
+    expected = tensors_of(make(file))
+    windows = list(make(file))
+    order = list(range(len(windows)))
+    random.Random(0).shuffle(order)
+    found = {index: tensors_of([windows[index]])[0] for index in order}
+    assert [found[index] for index in range(len(windows))] == expected
+    assert tensors_of(windows) == expected
+
+
+def test_an_error_in_the_background_reaches_the_model(file: Path) -> None:
+    """A corpus damaged after it was opened: the error, and the same one again."""
+    loader = make(file)
+    name = loader.corpus.folder / "tokens-00000.npy"
+    tokens = np.load(name, mmap_mode="r+")
+    tokens[-1] = 10**6
+    tokens.flush()
+    windows = list(loader)
+    for window in windows[:2]:
+        with pytest.raises(CorpusError, match=r"tokens-00000\.npy: expected ranks"):
+            window["words"]
+
+
+def test_the_thread_ends_with_its_epoch(file: Path) -> None:
+    """None is left when an epoch is read to its end, nor when one is given up on the way."""
+    loader = make(file)
+    for batch in loader:
+        batch["words"]
+    batches = iter(loader)
+    batch = next(batches)
+    batch["words"]
+    (thread,) = [thread for thread in workers() if thread.is_alive()]
+    del batches, batch
+    gc.collect()
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("shuffle", ["sentences", "documents", None])
+def test_ranks_read_what_one_process_would(
+    file: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str | None
+) -> None:
+    """The oracle is one process with all rows; the rows of two ranks together are its rows."""
+
+    def read(loader: BilmDataLoader) -> Iterator[dict[str, list]]:
+        for batch in loader:
+            characters = batch["words"]
+            yield {
+                "forward_inputs": characters[batch["forward_inputs"]].tolist(),
+                "backward_inputs": characters[batch["backward_inputs"]].tolist(),
+                "forward_targets": batch["forward_targets"].tolist(),
+                "backward_targets": batch["backward_targets"].tolist(),
+                "starts": batch["starts"].tolist(),
+            }
+
+    expected = list(read(make(file, batch_size=6, shuffle=shuffle)))
+    monkeypatch.setattr(data_loader, "is_distributed", lambda: True)
+    monkeypatch.setattr(data_loader.dist, "get_world_size", lambda: 2)
+    ranks = []
+    for rank in range(2):
+        monkeypatch.setattr(data_loader.dist, "get_rank", lambda rank=rank: rank)
+        ranks.append(list(read(make(file, batch_size=3, shuffle=shuffle))))
+    assert len(ranks[0]) == len(ranks[1]) == len(expected)
+    for first, second, whole in zip(*ranks, expected, strict=True):
+        assert {key: first[key] + second[key] for key in whole} == whole
+
+
+def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Training refuses and names both numbers; evaluation takes the rows that there are."""
+    file.write_text("a b\nc\n")
+    with pytest.raises(ConfigurationError, match=r"text\.txt: .* 2 sentences for 64 rows"):
+        make(file, batch_size=64)
+    loader = make(file, batch_size=64, shuffle=None)
+    (batch,) = loader
+    assert batch["forward_targets"].shape == (2, 5)
+    assert "using 2 rows, not 64" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"shuffle": "words"}, "found 'words'"),
+        ({"tokens": "bytes"}, "found .* 'bytes'"),
+        ({"batch_size": 0}, "at least 1, found 0 and 5"),
+        ({"window": 0}, "at least 1, found 4 and 0"),
+    ],
+)
+def test_wrong_parameters_are_named(file: Path, params: dict, message: str) -> None:
+    """One error for each rule of the docstring."""
+    with pytest.raises(ConfigurationError, match=message):
+        make(file, **params)
+
+
+def test_another_reader_is_refused(file: Path) -> None:
+    """The loader takes its number of characters from the reader."""
+    reader: DatasetReader = SequenceTaggingDatasetReader()
+    with pytest.raises(ConfigurationError, match="found SequenceTaggingDatasetReader"):
+        BilmDataLoader(reader, str(file))
+
+
+def test_an_unsorted_vocabulary_is_refused_for_training_only(tmp_path: Path) -> None:
+    """A Zipf-like text, and its words in the reverse order: log-uniform sampling would be far off,
+    which evaluation does not use."""
+    file = tmp_path / "zipf.txt"
+    file.write_text("".join(f"w{k} " * (2000 // k) + "\n" for k in range(1, 1001)))
+    words = [f"w{k}" for k in range(1000, 0, -1)]
+    vocab = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", *words])
+    make(file, shuffle=None).index_with(vocab)
+    with pytest.raises(ConfigurationError, match="expected words by falling frequency"):
+        make(file).index_with(vocab)
+
+
+def test_instances_are_the_readers(file: Path) -> None:
+    """For what in AllenNLP asks a loader for instances."""
+    fields = [instance["metadata"] for instance in make(file).iter_instances()]
+    lines = file.read_text().split("\n")
+    assert [cast(MetadataField, field).metadata for field in fields] == list(map(str.split, lines))
+
+
+def test_tensors_go_to_the_device(file: Path) -> None:
+    """The meta device stands for one that is not the CPU."""
+    loader = make(file)
+    loader.set_target_device(torch.device("meta"))
+    batch = next(iter(loader))
+    assert {tensor.device.type for tensor in batch.values()} == {"meta"}

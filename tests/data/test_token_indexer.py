@@ -1,0 +1,77 @@
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Batch, Instance, Token, TokenIndexer, Vocabulary
+from allennlp.data.fields import TextField
+from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.data.token_indexer import ElmoTokenIndexer
+
+WORD = st.text(st.characters(exclude_categories=()), max_size=60) | st.sampled_from(["<S>", "add"])
+
+
+def batch_of(indexer: TokenIndexer, sentences: list[list[str]]) -> torch.Tensor:
+    """Through AllenNLP's fields and batches. *Shape:* `(B, T, C)`."""
+    fields = [TextField(list(map(Token, words)), {"elmo": indexer}) for words in sentences]
+    batch = Batch([Instance({"source": field}) for field in fields])
+    batch.index_instances(Vocabulary())
+    return batch.as_tensor_dict()["source"]["elmo"]["elmo_tokens"]  # type: ignore[index, call-overload]
+
+
+@given(
+    st.lists(st.lists(WORD, max_size=6), min_size=1, max_size=4),
+    st.sampled_from([None, {"add": 7, "<S>": 8}]),
+    st.sampled_from([0, 3]),
+)
+def test_equals_allennlps_indexer(sentences, tokens_to_add, token_min_padding_length) -> None:
+    """The oracle is AllenNLP's `elmo_characters` with the same parameters, in its own batches."""
+    shared = {
+        "tokens_to_add": tokens_to_add,
+        "token_min_padding_length": token_min_padding_length,
+    }
+    if not any(sentences) and not token_min_padding_length:
+        # AllenNLP's own makes a tensor without a last dimension where no sentence has a token.
+        assert batch_of(ElmoTokenIndexer(**shared), sentences).shape == (len(sentences), 0, 50)
+        return
+    expected = batch_of(ELMoTokenCharactersIndexer(**shared), sentences)
+    found = batch_of(ElmoTokenIndexer(**shared), sentences)
+    assert found.dtype == expected.dtype
+    assert torch.equal(found, expected)
+
+
+def test_a_length_of_ones_own() -> None:
+    """The oracle is `words_to_characters`; positions without a token are 0."""
+    found = batch_of(ElmoTokenIndexer(max_characters_per_token=12), [["a", "b"], ["c" * 30]])
+    assert found[0].tolist() == words_to_characters(["a", "b"], 12).tolist()
+    assert found[1].tolist() == [words_to_characters(["c" * 30], 12)[0].tolist(), [0] * 12]
+
+
+def test_from_a_config() -> None:
+    """The names of all parameters, as a config has them."""
+    params = {
+        "type": "elmo",
+        "namespace": "mine",
+        "tokens_to_add": {"add": 7},
+        "max_characters_per_token": 20,
+        "token_min_padding_length": 2,
+    }
+    indexer = TokenIndexer.from_params(Params(params))
+    assert indexer == ElmoTokenIndexer("mine", {"add": 7}, 20, 2)
+    assert batch_of(indexer, [["add"]])[0, 0, :3].tolist() == [259, 8, 260]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"max_characters_per_token": 2}, "expected at least 3"),
+        ({"tokens_to_add": {"x": 261}}, "tokens_to_add, 'x': expected a number from 0 to 260"),
+    ],
+)
+def test_wrong_parameters_are_named(params: dict, message: str) -> None:
+    """A word needs two marks and a byte; there are 261 characters in bilm-tf's numbering."""
+    with pytest.raises(ConfigurationError, match=message):
+        ElmoTokenIndexer(**params)

@@ -1,0 +1,376 @@
+"""
+The oracle of nearly all tests here is a training that nobody disturbed.
+"""
+
+import itertools
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+import torch.distributed as dist
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance, Vocabulary
+from allennlp.data.data_loaders import SimpleDataLoader
+from allennlp.data.fields import TensorField
+from allennlp.training import TrainerCallback
+from toy_training import (
+    BATCHES,
+    Killed,
+    Killer,
+    ToyLoader,
+    ToyModel,
+    assert_identical,
+    make_trainer,
+    result,
+)
+
+from elmo_plugin.training.checkpointer import BilmCheckpointer
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "one_kept": {"checkpointer": {"keep_most_recent_by_count": 1}},
+    "moving_average": {"moving_average": {"type": "exponential", "decay": 0.9}},
+    "epochs_not_saved": {"checkpointer": {"save_completed_epochs": False}},
+    # Trained on after it should have stopped, it would find its best epoch.
+    "early_stopping": {
+        "patience": 1,
+        "make_model": partial(ToyModel, scores=(0.5, 0.3, 0.9)),
+    },
+}
+
+
+def _train(folder: Path, each_batch: Callable[[], None] = int, **options: Any) -> Any:
+    trainer = make_trainer(folder, each_batch, **options)
+    trainer.train()
+    return trainer
+
+
+def _train_and_kill(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, after: int, **options: Any
+) -> bool:
+    """Whether the training ended before it was killed."""
+    with monkeypatch.context() as patch:
+        try:
+            _train(folder, Killer(patch, after), **options)
+        except Killed:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_killed_anywhere_and_recovered(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Killed before each batch and between any two file operations of the trainer and the
+    checkpointer, and in the middle of each file.
+    """
+    options = VARIANTS[variant]
+    expected = result(_train(tmp_path / "whole", **options), tmp_path / "whole")
+    for after in itertools.count():
+        folder = tmp_path / str(after)
+        if _train_and_kill(monkeypatch, folder, after, **options):
+            break
+        assert_identical(result(_train(folder, **options), folder), expected)
+    assert after > 50
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_killed_again_and_again(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every run is killed a little later than the one before, at ever other places."""
+    options = VARIANTS[variant]
+    expected = result(_train(tmp_path / "whole", **options), tmp_path / "whole")
+    folder = tmp_path / "killed"
+    for kills in itertools.count():
+        if _train_and_kill(monkeypatch, folder, 15 + kills, **options):
+            break
+    assert kills > 5
+    assert_identical(result(_train(folder, **options), folder), expected)
+
+
+def test_shuffled_by_pythons_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    AllenNLP's own loader draws its order from a global generator, in the batches that the
+    trainer throws away too; here the model uses the other generators.
+    """
+    rows = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
+
+    def train(folder: Path, each_batch: Callable[[], None] = int) -> Any:
+        instances = [Instance({"x": TensorField(row)}) for row in rows]
+        loader = SimpleDataLoader(instances, 2, shuffle=True, vocab=Vocabulary())
+        make_model = partial(ToyModel, uses_python_random=False)
+        return _train(folder, each_batch, loader=loader, make_model=make_model)
+
+    expected = result(train(tmp_path / "whole"), tmp_path / "whole")
+    for after in itertools.count(step=3):
+        folder = tmp_path / str(after)
+        with monkeypatch.context() as patch:
+            try:
+                train(folder, Killer(patch, after))
+                break
+            except Killed:
+                pass
+        assert_identical(result(train(folder), folder), expected)
+    assert after > 50
+
+
+@pytest.mark.parametrize("kind", ["rank_state", "training_state", "model_state"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "not_a_checkpoint", "code"])
+def test_damaged_checkpoint_is_ignored(kind: str, damage: str, tmp_path: Path) -> None:
+    """The checkpoint before it leads to the same end, and what is in the file is not run."""
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    folder = tmp_path / "damaged"
+    trap = tmp_path / "trap"
+    _train(folder)
+    (path,) = folder.glob(f"{kind}_e3_b0*.th")
+    content = path.read_bytes()
+    path.unlink()  # and so leave best.th, a link to it, alone
+    if damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "not_a_checkpoint":
+        path.write_bytes(b"<html>")
+    elif damage == "code":
+        torch.save(_Trap(trap), path)
+    assert_identical(result(_train(folder), folder), expected)
+    assert not trap.exists()
+
+
+class _Trap:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._path),)
+
+
+def test_no_complete_checkpoint_starts_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    folder = tmp_path / "damaged"
+    _train(folder)
+    for path in folder.glob("model_state_*.th"):
+        path.unlink()
+    with caplog.at_level(logging.WARNING):
+        assert_identical(result(_train(folder), folder), expected)
+    assert "belongs to no complete checkpoint" in caplog.text
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """The operating system refuses to write on, in the middle of the run's third checkpoint."""
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    folder = tmp_path / "full"
+    batches = itertools.count(1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill_disk() -> None:
+        if next(batches) == BATCHES + 4:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+
+    try:
+        with pytest.raises(OSError, match=r"rank_state_e1_b3_w0of1.th .*are kept"):
+            _train(folder, fill_disk)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(folder.glob("*.tmp"))
+    assert not list(folder.glob("*_e1_b3*"))
+    assert_identical(result(_train(folder), folder), expected)
+
+
+@pytest.mark.parametrize("found", [pytest.param(print, id="function"), numpy.zeros(2), lambda: 0])
+def test_state_that_only_code_could_read_is_refused(found: Any, tmp_path: Path) -> None:
+    class Callback(TrainerCallback):
+        def state_dict(self) -> dict[str, Any]:
+            return {"found": found}
+
+    trainer = make_trainer(tmp_path)
+    trainer._callbacks.append(Callback(str(tmp_path)))
+    with pytest.raises(ConfigurationError, match=r"training_state_e0_b3.th: expected tensors"):
+        trainer.train()
+    assert not list(tmp_path.glob("training_state_*"))
+
+
+def test_numpys_scalars_come_back_as_pythons(tmp_path: Path) -> None:
+    """NumPy's own `item()` is the oracle of the values."""
+    values = {"a": numpy.float32(0.1), "b": [numpy.int64(3), (numpy.bool_(True), None)]}
+
+    class Callback(TrainerCallback):
+        def state_dict(self) -> dict[str, Any]:
+            return values
+
+    trainer = make_trainer(tmp_path)
+    trainer._callbacks.append(Callback(str(tmp_path)))
+    trainer.train()
+    state = torch.load(tmp_path / "training_state_e3_b0.th", weights_only=True)
+    assert state["callbacks"] == [{"a": numpy.float32(0.1).item(), "b": [3, (True, None)]}]
+    assert type(state["callbacks"][0]["b"][1][0]) is bool
+    assert type(state["metric_tracker"]["best_so_far"]) is float
+
+
+@pytest.mark.parametrize(
+    "keep, expected",
+    [
+        ({"keep_most_recent_by_count": 0}, {"e1_b0"}),
+        ({"keep_most_recent_by_count": None, "keep_most_recent_by_age": 0}, {"e1_b0"}),
+        ({"keep_most_recent_by_count": 1, "keep_most_recent_by_age": 3600}, None),
+        ({"keep_most_recent_by_count": None}, None),
+        # Without b1, whose name begins those of b10 to b13.
+        ({"keep_most_recent_by_count": 13}, {"e1_b0", *(f"e0_b{i}" for i in range(2, 14))}),
+    ],
+)
+def test_old_checkpoints_are_removed(
+    keep: dict[str, Any], expected: set[str] | None, tmp_path: Path
+) -> None:
+    """Expected as `Checkpointer`'s documentation has it, and never none."""
+    _train(
+        tmp_path,
+        loader=ToyLoader(13, 0),
+        num_epochs=1,
+        make_model=partial(ToyModel, scores=(0.1,) * 4),
+        checkpointer={"save_every_num_batches": 1, **keep},
+    )
+    everything = {"e1_b0", *(f"e0_b{i}" for i in range(1, 14))}
+    for kind, end in [
+        ("rank_state", "_w0of1.th"),
+        ("training_state", ".th"),
+        ("model_state", ".th"),
+    ]:
+        found = {
+            path.name.removeprefix(f"{kind}_").removesuffix(end)
+            for path in tmp_path.glob(f"{kind}_*.th")
+        }
+        assert found == (everything if expected is None else expected)
+
+
+def test_best_is_not_written_into_a_checkpoint(tmp_path: Path) -> None:
+    """
+    The first epoch is saved, so `best.th` is a link to its weights; the second, better, is not,
+    so the trainer writes `best.th` anew. The checkpoint is compared with itself before.
+    """
+    batches = itertools.count(1)
+    before = []
+
+    def stop_saving() -> None:
+        if next(batches) == BATCHES + 2:
+            assert os.path.samefile(tmp_path / "best.th", tmp_path / "model_state_e1_b0.th")
+            before.append((tmp_path / "model_state_e1_b0.th").read_bytes())
+            trainer._checkpointer._save_completed_epochs = False  # type: ignore[union-attr]
+
+    trainer = make_trainer(
+        tmp_path, stop_saving, num_epochs=2, checkpointer={"save_every_num_batches": None}
+    )
+    trainer.train()
+    assert (tmp_path / "model_state_e1_b0.th").read_bytes() == before[0]
+    assert (tmp_path / "best.th").read_bytes() != before[0]
+
+
+def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
+    _train(tmp_path)
+    (path,) = tmp_path.glob("rank_state_e3_b0_*")
+    path.rename(tmp_path / "rank_state_e3_b0_w0of2.th")
+    with pytest.raises(ConfigurationError, match=r"w0of2.th was saved by .* 2 .* but found 1"):
+        _train(tmp_path)
+
+
+def test_sharded_model_is_refused(tmp_path: Path) -> None:
+    checkpointer = BilmCheckpointer(tmp_path, ToyModel())
+    checkpointer.state_is_sharded = True
+    with pytest.raises(ConfigurationError, match="sharded"):
+        checkpointer.load_checkpoint()
+
+
+def test_unknown_parameter_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="keep_most_recent_by_size"):
+        make_trainer(tmp_path, checkpointer={"keep_most_recent_by_size": 1})
+
+
+def _distributed_worker(rank: int, folder: Path, run: int, kill_after: int | None) -> None:
+    """Writes what the process ends with to `folder`, or kills itself."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = f"file://{folder}/store_{run}"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    save = torch.save
+
+    def late_save(*args: Any) -> None:
+        # So that a kill finds the first process further on than the second.
+        time.sleep(0.01 * rank)
+        save(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "save", late_save)
+        killer = Killer(patch, kill_after, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        trainer = _train(
+            folder,
+            killer,
+            rank=rank,
+            distributed=True,
+            world_size=2,
+            checkpointer={"keep_most_recent_by_count": 1},
+        )
+    found = result(trainer, folder)
+    found["random"] = torch.get_rng_state()
+    torch.save(found, folder / f"result_{rank}")
+    # Without the clean-up that this process has inherited from the tests'.
+    os._exit(0)
+
+
+def _train_distributed(
+    folder: Path, run: int, kill_rank: int | None = None, kill_after: int | None = None
+) -> None:
+    folder.mkdir(exist_ok=True)
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(
+            target=_distributed_worker,
+            args=(rank, folder, run, kill_after if rank == kill_rank else None),
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    if kill_rank is None:
+        for process in processes:
+            process.join(60)
+            assert process.exitcode == 0
+    else:
+        processes[kill_rank].join(60)
+        assert processes[kill_rank].exitcode == -signal.SIGKILL
+        other = processes[1 - kill_rank]
+        # It goes on for as long as it needs nothing from the one killed.
+        other.join(1)
+        other.kill()
+        other.join()
+
+
+def test_two_processes(tmp_path: Path) -> None:
+    """
+    One of two is killed by SIGKILL; each recovers its own carried and random states, as in a
+    run of two that nobody disturbed.
+    """
+    # Imports on first use what each forked process would otherwise import.
+    _train(tmp_path / "alone")
+    whole = tmp_path / "whole"
+    _train_distributed(whole, 0)
+    expected = [torch.load(whole / f"result_{rank}") for rank in range(2)]
+    assert not torch.equal(expected[0]["carried"], expected[1]["carried"])
+    assert not torch.equal(expected[0]["random"], expected[1]["random"])
+    for kill_rank, kill_after in [(0, 8), (0, 22), (0, 35), (0, 48), (1, 8), (1, 18), (1, 28)]:
+        folder = tmp_path / f"{kill_rank}_{kill_after}"
+        _train_distributed(folder, 0, kill_rank, kill_after)
+        _train_distributed(folder, 1)
+        for rank in range(2):
+            assert_identical(torch.load(folder / f"result_{rank}"), expected[rank])
