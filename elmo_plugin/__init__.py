@@ -1,2 +1,23 @@
-from elmo_plugin.data import data_loader, dataset_reader, token_indexer, vocabulary
-from elmo_plugin.models import bilm
+"""
+ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
+
+`bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
+(TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder),
+`learning_curve` and `bilm_export` (TrainerCallbacks), `bilm-encode`, `bilm-import` and
+`bilm-export` (Subcommands), and the texts `docs://train` and `docs://heldout`.
+"""
+
+from elmo_plugin._environment import check_environment
+
+check_environment()
+
+from elmo_plugin.commands import encode  # noqa: E402
+from elmo_plugin.data import (  # noqa: E402
+    data_loader,
+    dataset_reader,
+    installed_docs,
+    token_indexer,
+    vocabulary,
+)
+from elmo_plugin.models import bilm  # noqa: E402
+from elmo_plugin.training import checkpointer, learning_curve  # noqa: E402

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -144,7 +144,7 @@ def build_bilm(options: BiLMOptions, *, dropout: float = 0.0) -> BiLM:
         )
         boundaries = torch.from_numpy(
             words_to_characters([BEGIN_TOKEN, END_TOKEN], char_cnn.max_characters_per_token)
-        )
+        ).long()
     else:
         assert options.n_words is not None
         token_encoder = WordEmbedding(
@@ -174,13 +174,13 @@ class _Block:
         self.source = source
         self.name = name
 
-    def fail(self, key: str, expected: str, found: Any) -> None:
+    def fail(self, key: str, expected: str, found: Any) -> NoReturn:
         raise OptionsError(f"{self.source}: {self.name}.{key}: expected {expected}, found {found!r}")
 
     def take(self, key: str, kind: type, default: Any = None) -> Any:
         if key not in self.block:
             if default is None:
-                self.fail(key, "a value", "nothing")
+                raise OptionsError(f"{self.source}: {self.name}: missing key {key}")
             return default
         value = self.block.pop(key)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

@@ -220,7 +220,7 @@ class BilmLanguageModel(Model):
         else:
             self._forward_loss(forward_sum.detach(), n_tokens)
             self._backward_loss(backward_sum.detach(), n_tokens)
-        loss = (forward_sum + backward_sum) / (2 * n_tokens)
+        loss = (forward_sum + backward_sum) / (2 * max(n_tokens, 1))
         # The window's length; less where some rows have come to their end.
         return _scale_gradient(loss, n_tokens / targets.size(2))
 

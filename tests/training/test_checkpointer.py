@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -31,9 +32,11 @@ from toy_training import (
     ToyModel,
     assert_identical,
     make_trainer,
+    nothing,
     result,
 )
 
+from elmo_plugin.training.checkpoint_files import CheckpointFiles, Point
 from elmo_plugin.training.checkpointer import BilmCheckpointer
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -48,7 +51,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def _train(folder: Path, each_batch: Callable[[], None] = int, **options: Any) -> Any:
+def _train(folder: Path, each_batch: Callable[[], None] = nothing, **options: Any) -> Any:
     trainer = make_trainer(folder, each_batch, **options)
     trainer.train()
     return trainer
@@ -106,7 +109,7 @@ def test_shuffled_by_pythons_generator(tmp_path: Path, monkeypatch: pytest.Monke
     """
     rows = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
 
-    def train(folder: Path, each_batch: Callable[[], None] = int) -> Any:
+    def train(folder: Path, each_batch: Callable[[], None] = nothing) -> Any:
         instances = [Instance({"x": TensorField(row)}) for row in rows]
         loader = SimpleDataLoader(instances, 2, shuffle=True, vocab=Vocabulary())
         make_model = partial(ToyModel, uses_python_random=False)
@@ -167,6 +170,39 @@ def test_no_complete_checkpoint_starts_anew(
     with caplog.at_level(logging.WARNING):
         assert_identical(result(_train(folder), folder), expected)
     assert "belongs to no complete checkpoint" in caplog.text
+
+
+def test_parts_of_two_runs_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed anywhere up to its first checkpoint, where another run has left a part of one."""
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    other = tmp_path / "other"
+    keep_all = {"keep_most_recent_by_count": None}
+    _train(other, loader=ToyLoader(BATCHES, 99), checkpointer=keep_all)
+    for after in range(16):
+        folder = tmp_path / str(after)
+        folder.mkdir()
+        for path in other.glob("[mt]*_state_e0_b3.th"):
+            shutil.copy(path, folder)
+        assert not _train_and_kill(monkeypatch, folder, after)
+        assert_identical(result(_train(folder), folder), expected)
+
+
+def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
+    """Those of this process alone, later than the checkpoint it goes on from."""
+    kept = {
+        "rank_state_e0_b9_w1of2.th",
+        "rank_state_e1_b0_w1of2.th",
+        "rank_state_e1_b10_w0of2.th",
+        "model_state_e1_b10.th",
+        "model_state_e1_b10.th.w0.tmp",
+        "config.json.w1.tmp",
+    }
+    removed = {"rank_state_e1_b10_w1of2.th", "best.th.w1.tmp", "model_state_e2_b0.th.w1.tmp"}
+    for name in kept | removed:
+        (tmp_path / name).touch()
+    files = CheckpointFiles(str(tmp_path), rank=1, world_size=2)
+    files.remove_leftovers(Point(1, 0))
+    assert set(os.listdir(tmp_path)) == kept
 
 
 def test_full_disk(tmp_path: Path) -> None:

@@ -23,6 +23,10 @@ BATCHES = 4
 EPOCHS = 3
 
 
+def nothing() -> None:
+    pass
+
+
 class ToyModel(Model):
     """
     Carries a state from batch to batch, has tied weights, and draws from all generators.
@@ -34,6 +38,8 @@ class ToyModel(Model):
     uses_python_random : `bool`
         Whether Python's generator is among those.
     """
+
+    batches: torch.Tensor
 
     def __init__(
         self,
@@ -83,7 +89,7 @@ class ToyLoader(DataLoader):
         Called before each batch.
     """
 
-    def __init__(self, size: int, seed: int, each_batch: Callable[[], None] = int) -> None:
+    def __init__(self, size: int, seed: int, each_batch: Callable[[], None] = nothing) -> None:
         self._data = torch.randn(size, 2, 3, generator=torch.Generator().manual_seed(seed))
         self._seed = seed
         self._epoch = 0
@@ -105,7 +111,7 @@ class ToyLoader(DataLoader):
 
 def make_trainer(
     folder: Path,
-    each_batch: Callable[[], None] = int,
+    each_batch: Callable[[], None] = nothing,
     *,
     make_model: Callable[[], Model] = ToyModel,
     loader: DataLoader | None = None,

@@ -1,0 +1,199 @@
+"""
+English text that every installation already carries: Python's own documentation and the docstrings
+of its library and of the scientific packages beside it, as `docs://train` and `docs://heldout`.
+
+Any path that AllenNLP's `cached_path` resolves may name them, so a config that trains on them runs
+on a fresh machine without a network. Source files are parsed, never imported or run.
+"""
+
+import ast
+import hashlib
+import io
+import re
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from allennlp.common import Tqdm
+from cached_path import SchemeClient, add_scheme_client
+
+EDITION = 1
+"""To be raised whenever the same installation would give other text."""
+
+PACKAGES = ("matplotlib", "networkx", "nltk", "numpy", "pandas", "scipy", "scikit-learn")
+"""Those that AllenNLP or this plugin brings along and whose docstrings are mostly prose."""
+
+SPLITS = ("train", "heldout")
+HELDOUT_SHARE = 0.04
+"""Of the documents: what a comparison of perplexities wants, and no more."""
+
+_TOKEN = re.compile(
+    r"""
+    n't\b | '(?:s|re|ve|ll|d|m)\b      # clitics, as the Penn treebank parts them
+    | [A-Za-z]+(?=n't\b)
+    | \w+(?:[-./]\w+)*                 # words; names and numbers with dots, hyphens or slashes
+    | \.\.\.
+    | [^\w\s]
+    """,
+    re.VERBOSE,
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[`*]*[A-Z])")
+_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|[A-Z])\.)$")
+_MARKUP = re.compile(r"(?::[a-z:]+:)?`+~?([^`<>]*?)(?:\s*<[^>]*>)?`+_{0,2}|\*\*?([^*\s][^*]*)\*\*?")
+_LIST_ITEM = re.compile(r"^(?:[-*+•]|\(?\d+[.)])\s+")
+_FIELD = re.compile(r"^(?::\w[^:]*:|@\w+|\.\.\s|>>>|\w[\w, .*]*\s:\s|\|)")
+
+
+class InstalledDocsClient(SchemeClient):
+    """Resolves `docs://train` and `docs://heldout` for `cached_path`, which keeps what it gets."""
+
+    scheme = "docs"
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(resource)
+        self.split = resource.split("://", 1)[1]
+        if self.split not in SPLITS:
+            raise FileNotFoundError(
+                f"{resource}: expected docs://{' or docs://'.join(SPLITS)}, found no such text"
+            )
+
+    def get_etag(self) -> str:
+        """Changes with the installation, so that the text does."""
+        versions = [f"{name}=={metadata.version(name)}" for name in PACKAGES]
+        parts = [str(EDITION), sys.version, *versions]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def get_size(self) -> int | None:
+        return None
+
+    def get_resource(self, temp_file: io.BufferedWriter) -> None:
+        temp_file.write(_texts()[self.split])
+
+
+add_scheme_client(InstalledDocsClient)
+
+
+@cache
+def _texts() -> dict[str, bytes]:
+    """Both splits as they are written; whoever wants one will want the other."""
+    return {
+        split: "\n".join(
+            "".join(" ".join(tokens) + "\n" for tokens in document) for document in documents
+        ).encode()
+        for split, documents in split_documents().items()
+    }
+
+
+def split_documents() -> dict[str, list[list[list[str]]]]:
+    """
+    Both splits: documents of sentences of tokens. A document belongs to one of them as a hash of
+    its name says; no sentence stands twice, so none is in both.
+    """
+    parts: dict[str, list[list[list[str]]]] = {split: [] for split in SPLITS}
+    seen: set[str] = set()
+    for name, text in documents():
+        digest = hashlib.sha256(name.encode()).digest()
+        split = SPLITS[int.from_bytes(digest[:4], "big") < HELDOUT_SHARE * 2**32]
+        document = []
+        for tokens in sentences(text):
+            key = " ".join(tokens).lower()
+            if key not in seen:
+                seen.add(key)
+                document.append(tokens)
+        if document:
+            parts[split].append(document)
+    return parts
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    """
+    Names and texts: a topic of Python's documentation, or all docstrings of one source file. The
+    order, and with it what counts as a repetition, does not depend on the file system.
+    """
+    from pydoc_data.topics import topics
+
+    for name, text in sorted(topics.items()):
+        yield f"topics/{name}", text
+    for name, path in Tqdm.tqdm(sorted(_source_files()), desc="reading docstrings"):
+        text = docstrings(path)
+        if text:
+            yield name, text
+
+
+def _source_files() -> Iterator[tuple[str, Path]]:
+    """The library's and the packages' files but for their tests, each with its name."""
+    library = Path(sysconfig.get_paths()["stdlib"])
+    for path in library.rglob("*.py"):
+        name = path.relative_to(library)
+        if not {"site-packages", "test", "tests", "idlelib", "lib2to3"} & set(name.parts):
+            yield f"python/{name.as_posix()}", path
+    for package in PACKAGES:
+        for file in metadata.files(package) or ():
+            if file.suffix == ".py" and not {"tests", "_vendor", "externals"} & set(file.parts):
+                yield file.as_posix(), Path(str(file.locate()))
+
+
+def docstrings(path: Path) -> str:
+    """All docstrings of a Python file, parted by empty lines; none if it can't be parsed."""
+    try:
+        source = path.read_bytes()
+        if b'"""' not in source and b"'''" not in source:
+            return ""
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, OSError, RecursionError):
+        return ""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds))
+    return "\n\n".join(text for text in found if text)
+
+
+def sentences(text: str) -> Iterator[list[str]]:
+    """The sentences of a text's prose, in tokens. Code, tables and lists of names are left out."""
+    for paragraph in _paragraphs(text):
+        plain = _MARKUP.sub(lambda match: match[1] or match[2] or "", paragraph)
+        start = 0
+        for end in [*_SENTENCE_END.finditer(plain), None]:
+            stop = end.start() if end else len(plain)
+            if end and _ABBREVIATION.search(plain[start:stop]):
+                continue
+            tokens = _TOKEN.findall(plain[start : end.end() if end else stop])
+            start = end.end() if end else stop
+            if is_prose(tokens):
+                yield tokens
+
+
+def is_prose(tokens: list[str]) -> bool:
+    """Whether this looks like an English sentence: a beginning, an end, and words in between."""
+    if not 5 <= len(tokens) <= 60 or tokens[-1] not in (".", "!", "?", ")", '"'):
+        return False
+    if not tokens[0][0].isupper() and tokens[0] not in ('"', "("):
+        return False
+    words = sum(token.isalpha() and (token.islower() or token.istitle()) for token in tokens)
+    return words >= 0.7 * len(tokens) and any(len(token) < 4 for token in tokens[:-1])
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Runs of lines at one depth, each as one line. Blocks that are indented as code are left out."""
+    for block in re.split(r"\n\s*\n", text):
+        lines = textwrap.dedent(block).strip("\n").splitlines()
+        kept: list[str] = []
+        for line in lines:
+            stripped = line.strip()
+            if _FIELD.match(stripped) or not re.search(r"[a-z]{2}", stripped):
+                # A field, a prompt or a ruler: what stood before it ends here.
+                if kept:
+                    yield " ".join(kept)
+                kept = []
+                continue
+            if _LIST_ITEM.match(stripped):
+                if kept:
+                    yield " ".join(kept)
+                kept = []
+                stripped = _LIST_ITEM.sub("", stripped)
+            kept.append(stripped)
+        if kept:
+            yield " ".join(kept)
