@@ -1,7 +1,17 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
 from elmo_plugin.modules.lstm_state import LSTMState
+
+if TYPE_CHECKING:
+    from elmo_plugin.modules.bilm import BiLM
+
+N_BOUNDARIES = 16
+"""After so many, one more changes nothing that matters."""
 
 HORIZON = 1000
 """Over how many of the latest sentence starts the mean is taken, so that it follows the weights."""
@@ -57,3 +67,15 @@ class WarmState(nn.Module):
         """`state`: one row, in place of what was observed."""
         self.memory.copy_(state.memory)
         self.output.copy_(state.output)
+
+
+@torch.no_grad()
+def warm_up(bilm: BiLM) -> LSTMState:
+    """
+    A state for weights that came without one: where `N_BOUNDARIES` empty sentences, `<S> </S>` again
+    and again, lead from zeros. One row.
+    """
+    boundaries = bilm.boundaries
+    begin_end = torch.tensor([[0, 1] * N_BOUNDARIES], device=boundaries.device)
+    _, state = bilm(boundaries, begin_end, 1 - begin_end, bilm.bilstm.zero_state(1))
+    return state

@@ -162,7 +162,8 @@ def make_trainer(
 
 
 def result(trainer: GradientDescentTrainer, folder: Path) -> dict[str, torch.Tensor]:
-    """All that two runs must agree in at their end."""
+    """All that two runs must agree in at their end, when nothing unfinished may be left."""
+    assert not list(folder.glob("*.tmp"))
     last = max(folder.glob("model_state_*.th"), key=lambda path: _numbers(path.name))
     found = {}
     for kind, path in [("best", folder / "best.th"), ("last", last)]:
