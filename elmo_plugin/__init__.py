@@ -19,5 +19,9 @@ from elmo_plugin.data import (  # noqa: E402
     token_indexer,
     vocabulary,
 )
+from elmo_plugin.elmo import Elmo  # noqa: E402
 from elmo_plugin.models import bilm  # noqa: E402
+from elmo_plugin.token_embedders import elmo as elmo_embedder  # noqa: E402
 from elmo_plugin.training import checkpointer, learning_curve  # noqa: E402
+
+__all__ = ["Elmo"]

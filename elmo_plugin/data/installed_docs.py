@@ -12,8 +12,8 @@ import io
 import re
 import sys
 import sysconfig
-import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -35,6 +35,7 @@ _TOKEN = re.compile(
     r"""
     n't\b | '(?:s|re|ve|ll|d|m)\b      # clitics, as the Penn treebank parts them
     | [A-Za-z]+(?=n't\b)
+    | (?:[A-Za-z]\.){2,}(?!\w) | (?:etc|cf|vs|al|[A-Z])\.(?=\s)   # abbreviations keep their dots
     | \w+(?:[-./]\w+)*                 # words; names and numbers with dots, hyphens or slashes
     | \.\.\.
     | [^\w\s]
@@ -42,10 +43,20 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[`*]*[A-Z])")
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|[A-Z])\.)$")
-_MARKUP = re.compile(r"(?::[a-z:]+:)?`+~?([^`<>]*?)(?:\s*<[^>]*>)?`+_{0,2}|\*\*?([^*\s][^*]*)\*\*?")
+# An initial stands behind nothing, a name or another initial; "the matrix A." ends a sentence.
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|Fig|Eq|Sec|No|Dr)|(?:^|\b[A-Z]\w*\.? )[A-Z])\.$"
+)
+_MARKUP = re.compile(
+    r"""
+    (?::[a-z:]+:)?`+[~.]?([^`<>]*?)(?:\s*<[^>]*>)?`+_{0,2}    # literals, links and roles
+    | \*\*?([^*\s][^*]*)\*\*?                                # emphasis
+    | \s?\[\w+\]_                                          # citations, which go altogether
+    """,
+    re.VERBOSE,
+)
 _LIST_ITEM = re.compile(r"^(?:[-*+•]|\(?\d+[.)])\s+")
-_FIELD = re.compile(r"^(?::\w[^:]*:|@\w+|\.\.\s|>>>|\w[\w, .*]*\s:\s|\|)")
+_FIELD = re.compile(r"^(?::\w[^:]*:|@\w+|\.\.\s|>>>|[\w`*'][\w`*', .-]*\s:(?:\s|$)|\|)")
 
 
 class InstalledDocsClient(SchemeClient):
@@ -63,7 +74,7 @@ class InstalledDocsClient(SchemeClient):
 
     def get_etag(self) -> str:
         """Changes with the installation, so that the text does."""
-        versions = [f"{name}=={metadata.version(name)}" for name in PACKAGES]
+        versions = [f"{package.name}=={package.version}" for package in _installed()]
         parts = [str(EDITION), sys.version, *versions]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -131,10 +142,19 @@ def _source_files() -> Iterator[tuple[str, Path]]:
         name = path.relative_to(library)
         if not {"site-packages", "test", "tests", "idlelib", "lib2to3"} & set(name.parts):
             yield f"python/{name.as_posix()}", path
-    for package in PACKAGES:
-        for file in metadata.files(package) or ():
+    for package in _installed():
+        for file in package.files or ():
             if file.suffix == ".py" and not {"tests", "_vendor", "externals"} & set(file.parts):
                 yield file.as_posix(), Path(str(file.locate()))
+
+
+def _installed() -> list[metadata.Distribution]:
+    """Those of `PACKAGES` that are here: where one is missing there is less text, not none."""
+    found = []
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found.append(metadata.distribution(name))
+    return found
 
 
 def docstrings(path: Path) -> str:
@@ -146,9 +166,17 @@ def docstrings(path: Path) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, OSError, RecursionError):
         return ""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds))
-    return "\n\n".join(text for text in found if text)
+    return "\n\n".join(_docstrings(tree))
+
+
+def _docstrings(node: ast.AST) -> Iterator[str]:
+    """In the order of the source; only statements are walked, which is most of the time saved."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if text := ast.get_docstring(node):
+            yield text
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler):
+            yield from _docstrings(child)
 
 
 def sentences(text: str) -> Iterator[list[str]]:
@@ -177,23 +205,17 @@ def is_prose(tokens: list[str]) -> bool:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Runs of lines at one depth, each as one line. Blocks that are indented as code are left out."""
-    for block in re.split(r"\n\s*\n", text):
-        lines = textwrap.dedent(block).strip("\n").splitlines()
-        kept: list[str] = []
-        for line in lines:
-            stripped = line.strip()
-            if _FIELD.match(stripped) or not re.search(r"[a-z]{2}", stripped):
-                # A field, a prompt or a ruler: what stood before it ends here.
-                if kept:
-                    yield " ".join(kept)
-                kept = []
-                continue
-            if _LIST_ITEM.match(stripped):
-                if kept:
-                    yield " ".join(kept)
-                kept = []
-                stripped = _LIST_ITEM.sub("", stripped)
-            kept.append(stripped)
-        if kept:
+    """Runs of lines at one depth, each as one line. Fields, prompts and rulers end them."""
+    kept: list[str] = []
+    depth: int | None = None
+    for line in [*text.splitlines(), ""]:
+        stripped = line.strip()
+        indent = len(line) - len(line.lstrip())
+        item = _LIST_ITEM.match(stripped)
+        is_text = bool(re.search(r"[a-z]{2}", stripped)) and not _FIELD.match(stripped)
+        if kept and (not is_text or item or depth not in (None, indent)):
             yield " ".join(kept)
+            kept = []
+        if is_text:
+            kept.append(stripped[item.end() :] if item else stripped)
+            depth = None if item else indent  # what follows a list item may hang at any depth

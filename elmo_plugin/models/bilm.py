@@ -1,10 +1,12 @@
 import math
-from typing import Any, Dict, List, Optional
+from os import PathLike
+from typing import Any, Dict, List, Optional, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
+from allennlp.models.archival import load_archive
 from allennlp.nn import util
 from torch import Tensor
 
@@ -246,6 +248,24 @@ class BilmLanguageModel(Model):
         """Where each training row stands: what an exact resume needs beside the weights."""
         carried = self._carried[True]
         return {} if carried is None else dict(carried._asdict())
+
+
+def load_language_model(archive_file: Union[str, PathLike]) -> BilmLanguageModel:
+    """
+    The language model of an archive, or of a training run's folder.
+
+    # Raises
+
+    `ConfigurationError`
+        Where the archive is of another kind of model.
+    """
+    model = load_archive(archive_file).model
+    if not isinstance(model, BilmLanguageModel):
+        raise ConfigurationError(
+            f"{archive_file}: expected the archive of a model of type bilm, "
+            f"found a {type(model).__name__}"
+        )
+    return model
 
 
 def _take_resume_state(

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -85,7 +86,13 @@ class BiLM(nn.Module):
         tokens = torch.stack([forward_inputs.T, backward_inputs.T])  # (2, T, B)
         return self.bilstm(nn.functional.embedding(tokens, vectors), state)
 
-    def sentences(self, tokens: Tensor, mask: Tensor, state: LSTMState) -> SentenceLayers:
+    def sentences(
+        self,
+        tokens: Tensor,
+        mask: Tensor,
+        state: LSTMState,
+        encode: Callable[[Tensor], Tensor] | None = None,
+    ) -> SentenceLayers:
         """
         Whole sentences, both directions over the same one.
 
@@ -97,14 +104,17 @@ class BiLM(nn.Module):
             Shape `(B, T)`, true at real tokens, which come first in each row.
         state : `LSTMState`
             Of B rows: where each starts.
+        encode : `Callable[[Tensor], Tensor] | None`
+            In place of `token_encoder`, for one that remembers.
         """
+        encode = encode or self.token_encoder
         n_rows = tokens.size(0)
         lengths = mask.sum(dim=1) + 2
         # Longest first, so that each step of the recurrence reads the first so many rows.
         lengths, order = lengths.sort(descending=True, stable=True)
         words, indices = distinct_words(tokens[order])
         indices = _between(indices, lengths, len(words), len(words) + 1)  # (B, T + 2)
-        vectors = self.token_encoder(torch.cat([words, self.boundaries.to(words)]))
+        vectors = encode(torch.cat([words, self.boundaries.to(words)]))
 
         time = torch.arange(indices.size(1), device=tokens.device)
         real = time < lengths[:, None]  # (B, T + 2)

@@ -205,22 +205,25 @@ def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
     assert set(os.listdir(tmp_path)) == kept
 
 
-def test_full_disk(tmp_path: Path) -> None:
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operating system refuses to write on, in the middle of the run's third checkpoint."""
     expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     folder = tmp_path / "full"
-    batches = itertools.count(1)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    save = torch.save
 
-    def fill_disk() -> None:
-        if next(batches) == BATCHES + 4:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    def save_to_full_disk(state: Any, file: Any) -> None:
+        limit = 1000 if "rank_state_e1_b3" in file.name else soft
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            save(state, file)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", save_to_full_disk)
         with pytest.raises(OSError, match=r"rank_state_e1_b3_w0of1.th .*are kept"):
-            _train(folder, fill_disk)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            _train(folder)
     assert not list(folder.glob("*.tmp"))
     assert not list(folder.glob("*_e1_b3*"))
     assert_identical(result(_train(folder), folder), expected)

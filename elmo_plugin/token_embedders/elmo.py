@@ -1,0 +1,161 @@
+import os
+from typing import Any, List, Optional
+
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
+from allennlp.data import Vocabulary
+from allennlp.modules import TimeDistributed
+from allennlp.modules.token_embedders import TokenEmbedder
+from torch import Tensor
+
+from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.token_embedders.archived_options import is_loading, recall, remember
+
+
+@TokenEmbedder.register("elmo")
+class ElmoEmbedder(TokenEmbedder):
+    """
+    ELMo in any task: what `elmo_token_embedder` is, under the same parameter names.
+
+    Where the biLM comes from is one of: `archive_file`, or `options_file` with `weight_file`. A task
+    model's archive is complete: it holds the biLM's sizes and weights, and asks for those files
+    never again.
+
+    Registered as a `TokenEmbedder` with name "elmo".
+
+    # Parameters
+
+    options_file : `str`, optional
+        bilm-tf's options file.
+    weight_file : `str`, optional
+        bilm-tf's weight file, in HDF5.
+    do_layer_norm : `bool`, optional (default = `False`)
+        Normalise each layer before mixing.
+    dropout : `float`, optional (default = `0.5`)
+        On the ELMo vectors.
+    requires_grad : `bool`, optional (default = `False`)
+        Train the biLM along. A frozen one runs without autograd.
+    projection_dim : `int`, optional
+        Project the vectors to this size.
+    vocab_to_cache : `List[str]`, optional
+        Words, the first of them the padding token, whose numbers come as `word_inputs` in place of
+        characters.
+    scalar_mix_parameters : `List[float]`, optional
+        Fixed weights of the layers, before the softmax.
+    archive_file : `str`, optional
+        In place of the two files: the `model.tar.gz` of a trained `bilm`.
+    num_output_representations : `int`, optional (default = `1`)
+        How many mixes stand side by side in the output, each with weights of its own.
+    keep_sentence_boundaries : `bool`, optional (default = `False`)
+        Whether the vectors of the two boundaries stay.
+    initial_state : `str`, optional (default = `"warm"`)
+        Where a sentence starts: `"carry"` as bilm-tf and AllenNLP have it, `"zero"` or `"warm"`. See
+        `Elmo`.
+    """
+
+    def __init__(
+        self,
+        options_file: Optional[str] = None,
+        weight_file: Optional[str] = None,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        requires_grad: bool = False,
+        projection_dim: Optional[int] = None,
+        vocab_to_cache: Optional[List[str]] = None,
+        scalar_mix_parameters: Optional[List[float]] = None,
+        archive_file: Optional[str] = None,
+        num_output_representations: int = 1,
+        keep_sentence_boundaries: bool = False,
+        initial_state: str = "warm",
+        vocab: Optional[Vocabulary] = None,
+        serialization_dir: Optional[str] = None,
+    ) -> None:
+        super().__init__()
+        source = _source(options_file, weight_file, archive_file)
+        kwargs: dict[str, Any] = {
+            "num_output_representations": num_output_representations,
+            "requires_grad": requires_grad,
+            "do_layer_norm": do_layer_norm,
+            "dropout": dropout,
+            "keep_sentence_boundaries": keep_sentence_boundaries,
+            "scalar_mix_parameters": scalar_mix_parameters,
+            "initial_state": initial_state,
+        }
+        try:
+            known = recall(vocab, source) if is_loading(serialization_dir) else None
+            if known is not None:
+                self._elmo = Elmo.empty(known, **kwargs)
+            elif archive_file is not None:
+                self._elmo = Elmo.from_archive(archive_file, **kwargs)
+            else:
+                assert options_file is not None and weight_file is not None
+                files = cached_path(options_file), cached_path(weight_file)
+                self._elmo = Elmo.from_files(*files, **kwargs)
+        except (ValueError, FileNotFoundError) as error:
+            raise ConfigurationError(f'token embedder of type "elmo": {error}') from error
+        remember(vocab, source, self._elmo.options)
+
+        self._word_characters: Optional[Tensor] = None
+        if vocab_to_cache is not None:
+            table = words_to_characters(vocab_to_cache, self._elmo.max_characters_per_token)
+            table[0] = 0  # the padding token
+            self.register_buffer("_word_characters", torch.from_numpy(table), persistent=False)
+        self._projection: Optional[torch.nn.Linear] = None
+        self.output_dim = num_output_representations * self._elmo.output_dim
+        if projection_dim:
+            self._projection = torch.nn.Linear(self.output_dim, projection_dim)
+            self.output_dim = projection_dim
+
+    def get_output_dim(self) -> int:
+        return self.output_dim
+
+    def forward(self, elmo_tokens: Tensor, word_inputs: Optional[Tensor] = None) -> Tensor:
+        """
+        # Parameters
+
+        elmo_tokens : `Tensor`
+            Shape `(.., batch_size, timesteps, C)`, character ids.
+        word_inputs : `Tensor`, optional
+            Shape `(.., batch_size, timesteps)`, numbers in `vocab_to_cache`, read in their place.
+
+        # Returns
+
+        `Tensor`
+            Shape `(.., batch_size, timesteps, output_dim)`, fp32.
+        """
+        if self._word_characters is not None and word_inputs is not None:
+            if int(word_inputs.max()) >= len(self._word_characters):
+                raise ConfigurationError(
+                    f"vocab_to_cache holds {len(self._word_characters)} words, found the word "
+                    f"number {int(word_inputs.max())}"
+                )
+            elmo_tokens = self._word_characters[word_inputs]
+        mixes = self._elmo(elmo_tokens)["elmo_representations"]
+        vectors = torch.cat(mixes, dim=-1).float()
+        if self._projection is None:
+            return vectors
+        projection: torch.nn.Module = self._projection
+        for _ in range(vectors.dim() - 2):
+            projection = TimeDistributed(projection)
+        return projection(vectors)
+
+
+def _source(
+    options_file: Optional[str], weight_file: Optional[str], archive_file: Optional[str]
+) -> str:
+    """What names the biLM in a config: what the archive remembers its options under."""
+    files = [file for file in (options_file, weight_file) if file is not None]
+    if (archive_file is not None and files) or (archive_file is None and len(files) != 2):
+        found = {
+            "options_file": options_file,
+            "weight_file": weight_file,
+            "archive_file": archive_file,
+        }
+        named = ", ".join(key for key, value in found.items() if value is not None)
+        raise ConfigurationError(
+            'token embedder of type "elmo": expected either archive_file, or options_file and '
+            f"weight_file, found {named or 'none of them'}"
+        )
+    return archive_file if archive_file is not None else " ".join(map(os.fspath, files))

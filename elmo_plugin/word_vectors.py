@@ -1,0 +1,63 @@
+import torch
+from torch import Tensor, nn
+
+CAPACITY = 2**15
+"""Words; 64 MiB of vectors at the original's P = 512."""
+
+
+class WordVectorCache(nn.Module):
+    """
+    Remembers what a frozen token encoder said of a word, from batch to batch: a word's vector is
+    the same wherever and whenever it stands. When it is full, it begins anew.
+
+    Holds no parameters and nothing that is saved.
+
+    # Parameters
+
+    capacity : `int`
+        The most words that are kept.
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.clear()
+
+    def clear(self) -> None:
+        """To be called whenever the encoder's weights change."""
+        self._rows: dict[bytes, int] = {}
+        self._vectors: Tensor | None = None
+
+    @torch.no_grad()
+    def forward(self, encoder: nn.Module, words: Tensor) -> Tensor:
+        """
+        # Parameters
+
+        encoder : `nn.Module`
+            From words to vectors; asked only for those that are new.
+        words : `Tensor`
+            Shape `(U, C)` or `(U,)`, distinct.
+
+        # Returns
+
+        `Tensor`
+            Shape `(U, P)`.
+        """
+        keys = [row.tobytes() for row in words.to("cpu", torch.int32).numpy()]
+        new = [i for i, key in enumerate(keys) if key not in self._rows]
+        if len(self._rows) + len(new) > self.capacity:
+            self.clear()
+            new = list(range(len(keys)))
+        if len(keys) > self.capacity:
+            return encoder(words)
+        if new:
+            vectors = encoder(words[new])
+            if self._vectors is None:
+                self._vectors = vectors.new_empty(self.capacity, vectors.size(1))
+            self._vectors[len(self._rows) : len(self._rows) + len(new)] = vectors
+            for i in new:
+                self._rows[keys[i]] = len(self._rows)
+        if self._vectors is None:
+            return encoder(words)
+        rows = torch.tensor([self._rows[key] for key in keys], device=words.device)
+        return self._vectors[rows]
