@@ -13,7 +13,8 @@ class KneserNeyBigram:
 
     where N(v) is how many different words follow v, p_1(w) in the same way how many different words
     w follows, and d = n_1 / (n_1 + 2 n_2) of the counts that are 1 and 2. p_1 is smoothed with the
-    uniform distribution, so that every word has some probability.
+    uniform distribution, so that every word has some probability. Without it the numerator would be
+    symmetric in v and w: both directions of a text give almost the same perplexity.
 
     # Parameters
 
@@ -28,7 +29,7 @@ class KneserNeyBigram:
         pairs, counts = np.unique(_pairs(sentences, n_words), return_counts=True)
         before, after = np.divmod(pairs, n_words)
         n_1, n_2 = (counts == 1).sum(), (counts == 2).sum()
-        self.discount = n_1 / (n_1 + 2 * n_2) if n_2 else 0.5
+        self.discount = n_1 / (n_1 + 2 * n_2) if n_1 and n_2 else 0.5
         self._pairs = pairs
         self._discounted = np.append(counts - self.discount, 0.0)  # the last for pairs unseen
         self._total = np.bincount(before, counts, n_words)  # c(v)

@@ -11,6 +11,7 @@ from elmo_plugin._environment import check_environment
 
 check_environment()
 
+from elmo_plugin.commands import elmo as elmo_command  # noqa: E402
 from elmo_plugin.commands import encode  # noqa: E402
 from elmo_plugin.data import (  # noqa: E402
     data_loader,
@@ -21,6 +22,9 @@ from elmo_plugin.data import (  # noqa: E402
 )
 from elmo_plugin.elmo import Elmo  # noqa: E402
 from elmo_plugin.models import bilm  # noqa: E402
+from elmo_plugin.predictors import bilm as bilm_predictor  # noqa: E402
+from elmo_plugin.predictors import elmo as elmo_predictor  # noqa: E402
+from elmo_plugin.seq2seq_encoders import elmo_output  # noqa: E402
 from elmo_plugin.token_embedders import elmo as elmo_embedder  # noqa: E402
 from elmo_plugin.training import checkpointer, learning_curve  # noqa: E402
 

@@ -53,7 +53,7 @@ class Elmo(nn.Module):
     # Raises
 
     `ValueError`
-        For another initial state, or weights that are not one a layer.
+        For another initial state, no mix, or weights that are not one a layer.
     """
 
     def __init__(
@@ -74,24 +74,28 @@ class Elmo(nn.Module):
             raise ValueError(
                 f"initial_state: expected one of {', '.join(INITIAL_STATES)}, found {initial_state!r}"
             )
+        if num_output_representations < 1:
+            raise ValueError(
+                f"num_output_representations: expected at least 1, found {num_output_representations}"
+            )
         self.bilm = bilm.requires_grad_(requires_grad)
         self.options = options
         self.requires_grad = requires_grad
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.initial_state = initial_state
         self.dropout = nn.Dropout(dropout)
-        self.mixes = nn.ModuleList(
-            ScalarMix(
+        self.num_output_representations = num_output_representations
+        for k in range(num_output_representations):
+            mix = ScalarMix(
                 options.lstm.n_layers + 1,
                 do_layer_norm=do_layer_norm,
                 initial_scalar_parameters=scalar_mix_parameters,
                 trainable=scalar_mix_parameters is None,
             )
-            for _ in range(num_output_representations)
-        )
+            self.add_module(f"scalar_mix_{k}", mix)  # AllenNLP's name, in regular expressions too
         self.word_vectors = WordVectorCache()
         self.is_filled = True
-        self._carried: LSTMState | None = None
+        self.carried_state: LSTMState | None = None
         self.register_load_state_dict_pre_hook(_note_weights)
 
     @classmethod
@@ -118,6 +122,10 @@ class Elmo(nn.Module):
         return elmo
 
     @property
+    def mixes(self) -> list[ScalarMix]:
+        return [getattr(self, f"scalar_mix_{k}") for k in range(self.num_output_representations)]
+
+    @property
     def output_dim(self) -> int:
         """2P, the size of a vector."""
         return self.bilm.output_dim
@@ -131,7 +139,7 @@ class Elmo(nn.Module):
 
     def forget(self) -> None:
         """Lets go of all that came from earlier batches: carried states and words' vectors."""
-        self._carried = None
+        self.carried_state = None
         self.word_vectors.clear()
 
     def _apply(self, *args: Any, **kwargs: Any) -> Elmo:
@@ -163,21 +171,24 @@ class Elmo(nn.Module):
         mask = tokens > 0
         if tokens.dim() == 3:
             mask = mask.any(dim=-1)
+        if not len(tokens):
+            nothing = self.bilm.warm_state.output.new_zeros(0, mask.size(1) + 2, self.output_dim)
+            return [nothing] * (self.options.lstm.n_layers + 1), nothing[:, :, 0].bool()
         frozen = not self.requires_grad
         encode = partial(self.word_vectors, self.bilm.token_encoder) if frozen else None
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
             read = self.bilm.sentences(tokens, mask, self._initial_state(len(tokens)), encode)
         if self.initial_state == "carry":
-            before = self._carried
+            before = self.carried_state
             keep = before is not None and before.n_rows > len(tokens)
-            self._carried = before.put(read.state) if before is not None and keep else read.state
+            self.carried_state = before.put(read.state) if before is not None and keep else read.state
         return read.layers, read.mask
 
     def _initial_state(self, n_rows: int) -> LSTMState:
         if self.initial_state == "warm":
             return self.bilm.warm_state(n_rows)
-        if self.initial_state == "carry" and self._carried is not None:
-            return self._carried.take(n_rows)
+        if self.initial_state == "carry" and self.carried_state is not None:
+            return self.carried_state.take(n_rows)
         return self.bilm.bilstm.zero_state(n_rows)
 
     def forward(self, tokens: Tensor) -> dict[str, Any]:
@@ -194,7 +205,7 @@ class Elmo(nn.Module):
             and their `mask`; T + 2 instead of T where the boundaries are kept.
         """
         outer = tokens.shape[:-2]
-        layers, mask = self.layers(tokens.reshape(-1, *tokens.shape[-2:]))
+        layers, mask = self.layers(tokens.flatten(0, -3))
         mixed = [mix(layers, mask) for mix in self.mixes]
         if not self.keep_sentence_boundaries:
             # A row's last real token is the end of its sentence: what is left of it is padding.

@@ -21,7 +21,7 @@ from pathlib import Path
 from allennlp.common import Tqdm
 from cached_path import SchemeClient, add_scheme_client
 
-EDITION = 1
+EDITION = 2
 """To be raised whenever the same installation would give other text."""
 
 PACKAGES = ("matplotlib", "networkx", "nltk", "numpy", "pandas", "scipy", "scikit-learn")
@@ -33,28 +33,32 @@ HELDOUT_SHARE = 0.04
 
 _TOKEN = re.compile(
     r"""
-    n't\b | '(?:s|re|ve|ll|d|m)\b      # clitics, as the Penn treebank parts them
+    n't\b | '(?:s|re|ve|ll|d|m)\b     # clitics, as the Penn treebank parts them
     | [A-Za-z]+(?=n't\b)
-    | (?:[A-Za-z]\.){2,}(?!\w) | (?:etc|cf|vs|al|[A-Z])\.(?=\s)   # abbreviations keep their dots
-    | \w+(?:[-./]\w+)*                 # words; names and numbers with dots, hyphens or slashes
+    | (?:[A-Za-z]\.){2,}(?!\w)        # abbreviations and initials keep their dots
+    | (?:etc|cf|vs|al|[A-Z])\.(?=\s)
+    | [a-z]+://\S*\w
+    | \w+(?:[-./]\w+)*                # words; names and numbers with dots, hyphens or slashes
     | \.\.\.
     | [^\w\s]
     """,
     re.VERBOSE,
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[`*]*[A-Z])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?![A-Z]\.\s)(?=[\"'(\[`*]*[A-Z])")
 # An initial stands behind nothing, a name or another initial; "the matrix A." ends a sentence.
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|Fig|Eq|Sec|No|Dr)|(?:^|\b[A-Z]\w*\.? )[A-Z])\.$"
 )
 _MARKUP = re.compile(
     r"""
-    (?::[a-z:]+:)?`+[~.]?([^`<>]*?)(?:\s*<[^>]*>)?`+_{0,2}    # literals, links and roles
-    | \*\*?([^*\s][^*]*)\*\*?                                # emphasis
-    | \s?\[\w+\]_                                          # citations, which go altogether
+    (?::[a-z:]+:)?`+[~.]?([^`<>]*?)(?:\s*<[^>]*>)?`+_{0,2}  # literals, links and roles
+    | \*\*?([^*\s][^*]*)\*\*?                              # emphasis
+    | (\[\w+\])_                                          # citations
     """,
     re.VERBOSE,
 )
+_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]*(?:['-][^\W\d_A-Z]+)*")  # "Text", "well-known", "n't"
+_OPERATORS = frozenset("\\=<>@^{}|*+~_$#")
 _LIST_ITEM = re.compile(r"^(?:[-*+•]|\(?\d+[.)])\s+")
 _FIELD = re.compile(r"^(?::\w[^:]*:|@\w+|\.\.\s|>>>|[\w`*'][\w`*', .-]*\s:(?:\s|$)|\|)")
 
@@ -182,26 +186,36 @@ def _docstrings(node: ast.AST) -> Iterator[str]:
 def sentences(text: str) -> Iterator[list[str]]:
     """The sentences of a text's prose, in tokens. Code, tables and lists of names are left out."""
     for paragraph in _paragraphs(text):
-        plain = _MARKUP.sub(lambda match: match[1] or match[2] or "", paragraph)
+        plain = _MARKUP.sub(lambda match: match[match.lastindex or 0], paragraph)
         start = 0
         for end in [*_SENTENCE_END.finditer(plain), None]:
             stop = end.start() if end else len(plain)
             if end and _ABBREVIATION.search(plain[start:stop]):
                 continue
-            tokens = _TOKEN.findall(plain[start : end.end() if end else stop])
+            tokens = _TOKEN.findall(plain[start : end.end() if end else stop].rstrip())
             start = end.end() if end else stop
             if is_prose(tokens):
                 yield tokens
 
 
 def is_prose(tokens: list[str]) -> bool:
-    """Whether this looks like an English sentence: a beginning, an end, and words in between."""
+    """
+    Whether this looks like an English sentence: a beginning, an end, and mostly words in between,
+    short ones among them. What programs are written with is no prose.
+    """
     if not 5 <= len(tokens) <= 60 or tokens[-1] not in (".", "!", "?", ")", '"'):
         return False
     if not tokens[0][0].isupper() and tokens[0] not in ('"', "("):
         return False
-    words = sum(token.isalpha() and (token.islower() or token.istitle()) for token in tokens)
-    return words >= 0.7 * len(tokens) and any(len(token) < 4 for token in tokens[:-1])
+    if not _OPERATORS.isdisjoint(tokens):
+        return False
+    spelled = sum(token[-1].isalnum() for token in tokens)
+    words = sum(_WORD.fullmatch(token) is not None for token in tokens)
+    return (
+        spelled >= 0.65 * len(tokens)
+        and words >= 0.8 * spelled
+        and any(len(token) < 4 for token in tokens[:-1])
+    )
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import TextFieldTensors, Vocabulary
+from allennlp.data import Batch, Instance, TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.models.archival import load_archive
 from allennlp.nn import util
@@ -225,6 +225,42 @@ class BilmLanguageModel(Model):
         loss = (forward_sum + backward_sum) / (2 * max(n_tokens, 1))
         # The window's length; less where some rows have come to their end.
         return _scale_gradient(loss, n_tokens / targets.size(2))
+
+    @torch.no_grad()
+    def substitutes(
+        self, instances: List[Instance], n_substitutes: int
+    ) -> List[List[List[Dict[str, Any]]]]:
+        """
+        For each token of each sentence the likeliest words in its place, by both directions: see
+        the predictor "bilm".
+
+        # Returns
+
+        `List[List[List[Dict[str, Any]]]]`
+            `{"word", "probability"}`, likeliest first, by sentence and token.
+        """
+        self.eval()
+        words = self.vocab.get_index_to_token_vocabulary(WORDS_NAMESPACE)
+        rank = torch.arange(self.softmax.n_words, device=self.softmax.weight.device)
+        log_prior = torch.log(torch.log1p(1 / (rank + 1.0)) / math.log(len(rank) + 1))
+        log_prior[:3] = math.inf  # the boundaries and the unknown word stand for no word
+        found = []
+        for instance in instances:
+            batch = Batch([instance])
+            batch.index_instances(self.vocab)
+            tensors = util.move_to_device(batch.as_tensor_dict(), rank.device)
+            hidden, _ = self._read_sentences(tensors["source"], tensors["targets"])
+            # What stands before a word foretells it forwards, what stands behind it backwards.
+            forward = self.softmax.logits(hidden[0, :-2, 0]).log_softmax(dim=-1)  # (T, V)
+            backward = self.softmax.logits(hidden[1, 2:, 0]).log_softmax(dim=-1)
+            best = (forward + backward - log_prior).softmax(dim=-1).topk(n_substitutes)
+            found.append(
+                [
+                    [{"word": words[k], "probability": p} for p, k in zip(row_p, row_k)]
+                    for row_p, row_k in zip(best.values.tolist(), best.indices.tolist())
+                ]
+            )
+        return found
 
     def get_metrics(self, reset: bool = False) -> Dict[str, float]:
         if self.training and self.softmax.n_negative_samples is not None:

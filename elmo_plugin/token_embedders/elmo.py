@@ -5,7 +5,6 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 from allennlp.data import Vocabulary
-from allennlp.modules import TimeDistributed
 from allennlp.modules.token_embedders import TokenEmbedder
 from torch import Tensor
 
@@ -38,7 +37,7 @@ class ElmoEmbedder(TokenEmbedder):
     requires_grad : `bool`, optional (default = `False`)
         Train the biLM along. A frozen one runs without autograd.
     projection_dim : `int`, optional
-        Project the vectors to this size.
+        Project each mix to this size.
     vocab_to_cache : `List[str]`, optional
         Words, the first of them the padding token, whose numbers come as `word_inputs` in place of
         characters.
@@ -54,6 +53,9 @@ class ElmoEmbedder(TokenEmbedder):
         Where a sentence starts: `"carry"` as bilm-tf and AllenNLP have it, `"zero"` or `"warm"`. See
         `Elmo`.
     """
+
+    _word_characters: Optional[Tensor]
+    _projection: Optional[torch.nn.Linear]
 
     def __init__(
         self,
@@ -97,16 +99,18 @@ class ElmoEmbedder(TokenEmbedder):
             raise ConfigurationError(f'token embedder of type "elmo": {error}') from error
         remember(vocab, source, self._elmo.options)
 
-        self._word_characters: Optional[Tensor] = None
+        table: Optional[Tensor] = None
         if vocab_to_cache is not None:
-            table = words_to_characters(vocab_to_cache, self._elmo.max_characters_per_token)
+            ids = words_to_characters(vocab_to_cache, self._elmo.max_characters_per_token)
+            table = torch.from_numpy(ids)
             table[0] = 0  # the padding token
-            self.register_buffer("_word_characters", torch.from_numpy(table), persistent=False)
-        self._projection: Optional[torch.nn.Linear] = None
-        self.output_dim = num_output_representations * self._elmo.output_dim
+        self.register_buffer("_word_characters", table, persistent=False)
+        self._projection = None
+        dim = self._elmo.output_dim
         if projection_dim:
-            self._projection = torch.nn.Linear(self.output_dim, projection_dim)
-            self.output_dim = projection_dim
+            self._projection = torch.nn.Linear(dim, projection_dim)
+            dim = projection_dim
+        self.output_dim = num_output_representations * dim
 
     def get_output_dim(self) -> int:
         return self.output_dim
@@ -126,20 +130,17 @@ class ElmoEmbedder(TokenEmbedder):
             Shape `(.., batch_size, timesteps, output_dim)`, fp32.
         """
         if self._word_characters is not None and word_inputs is not None:
-            if int(word_inputs.max()) >= len(self._word_characters):
+            n_words = len(self._word_characters)
+            if (word_inputs >= n_words).any():
                 raise ConfigurationError(
-                    f"vocab_to_cache holds {len(self._word_characters)} words, found the word "
-                    f"number {int(word_inputs.max())}"
+                    f"vocab_to_cache holds {n_words} words, found the word number "
+                    f"{int(word_inputs.max())}"
                 )
             elmo_tokens = self._word_characters[word_inputs]
-        mixes = self._elmo(elmo_tokens)["elmo_representations"]
-        vectors = torch.cat(mixes, dim=-1).float()
-        if self._projection is None:
-            return vectors
-        projection: torch.nn.Module = self._projection
-        for _ in range(vectors.dim() - 2):
-            projection = TimeDistributed(projection)
-        return projection(vectors)
+        mixes = [mix.float() for mix in self._elmo(elmo_tokens)["elmo_representations"]]
+        if self._projection is not None:
+            mixes = [self._projection(mix) for mix in mixes]
+        return torch.cat(mixes, dim=-1)
 
 
 def _source(

@@ -1,0 +1,136 @@
+"""
+`make demo`: from nothing to a biLM that is trained, evaluated and used.
+
+Every step but the first and the last is an `allennlp` command, printed as it is run.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+OUT = Path("demo-out")
+BILM, TAGGER = OUT / "bilm", OUT / "tagger"
+STICK = ("Let 's stick to improvisation in this skit .", "He threw the stick to the dog .")
+SENTENCES = (*STICK, "Returns the number of elements in the array .")
+# AllenNLP logs every parameter; a demonstration is easier to follow without.
+QUIET = {"ALLENNLP_LOG_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore", "ELMO_ARCHIVE": ""}
+
+
+def main() -> None:
+    began = time.monotonic()
+    if OUT.exists():
+        shutil.rmtree(OUT)
+    OUT.mkdir()
+
+    say("1. Text that this installation already carries, encoded once")
+    for split in ("train", "heldout"):
+        allennlp("bilm-encode", f"docs://{split}", OUT / split)
+
+    say("2. A biLM, trained on it for a few minutes")
+    allennlp("train", "training_configs/bilm.jsonnet", "--include-package", "elmo_plugin", "-s", BILM)
+
+    say("3. Its perplexity on held-out text, with the full softmax")
+    metrics = OUT / "heldout.json"
+    allennlp("evaluate", BILM / "model.tar.gz", "docs://heldout", "--output-file", metrics)
+
+    say("4. What it says of three sentences")
+    sentences, predictions = OUT / "sentences.txt", OUT / "predictions.jsonl"
+    sentences.write_text("".join(sentence + "\n" for sentence in SENTENCES))
+    allennlp(
+        "predict", BILM / "model.tar.gz", sentences, "--output-file", predictions, "--silent"
+    )
+    for line in predictions.read_text().splitlines():
+        show_prediction(json.loads(line))
+
+    say("5. A tagger with ELMo swapped in, trained for an epoch")
+    tagger = "training_configs/tagger_elmo.jsonnet"
+    os.environ["ELMO_ARCHIVE"] = str(BILM / "model.tar.gz")
+    allennlp("train", tagger, "--include-package", "elmo_plugin", "-s", TAGGER)
+
+    say("6. What came of it")
+    summarise(json.loads(metrics.read_text()))
+    minutes, seconds = divmod(int(time.monotonic() - began), 60)
+    print(f"\nAll of this took {minutes} min {seconds:02d} s.")
+
+
+def say(title: str) -> None:
+    print(f"\n{title}\n{'=' * len(title)}", flush=True)
+
+
+def allennlp(*arguments: object) -> None:
+    command = ["allennlp", *map(str, arguments)]
+    print(f"$ {shlex.join(command)}", flush=True)
+    executable = Path(sys.executable).with_name("allennlp")
+    environment = {**QUIET, **os.environ}
+    done = subprocess.run([str(executable), *command[1:]], env=environment)
+    if done.returncode:
+        sys.exit(f"`{shlex.join(command)}` failed with status {done.returncode}")
+
+
+def show_prediction(prediction: dict) -> None:
+    print(f"\n{' '.join(prediction['tokens'])}   (perplexity {prediction['perplexity']:.0f})")
+    for token, found in zip(prediction["tokens"], prediction["substitutes"]):
+        words = "  ".join(f"{word['word']} {word['probability']:.2f}" for word in found)
+        print(f"  {token:>15}  {words}")
+
+
+def summarise(biLM: dict[str, float]) -> None:
+    import numpy as np
+
+    from demo.ngrams import perplexities
+    from elmo_plugin import Elmo
+    from elmo_plugin.data.text import read_sentences
+    from elmo_plugin.data.vocabulary import read_vocabulary_file
+
+    words = read_vocabulary_file(BILM / "vocabulary" / "words.txt")
+    number = {word: index for index, word in enumerate(words)}
+
+    def numbers(path: str) -> list[np.ndarray]:
+        return [
+            np.array([0, *(number.get(word, 2) for word in sentence), 1])
+            for sentence in read_sentences(path)
+        ]
+
+    ngrams = perplexities(numbers("docs://train"), numbers("docs://heldout"), len(words))
+    joint = (ngrams["forward_bigram"] * ngrams["backward_bigram"]) ** 0.5
+    print(f"Held-out perplexity over {len(words):,} words, full softmax (lower is better):\n")
+    print(f"{'':24}{'forward':>10}{'backward':>10}{'joint':>10}")
+    print(f"{'unigram':24}" + f"{ngrams['unigram']:>10.1f}" * 3)
+    print(
+        f"{'bigram, Kneser-Ney':24}{ngrams['forward_bigram']:>10.1f}"
+        f"{ngrams['backward_bigram']:>10.1f}{joint:>10.1f}"
+    )
+    print(
+        f"{'biLM':24}{biLM['forward_perplexity']:>10.1f}{biLM['backward_perplexity']:>10.1f}"
+        f"{biLM['perplexity']:>10.1f}"
+    )
+
+    elmo = Elmo.from_archive(BILM / "model.tar.gz")
+    print("\nOne word, two meanings; the top layer's vector of 'stick' begins")
+    vectors = []
+    for sentence in STICK:
+        vector = elmo.embed(sentence, layer="top")[sentence.split().index("stick")]
+        vectors.append(vector / np.linalg.norm(vector))
+        print(f"  {np.array2string(vector[:6], precision=2, sign=' ')}  in  {sentence}")
+    print(f"  cosine of the two: {vectors[0] @ vectors[1]:.2f} (of the word alone it is 1)")
+
+    accuracy = json.loads((TAGGER / "metrics.json").read_text())["best_validation_accuracy"]
+    print(f"\nThe tagger's accuracy after one epoch of a few sentences: {accuracy:.0%}")
+    print(f"The learning curve: {BILM / 'learning_curve.png'}")
+    print(
+        "\nTo try next:\n"
+        "  train on your own text       README.md, 'Train on your own text'\n"
+        "  put ELMo into your config    training_configs/tagger_elmo.jsonnet is one\n"
+        "  vectors of a whole text      allennlp elmo TEXT OUT.hdf5 --all "
+        f"--archive {BILM / 'model.tar.gz'}\n"
+        "  the paper's sizes            training_configs/bilm_1b.jsonnet"
+    )
+
+
+if __name__ == "__main__":
+    main()

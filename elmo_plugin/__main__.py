@@ -1,0 +1,14 @@
+"""
+`python -m elmo_plugin`: the plugin's commands, in any folder. AllenNLP itself finds them where a file
+`.allennlp_plugins` names the plugin.
+"""
+
+import sys
+
+from allennlp.commands import main
+from allennlp.common.util import import_module_and_submodules
+
+if __name__ == "__main__":
+    import_module_and_submodules("elmo_plugin")
+    sys.argv[0] = "python -m elmo_plugin"
+    main(prog="python -m elmo_plugin")

@@ -1,0 +1,141 @@
+"""
+`allennlp elmo`: the ELMo vectors of a text, one sentence a line, as an HDF5 file.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+
+import torch
+from allennlp.commands.subcommand import Subcommand
+from allennlp.common import logging as common_logging
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
+
+from elmo_plugin.dump import Sentence, dump, file_digest
+from elmo_plugin.elmo import INITIAL_STATES, Elmo
+
+
+@Subcommand.register("elmo")
+class ElmoCommand(Subcommand):
+    """
+    What AllenNLP 0.9 had and 1.0 dropped, with its options and its file layout.
+    """
+
+    def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
+        description = "Write the ELMo vectors of a text, one sentence a line, to an HDF5 file."
+        subparser = parser.add_parser(self.name, description=description, help=description)
+        subparser.add_argument("input_file", type=str, help="the text; - for standard input")
+        subparser.add_argument("output_file", type=str, help="the HDF5 file to write")
+
+        layers = subparser.add_mutually_exclusive_group(required=True)
+        for layer, what in (
+            ("all", "all layers of a sentence, (L + 1, n, 2P)"),
+            ("top", "the top layer, (n, 2P)"),
+            ("average", "the average of all layers, (n, 2P)"),
+        ):
+            layers.add_argument(
+                f"--{layer}", dest="layer", action="store_const", const=layer, help=what
+            )
+        subparser.add_argument("--archive", type=str, help="the model.tar.gz of a trained bilm")
+        subparser.add_argument("--options-file", type=str, help="in its place: bilm-tf's options")
+        subparser.add_argument("--weight-file", type=str, help="and bilm-tf's weights")
+        subparser.add_argument("--batch-size", type=int, default=64, help="sentences at once")
+        subparser.add_argument("--cuda-device", type=int, default=-1, help="the GPU, if any")
+        subparser.add_argument(
+            "--initial-state",
+            choices=INITIAL_STATES,
+            default="warm",
+            help="where a sentence starts; carry goes on from those before it, as 0.9 did",
+        )
+        subparser.add_argument("--float16", action="store_true", help="write half as many bytes")
+        subparser.add_argument(
+            "--shard",
+            type=_shard,
+            default=(0, 1),
+            metavar="I/N",
+            help="take every N-th line, from the I-th on (1/4 .. 4/4 are all lines)",
+        )
+        subparser.add_argument(
+            "--forget-sentences",
+            action="store_true",
+            help="leave out sentence_to_index, which holds the whole text",
+        )
+        subparser.add_argument(
+            "--file-friendly-logging", action="store_true", help="progress on lines of its own"
+        )
+        subparser.set_defaults(func=elmo_from_args)
+        return subparser
+
+
+def elmo_from_args(args: argparse.Namespace) -> None:
+    common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
+    shard, n_shards = args.shard
+    if args.initial_state == "carry" and n_shards > 1:
+        raise ConfigurationError(
+            "--shard: expected --initial-state zero or warm; under carry a sentence's vectors depend "
+            "on those before it, which are in another shard"
+        )
+    elmo, model_files = _load(args)
+    elmo.eval()
+    if args.cuda_device >= 0:
+        elmo.cuda(args.cuda_device)
+    from_stdin = args.input_file == "-"
+    text = None if from_stdin else cached_path(args.input_file)
+    settings = {
+        "model": [file_digest(file) for file in model_files],
+        "text": None if text is None else file_digest(text),
+        "layer": args.layer,
+        "batch_size": args.batch_size,
+        "initial_state": args.initial_state,
+        "float16": args.float16,
+        "shard": [shard, n_shards],
+        "threads": torch.get_num_threads(),
+    }
+    total = None
+    if text is not None:
+        with open(text, encoding="utf-8") as lines:
+            total = len(range(shard, sum(1 for _ in lines), n_shards))
+    with sys.stdin if text is None else open(text, encoding="utf-8") as lines:
+        dump(
+            elmo,
+            _sentences(lines, args.input_file, shard, n_shards),
+            args.output_file,
+            layer=args.layer,
+            settings=settings,
+            batch_size=args.batch_size,
+            dtype="float16" if args.float16 else "float32",
+            remember_sentences=not args.forget_sentences,
+            total=total,
+        )
+
+
+def _load(args: argparse.Namespace) -> tuple[Elmo, list[str]]:
+    files = [args.options_file, args.weight_file]
+    if args.archive is not None and files == [None, None]:
+        archive = cached_path(args.archive)
+        return Elmo.from_archive(archive, initial_state=args.initial_state), [archive]
+    if args.archive is None and None not in files:
+        files = [cached_path(file) for file in files]
+        return Elmo.from_files(*files, initial_state=args.initial_state), files
+    raise ConfigurationError("expected --archive, or --options-file and --weight-file")
+
+
+def _sentences(lines: Iterable[str], name: str, shard: int, n_shards: int) -> Iterator[Sentence]:
+    for number, line in enumerate(lines):
+        if number % n_shards != shard:
+            continue
+        tokens = line.split()
+        if not tokens:
+            raise ConfigurationError(f"{name}: line {number + 1}: expected a sentence, found none")
+        yield number, tokens
+
+
+def _shard(text: str) -> tuple[int, int]:
+    try:
+        first, n_shards = (int(part) for part in text.split("/"))
+    except ValueError:
+        first, n_shards = 0, 0
+    if not 1 <= first <= n_shards:
+        raise argparse.ArgumentTypeError(f"expected I/N with I from 1 to N, found {text}")
+    return first - 1, n_shards

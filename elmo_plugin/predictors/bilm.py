@@ -1,0 +1,64 @@
+import math
+from typing import List
+
+from allennlp.common import JsonDict
+from allennlp.data import Instance
+from allennlp.predictors import Predictor
+from overrides import overrides
+
+from elmo_plugin.predictors.sentences import load_line, tokens_of
+
+
+@Predictor.register("bilm")
+class BilmPredictor(Predictor):
+    """
+    What a language model says of a sentence. Its input is a sentence a line, tokens parted by white
+    space, or JSON: `{"sentence": "He threw the stick ."}` or `{"tokens": ["He", ..]}`.
+
+    Its output has, each in the order of the text,
+
+    * `tokens`,
+    * `forward_log_probabilities` of each token given those before it, and of the end;
+    * `backward_log_probabilities` of the beginning, and of each token given those behind it;
+    * `perplexity`, of both directions together;
+    * `substitutes`: for each token the five words that both directions together find likeliest in
+      its place, with their probabilities: p(w | left) p(w | right) / p(w), normalised, which is
+      Bayes' rule for two contexts that know nothing of each other but w. p(w) is the log-uniform
+      distribution of a word's rank.
+
+    Registered as a `Predictor` with name "bilm".
+    """
+
+    n_substitutes = 5
+
+    @overrides
+    def load_line(self, line: str) -> JsonDict:
+        return load_line(line)
+
+    @overrides
+    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
+        return self._dataset_reader.text_to_instance(tokens_of(json_dict))
+
+    @overrides
+    def predict_instance(self, instance: Instance) -> JsonDict:
+        return self.predict_batch_instance([instance])[0]
+
+    @overrides
+    def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
+        outputs = self._model.forward_on_instances(instances)
+        substitutes = self._model.substitutes(instances, self.n_substitutes)
+        return [
+            {
+                "tokens": output["tokens"],
+                "perplexity": _perplexity(output),
+                "forward_log_probabilities": output["forward_log_probabilities"],
+                "backward_log_probabilities": output["backward_log_probabilities"],
+                "substitutes": found,
+            }
+            for output, found in zip(outputs, substitutes)
+        ]
+
+
+def _perplexity(output: JsonDict) -> float:
+    log_p = output["forward_log_probabilities"] + output["backward_log_probabilities"]
+    return math.exp(-sum(log_p) / len(log_p))

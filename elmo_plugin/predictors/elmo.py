@@ -1,0 +1,45 @@
+from typing import List
+
+from allennlp.common import JsonDict
+from allennlp.data import DatasetReader, Instance
+from allennlp.models import Model
+from allennlp.predictors import Predictor
+from overrides import overrides
+
+from elmo_plugin.elmo import Elmo, without_dropout
+from elmo_plugin.predictors.sentences import load_line, tokens_of
+
+
+@Predictor.register("elmo")
+class ElmoPredictor(Predictor):
+    """
+    ELMo vectors from the archive of a `bilm`. Its input is that of the predictor "bilm"; its output
+    has the `tokens` and `layers`, L + 1 lists of a vector of 2P numbers for each token: the words
+    themselves first, then each LSTM layer.
+
+    Registered as a `Predictor` with name "elmo".
+    """
+
+    def __init__(self, model: Model, dataset_reader: DatasetReader, frozen: bool = True) -> None:
+        super().__init__(model, dataset_reader, frozen)
+        self._elmo = Elmo(without_dropout(model.bilm), model.options).eval()
+
+    @overrides
+    def load_line(self, line: str) -> JsonDict:
+        return load_line(line)
+
+    @overrides
+    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
+        return self._dataset_reader.text_to_instance(tokens_of(json_dict))
+
+    @overrides
+    def predict_instance(self, instance: Instance) -> JsonDict:
+        return self.predict_batch_instance([instance])[0]
+
+    @overrides
+    def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
+        sentences = [instance["metadata"].metadata for instance in instances]
+        return [
+            {"tokens": tokens, "layers": layers.tolist()}
+            for tokens, layers in zip(sentences, self._elmo.embed(sentences, layer="all"))
+        ]

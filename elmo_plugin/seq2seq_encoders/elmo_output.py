@@ -1,0 +1,83 @@
+from typing import Optional
+
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules import Seq2SeqEncoder
+from torch import Tensor
+
+
+@Seq2SeqEncoder.register("elmo_output")
+class ElmoOutputEncoder(Seq2SeqEncoder):
+    """
+    ELMo at the output of a task's encoder too (Peters et al. 2018, section 3.3): h_k becomes
+    [h_k; ELMo_k], with a mix of its own.
+
+    The embedder `elmo` with `num_output_representations` 2 hands over both mixes side by side; this
+    encoder takes the second one's columns out, gives the rest to the encoder that it wraps, and puts
+    the columns back behind the encoder's output. It works in any model whose embedded text goes
+    straight to its encoder.
+
+    Registered as a `Seq2SeqEncoder` with name "elmo_output".
+
+    # Parameters
+
+    encoder : `Seq2SeqEncoder`
+        The task's own.
+    elmo_dim : `int`
+        2P, the size of a mix.
+    start : `int`
+        The first column of the second mix. AllenNLP concatenates embedders in the alphabetical order
+        of their keys, so it is `elmo_dim` plus the sizes of those whose keys come before "elmo".
+
+    # Raises
+
+    `ConfigurationError`
+        Where those columns are not all there.
+    """
+
+    def __init__(self, encoder: Seq2SeqEncoder, elmo_dim: int, start: int) -> None:
+        super().__init__()
+        if not 0 <= start <= encoder.get_input_dim() or elmo_dim < 1:
+            raise ConfigurationError(
+                f"elmo_output: the encoder reads {encoder.get_input_dim()} columns; expected the "
+                f"{elmo_dim} of the second mix to start among or right behind them, found start {start}"
+            )
+        self._encoder = encoder
+        self._elmo_dim = elmo_dim
+        self._start = start
+
+    def get_input_dim(self) -> int:
+        return self._encoder.get_input_dim() + self._elmo_dim
+
+    def get_output_dim(self) -> int:
+        return self._encoder.get_output_dim() + self._elmo_dim
+
+    def is_bidirectional(self) -> bool:
+        return self._encoder.is_bidirectional()
+
+    def forward(self, inputs: Tensor, mask: Optional[Tensor] = None) -> Tensor:
+        """
+        # Parameters
+
+        inputs : `Tensor`
+            Shape `(batch_size, timesteps, input_dim)`.
+        mask : `Tensor`, optional
+            Shape `(batch_size, timesteps)`.
+
+        # Returns
+
+        `Tensor`
+            Shape `(batch_size, timesteps, output_dim)`.
+        """
+        if inputs.size(-1) != self.get_input_dim():
+            raise ConfigurationError(
+                f"elmo_output: expected {self.get_input_dim()} columns, the encoder's "
+                f"{self._encoder.get_input_dim()} and {self._elmo_dim} of a second mix, found "
+                f"{inputs.size(-1)}"
+            )
+        end = self._start + self._elmo_dim
+        elmo = inputs[..., self._start : end]
+        rest = torch.cat([inputs[..., : self._start], inputs[..., end:]], dim=-1)
+        if mask is not None:
+            elmo = elmo * mask.unsqueeze(-1)
+        return torch.cat([self._encoder(rest, mask), elmo], dim=-1)

@@ -1,0 +1,89 @@
+"""Tiny biLMs with random weights, in both forms that a config can name."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.models import Model
+from allennlp.models.archival import archive_model
+
+from elmo_plugin.bilm_tf import write_options, write_weights
+from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.modules.warm_state import warm_up
+from elmo_plugin.options import BiLMOptions, build_bilm
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", ".", "dog", "stick", "threw", "he", "to"]
+BLOCKS = {
+    "lstm": {
+        "dim": 24,
+        "projection_dim": 8,
+        "n_layers": 2,
+        "cell_clip": 3.0,
+        "proj_clip": 3.0,
+        "use_skip_connections": True,
+    },
+    "char_cnn": {
+        "embedding": {"dim": 4},
+        "filters": [[1, 4], [2, 8], [3, 8]],
+        "n_highway": 1,
+        "activation": "relu",
+        "max_characters_per_token": 50,
+    },
+}
+
+
+class BiLMFiles(NamedTuple):
+    options_file: str
+    weight_file: str
+
+
+def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
+    """bilm-tf's two files, of random weights large enough for the clips to matter."""
+    torch.manual_seed(seed)
+    options = BiLMOptions.from_blocks(BLOCKS["lstm"], BLOCKS["char_cnn"], source="test")
+    bilm = build_bilm(options)
+    for layer in bilm.bilstm.layers:
+        for parameter in layer.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    bilm.warm_state.set(warm_up(bilm))
+    folder.mkdir(parents=True, exist_ok=True)
+    files = BiLMFiles(str(folder / "options.json"), str(folder / "weights.hdf5"))
+    write_options(options, files.options_file)
+    write_weights(bilm, files.weight_file)
+    return files
+
+
+def write_bilm_archive(folder: Path, projection_dim: int = 8, seed: int = 0) -> str:
+    """The archive of a `bilm` model of random weights."""
+    torch.manual_seed(seed)
+    lstm = {**BLOCKS["lstm"], "projection_dim": projection_dim}
+    config = {
+        "dataset_reader": {"type": "bilm"},
+        "vocabulary": {"type": "bilm", "corpus": "gone.txt"},
+        "model": {**BLOCKS, "type": "bilm", "lstm": lstm, "n_negative_samples": 4},
+    }
+    run = folder / "run"
+    run.mkdir(parents=True)
+    vocabulary = BilmVocabulary.from_words(WORDS)
+    vocabulary.save_to_files(str(run / "vocabulary"))
+    model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocabulary)
+    model.bilm.warm_state.set(warm_up(model.bilm))
+    torch.save(model.state_dict(), run / "best.th")
+    (run / "config.json").write_text(json.dumps(config))
+    archive_model(run, archive_path=folder)
+    shutil.rmtree(run)
+    return str(folder / "model.tar.gz")
+
+
+@pytest.fixture(scope="session")
+def bilm_files(tmp_path_factory) -> BiLMFiles:
+    return write_bilm_files(tmp_path_factory.mktemp("bilm_files"))
+
+
+@pytest.fixture(scope="session")
+def bilm_archive(tmp_path_factory) -> str:
+    return write_bilm_archive(tmp_path_factory.mktemp("bilm_archive"))

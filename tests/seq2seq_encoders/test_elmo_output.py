@@ -1,0 +1,58 @@
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules.seq2seq_encoders import PassThroughEncoder, Seq2SeqEncoder
+
+from elmo_plugin.seq2seq_encoders.elmo_output import ElmoOutputEncoder
+
+MASK = torch.tensor([[True, True, True], [True, False, False]])
+
+
+@pytest.mark.parametrize("start", [0, 2, 5])
+def test_columns(start):
+    """By hand: behind what the wrapped encoder gives stand the second mix's columns, wherever they
+    were, and nothing at padding."""
+    rest, elmo = torch.randn(2, 3, 5), torch.randn(2, 3, 4)
+    encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=start)
+    embedded = torch.cat([rest[..., :start], elmo, rest[..., start:]], dim=-1)
+    expected = torch.cat([rest, elmo * MASK.unsqueeze(-1)], dim=-1)
+    assert torch.equal(encoder(embedded, MASK), expected)
+    assert torch.equal(encoder(embedded), torch.cat([rest, elmo], dim=-1))
+
+
+def test_what_the_wrapped_encoder_says_of_itself():
+    """Expected: the wrapped LSTM's own sizes, 4 more on both sides, and its being bidirectional."""
+    params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}
+    encoder = Seq2SeqEncoder.from_params(
+        Params({"type": "elmo_output", "encoder": params, "elmo_dim": 4, "start": 5})
+    )
+    assert (encoder.get_input_dim(), encoder.get_output_dim()) == (9, 10)
+    assert encoder.is_bidirectional()
+    inputs = torch.randn(2, 3, 9)
+    output = encoder(inputs, MASK)
+    assert output.shape == (2, 3, 10)
+    wrapped = Seq2SeqEncoder.from_params(Params(params))
+    state = {name.removeprefix("_encoder."): x for name, x in encoder.state_dict().items()}
+    wrapped.load_state_dict(state)
+    torch.testing.assert_close(output[..., :6], wrapped(inputs[..., :5], MASK))
+
+
+def test_a_stateful_encoder_is_reset():
+    """AllenNLP resets a stateful encoder through the outermost one; by hand: the same output anew."""
+    params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "stateful": True}
+    encoder = ElmoOutputEncoder(Seq2SeqEncoder.from_params(Params(params)), elmo_dim=4, start=5)
+    inputs = torch.randn(2, 3, 9)
+    first, carried = encoder(inputs, MASK), encoder(inputs, MASK)
+    assert encoder.stateful
+    encoder.reset_states()
+    assert torch.equal(encoder(inputs, MASK), first)
+    assert not torch.equal(carried, first)
+
+
+def test_sizes_that_do_not_fit():
+    with pytest.raises(ConfigurationError, match="start 6"):
+        ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=6)
+    encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=5)
+    with pytest.raises(ConfigurationError, match="expected 9 columns.*found 5"):
+        encoder(torch.zeros(2, 3, 5), MASK)

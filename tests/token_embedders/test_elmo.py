@@ -1,0 +1,210 @@
+import re
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules.elmo import Elmo as StockElmo
+from allennlp.modules.elmo import batch_to_ids
+from allennlp.modules.token_embedders import ElmoTokenEmbedder as StockEmbedder
+from allennlp.modules.token_embedders import TokenEmbedder
+
+SENTENCES = [
+    "He threw the stick to the dog .".split(),
+    "The dog ?".split(),
+    ["incomprehensibilities", "naïve", "🙂"],
+    "Stick to it , dog .".split(),
+    ["A"],
+]
+
+
+def embedder(**params) -> TokenEmbedder:
+    return TokenEmbedder.from_params(Params({"type": "elmo", "dropout": 0.0, **params})).eval()
+
+
+@pytest.mark.parametrize("do_layer_norm", [False, True])
+def test_carry_is_stock_elmo_from_batch_to_batch(bilm_files, do_layer_norm):
+    """Expected: AllenNLP's own embedder, through batches that shrink and grow, so that rows come,
+    stay untouched and come back."""
+    kwargs = {**bilm_files._asdict(), "do_layer_norm": do_layer_norm}
+    stock = StockEmbedder(**kwargs, dropout=0.0).eval()
+    ours = embedder(**kwargs, initial_state="carry")
+    for rows in ([0, 1, 2], [3], [1, 4], [0, 1, 2, 3, 4], [2, 0]):
+        characters = batch_to_ids([SENTENCES[row] for row in rows])
+        torch.testing.assert_close(ours(characters), stock(characters), atol=1e-5, rtol=0)
+
+
+def test_mixes_and_boundaries_are_stock_elmo(bilm_files):
+    """Expected: AllenNLP's `Elmo` with three representations and the boundaries kept; the mixes'
+    weights are random and the same in both."""
+    stock = StockElmo(*bilm_files, 3, dropout=0.0, keep_sentence_boundaries=True).eval()
+    ours = embedder(
+        **bilm_files._asdict(),
+        num_output_representations=3,
+        keep_sentence_boundaries=True,
+        initial_state="carry",
+    )
+    weights = {
+        name: torch.randn(1, generator=torch.Generator().manual_seed(number))
+        for number, name in enumerate(n for n, _ in stock.named_parameters() if "scalar_mix" in n)
+    }
+    assert len(weights) == 3 * 4
+    stock.load_state_dict(weights, strict=False)
+    names = [name for name, _ in ours.named_parameters() if "scalar_mix_" in name]
+    assert sorted(names) == sorted(f"_elmo.{name}" for name in weights)
+    ours.load_state_dict({f"_elmo.{name}": w for name, w in weights.items()}, strict=False)
+    characters = batch_to_ids(SENTENCES)
+    expected = torch.cat(stock(characters)["elmo_representations"], dim=-1)
+    torch.testing.assert_close(ours(characters), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("initial_state", ["zero", "warm"])
+def test_a_sentence_is_itself_in_any_company(bilm_files, initial_state):
+    """Property: alone, in a batch, in another order, and again later, the same vectors."""
+    ours = embedder(**bilm_files._asdict(), initial_state=initial_state)
+    together = ours(batch_to_ids(SENTENCES))
+    again = ours(batch_to_ids(SENTENCES))
+    assert torch.equal(together, again)
+    turned = ours(batch_to_ids(SENTENCES[::-1])).flip(0)
+    for row, sentence in enumerate(SENTENCES):
+        n = len(sentence)
+        alone = ours(batch_to_ids([sentence]))[0]
+        torch.testing.assert_close(together[row, :n], alone, atol=1e-5, rtol=0)
+        torch.testing.assert_close(turned[row, :n], alone, atol=1e-5, rtol=0)
+        assert not together[row, n:].any()
+
+
+def test_warm_is_not_zero(bilm_files):
+    """The two states differ, or the tests above would say nothing of `warm`."""
+    characters = batch_to_ids(SENTENCES)
+    warm, zero = (
+        embedder(**bilm_files._asdict(), initial_state=state)(characters)
+        for state in ("warm", "zero")
+    )
+    assert (warm - zero).abs().max() > 1e-3
+
+
+def test_lists_of_sentences(bilm_files):
+    """Expected: each list's sentences by themselves; AllenNLP pads lists with empty sentences."""
+    ours = embedder(**bilm_files._asdict(), num_output_representations=2)
+    flat = batch_to_ids([*SENTENCES, *SENTENCES[:3]])
+    flat[5] = 0
+    nested = flat.view(2, 4, *flat.shape[1:])
+    expected = ours(flat)
+    assert not expected[5].any()
+    assert torch.equal(ours(nested), expected.view(2, 4, *expected.shape[1:]))
+
+
+def test_vocab_to_cache_is_the_words_themselves(bilm_files):
+    """Expected: the characters of the same words; row 0 is padding, whatever stands there."""
+    words = ["@@PADDING@@", "the", "dog", "stick"]
+    numbers = torch.tensor([[1, 2], [3, 0]])
+    characters = batch_to_ids([["the", "dog"], ["stick"]])
+    ours = embedder(**bilm_files._asdict(), vocab_to_cache=words)
+    expected = embedder(**bilm_files._asdict())(characters)
+    assert torch.equal(ours(torch.zeros_like(characters), numbers), expected)
+    with pytest.raises(ConfigurationError, match=r"vocab_to_cache.* 4 words.*4"):
+        ours(characters, torch.tensor([[1, 4], [3, 0]]))
+
+
+def test_projection_of_each_mix(bilm_files):
+    """Hand computation: one linear layer, on each of the mixes by itself."""
+    ours = embedder(**bilm_files._asdict(), num_output_representations=2, projection_dim=5)
+    plain = embedder(**bilm_files._asdict(), num_output_representations=2)
+    plain._elmo.load_state_dict(ours._elmo.state_dict())
+    characters = batch_to_ids(SENTENCES)
+    assert ours.get_output_dim() == 10
+    with torch.no_grad():
+        expected = [ours._projection(mix) for mix in plain(characters).chunk(2, dim=-1)]
+    torch.testing.assert_close(ours(characters), torch.cat(expected, dim=-1))
+
+
+def test_frozen_or_trained_along(bilm_files):
+    """A frozen biLM has no gradient and no graph; with `requires_grad` every parameter has one."""
+    characters = batch_to_ids(SENTENCES)
+    for requires_grad in (False, True):
+        ours = embedder(**bilm_files._asdict(), requires_grad=requires_grad).train()
+        ours(characters).sum().backward()
+        for name, parameter in ours.named_parameters():
+            expected = requires_grad or "scalar_mix" in name
+            assert parameter.requires_grad == expected, name
+            assert (parameter.grad is not None) == expected, name
+
+
+def test_training_along_changes_the_vectors(bilm_files):
+    """No word's vector may outlive a step of the optimizer."""
+    ours = embedder(**bilm_files._asdict(), requires_grad=True)
+    characters = batch_to_ids(SENTENCES)
+    before = ours(characters)
+    before.square().sum().backward()
+    with torch.no_grad():
+        for parameter in ours._elmo.bilm.token_encoder.parameters():
+            parameter -= 0.1 * parameter.grad
+    after = ours(characters)
+    fresh = embedder(**bilm_files._asdict(), requires_grad=True)
+    fresh.load_state_dict(ours.state_dict())
+    assert not torch.allclose(before, after)
+    assert torch.equal(after, fresh(characters))
+
+
+def test_dropout_is_the_task_s_alone(bilm_files):
+    """In training mode the biLM underneath stays as it is in use; `dropout` 1 leaves nothing."""
+    characters = batch_to_ids(SENTENCES)
+    ours = embedder(**bilm_files._asdict())
+    assert torch.equal(ours.train()(characters), ours.eval()(characters))
+    assert not embedder(**bilm_files._asdict(), dropout=1.0).train()(characters).any()
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [torch.zeros(0, 3, 50), torch.zeros(2, 0, 50), torch.zeros(2, 3, 50)],
+    ids=["no sentences", "no tokens", "nothing but padding"],
+)
+def test_nothing_to_read(bilm_files, tokens):
+    """Zeros of the shape that was asked for."""
+    vectors = embedder(**bilm_files._asdict())(tokens.long())
+    assert vectors.shape == (*tokens.shape[:2], 16)
+    assert not vectors.any()
+
+
+def test_ten_thousand_tokens(bilm_files):
+    """Property: far from both ends, the ends do not matter."""
+    ours = embedder(**bilm_files._asdict())
+    sentence = [f"w{i % 7}" for i in range(10_000)]
+    vectors = ours(batch_to_ids([sentence]))
+    assert vectors.shape == (1, 10_000, 16)
+    assert torch.isfinite(vectors).all()
+
+
+def test_regularizers_find_the_mix(bilm_files):
+    """The regular expression is the one in AllenNLP's ELMo configs; a mix has L + 1 weights."""
+    names = [name for name, _ in embedder(**bilm_files._asdict()).named_parameters()]
+    assert sum(bool(re.search(r"scalar_parameters", name)) for name in names) == 3
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({}, "archive_file"),
+        ({"options_file": "o.json"}, "weight_file"),
+        ({"options_file": "o", "weight_file": "w", "archive_file": "a"}, "archive_file"),
+        ({"options_file": "o.json", "weight_file": "w.hdf5"}, r"o\.json"),
+        ({"archive_file": "gone.tar.gz"}, r"gone\.tar\.gz"),
+    ],
+)
+def test_where_the_bilm_comes_from(params, message):
+    with pytest.raises((ConfigurationError, FileNotFoundError), match=message):
+        embedder(**params)
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"initial_state": "cold"}, "initial_state.*cold"),
+        ({"scalar_mix_parameters": [0.0, 1.0]}, "scalar_mix_parameters.*3.*2"),
+        ({"num_output_representations": 0}, "num_output_representations.*0"),
+    ],
+)
+def test_other_mistakes(bilm_files, params, message):
+    with pytest.raises(ConfigurationError, match=message):
+        embedder(**bilm_files._asdict(), **params)

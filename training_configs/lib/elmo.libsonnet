@@ -1,0 +1,83 @@
+// Turns any config into its ELMo version, in one line:
+//
+//   (import 'lib/elmo.libsonnet').input(import 'ner.jsonnet', { archive_file: 'model.tar.gz' }, dim=256)
+//
+// `input` puts ELMo vectors beside what the task's encoder reads; `output` beside what it gives
+// (Peters et al. 2018, section 3.3: SNLI and SQuAD gain from that); `both` does both, with a mix of
+// its own for each and one pass of the biLM. All three take
+//
+//   config    a config whose model has a `text_field_embedder` and an `encoder`
+//   embedder  what the token embedder "elmo" takes, but for the number of mixes: `archive_file`, or
+//             `options_file` and `weight_file`; and `dropout`, `requires_grad`, ...
+//   dim       the size of an ELMo vector, twice the biLM's projection_dim; `dim` below tells it from
+//             an options file:  dim=elmo.dim(import 'options.json')
+//   max_characters_per_token   the biLM's, where it is not 50
+//
+// and the sizes of what comes behind grow with it.
+{
+  dim(options):: 2 * options.lstm.projection_dim,
+
+  input(config, embedder, dim, max_characters_per_token=50)::
+    embedded(config, embedder, 1, max_characters_per_token) {
+      model+: { encoder: widened(config.model.encoder, dim) },
+    },
+
+  output(config, embedder, dim, max_characters_per_token=50)::
+    embedded(config, embedder, 1, max_characters_per_token) {
+      model+: at_output(config.model, config.model.encoder, dim, columns_before(config)),
+    },
+
+  both(config, embedder, dim, max_characters_per_token=50)::
+    embedded(config, embedder, 2, max_characters_per_token) {
+      model+: at_output(
+        config.model, widened(config.model.encoder, dim), dim, columns_before(config) + dim
+      ),
+    },
+
+  // AllenNLP's encoders call their input's size one or the other.
+  local widened(encoder, dim) =
+    local size = if 'input_size' in encoder then 'input_size' else 'input_dim';
+    encoder { [size]+: dim },
+
+  local embedded(config, embedder, mixes, max_characters_per_token) = config {
+    local indexed(reader) = reader {
+      token_indexers: (
+        // What a reader has where its config names none.
+        if 'token_indexers' in reader then reader.token_indexers else { tokens: 'single_id' }
+      ) + { elmo: { type: 'elmo', max_characters_per_token: max_characters_per_token } },
+    },
+    dataset_reader: indexed(config.dataset_reader),
+    [if 'validation_dataset_reader' in config then 'validation_dataset_reader']:
+      indexed(config.validation_dataset_reader),
+    model+: {
+      text_field_embedder+: {
+        token_embedders+: {
+          elmo: { type: 'elmo', num_output_representations: mixes } + embedder,
+        },
+      },
+    },
+  },
+
+  // Where the first ELMo vector starts: embedders stand in the alphabetical order of their keys.
+  local columns_before(config) = std.foldl(
+    function(sum, size) sum + size,
+    [
+      if 'embedding_dim' in embedder.value then embedder.value.embedding_dim
+      else error 'elmo.libsonnet: the size of the token embedder "' + embedder.key + '" is not '
+                 + 'written in the config; give it a key that comes after "elmo"'
+      for embedder in key_values(config.model.text_field_embedder.token_embedders)
+      if embedder.key < 'elmo'
+    ],
+    0,
+  ),
+  local key_values(object) = [{ key: key, value: object[key] } for key in std.objectFields(object)],
+
+  local at_output(model, encoder, dim, start) = {
+    encoder: { type: 'elmo_output', encoder: encoder, elmo_dim: dim, start: start },
+    // What reads the encoder's output, in allennlp-models: a feedforward as it stands, and ESIM's
+    // projection beside three more of its size: what attention found, the difference, the product.
+    [if 'feedforward' in model then 'feedforward']: model.feedforward { input_dim+: dim },
+    [if 'projection_feedforward' in model then 'projection_feedforward']:
+      model.projection_feedforward { input_dim+: 4 * dim },
+  },
+}
