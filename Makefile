@@ -9,14 +9,15 @@ export TOKENIZERS_PARALLELISM := false
 
 install: $(INSTALLED)
 
-$(INSTALLED): requirements.txt setup.py pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
-		{ echo "elmo_plugin needs Python 3.11 or later; say which: make PYTHON=/path/to/python3.11"; exit 1; }
+$(INSTALLED): requirements.txt setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
+		echo "requirements.txt is a lock for Python 3.11, which $(PYTHON) is not;" \
+			"say where one is: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	@# PyTorch by itself, with its own dependencies: the CPU and the CUDA builds have different ones.
 	$(RUN)/python -m pip install torch==2.13.0
-	@# Everything else from the lock, as it stands: AllenNLP's own pins no longer resolve.
-	$(RUN)/python -m pip install "setuptools<81"
+	@# Everything else from the lock, as it stands: AllenNLP's own pins no longer resolve. PyTorch
+	@# has brought the setuptools that builds this package.
 	$(RUN)/python -m pip install --no-deps --no-build-isolation -r requirements.txt -e .
 	touch $@
 
@@ -42,7 +43,9 @@ bench: install
 lock: install
 	$(RUN)/python -m pip install uv
 	$(RUN)/uv pip compile requirements.in --override overrides.txt --python-version 3.11 \
-		--no-header --no-annotate --quiet | grep -Ev '^(cuda|nvidia|triton)' > requirements.txt
+		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
+	grep -Ev '^(cuda|nvidia|triton)' $(VENV)/lock > $(VENV)/requirements.txt
+	mv $(VENV)/requirements.txt requirements.txt
 
 clean:
 	rm -rf $(VENV) demo-out

@@ -1,23 +1,50 @@
+import sys
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-INSTALL = "pip install torch==2.13.0, then pip install --no-deps -r requirements.txt (see the README)"
+INSTALL = "pip install torch==2.13.0, then pip install --no-deps -r requirements.txt -e . (see the README)"
+
+NEEDED = {
+    "torch": "PyTorch",
+    "allennlp": "AllenNLP 2.10.1",
+    "allennlp_models": "allennlp-models 2.10.1",
+    "h5py": "h5py",
+}
+
+# Where one of these is missing, AllenNLP goes on without any of allennlp-models' classes and says
+# so in a line of its log only; a config then fails later, on a name that is not registered.
+NEEDED_BY_ALLENNLP_MODELS = ("conllu", "datasets", "ftfy", "nltk", "rouge", "word2number")
 
 
 def check_environment() -> None:
     """
+    Looks without importing anything, for importing AllenNLP takes seconds.
+
     # Raises
 
     `ModuleNotFoundError`
-        One line, where AllenNLP or a package is missing without which it is silently less.
+        One line, where a package is missing without which the plugin does not work or AllenNLP is
+        silently less.
+    `ImportError`
+        One line, for a Python before 3.11 or an AllenNLP that is not 2.10.
     """
-    needed = {
-        "torch": "PyTorch",
-        "allennlp": "AllenNLP 2.10.1",
-        "allennlp_models": "allennlp-models 2.10.1",
-        "ftfy": "ftfy, without which AllenNLP drops all of allennlp-models",
-        "h5py": "h5py",
-    }
-    for module, name in needed.items():
+    if sys.version_info < (3, 11):
+        found = ".".join(map(str, sys.version_info[:3]))
+        raise ImportError(f"elmo_plugin needs Python 3.11 or later, found {found}")
+    for module, name in NEEDED.items():
         if find_spec(module) is None:
-            message = f"elmo_plugin needs {name}: {INSTALL}"
-            raise ModuleNotFoundError(message, name=module) from None
+            raise _missing(module, name)
+    for module in NEEDED_BY_ALLENNLP_MODELS:
+        if find_spec(module) is None:
+            raise _missing(module, f"{module}, without which AllenNLP drops all of allennlp-models")
+    for distribution in ("allennlp", "allennlp-models"):
+        try:
+            found = version(distribution)
+        except PackageNotFoundError:  # a source tree on the path: there is no version to read
+            continue
+        if found.split(".")[:2] != ["2", "10"]:
+            raise ImportError(f"elmo_plugin needs {distribution} 2.10.1, found {found}: {INSTALL}")
+
+
+def _missing(module: str, name: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(f"elmo_plugin needs {name}: {INSTALL}", name=module)

@@ -41,9 +41,11 @@ def lstm_scan(
     gates = _input_gates(inputs, input_weight, bias)
     outputs = inputs.new_zeros(*inputs.shape[:3], output.size(-1))
     c, h = memory.clone(), output.clone()
+    m = torch.empty_like(c)
     for t, n in enumerate(batch_sizes):
         g = gates[:, t, :n].baddbmm_(h[:, :n], recurrent_weight)
-        _, h[:, :n] = _step(g, c[:, :n], c[:, :n], projection_weight, cell_clip, proj_clip)
+        rows = (c[:, :n], c[:, :n], m[:, :n], h[:, :n])
+        _step(g, *rows, projection_weight, cell_clip, proj_clip)
         outputs[:, t, :n] = h[:, :n]
     return outputs, c, h
 
@@ -58,28 +60,32 @@ def _step(
     gates: Tensor,
     c_before: Tensor,
     c: Tensor,
+    m: Tensor,
+    h: Tensor,
     projection_weight: Tensor | None,
     cell_clip: float | None,
     proj_clip: float | None,
-) -> tuple[Tensor, Tensor]:
+) -> None:
     """
-    One time step. `gates`, `(2, n, 4D)`, becomes its activations in place; the new memory is
-    written into `c`, `(2, n, D)`. Returns sigmoid(o) * tanh(c), `(2, n, D)`, and h, `(2, n, P)`.
+    One time step of n rows. `gates`, `(2, n, 4D)`, becomes its activations in place. Written are the
+    new memory `c`, `m` = sigmoid(o) * tanh(c), both `(2, n, D)`, and `h`, `(2, n, P)`.
     """
     dim = c.size(-1)
     gates[..., :dim].sigmoid_()
     gates[..., dim : 2 * dim].tanh_()
     gates[..., 2 * dim :].sigmoid_()
     i, j, f, o = gates.chunk(4, dim=-1)
-    torch.mul(f, c_before, out=c) if c is not c_before else c.mul_(f)
+    torch.mul(f, c_before, out=c)
     c.addcmul_(i, j)
     if cell_clip is not None:
         c.clamp_(-cell_clip, cell_clip)
-    m = torch.tanh(c).mul_(o)
+    torch.tanh(c, out=m).mul_(o)
     if projection_weight is None:
-        return m, m
-    h = torch.bmm(m, projection_weight)
-    return m, h if proj_clip is None else h.clamp_(-proj_clip, proj_clip)
+        h.copy_(m)
+        return
+    torch.bmm(m, projection_weight, out=h)
+    if proj_clip is not None:
+        h.clamp_(-proj_clip, proj_clip)
 
 
 class _Scan(torch.autograd.Function):
@@ -108,9 +114,8 @@ class _Scan(torch.autograd.Function):
         c[:, 0], h[:, 0] = memory, output
         for t, n in enumerate(batch_sizes):
             g = gates[:, t, :n].baddbmm_(h[:, t, :n], recurrent_weight)
-            m[:, t, :n], h[:, t + 1, :n] = _step(
-                g, c[:, t, :n], c[:, t + 1, :n], projection_weight, cell_clip, proj_clip
-            )
+            rows = (c[:, t, :n], c[:, t + 1, :n], m[:, t, :n], h[:, t + 1, :n])
+            _step(g, *rows, projection_weight, cell_clip, proj_clip)
         ctx.save_for_backward(
             inputs, input_weight, recurrent_weight, projection_weight, gates, c, h, m
         )
@@ -129,32 +134,30 @@ class _Scan(torch.autograd.Function):
             ctx.saved_tensors
         )
         cell_clip, proj_clip = ctx.clips
-        d_out = grads[0]
-        ragged = min(ctx.batch_sizes) < d_out.size(2)
-        d_gates = torch.zeros_like(gates) if ragged else torch.empty_like(gates)
-        d_h = d_out.clone(memory_format=torch.contiguous_format)
-        d_c_later = torch.zeros_like(c[:, 0])
+        d_h = grads[0].clone(memory_format=torch.contiguous_format)
+        d_gates, d_c_by_m, f = _local_gradients(gates, c)
+        d_c = torch.zeros_like(c[:, 0])
         recurrent_weight_t = recurrent_weight.transpose(1, 2)
         n_later = 0
         for t, n in reversed(list(enumerate(ctx.batch_sizes))):
-            d_h_t = d_h[:, t, :n]
+            d_m = d_h_t = d_h[:, t, :n]
             if n_later:
                 d_h_t[:, :n_later].baddbmm_(d_gates[:, t + 1, :n_later], recurrent_weight_t)
-            d_m = d_h_t
             if projection_weight is not None:
                 if proj_clip is not None:
                     # A clipped number stands exactly on the bound; no gradient passes it.
                     d_h_t.mul_(h[:, t + 1, :n].abs() < proj_clip)
                 d_m = torch.bmm(d_h_t, projection_weight.transpose(1, 2))
-            _step_backward(
-                d_m,
-                d_c_later[:, :n],
-                gates[:, t, :n],
-                c[:, t, :n],
-                c[:, t + 1, :n],
-                d_gates[:, t, :n],
-                cell_clip,
-            )
+            # From here on d_gates holds at t what it was for a gradient of 1, times the gradient.
+            dim = d_m.size(-1)
+            d_c_t, d_gates_t = d_c[:, :n], d_gates[:, t, :n]
+            d_c_t.addcmul_(d_m, d_c_by_m[:, t, :n])
+            if cell_clip is not None:
+                d_c_t.mul_(c[:, t + 1, :n].abs() < cell_clip)
+            d_gates_t[..., 3 * dim :].mul_(d_m)
+            d_gates_t[..., : 3 * dim].unflatten(-1, (3, dim)).mul_(d_c_t.unsqueeze(-2))
+            d_c_t.mul_(f[:, t, :n])
+            d_gates[:, t, n:].zero_()
             n_later = n
 
         def flat(x: Tensor) -> Tensor:
@@ -179,27 +182,21 @@ class _Scan(torch.autograd.Function):
         )
 
 
-def _step_backward(
-    d_m: Tensor,
-    d_c: Tensor,
-    gates: Tensor,
-    c_before: Tensor,
-    c: Tensor,
-    d_gates: Tensor,
-    cell_clip: float | None,
-) -> None:
+def _local_gradients(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
-    The gradient of `_step`. `d_c`, `(2, n, D)`, holds the later steps' gradient of the memory and
-    becomes that of the memory before; `d_gates`, `(2, n, 4D)`, is written.
+    What does not depend on the steps that follow, for all steps at once: the gradients of the new
+    memory by each of i, j, f, and of m by o, before their activations, `(2, T, B, 4D)`; the gradient
+    of m by the memory, `(2, T, B, D)`; and that of the memory by the one before it, f.
     """
     i, j, f, o = gates.chunk(4, dim=-1)
+    tanh_c = torch.tanh(c[:, 1:])
+    d_gates = torch.empty_like(gates)
     d_i, d_j, d_f, d_o = d_gates.chunk(4, dim=-1)
-    tanh_c = torch.tanh(c)
-    torch.ops.aten.sigmoid_backward.grad_input(d_m * tanh_c, o, grad_input=d_o)
-    d_c.add_(torch.ops.aten.tanh_backward(d_m * o, tanh_c))
-    if cell_clip is not None:
-        d_c.mul_(c.abs() < cell_clip)
-    torch.ops.aten.sigmoid_backward.grad_input(d_c * j, i, grad_input=d_i)
-    torch.ops.aten.tanh_backward.grad_input(d_c * i, j, grad_input=d_j)
-    torch.ops.aten.sigmoid_backward.grad_input(d_c * c_before, f, grad_input=d_f)
-    d_c.mul_(f)
+    for d, x in ((d_i, i), (d_f, f), (d_o, o)):
+        torch.addcmul(x, x, x, value=-1, out=d)  # x (1 - x)
+    d_i.mul_(j)
+    torch.addcmul(i, i * j, j, value=-1, out=d_j)  # i (1 - j^2)
+    d_f.mul_(c[:, :-1])
+    d_o.mul_(tanh_c)
+    d_c_by_m = torch.addcmul(o, o * tanh_c, tanh_c, value=-1)
+    return d_gates, d_c_by_m, f

@@ -36,7 +36,7 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
     """
 
     def __init__(self, encoder: Seq2SeqEncoder, elmo_dim: int, start: int) -> None:
-        super().__init__()
+        super().__init__(stateful=encoder.stateful)
         if not 0 <= start <= encoder.get_input_dim() or elmo_dim < 1:
             raise ConfigurationError(
                 f"elmo_output: the encoder reads {encoder.get_input_dim()} columns; expected the "
@@ -54,6 +54,9 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
 
     def is_bidirectional(self) -> bool:
         return self._encoder.is_bidirectional()
+
+    def reset_states(self, mask: Optional[torch.BoolTensor] = None) -> None:
+        self._encoder.reset_states(mask)
 
     def forward(self, inputs: Tensor, mask: Optional[Tensor] = None) -> Tensor:
         """

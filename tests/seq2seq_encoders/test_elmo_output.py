@@ -16,7 +16,7 @@ def test_columns(start):
     rest, elmo = torch.randn(2, 3, 5), torch.randn(2, 3, 4)
     encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=start)
     embedded = torch.cat([rest[..., :start], elmo, rest[..., start:]], dim=-1)
-    expected = torch.cat([rest, elmo * MASK.unsqueeze(-1)], dim=-1)
+    expected = torch.cat([rest, elmo], dim=-1) * MASK.unsqueeze(-1)
     assert torch.equal(encoder(embedded, MASK), expected)
     assert torch.equal(encoder(embedded), torch.cat([rest, elmo], dim=-1))
 
@@ -25,7 +25,7 @@ def test_what_the_wrapped_encoder_says_of_itself():
     """Expected: the wrapped LSTM's own sizes, 4 more on both sides, and its being bidirectional."""
     params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}
     encoder = Seq2SeqEncoder.from_params(
-        Params({"type": "elmo_output", "encoder": params, "elmo_dim": 4, "start": 5})
+        Params({"type": "elmo_output", "encoder": dict(params), "elmo_dim": 4, "start": 5})
     )
     assert (encoder.get_input_dim(), encoder.get_output_dim()) == (9, 10)
     assert encoder.is_bidirectional()

@@ -1,6 +1,7 @@
 """What becomes of a task model's archive when the biLM's own files change, move or disappear."""
 
 import shutil
+from copy import deepcopy
 
 import pytest
 import torch
@@ -32,21 +33,24 @@ def _registered():
 def train(config, folder) -> Model:
     """What `allennlp train` does around a model, in its order."""
     vocab = Vocabulary()
-    model = Model.from_params(
-        Params({"model": config}).pop("model"), vocab=vocab, serialization_dir=str(folder)
-    )
+    model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
     vocab.save_to_files(str(folder / "vocabulary"))
     torch.save(model.state_dict(), folder / "best.th")
     return model.eval()
 
 
 def load(config, folder) -> Model:
-    return Model.load(Params({"model": config}), serialization_dir=str(folder)).eval()
+    return Model.load(Params({"model": params(config)}), serialization_dir=str(folder)).eval()
 
 
-def config_of(files, **params) -> dict:
-    embedder = {"type": "elmo", **files._asdict(), **params}
+def config_of(files, **kwargs) -> dict:
+    embedder = {"type": "elmo", **files._asdict(), **kwargs}
     return {"type": "elmo_task", "embedder": embedder}
+
+
+def params(config) -> Params:
+    """AllenNLP takes out of it what it has read."""
+    return Params(deepcopy(config))
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
@@ -104,7 +108,7 @@ def test_training_with_an_old_vocabulary_wants_the_files(tmp_path):
     new = tmp_path / "new"
     new.mkdir()
     with pytest.raises((ConfigurationError, FileNotFoundError), match=r"options\.json"):
-        Model.from_params(Params(config), vocab=old, serialization_dir=str(new))
+        Model.from_params(params(config), vocab=old, serialization_dir=str(new))
 
 
 def test_an_empty_bilm_refuses_to_read(tmp_path):
@@ -115,9 +119,8 @@ def test_an_empty_bilm_refuses_to_read(tmp_path):
     train(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "bilm")
     vocab = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
-    model = Model.from_params(
-        Params({"model": config}).pop("model"), vocab=vocab, serialization_dir=str(tmp_path / "run")
-    )
+    run = str(tmp_path / "run")
+    model = Model.from_params(params(config), vocab=vocab, serialization_dir=run)
     with pytest.raises(RuntimeError, match="weights never came"):
         model.embedder(batch_to_ids([["He"]]))
 
