@@ -23,6 +23,7 @@ setup(
         "torch",
         "allennlp==2.10.1",
         "allennlp-models==2.10.1",
+        "cached-path",
         "jsonnet",
         "overrides",
         "h5py",

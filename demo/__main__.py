@@ -13,6 +13,10 @@ import sys
 import time
 from pathlib import Path
 
+from allennlp.common.file_utils import cached_path
+
+from elmo_plugin.data.installed_docs import SPLITS
+
 OUT = Path("demo-out")
 BILM, TAGGER = OUT / "bilm", OUT / "tagger"
 STICK = ("Let 's stick to improvisation in this skit .", "He threw the stick to the dog .")
@@ -28,11 +32,14 @@ def main() -> None:
     OUT.mkdir()
 
     say("1. Text that this installation already carries, encoded once")
-    for split in ("train", "heldout"):
+    for split in SPLITS:
+        cached_path(f"docs://{split}")  # both come from one pass, so they are made in one process
+    for split in SPLITS:
         allennlp("bilm-encode", f"docs://{split}", OUT / split)
 
     say("2. A biLM, trained on it for a few minutes")
-    allennlp("train", "training_configs/bilm.jsonnet", "--include-package", "elmo_plugin", "-s", BILM)
+    config = "training_configs/bilm.jsonnet"
+    allennlp("train", config, "--include-package", "elmo_plugin", "-s", BILM)
 
     say("3. Its perplexity on held-out text, with the full softmax")
     metrics = OUT / "heldout.json"
@@ -48,9 +55,9 @@ def main() -> None:
         show_prediction(json.loads(line))
 
     say("5. A tagger with ELMo swapped in, trained for an epoch")
-    tagger = "training_configs/tagger_elmo.jsonnet"
+    config = "training_configs/tagger_elmo.jsonnet"
     os.environ["ELMO_ARCHIVE"] = str(BILM / "model.tar.gz")
-    allennlp("train", tagger, "--include-package", "elmo_plugin", "-s", TAGGER)
+    allennlp("train", config, "--include-package", "elmo_plugin", "-s", TAGGER)
 
     say("6. What came of it")
     summarise(json.loads(metrics.read_text()))

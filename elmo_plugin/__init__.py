@@ -11,21 +11,21 @@ from elmo_plugin._environment import check_environment
 
 check_environment()
 
-from elmo_plugin.commands import elmo as elmo_command  # noqa: E402
-from elmo_plugin.commands import encode  # noqa: E402
-from elmo_plugin.data import (  # noqa: E402
+from elmo_plugin.commands import elmo as elmo_command
+from elmo_plugin.commands import encode
+from elmo_plugin.data import (
     data_loader,
     dataset_reader,
     installed_docs,
     token_indexer,
     vocabulary,
 )
-from elmo_plugin.elmo import Elmo  # noqa: E402
-from elmo_plugin.models import bilm  # noqa: E402
-from elmo_plugin.predictors import bilm as bilm_predictor  # noqa: E402
-from elmo_plugin.predictors import elmo as elmo_predictor  # noqa: E402
-from elmo_plugin.seq2seq_encoders import elmo_output  # noqa: E402
-from elmo_plugin.token_embedders import elmo as elmo_embedder  # noqa: E402
-from elmo_plugin.training import checkpointer, learning_curve  # noqa: E402
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.models import bilm
+from elmo_plugin.predictors import bilm as bilm_predictor
+from elmo_plugin.predictors import elmo as elmo_predictor
+from elmo_plugin.seq2seq_encoders import elmo_output
+from elmo_plugin.token_embedders import elmo as elmo_embedder
+from elmo_plugin.training import checkpointer, learning_curve
 
 __all__ = ["Elmo"]

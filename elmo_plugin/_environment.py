@@ -1,8 +1,9 @@
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-INSTALL = "pip install torch==2.13.0, then pip install --no-deps -r requirements.txt -e . (see the README)"
+INSTALL = (
+    "pip install torch==2.13.0; pip install --no-deps -r requirements.txt -e . (see the README)"
+)
 
 NEEDED = {
     "torch": "PyTorch",
@@ -26,11 +27,8 @@ def check_environment() -> None:
         One line, where a package is missing without which the plugin does not work or AllenNLP is
         silently less.
     `ImportError`
-        One line, for a Python before 3.11 or an AllenNLP that is not 2.10.
+        One line, for an AllenNLP that is not 2.10.
     """
-    if sys.version_info < (3, 11):
-        found = ".".join(map(str, sys.version_info[:3]))
-        raise ImportError(f"elmo_plugin needs Python 3.11 or later, found {found}")
     for module, name in NEEDED.items():
         if find_spec(module) is None:
             raise _missing(module, name)

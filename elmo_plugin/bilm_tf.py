@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.data.characters import NUM_CHARACTERS
-from elmo_plugin.modules import BiLM, CharCNN, LSTMState, SampledSoftmax, WordEmbedding
+from elmo_plugin.modules import BiLM, CharCNN, LSTMState, SampledSoftmax
 from elmo_plugin.modules.warm_state import warm_up
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 
@@ -97,7 +97,8 @@ def read_options(path: str | os.PathLike) -> BiLMOptions:
 
 
 def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions:
-    """`options`: what an options file holds. `source`: what an error calls it. As `read_options`."""
+    """`options`: what an options file holds. `source`: what an error calls it. As
+    `read_options`."""
     if not isinstance(options, Mapping) or "lstm" not in options:
         raise OptionsError(f"{source}: expected a block lstm, found none")
     lstm, char_cnn = options["lstm"], options.get("char_cnn")

@@ -1,10 +1,11 @@
 """
-A text's vectors as an HDF5 file, in the layout of AllenNLP 0.9's `allennlp elmo`: a dataset for each
-sentence, named by its line number, and `sentence_to_index`, a JSON string from sentence to name.
+A text's vectors as an HDF5 file, in the layout of AllenNLP 0.9's `allennlp elmo`: a dataset for
+each sentence, named by its line number, and `sentence_to_index`, a JSON string from sentence to
+name.
 
 The work is done in parts of `PART_SENTENCES` sentences. A part is written whole to a folder beside
-the output and all parts become the output at the end, so that an interrupted dump goes on with the
-first part that is missing, and ends with the same numbers.
+the output, and all parts become the output at the end, so that an interrupted dump goes on with the
+first part that is missing and ends with the same numbers, to the bit.
 """
 
 import hashlib
@@ -14,21 +15,27 @@ import shutil
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.batching import MAX_TOKENS, batches_by_length
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.modules import LSTMState
 
-PART_SENTENCES = 2048
-TYPICAL_LENGTH = 32
-"""A batch holds at most as many tokens as `batch_size` sentences of this length."""
+PART_SENTENCES = 4096
+STATE = "state"
+"""A part's group of where each row stands behind it, under `carry`."""
 
-Sentence = tuple[int, list[str]]
+
+class Sentence(NamedTuple):
+    """A line of the text, counted from 0."""
+
+    line: int
+    text: str
 
 
 def dump(
@@ -39,8 +46,10 @@ def dump(
     layer: str,
     settings: dict[str, Any],
     batch_size: int = 64,
+    max_tokens: int = MAX_TOKENS,
     dtype: str = "float32",
-    remember_sentences: bool = True,
+    use_sentence_keys: bool = False,
+    forget_sentences: bool = False,
     total: int | None = None,
 ) -> None:
     """
@@ -48,46 +57,56 @@ def dump(
 
     elmo : `Elmo`
         Under `carry` the sentences are read in their order, else those of a part by length.
-    sentences : `Iterable[tuple[int, list[str]]]`
-        Line numbers and tokens.
+    sentences : `Iterable[Sentence]`
+        None of them empty.
     out : `str`
         The HDF5 file; it appears whole, or not at all.
     layer : `str`
         `"all"`, `"top"` or `"average"`.
     settings : `dict[str, Any]`
-        All that the numbers depend on; what was interrupted goes on only where they are the same.
+        What the numbers depend on beside the text; what was interrupted goes on only where they are
+        the same.
     batch_size : `int`
-        How many sentences of ordinary length are read at once.
+        How many sentences are read at once under `carry`.
+    max_tokens : `int`
+        How many tokens are read at once otherwise.
     dtype : `str`
         Of the numbers written: `"float32"` or `"float16"`.
-    remember_sentences : `bool`
-        Whether to write `sentence_to_index`.
+    use_sentence_keys : `bool`
+        Name datasets by their sentences, not by line numbers. Of equal sentences the last stays.
+    forget_sentences : `bool`
+        Leave out `sentence_to_index`. Only then memory does not grow with the text.
     total : `int | None`
         How many sentences there are, for the progress bar.
 
     # Raises
 
     `ConfigurationError`
-        Where `out` is there already, or an interrupted dump had other settings.
+        Where `out` is there already, or an interrupted dump had other settings or another text.
     """
     out = Path(out)
     if out.exists():
         raise ConfigurationError(f"{out}: expected to write a new file, found one")
     parts = _parts_folder(out, settings)
-    progress = Tqdm.tqdm(total=total, unit=" sentences", desc=out.name)
-    n_tokens = 0
-    for number, part in enumerate(_groups(sentences, PART_SENTENCES)):
-        path = parts / f"{number:08d}.hdf5"
-        if path.exists():
-            _restore_state(elmo, path)
-        else:
-            _write_part(elmo, part, path, layer, batch_size, dtype)
-            n_tokens += sum(len(tokens) for _, tokens in part)
-        progress.update(len(part))
-        seconds = progress.format_dict["elapsed"] or 1.0
-        progress.set_postfix_str(f"{n_tokens / seconds:,.0f} tokens/s")
-    progress.close()
-    _join(parts, out, remember_sentences)
+    index: dict[str, int] = {}
+    with _Progress(total, out.name) as progress:
+        for number, part in enumerate(_groups(sentences, PART_SENTENCES)):
+            path = parts / f"{number:08d}.hdf5"
+            if path.exists():
+                _resume(elmo, path, part, out)
+                progress.skip(part)
+            else:
+                if elmo.initial_state == "carry":
+                    batches = _groups(part, batch_size)
+                else:
+                    lengths = [len(sentence.text.split()) for sentence in part]
+                    places = batches_by_length(lengths, max_tokens)
+                    batches = ([part[place] for place in batch] for batch in places)
+                _write_part(elmo, part, path, progress.of(batches), layer, dtype)
+            if use_sentence_keys or not forget_sentences:
+                index.update((sentence.text, sentence.line) for sentence in part)
+    keys = {line: text for text, line in index.items()} if use_sentence_keys else None
+    _join(parts, out, keys, None if forget_sentences or use_sentence_keys else index)
     shutil.rmtree(parts)
 
 
@@ -99,7 +118,9 @@ def _parts_folder(out: Path, settings: dict[str, Any]) -> Path:
     if not manifest.exists():
         shutil.rmtree(parts, ignore_errors=True)
         parts.mkdir(parents=True)
-        manifest.write_text(written)
+        temporary = parts / "settings.tmp"
+        temporary.write_text(written)
+        os.replace(temporary, manifest)
     elif manifest.read_text() != written:
         raise ConfigurationError(
             f"{parts}: an interrupted dump is there with other settings; remove it to begin anew"
@@ -108,65 +129,100 @@ def _parts_folder(out: Path, settings: dict[str, Any]) -> Path:
 
 
 def _write_part(
-    elmo: Elmo, part: list[Sentence], path: Path, layer: str, batch_size: int, dtype: str
+    elmo: Elmo,
+    part: list[Sentence],
+    path: Path,
+    batches: Iterable[list[Sentence]],
+    layer: str,
+    dtype: str,
 ) -> None:
     temporary = path.with_suffix(".tmp")
+    # What a word's vector was computed beside may show in its last bit: each part begins anew.
+    elmo.word_vectors.clear()
     with h5py.File(temporary, "w") as file:
-        for batch in _batches(part, batch_size, in_order=elmo.initial_state == "carry"):
-            vectors = elmo.embed([tokens for _, tokens in batch], layer)
-            for (line, tokens), found in zip(batch, vectors):
-                dataset = file.create_dataset(str(line), data=found.astype(dtype))
-                dataset.attrs["sentence"] = " ".join(tokens)
-        state = elmo.carried_state
-        if state is not None:
-            file["state/memory"], file["state/output"] = (x.cpu().numpy() for x in state)
+        file.attrs["text"] = _digest(part)
+        for batch in batches:
+            vectors = elmo.embed([sentence.text.split() for sentence in batch], layer)
+            for sentence, found in zip(batch, vectors):
+                file.create_dataset(str(sentence.line), data=found.astype(dtype))
+        if elmo.carried_state is not None:
+            for name, numbers in elmo.carried_state._asdict().items():
+                file[f"{STATE}/{name}"] = numbers.cpu().numpy()
     os.replace(temporary, path)
 
 
-def _restore_state(elmo: Elmo, path: Path) -> None:
+def _resume(elmo: Elmo, path: Path, part: list[Sentence], out: Path) -> None:
+    """A part that is written already: it must be this one, and `carry` goes on from behind it."""
     with h5py.File(path, "r") as file:
-        if "state" in file:
-            numbers = (file[f"state/{name}"][()] for name in LSTMState._fields)
-            elmo.carried_state = LSTMState(*(torch.from_numpy(x) for x in numbers))
+        if file.attrs["text"] != _digest(part):
+            raise ConfigurationError(
+                f"{out}: the text differs from that of the interrupted dump in {path.parent}, in the "
+                f"lines {part[0].line + 1} to {part[-1].line + 1}; remove it to begin anew"
+            )
+        if STATE in file:
+            numbers = (torch.from_numpy(file[f"{STATE}/{name}"][()]) for name in LSTMState._fields)
+            device = elmo.bilm.boundaries.device
+            elmo.carried_state = LSTMState(*(x.to(device) for x in numbers))
 
 
-def _batches(part: list[Sentence], batch_size: int, in_order: bool) -> Iterator[list[Sentence]]:
-    """Batches of neighbours, or of sentences of about one length and not too many tokens."""
-    if in_order:
-        yield from _groups(part, batch_size)
-        return
-    batch: list[Sentence] = []
-    for sentence in sorted(part, key=lambda sentence: -len(sentence[1])):
-        # The first is the longest, and what the others are padded to.
-        n_tokens = (len(batch) + 1) * len((batch or [sentence])[0][1])
-        if batch and n_tokens > batch_size * TYPICAL_LENGTH:
-            yield batch
-            batch = []
-        batch.append(sentence)
-    if batch:
-        yield batch
-
-
-def _join(parts: Path, out: Path, remember_sentences: bool) -> None:
+def _join(
+    parts: Path, out: Path, keys: dict[int, str] | None, index: dict[str, int] | None
+) -> None:
+    """`keys`: datasets' names, if they are not the lines' numbers; `index`: `sentence_to_index`."""
     temporary = parts / "joined.tmp"
-    index: dict[str, str] = {}
     with h5py.File(temporary, "w") as joined:
         for path in sorted(parts.glob("*.hdf5")):
             with h5py.File(path, "r") as part:
-                for line, dataset in part.items():
-                    if line == "state":
+                for line in sorted(int(name) for name in part if name != STATE):
+                    key = str(line) if keys is None else keys.get(line)
+                    if key is None:  # an equal sentence comes later
                         continue
-                    joined.create_dataset(line, data=dataset[()])
-                    index[dataset.attrs["sentence"]] = line
-        if remember_sentences:
+                    try:
+                        part.copy(str(line), joined, name=key)
+                    except (ValueError, RuntimeError) as error:
+                        raise ConfigurationError(
+                            f"line {line + 1}: {key!r}: HDF5 has no dataset of this name ({error})"
+                        ) from None
+        if index is not None:
             string = h5py.special_dtype(vlen=str)
             joined.create_dataset("sentence_to_index", (1,), dtype=string)
-            joined["sentence_to_index"][0] = json.dumps(index, ensure_ascii=False)
+            names = {text: str(line) for text, line in index.items()}
+            joined["sentence_to_index"][0] = json.dumps(names)
     os.replace(temporary, out)
 
 
+class _Progress:
+    """A bar of sentences with the tokens a second of those that were read now."""
+
+    def __init__(self, total: int | None, name: str) -> None:
+        self._bar = Tqdm.tqdm(total=total, unit=" sentences", desc=name)
+        self._n_tokens = 0
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._bar.close()
+
+    def skip(self, part: list[Sentence]) -> None:
+        self._bar.update(len(part))
+
+    def of(self, batches: Iterable[list[Sentence]]) -> Iterator[list[Sentence]]:
+        for batch in batches:
+            yield batch
+            self._n_tokens += sum(len(sentence.text.split()) for sentence in batch)
+            seconds = self._bar.format_dict["elapsed"] or 1.0
+            self._bar.set_postfix_str(f"{self._n_tokens / seconds:,.0f} tokens/s", refresh=False)
+            self._bar.update(len(batch))
+
+
+def _digest(part: list[Sentence]) -> str:
+    text = "\n".join(f"{sentence.line} {sentence.text}" for sentence in part)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def file_digest(path: str | os.PathLike) -> str:
-    """What tells one text or model from another: a hash of the file's bytes."""
+    """What tells one model from another: a hash of the file's bytes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -175,4 +231,3 @@ def _groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     iterator = iter(items)
     while group := list(islice(iterator, size)):
         yield group
-

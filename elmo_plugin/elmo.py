@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.batching import batches_by_length
 from elmo_plugin.bilm_tf import load_bilm, read_options
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.modules import BiLM, LSTMState, ScalarMix
@@ -46,9 +46,9 @@ class Elmo(nn.Module):
     scalar_mix_parameters : `Sequence[float] | None`
         Fixed weights of the layers, before the softmax, in place of learned ones.
     initial_state : `str`
-        Where a sentence starts. `"carry"`: on from the row above in the batch before, as bilm-tf and
-        AllenNLP have it, so that a vector depends on what came before; `"zero"`; or `"warm"`: the
-        mean state that training found at the starts of sentences.
+        Where a sentence starts. `"carry"`: on from the row above in the batch before, as bilm-tf
+        and AllenNLP have it, so that a vector depends on what came before; `"zero"`; or `"warm"`:
+        the mean state that training found at the starts of sentences.
 
     # Raises
 
@@ -221,7 +221,10 @@ class Elmo(nn.Module):
 
     @torch.no_grad()
     def embed(
-        self, sentences: str | Sequence[str] | Sequence[Sequence[str]], layer: str | int = "mix"
+        self,
+        sentences: str | Sequence[str] | Sequence[Sequence[str]],
+        layer: str | int = "mix",
+        as_tensors: bool = False,
     ) -> Any:
         """
         # Parameters
@@ -231,30 +234,43 @@ class Elmo(nn.Module):
             or a list of such lists.
         layer : `str | int`
             `"mix"`, the first mix; `"all"` layers; `"top"`, their `"average"`, or a number from 0.
+        as_tensors : `bool`
+            PyTorch's tensors in place of NumPy's arrays, on the biLM's device.
 
         # Returns
 
-        `numpy.ndarray`, or a list of one for each sentence
+        `numpy.ndarray` or `Tensor`, or a list of one for each sentence
             Shape `(n, 2P)`; with `"all"` `(L + 1, n, 2P)`.
+
+        # Raises
+
+        `ValueError`
+            For sentences of another form, or a layer that there is not.
         """
-        if isinstance(sentences, str):
-            return self.embed([sentences.split()], layer)[0]
-        if sentences and all(isinstance(token, str) for token in sentences):
-            return self.embed([list(sentences)], layer)[0]  # type: ignore[list-item]
-        if not sentences:
-            return []
+        batch = _token_lists(sentences)
+        one = (len(sentences) > 0 and isinstance(sentences[0], str)) or isinstance(sentences, str)
         was_training = self.training
         self.eval()
         try:
-            layers, mask = self.layers(self.characters(sentences))  # type: ignore[arg-type]
-            chosen = self._choose(layers, mask, layer)  # (.., B, T + 2, 2P)
+            found = self._embed(batch, layer)
         finally:
             self.train(was_training)
+        vectors = found if as_tensors else [x.cpu().numpy() for x in found]
+        return vectors[0] if one else vectors
+
+    def _embed(self, sentences: list[list[str]], layer: str | int) -> list[Tensor]:
         lengths = [len(sentence) for sentence in sentences]
-        return [
-            np.ascontiguousarray(chosen[..., b, 1 : n + 1, :].float().cpu().numpy())
-            for b, n in enumerate(lengths)
-        ]
+        if self.initial_state == "carry":  # all at once: what came before matters
+            batches = [list(range(len(sentences)))] if sentences else []
+        else:
+            batches = list(batches_by_length(lengths))
+        found: list[Tensor] = [torch.empty(0)] * len(sentences)
+        for places in batches:
+            layers, mask = self.layers(self.characters([sentences[b] for b in places]))
+            chosen = self._choose(layers, mask, layer)  # (.., B, T + 2, 2P)
+            for row, b in enumerate(places):
+                found[b] = chosen[..., row, 1 : lengths[b] + 1, :].float().clone()
+        return found
 
     def _choose(self, layers: list[Tensor], mask: Tensor, layer: str | int) -> Tensor:
         if layer == "mix":
@@ -281,6 +297,24 @@ class Elmo(nn.Module):
             ids = words_to_characters(list(sentence), n_characters)
             row[: len(sentence)] = torch.from_numpy(ids)
         return tokens.to(self.bilm.boundaries.device)
+
+
+def _token_lists(sentences: Any) -> list[list[str]]:
+    """What `Elmo.embed` takes, as lists of tokens."""
+    if isinstance(sentences, str):
+        return [sentences.split()]
+    kinds = {type(sentence) for sentence in sentences}
+    if kinds == {str}:
+        for token in sentences:
+            if token.split() != [token]:
+                raise ValueError(
+                    f"expected one sentence's tokens, found {token!r} among them; several sentences "
+                    "are a list of lists: [s.split() for s in sentences]"
+                )
+        return [list(sentences)]
+    if str in kinds:
+        raise ValueError("expected a list of tokens or a list of lists of them, found both in one")
+    return [list(sentence) for sentence in sentences]
 
 
 def _note_weights(elmo: Elmo, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:

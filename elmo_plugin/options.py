@@ -175,7 +175,8 @@ class _Block:
         self.name = name
 
     def fail(self, key: str, expected: str, found: Any) -> NoReturn:
-        raise OptionsError(f"{self.source}: {self.name}.{key}: expected {expected}, found {found!r}")
+        where = f"{self.source}: {self.name}.{key}"
+        raise OptionsError(f"{where}: expected {expected}, found {found!r}")
 
     def take(self, key: str, kind: type, default: Any = None) -> Any:
         if key not in self.block:
@@ -197,7 +198,7 @@ class _Block:
         return self.take(key, bool, default)
 
     def bound(self, key: str) -> float | None:
-        """A positive number; absent, null or 0 say that there is no bound, as they do in bilm-tf."""
+        """A positive number; absent, null or 0 mean that there is no bound, as in bilm-tf."""
         value = self.block.pop(key, None)
         if value is not None and (not isinstance(value, (int, float)) or not value >= 0):
             self.fail(key, "a positive number or null", value)

@@ -4,6 +4,12 @@ from torch import Tensor, nn
 CAPACITY = 2**15
 """Words; 64 MiB of vectors at the original's P = 512."""
 
+FEWEST = 8
+"""
+A CPU multiplies matrices of very few rows in another way, with other roundings. Fewer new words are
+filled up to so many, so that a word's vector does not tell what was remembered when it came.
+"""
+
 
 class WordVectorCache(nn.Module):
     """
@@ -51,7 +57,8 @@ class WordVectorCache(nn.Module):
         if len(keys) > self.capacity:
             return encoder(words)
         if new:
-            vectors = encoder(words[new])
+            filled = new * (-(-FEWEST // len(new)))
+            vectors = encoder(words[filled])[: len(new)]
             if self._vectors is None:
                 self._vectors = vectors.new_empty(self.capacity, vectors.size(1))
             self._vectors[len(self._rows) : len(self._rows) + len(new)] = vectors

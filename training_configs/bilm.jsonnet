@@ -25,7 +25,7 @@
 
   data_loader: {
     type: 'bilm',
-    batch_size: 32,  // rows of text; each goes on from window to window, and the LSTMs' states with it
+    batch_size: 16,  // rows of text; each goes on from window to window, and the LSTMs' states with it
     window: 20,  // time steps through which the gradient flows (the paper's)
   },
   validation_data_loader: self.data_loader { shuffle: null },
@@ -49,7 +49,7 @@
       use_skip_connections: true,  // the residual around the second layer
     },
     dropout: 0.1,
-    n_negative_samples: 2048,
+    n_negative_samples: 1024,
   },
 
   trainer: {
@@ -57,7 +57,7 @@
     // is what the model gives, as bilm-tf did.
     optimizer: { type: 'adagrad', lr: 0.2, initial_accumulator_value: 1.0 },
     grad_norm: 10.0,
-    num_epochs: 3,
+    num_epochs: 1,
     validation_metric: '-perplexity',
     checkpointer: { type: 'bilm' },  // --recover goes on exactly where a run was stopped
     callbacks: [{ type: 'learning_curve' }],  // learning_curve.png in the output folder

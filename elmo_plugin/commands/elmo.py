@@ -3,29 +3,38 @@
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import torch
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common import logging as common_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
+from allennlp.models.archival import get_weights_path
 
+from elmo_plugin.data.text import read_blocks
 from elmo_plugin.dump import Sentence, dump, file_digest
 from elmo_plugin.elmo import INITIAL_STATES, Elmo
+from elmo_plugin.version import VERSION
+
+ORDINARY_LENGTH = 32
+"""Tokens; `--batch-size` counts sentences of this length, since long ones take as much as many."""
 
 
 @Subcommand.register("elmo")
 class ElmoCommand(Subcommand):
     """
-    What AllenNLP 0.9 had and 1.0 dropped, with its options and its file layout.
+    What AllenNLP 0.9 had and 1.0 dropped, with its options and its file layout; but for
+    `--vocab-path`: each distinct word is computed once anyway.
     """
 
     def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
         description = "Write the ELMo vectors of a text, one sentence a line, to an HDF5 file."
         subparser = parser.add_parser(self.name, description=description, help=description)
-        subparser.add_argument("input_file", type=str, help="the text; - for standard input")
+        subparser.add_argument("input_file", type=str, help="the text, plain or compressed; - for standard input")
         subparser.add_argument("output_file", type=str, help="the HDF5 file to write")
 
         layers = subparser.add_mutually_exclusive_group(required=True)
@@ -40,7 +49,12 @@ class ElmoCommand(Subcommand):
         subparser.add_argument("--archive", type=str, help="the model.tar.gz of a trained bilm")
         subparser.add_argument("--options-file", type=str, help="in its place: bilm-tf's options")
         subparser.add_argument("--weight-file", type=str, help="and bilm-tf's weights")
-        subparser.add_argument("--batch-size", type=int, default=64, help="sentences at once")
+        subparser.add_argument(
+            "--batch-size",
+            type=_positive,
+            default=64,
+            help="sentences of ordinary length to read at once (default: %(default)s)",
+        )
         subparser.add_argument("--cuda-device", type=int, default=-1, help="the GPU, if any")
         subparser.add_argument(
             "--initial-state",
@@ -62,6 +76,11 @@ class ElmoCommand(Subcommand):
             help="leave out sentence_to_index, which holds the whole text",
         )
         subparser.add_argument(
+            "--use-sentence-keys",
+            action="store_true",
+            help="name the datasets by their sentences, not by line numbers",
+        )
+        subparser.add_argument(
             "--file-friendly-logging", action="store_true", help="progress on lines of its own"
         )
         subparser.set_defaults(func=elmo_from_args)
@@ -80,41 +99,51 @@ def elmo_from_args(args: argparse.Namespace) -> None:
     elmo.eval()
     if args.cuda_device >= 0:
         elmo.cuda(args.cuda_device)
-    from_stdin = args.input_file == "-"
-    text = None if from_stdin else cached_path(args.input_file)
-    settings = {
-        "model": [file_digest(file) for file in model_files],
-        "text": None if text is None else file_digest(text),
-        "layer": args.layer,
-        "batch_size": args.batch_size,
-        "initial_state": args.initial_state,
-        "float16": args.float16,
-        "shard": [shard, n_shards],
-        "threads": torch.get_num_threads(),
-    }
-    total = None
-    if text is not None:
-        with open(text, encoding="utf-8") as lines:
-            total = len(range(shard, sum(1 for _ in lines), n_shards))
-    with sys.stdin if text is None else open(text, encoding="utf-8") as lines:
-        dump(
-            elmo,
-            _sentences(lines, args.input_file, shard, n_shards),
-            args.output_file,
-            layer=args.layer,
-            settings=settings,
-            batch_size=args.batch_size,
-            dtype="float16" if args.float16 else "float32",
-            remember_sentences=not args.forget_sentences,
-            total=total,
-        )
+    if args.input_file == "-":
+        lines: Iterable[str] = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n")
+        total = None
+    else:
+        file = Path(cached_path(args.input_file))
+        lines = (line for block in read_blocks(file) for line in block)
+        n_lines = sum(len(block) for block in read_blocks(file))
+        total = len(range(shard, n_lines, n_shards))
+    dump(
+        elmo,
+        _sentences(lines, args.input_file, shard, n_shards),
+        args.output_file,
+        layer=args.layer,
+        settings={
+            "versions": [VERSION, torch.__version__],
+            "device": _device(args.cuda_device),
+            "model": [file_digest(file) for file in model_files],
+            "layer": args.layer,
+            "batch_size": args.batch_size,
+            "initial_state": args.initial_state,
+            "float16": args.float16,
+            "shard": [shard, n_shards],
+        },
+        batch_size=args.batch_size,
+        max_tokens=args.batch_size * ORDINARY_LENGTH,
+        dtype="float16" if args.float16 else "float32",
+        use_sentence_keys=args.use_sentence_keys,
+        forget_sentences=args.forget_sentences,
+        total=total,
+    )
+
+
+def _device(cuda_device: int) -> str:
+    """What computes, and how: other threads, or another GPU, may round otherwise."""
+    if cuda_device >= 0:
+        return torch.cuda.get_device_name(cuda_device)
+    return f"cpu, {torch.get_num_threads()} threads"
 
 
 def _load(args: argparse.Namespace) -> tuple[Elmo, list[str]]:
     files = [args.options_file, args.weight_file]
     if args.archive is not None and files == [None, None]:
         archive = cached_path(args.archive)
-        return Elmo.from_archive(archive, initial_state=args.initial_state), [archive]
+        weights = get_weights_path(archive) if Path(archive).is_dir() else archive
+        return Elmo.from_archive(archive, initial_state=args.initial_state), [weights]
     if args.archive is None and None not in files:
         files = [cached_path(file) for file in files]
         return Elmo.from_files(*files, initial_state=args.initial_state), files
@@ -125,10 +154,15 @@ def _sentences(lines: Iterable[str], name: str, shard: int, n_shards: int) -> It
     for number, line in enumerate(lines):
         if number % n_shards != shard:
             continue
-        tokens = line.split()
-        if not tokens:
-            raise ConfigurationError(f"{name}: line {number + 1}: expected a sentence, found none")
-        yield number, tokens
+        if not line.strip():
+            raise ConfigurationError(f"{name}, line {number + 1}: expected a sentence, found none")
+        yield Sentence(number, line.strip())
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text}")
+    return int(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

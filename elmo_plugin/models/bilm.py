@@ -66,14 +66,15 @@ class BilmLanguageModel(Model):
     ) -> None:
         super().__init__(vocab, **kwargs)
         if initial_state not in INITIAL_STATES:
+            choices = ", ".join(INITIAL_STATES)
             raise ConfigurationError(
-                f"initial_state: expected one of {', '.join(INITIAL_STATES)}, found {initial_state!r}"
+                f"initial_state: expected one of {choices}, found {initial_state!r}"
             )
         n_words = vocab.get_vocab_size(WORDS_NAMESPACE)
         if not n_words:
             raise ConfigurationError(
-                f'the vocabulary has no namespace "{WORDS_NAMESPACE}"; a bilm model wants a vocabulary of '
-                'type "bilm"'
+                f'the vocabulary has no namespace "{WORDS_NAMESPACE}"; a model of type "bilm" '
+                'wants a vocabulary of type "bilm"'
             )
         try:
             self.options = BiLMOptions.from_blocks(
@@ -138,14 +139,16 @@ class BilmLanguageModel(Model):
         `Dict[str, Tensor]`
             `loss`, the mean of both directions' mean negative log likelihoods; and of sentences
             the exact `forward_log_probabilities` of w_1 .. w_n, `</S>` and the
-            `backward_log_probabilities` of `<S>`, w_1 .. w_n, shape `(B, T + 1)`, with their `mask`.
+            `backward_log_probabilities` of `<S>`, w_1 .. w_n, shape `(B, T + 1)`, with their
+            `mask`.
         """
         if words is not None:
             assert forward_targets is not None and backward_targets is not None
             if self.options.char_cnn is None:
                 words = self._need_word_ids(word_ids) + 1  # 0 is "no word"
             hidden = self._read_window(words, forward_inputs, backward_inputs, starts)
-            return {"loss": self._loss(hidden, torch.stack([forward_targets.T, backward_targets.T]))}
+            goals = torch.stack([forward_targets.T, backward_targets.T])  # (2, T, B)
+            return {"loss": self._loss(hidden, goals)}
 
         assert source is not None and targets is not None
         hidden, goals = self._read_sentences(source, targets)
@@ -162,7 +165,8 @@ class BilmLanguageModel(Model):
     def _need_word_ids(self, word_ids: Optional[Tensor]) -> Tensor:
         if word_ids is None:
             raise ConfigurationError(
-                'a bilm model without char_cnn reads words: set "tokens": "words" in its data_loader'
+                'a model of type "bilm" without char_cnn reads words: its data_loader needs '
+                '"tokens": "words"'
             )
         return word_ids
 
@@ -184,7 +188,7 @@ class BilmLanguageModel(Model):
         return self.dropout(layers[-1])
 
     def _read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The top layer and what each position is to predict: `(2, T + 2, B, P)`, `(2, T + 2, B)`."""
+        """The top layer, `(2, T + 2, B, P)`, and what each place predicts, `(2, T + 2, B)`."""
         mask = util.get_text_field_mask(source)
         if self.options.char_cnn is None:
             tokens = torch.where(mask, targets + 1, 0)

@@ -105,8 +105,8 @@ class CharCNN(nn.Module):
             return self.reference_convolve(characters)
         words, place, n_windows = sort_by_length(characters)
         maxima = [
-            max_of_convolution(words, n_windows, self.char_embedding.weight, conv.weight) + conv.bias
-            for conv in self.convolutions
+            max_of_convolution(words, n_windows, self.char_embedding.weight, conv.weight) +
+            conv.bias for conv in self.convolutions
         ]
         return torch.cat(maxima, dim=1)[place]
 

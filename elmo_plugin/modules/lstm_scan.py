@@ -67,8 +67,8 @@ def _step(
     proj_clip: float | None,
 ) -> None:
     """
-    One time step of n rows. `gates`, `(2, n, 4D)`, becomes its activations in place. Written are the
-    new memory `c`, `m` = sigmoid(o) * tanh(c), both `(2, n, D)`, and `h`, `(2, n, P)`.
+    One time step of n rows. `gates`, `(2, n, 4D)`, becomes its activations in place. Written are
+    the new memory `c`, `m` = sigmoid(o) * tanh(c), both `(2, n, D)`, and `h`, `(2, n, P)`.
     """
     dim = c.size(-1)
     gates[..., :dim].sigmoid_()
@@ -107,7 +107,8 @@ class _Scan(torch.autograd.Function):
         gates = _input_gates(inputs, input_weight, bias)
         # Fresh memory costs as much as a small step; zeros are wanted only where rows are skipped.
         fresh = memory.new_zeros if min(batch_sizes) < n_rows else memory.new_empty
-        # Step 0 is the state before the first: then c[:, t] and h[:, t] are what step t starts from.
+        # Step 0 is the state before the first: then c[:, t] and h[:, t] are what step t starts
+        # from.
         c = fresh(2, n_steps + 1, *memory.shape[1:])
         h = fresh(2, n_steps + 1, *output.shape[1:])
         m = fresh(2, n_steps, *memory.shape[1:])
@@ -185,8 +186,8 @@ class _Scan(torch.autograd.Function):
 def _local_gradients(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     What does not depend on the steps that follow, for all steps at once: the gradients of the new
-    memory by each of i, j, f, and of m by o, before their activations, `(2, T, B, 4D)`; the gradient
-    of m by the memory, `(2, T, B, D)`; and that of the memory by the one before it, f.
+    memory by each of i, j, f, and of m by o, before their activations, `(2, T, B, 4D)`; the
+    gradient of m by the memory, `(2, T, B, D)`; and that of the memory by the one before it, f.
     """
     i, j, f, o = gates.chunk(4, dim=-1)
     tanh_c = torch.tanh(c[:, 1:])

@@ -83,7 +83,8 @@ class ScalarMix(nn.Module):
 
 
 def _normalise(h: Tensor, mask: Tensor) -> Tensor:
-    """Mean 0 and variance 1 over all numbers of all real tokens together, as the original has it."""
+    """Mean 0 and variance 1 over all numbers of all real tokens together, as the original has
+    it."""
     real = mask.unsqueeze(-1).to(h.dtype)
     count = real.sum() * h.size(-1)
     mean = (h * real).sum() / count

@@ -72,8 +72,8 @@ class WarmState(nn.Module):
 @torch.no_grad()
 def warm_up(bilm: BiLM) -> LSTMState:
     """
-    A state for weights that came without one: where `N_BOUNDARIES` empty sentences, `<S> </S>` again
-    and again, lead from zeros. One row.
+    A state for weights that came without one: where `N_BOUNDARIES` empty sentences, `<S> </S>`
+    again and again, lead from zeros. One row.
     """
     boundaries = bilm.boundaries
     begin_end = torch.tensor([[0, 1] * N_BOUNDARIES], device=boundaries.device)

@@ -45,6 +45,8 @@ class BilmPredictor(Predictor):
 
     @overrides
     def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
+        for instance in instances:
+            self._dataset_reader.apply_token_indexers(instance)
         outputs = self._model.forward_on_instances(instances)
         substitutes = self._model.substitutes(instances, self.n_substitutes)
         return [

@@ -13,9 +13,9 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
     [h_k; ELMo_k], with a mix of its own.
 
     The embedder `elmo` with `num_output_representations` 2 hands over both mixes side by side; this
-    encoder takes the second one's columns out, gives the rest to the encoder that it wraps, and puts
-    the columns back behind the encoder's output. It works in any model whose embedded text goes
-    straight to its encoder.
+    encoder takes the second one's columns out, gives the rest to the encoder that it wraps, and
+    puts the columns back behind the encoder's output. It works in any model whose embedded text
+    goes straight to its encoder.
 
     Registered as a `Seq2SeqEncoder` with name "elmo_output".
 
@@ -26,8 +26,9 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
     elmo_dim : `int`
         2P, the size of a mix.
     start : `int`
-        The first column of the second mix. AllenNLP concatenates embedders in the alphabetical order
-        of their keys, so it is `elmo_dim` plus the sizes of those whose keys come before "elmo".
+        The first column of the second mix. AllenNLP concatenates embedders in the alphabetical
+        order of their keys, so it is `elmo_dim` plus the sizes of those whose keys come before
+        "elmo".
 
     # Raises
 

@@ -1,7 +1,7 @@
 """
-What makes a task model's archive complete: the biLM's sizes travel in its vocabulary, which AllenNLP
-saves right after the model was built and gives back when it is loaded; the weights travel in the
-model's own weights, once.
+What makes a task model's archive complete: the biLM's sizes travel in its vocabulary, which
+AllenNLP saves right after the model was built and gives back when it is loaded; the weights travel
+in the model's own weights, once.
 
 A model that is being loaded gets its weights a moment later. One that is being trained does not, so
 its files must be there. The two are told apart by what stands in the folder that AllenNLP names:

@@ -18,9 +18,9 @@ class ElmoEmbedder(TokenEmbedder):
     """
     ELMo in any task: what `elmo_token_embedder` is, under the same parameter names.
 
-    Where the biLM comes from is one of: `archive_file`, or `options_file` with `weight_file`. A task
-    model's archive is complete: it holds the biLM's sizes and weights, and asks for those files
-    never again.
+    Where the biLM comes from is one of: `archive_file`, or `options_file` with `weight_file`. A
+    task model's archive is complete: it holds the biLM's sizes and weights, and asks for those
+    files never again.
 
     Registered as a `TokenEmbedder` with name "elmo".
 
@@ -50,7 +50,8 @@ class ElmoEmbedder(TokenEmbedder):
     keep_sentence_boundaries : `bool`, optional (default = `False`)
         Whether the vectors of the two boundaries stay.
     initial_state : `str`, optional (default = `"warm"`)
-        Where a sentence starts: `"carry"` as bilm-tf and AllenNLP have it, `"zero"` or `"warm"`. See
+        Where a sentence starts: `"carry"` as bilm-tf and AllenNLP have it, `"zero"` or `"warm"`.
+        See
         `Elmo`.
     """
 

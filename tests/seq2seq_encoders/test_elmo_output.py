@@ -39,7 +39,8 @@ def test_what_the_wrapped_encoder_says_of_itself():
 
 
 def test_a_stateful_encoder_is_reset():
-    """AllenNLP resets a stateful encoder through the outermost one; by hand: the same output anew."""
+    """AllenNLP resets a stateful encoder through the outermost one; by hand: the same output
+    anew."""
     params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "stateful": True}
     encoder = ElmoOutputEncoder(Seq2SeqEncoder.from_params(Params(params)), elmo_dim=4, start=5)
     inputs = torch.randn(2, 3, 9)

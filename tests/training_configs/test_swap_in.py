@@ -21,8 +21,8 @@ from tests.conftest import write_bilm_archive
 ROOT = Path(__file__).parents[2]
 HELD_OUT = {"ner": "ner/dev.conll", "esim": "snli/dev.jsonl", "srl": "srl/dev"}
 PREDICTIONS = {"ner": "tags", "esim": "label", "srl": "tags"}
-# By the number of columns that each encoder reads and gives, as hand computation has them: words 50,
-# ELMo 128, the verb's mark 50, and encoders of 2 x 100, 2 x 50 and 100.
+# By the number of columns that each encoder reads and gives, as hand computation has them: words
+# 50, ELMo 128, the verb's mark 50, and encoders of 2 x 100, 2 x 50 and 100.
 SIZES = {
     "ner": (50, 200),
     "ner_elmo": (50 + 128, 200),

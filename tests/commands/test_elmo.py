@@ -1,0 +1,207 @@
+import io
+import json
+import sys
+
+import h5py
+import numpy
+import pytest
+from allennlp.commands import main
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules.elmo import Elmo as StockElmo
+from allennlp.modules.elmo import batch_to_ids
+
+from elmo_plugin import dump
+from elmo_plugin.elmo import Elmo
+
+TEXT = [
+    "He threw the stick to the dog .",
+    "The  dog ?",
+    "and/or",
+    "Nobody saw it \u2014 naïve 🙂 .",
+    "The  dog ?",
+    " ".join(f"w{i % 5}" for i in range(90)),
+    "A",
+]
+
+
+@pytest.fixture
+def run(monkeypatch):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["allennlp", "elmo", *map(str, arguments)])
+        main(prog="allennlp")
+
+    return run
+
+
+@pytest.fixture
+def text(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text("\n".join(TEXT) + "\n", "utf-8")
+    return file
+
+
+@pytest.fixture
+def options(bilm_files):
+    return ["--options-file", bilm_files.options_file, "--weight-file", bilm_files.weight_file]
+
+
+def read(file) -> dict[str, numpy.ndarray]:
+    with h5py.File(file) as found:
+        return {name: found[name][()] for name in found if name != "sentence_to_index"}
+
+
+def same(one, other) -> bool:
+    return one.keys() == other.keys() and all(numpy.array_equal(one[k], other[k]) for k in one)
+
+
+@pytest.mark.parametrize("layer", ["all", "top", "average"])
+def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, layer):
+    """Expected: PEERS' layout; the numbers of AllenNLP's own biLM, a sentence a batch, which is
+    what
+    `--batch-size 1` makes of carried states, and 0.9 of one row of text."""
+    run(text, tmp_path / "out", f"--{layer}", *options, "--initial-state", "carry", "--batch-size", 1)
+    stock = StockElmo(*bilm_files, 1)._elmo_lstm
+    found = read(tmp_path / "out")
+    assert sorted(found, key=int) == [str(line) for line in range(len(TEXT))]
+    for line, sentence in enumerate(TEXT):
+        activations = stock(batch_to_ids([sentence.split()]))["activations"]
+        layers = numpy.stack([x[0, 1:-1].detach().numpy() for x in activations])
+        expected = {"all": layers, "top": layers[-1], "average": layers.mean(axis=0)}[layer]
+        assert found[str(line)].dtype == numpy.float32
+        numpy.testing.assert_allclose(found[str(line)], expected, atol=1e-5, rtol=0)
+    with h5py.File(tmp_path / "out") as file:
+        index = json.loads(file["sentence_to_index"][0])
+    assert index == {sentence: str(line) for line, sentence in enumerate(TEXT)}
+
+
+def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, options):
+    """Expected: each sentence alone, through Python; batches of few tokens, so that there are many."""
+    run(text, tmp_path / "out", "--all", *options, "--batch-size", 1)
+    elmo = Elmo.from_files(*bilm_files)
+    for line, vectors in read(tmp_path / "out").items():
+        alone = elmo.embed(TEXT[int(line)], layer="all")
+        numpy.testing.assert_allclose(vectors, alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "initial_state, killed_after, n_left",
+    # Batches of parts 0..3: under warm 1, 1, 2 (a long sentence by itself), 1; under carry one each.
+    [("warm", 1, 5), ("warm", 3, 3), ("carry", 1, 5), ("carry", 3, 1)],
+)
+def test_killed_and_resumed(
+    run, text, tmp_path, options, monkeypatch, initial_state, killed_after, n_left
+):
+    """Property: to the bit what an uninterrupted dump gives, and no part is read twice."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    arguments = ["--all", *options, "--initial-state", initial_state, "--batch-size", 2]
+    run(text, tmp_path / "whole", *arguments)
+    embed, calls = Elmo.embed, []
+
+    def killed(*args, **kwargs):
+        calls.append(args)
+        if len(calls) > killed_after:
+            raise KeyboardInterrupt
+        return embed(*args, **kwargs)
+
+    out = tmp_path / "resumed"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Elmo, "embed", killed)
+        run(text, out, *arguments)
+    assert not out.exists()
+    calls.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(Elmo, "embed", lambda *a, **k: calls.append(a) or embed(*a, **k))
+        run(text, out, *arguments)
+    assert same(read(out), read(tmp_path / "whole"))
+    assert sum(len(args[1]) for args in calls) == n_left
+    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "resumed"}
+
+
+def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, monkeypatch):
+    """Neither with other settings nor with another text may numbers of two runs be mixed."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(text, out, "--all", *options)
+    with pytest.raises(ConfigurationError, match="other settings"):
+        run(text, out, "--top", *options)
+    text.write_text(text.read_text("utf-8").replace("and/or", "or"), "utf-8")
+    with pytest.raises(ConfigurationError, match="lines 3 to 4"):
+        run(text, out, "--all", *options)
+
+
+def test_shards_are_the_whole(run, text, tmp_path, options):
+    """Property: all shards together have each line once, under its number in the text."""
+    run(text, tmp_path / "whole", "--top", *options)
+    found = {}
+    for shard in (1, 2, 3):
+        run(text, tmp_path / f"{shard}", "--top", *options, "--shard", f"{shard}/3")
+        part = read(tmp_path / f"{shard}")
+        assert not part.keys() & found.keys()
+        found.update(part)
+    whole = read(tmp_path / "whole")
+    assert found.keys() == whole.keys()
+    for line in whole:
+        numpy.testing.assert_allclose(found[line], whole[line], atol=1e-5, rtol=0)
+
+
+def test_half_precision_stdin_and_archive(run, text, tmp_path, bilm_archive, monkeypatch):
+    """Expected: what a file and single precision give, rounded to NumPy's float16."""
+    run(text, tmp_path / "whole", "--top", "--archive", bilm_archive, "--forget-sentences")
+    stdin = io.TextIOWrapper(io.BytesIO(text.read_bytes()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    run("-", tmp_path / "half", "--top", "--archive", bilm_archive, "--float16")
+    whole, half = read(tmp_path / "whole"), read(tmp_path / "half")
+    assert same({k: v.astype("float16") for k, v in whole.items()}, half)
+    with h5py.File(tmp_path / "whole") as file:
+        assert "sentence_to_index" not in file
+
+
+def test_sentence_keys(run, text, tmp_path, options):
+    """Expected: the numbers of a dump by lines; of the two equal sentences, the last."""
+    run(text, tmp_path / "lines", "--top", *options)
+    run(text, tmp_path / "sentences", "--top", *options, "--use-sentence-keys")
+    lines = read(tmp_path / "lines")
+    with h5py.File(tmp_path / "sentences") as file:
+        for line, sentence in enumerate(TEXT):
+            if line != 1:
+                assert numpy.array_equal(file[sentence][()], lines[str(line)])
+
+
+@pytest.mark.parametrize(
+    "content, arguments, message",
+    [
+        ("One .\n\nTwo .\n", [], "line 2: expected a sentence"),
+        ("One .\n", ["--shard", "1/2", "--initial-state", "carry"], "--shard"),
+        (".\n", ["--use-sentence-keys"], "line 1"),
+        (b"One \xff .\n", [], "line 1: expected UTF-8"),
+    ],
+)
+def test_input_that_is_refused(run, tmp_path, options, content, arguments, message):
+    file = tmp_path / "text.txt"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ConfigurationError, match=message):
+        run(file, tmp_path / "out", "--top", *options, *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])
+def test_shards_that_there_are_not(run, text, tmp_path, options, shard, capsys):
+    with pytest.raises(SystemExit):
+        run(text, tmp_path / "out", "--top", *options, "--shard", shard)
+    assert shard in capsys.readouterr().err
+
+
+def test_an_output_that_is_there_stays(run, text, tmp_path, options):
+    out = tmp_path / "out"
+    out.write_text("mine")
+    with pytest.raises(ConfigurationError, match="found one"):
+        run(text, out, "--top", *options)
+    assert out.read_text() == "mine"
+
+
+def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
+    for given in ([], options[:2], [*options, "--archive", bilm_archive]):
+        with pytest.raises(ConfigurationError, match="--archive, or --options-file"):
+            run(text, tmp_path / "out", "--top", *given)

@@ -1,0 +1,113 @@
+"""The predictors `bilm` and `elmo`, through the archive of a tiny language model."""
+
+import math
+
+import numpy
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.predictors import Predictor
+
+from elmo_plugin import Elmo
+
+TOKENS = ["he", "threw", "unheard-of", "dog", "."]
+SENTENCE = " ".join(TOKENS)
+
+
+@pytest.fixture(scope="module")
+def bilm(bilm_archive):
+    return Predictor.from_path(bilm_archive)
+
+
+def test_forms_of_input(bilm):
+    """The same sentence as JSON with tokens, JSON with a sentence, and a line of text."""
+    expected = bilm.predict_json({"tokens": TOKENS})
+    assert bilm.predict_json({"sentence": SENTENCE}) == expected
+    for line in (f'{{"sentence": "{SENTENCE}"}}\n', f"  {SENTENCE}\n"):
+        assert bilm.predict_json(bilm.load_line(line)) == expected
+    for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}):
+        with pytest.raises(ConfigurationError, match="expected"):
+            bilm.predict_json(wrong)
+
+
+def test_log_probabilities(bilm):
+    """
+    Expected: the chain rule over prefixes. A sentence's forward log probability without its end is
+    that of its prefix without its end; so the numbers of a prefix are a prefix of the numbers.
+    """
+    whole = bilm.predict_json({"tokens": TOKENS})
+    assert whole["tokens"] == TOKENS
+    n = len(TOKENS)
+    assert len(whole["forward_log_probabilities"]) == n + 1
+    assert len(whole["backward_log_probabilities"]) == n + 1
+    for k in (1, 3):
+        prefix = bilm.predict_json({"tokens": TOKENS[:k]})["forward_log_probabilities"]
+        numpy.testing.assert_allclose(
+            prefix[:k], whole["forward_log_probabilities"][:k], atol=1e-5
+        )
+        suffix = bilm.predict_json({"tokens": TOKENS[k:]})["backward_log_probabilities"]
+        numpy.testing.assert_allclose(
+            suffix[1:], whole["backward_log_probabilities"][k + 1 :], atol=1e-5
+        )
+    log_p = whole["forward_log_probabilities"] + whole["backward_log_probabilities"]
+    assert whole["perplexity"] == pytest.approx(math.exp(-sum(log_p) / (2 * n + 2)))
+
+
+def test_substitutes(bilm):
+    """
+    Expected: by trying every word in the place. p(w | left) is the sentence's own number with w in
+    the place; p(w) is the log-uniform law; boundaries and `<UNK>` are no words.
+    """
+    words = ["the", ".", "dog", "stick", "threw", "he", "to"]
+    ranks = numpy.arange(3, 10)
+    size = 10
+    prior = numpy.log(numpy.log((ranks + 2) / (ranks + 1)) / math.log(size + 1))
+    found = bilm.predict_json({"tokens": TOKENS})["substitutes"]
+    assert len(found) == len(TOKENS)
+    for place in (0, 2):
+        scores = []
+        for word in words:
+            tried = bilm.predict_json({"tokens": [*TOKENS[:place], word, *TOKENS[place + 1 :]]})
+            scores.append(
+                tried["forward_log_probabilities"][place]
+                + tried["backward_log_probabilities"][place + 1]
+            )
+        expected = torch.softmax(torch.tensor(numpy.array(scores) - prior), dim=0)
+        best = sorted(zip(expected.tolist(), words), reverse=True)[:5]
+        assert [x["word"] for x in found[place]] == [word for _, word in best]
+        numpy.testing.assert_allclose(
+            [x["probability"] for x in found[place]], [p for p, _ in best], atol=1e-4
+        )
+
+
+def test_batches_are_sentences_by_themselves(bilm):
+    """Property: in a batch of unequal lengths the same as alone."""
+    inputs = [{"tokens": TOKENS}, {"tokens": ["A"]}, {"tokens": ["to", "dog"]}]
+    together = bilm.predict_batch_json(inputs)
+    for one, sentence in zip(together, inputs):
+        alone = bilm.predict_json(sentence)
+        assert one["perplexity"] == pytest.approx(alone["perplexity"], rel=1e-5)
+        assert [[x["word"] for x in token] for token in one["substitutes"]] == [
+            [x["word"] for x in token] for token in alone["substitutes"]
+        ]
+
+
+@pytest.mark.parametrize("name", ["bilm", "elmo"])
+def test_an_empty_sentence(bilm_archive, name):
+    """Both boundaries have a probability each way; there is no token to have anything else."""
+    found = Predictor.from_path(bilm_archive, name).predict_json({"tokens": []})
+    assert found["tokens"] == []
+    if name == "bilm":
+        assert len(found["forward_log_probabilities"]) == 1
+        assert found["substitutes"] == []
+
+
+def test_vectors(bilm_archive):
+    """Expected: what Python's three lines give of the same archive."""
+    predictor = Predictor.from_path(bilm_archive, "elmo")
+    elmo = Elmo.from_archive(bilm_archive)
+    found = predictor.predict_batch_json([{"tokens": TOKENS}, {"sentence": "A"}])
+    assert [x["tokens"] for x in found] == [TOKENS, ["A"]]
+    for x in found:
+        expected = elmo.embed(x["tokens"], layer="all")
+        numpy.testing.assert_allclose(x["layers"], expected, atol=1e-5)

@@ -1,0 +1,88 @@
+import numpy
+import pytest
+import torch
+from allennlp.modules.elmo import batch_to_ids
+
+from elmo_plugin import Elmo
+
+SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
+
+
+@pytest.fixture(scope="module")
+def elmo(bilm_files):
+    return Elmo.from_files(*bilm_files)
+
+
+def test_what_may_be_asked(elmo):
+    """Expected: `forward`'s own vectors of the same batch."""
+    expected = elmo(batch_to_ids([SENTENCES[1]]))["elmo_representations"][0][0].detach().numpy()
+    for sentence in (SENTENCES[1], " ".join(SENTENCES[1]), f" {'  '.join(SENTENCES[1])}\n"):
+        found = elmo.embed(sentence)
+        assert isinstance(found, numpy.ndarray) and found.dtype == numpy.float32
+        numpy.testing.assert_allclose(found, expected, atol=1e-6)
+    found = elmo.embed(SENTENCES)
+    assert [x.shape for x in found] == [(2, 16), (5, 16), (1, 16)]
+    numpy.testing.assert_allclose(found[1], expected, atol=1e-5)
+    tensors = elmo.embed(SENTENCES, as_tensors=True)
+    assert all(torch.equal(x, torch.from_numpy(y)) for x, y in zip(tensors, found))
+
+
+def test_layers(elmo):
+    """By hand: a fresh mix is the average; h_0 is the word's vector twice; the others by number."""
+    layers = elmo.embed(SENTENCES[0], layer="all")
+    assert layers.shape == (3, 2, 16)
+    assert numpy.array_equal(layers[0, :, :8], layers[0, :, 8:])
+    for layer, expected in [("top", layers[2]), (0, layers[0]), (1, layers[1])]:
+        assert numpy.array_equal(elmo.embed(SENTENCES[0], layer=layer), expected)
+    for layer in ("average", "mix"):
+        numpy.testing.assert_allclose(
+            elmo.embed(SENTENCES[0], layer=layer), layers.mean(axis=0), atol=1e-6
+        )
+    with pytest.raises(ValueError, match=r"below 3.*3"):
+        elmo.embed(SENTENCES[0], layer=3)
+
+
+def test_empty(elmo):
+    """Shapes with no rows, and no sentences at all."""
+    assert elmo.embed([]) == []
+    assert elmo.embed("").shape == (0, 16)
+    assert elmo.embed([[], ["A"]], layer="all")[0].shape == (3, 0, 16)
+
+
+def test_many_sentences_in_any_order(elmo):
+    """Property: read in batches by length, answered in the order of the question."""
+    random = numpy.random.default_rng(0)
+    sentences = [[f"w{n}"] * n for n in random.integers(1, 60, 200)]
+    for sentence, vectors in zip(sentences, elmo.embed(sentences)):
+        assert len(vectors) == len(sentence)
+    numpy.testing.assert_allclose(elmo.embed(sentences)[7], elmo.embed(sentences[7]), atol=1e-5)
+
+
+def test_archive_and_files(bilm_archive):
+    """Two calls give the same object's numbers; `warm` and `zero` are both to be had."""
+    warm, again = (Elmo.from_archive(bilm_archive).embed("the dog") for _ in range(2))
+    zero = Elmo.from_archive(bilm_archive, initial_state="zero").embed("the dog")
+    assert numpy.array_equal(warm, again)
+    assert numpy.abs(warm - zero).max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    "sentences", [["The dog .", "A cat ."], ["A", ["B"]]], ids=["raw sentences", "mixed"]
+)
+def test_sentences_of_another_form(elmo, sentences):
+    with pytest.raises(ValueError, match="list"):
+        elmo.embed(sentences)
+
+
+def test_what_was_remembered_changes_nothing(bilm_files):
+    """Property: to the bit the same for the same batch, whichever of its words came before."""
+    expected = Elmo.from_files(*bilm_files).embed(SENTENCES)
+    for before in ([], [["the"]], [["He", "The", "dog", "A"]], SENTENCES):
+        elmo = Elmo.from_files(*bilm_files)
+        elmo.embed(before)
+        for found, right in zip(elmo.embed(SENTENCES), expected):
+            assert numpy.array_equal(found, right)
+    elmo.word_vectors.capacity = 4
+    for found, right in zip(elmo.embed(SENTENCES), expected):
+        assert numpy.array_equal(found, right)
+    assert len(elmo.word_vectors._rows) <= 4
