@@ -48,9 +48,7 @@ def main() -> None:
     say("4. What it says of three sentences")
     sentences, predictions = OUT / "sentences.txt", OUT / "predictions.jsonl"
     sentences.write_text("".join(sentence + "\n" for sentence in SENTENCES))
-    allennlp(
-        "predict", BILM / "model.tar.gz", sentences, "--output-file", predictions, "--silent"
-    )
+    allennlp("predict", BILM / "model.tar.gz", sentences, "--output-file", predictions, "--silent")
     for line in predictions.read_text().splitlines():
         show_prediction(json.loads(line))
 

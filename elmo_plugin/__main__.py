@@ -1,7 +1,6 @@
 """
 `python -m elmo_plugin`: the plugin's commands, in any folder. AllenNLP itself finds them where a
-file
-`.allennlp_plugins` names the plugin.
+file `.allennlp_plugins` names the plugin.
 """
 
 import sys

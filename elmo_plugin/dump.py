@@ -156,8 +156,8 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], out: Path) -> None:
     with h5py.File(path, "r") as file:
         if file.attrs["text"] != _digest(part):
             raise ConfigurationError(
-                f"{out}: the text differs from that of the interrupted dump in {path.parent}, in the "
-                f"lines {part[0].line + 1} to {part[-1].line + 1}; remove it to begin anew"
+                f"{out}: the text differs from that of the interrupted dump in {path.parent}, in "
+                f"the lines {part[0].line + 1} to {part[-1].line + 1}; remove it to begin anew"
             )
         if STATE in file:
             numbers = (torch.from_numpy(file[f"{STATE}/{name}"][()]) for name in LSTMState._fields)

@@ -71,12 +71,12 @@ class Elmo(nn.Module):
     ) -> None:
         super().__init__()
         if initial_state not in INITIAL_STATES:
-            raise ValueError(
-                f"initial_state: expected one of {', '.join(INITIAL_STATES)}, found {initial_state!r}"
-            )
+            choices = ", ".join(INITIAL_STATES)
+            raise ValueError(f"initial_state: expected one of {choices}, found {initial_state!r}")
         if num_output_representations < 1:
             raise ValueError(
-                f"num_output_representations: expected at least 1, found {num_output_representations}"
+                "num_output_representations: expected at least 1, "
+                f"found {num_output_representations}"
             )
         self.bilm = bilm.requires_grad_(requires_grad)
         self.options = options
@@ -114,8 +114,8 @@ class Elmo(nn.Module):
     @classmethod
     def empty(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
         """
-        One whose weights `load_state_dict` is about to bring. Until then it refuses to read, so that
-        what was never filled can never pass for a model.
+        One whose weights `load_state_dict` is about to bring. Until then it refuses to read, so
+        that what was never filled can never pass for a model.
         """
         elmo = cls(build_bilm(options), options, **kwargs)
         elmo.is_filled = False
@@ -181,7 +181,9 @@ class Elmo(nn.Module):
         if self.initial_state == "carry":
             before = self.carried_state
             keep = before is not None and before.n_rows > len(tokens)
-            self.carried_state = before.put(read.state) if before is not None and keep else read.state
+            self.carried_state = (
+                before.put(read.state) if before is not None and keep else read.state
+            )
         return read.layers, read.mask
 
     def _initial_state(self, n_rows: int) -> LSTMState:
@@ -213,9 +215,7 @@ class Elmo(nn.Module):
             mixed = [x[:, 1:-1] * inner.unsqueeze(-1) for x in mixed]
             mask = inner
         return {
-            "elmo_representations": [
-                self.dropout(x).view(*outer, *x.shape[1:]) for x in mixed
-            ],
+            "elmo_representations": [self.dropout(x).view(*outer, *x.shape[1:]) for x in mixed],
             "mask": mask.view(*outer, mask.size(1)),
         }
 
@@ -248,7 +248,7 @@ class Elmo(nn.Module):
             For sentences of another form, or a layer that there is not.
         """
         batch = _token_lists(sentences)
-        one = (len(sentences) > 0 and isinstance(sentences[0], str)) or isinstance(sentences, str)
+        one = isinstance(sentences, str) or (len(sentences) > 0 and isinstance(sentences[0], str))
         was_training = self.training
         self.eval()
         try:
@@ -308,8 +308,8 @@ def _token_lists(sentences: Any) -> list[list[str]]:
         for token in sentences:
             if token.split() != [token]:
                 raise ValueError(
-                    f"expected one sentence's tokens, found {token!r} among them; several sentences "
-                    "are a list of lists: [s.split() for s in sentences]"
+                    f"expected one sentence's tokens, found {token!r} among them; several "
+                    "sentences are a list of lists: [s.split() for s in sentences]"
                 )
         return [list(sentences)]
     if str in kinds:
@@ -328,4 +328,3 @@ def without_dropout(bilm: BiLM) -> BiLM:
     """The same biLM as it reads: what was dropped in training is not dropped in use."""
     bilm.bilstm.dropout.p = 0.0
     return bilm
-

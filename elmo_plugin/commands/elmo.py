@@ -34,7 +34,9 @@ class ElmoCommand(Subcommand):
     def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
         description = "Write the ELMo vectors of a text, one sentence a line, to an HDF5 file."
         subparser = parser.add_parser(self.name, description=description, help=description)
-        subparser.add_argument("input_file", type=str, help="the text, plain or compressed; - for standard input")
+        subparser.add_argument(
+            "input_file", type=str, help="the text, plain or compressed; - for standard input"
+        )
         subparser.add_argument("output_file", type=str, help="the HDF5 file to write")
 
         layers = subparser.add_mutually_exclusive_group(required=True)
@@ -92,8 +94,8 @@ def elmo_from_args(args: argparse.Namespace) -> None:
     shard, n_shards = args.shard
     if args.initial_state == "carry" and n_shards > 1:
         raise ConfigurationError(
-            "--shard: expected --initial-state zero or warm; under carry a sentence's vectors depend "
-            "on those before it, which are in another shard"
+            "--shard: expected --initial-state zero or warm; under carry a sentence's vectors "
+            "depend on those before it, which are in another shard"
         )
     elmo, model_files = _load(args)
     elmo.eval()

@@ -77,9 +77,7 @@ class BilmLanguageModel(Model):
                 'wants a vocabulary of type "bilm"'
             )
         try:
-            self.options = BiLMOptions.from_blocks(
-                lstm, char_cnn, n_words=n_words, source="model"
-            )
+            self.options = BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="model")
             self.bilm = build_bilm(self.options, dropout=dropout)
             self.softmax = SampledSoftmax(
                 n_words=n_words,
@@ -143,7 +141,9 @@ class BilmLanguageModel(Model):
             `mask`.
         """
         if words is not None:
-            assert forward_targets is not None and backward_targets is not None
+            assert forward_inputs is not None and forward_targets is not None
+            assert backward_inputs is not None and backward_targets is not None
+            assert starts is not None
             if self.options.char_cnn is None:
                 words = self._need_word_ids(word_ids) + 1  # 0 is "no word"
             hidden = self._read_window(words, forward_inputs, backward_inputs, starts)
@@ -184,7 +184,7 @@ class BilmLanguageModel(Model):
             at_start = (first == self.bilm.boundaries[0]).view(n_rows, -1).all(dim=1)
             self.bilm.warm_state.observe(state, at_start & ~starts)
         layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
-        self._carried[self.training] = before.put(after) if before.n_rows > n_rows else after
+        self._carried[self.training] = before.put(after)
         return self.dropout(layers[-1])
 
     def _read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,16 +193,15 @@ class BilmLanguageModel(Model):
         if self.options.char_cnn is None:
             tokens = torch.where(mask, targets + 1, 0)
         else:
-            tokens = util.get_token_ids_from_text_field_tensors(source)
+            tokens = next(x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x)
         n_rows = len(tokens)
         state = self._state_at_start(n_rows)
-        if self.initial_state == "carry" and (carried := self._carried[self.training]) is not None:
+        carried = self._carried[self.training]
+        if self.initial_state == "carry" and carried:
             state = carried.take(n_rows)
         read = self.bilm.sentences(tokens, mask, state)
         if self.initial_state == "carry":
-            before = self._carried[self.training]
-            keep = before is not None and before.n_rows > n_rows
-            self._carried[self.training] = before.put(read.state) if keep else read.state
+            self._carried[self.training] = carried.put(read.state) if carried else read.state
 
         goals = _between_boundaries(targets, mask)
         nothing = goals.new_full((n_rows, 1), IGNORE)

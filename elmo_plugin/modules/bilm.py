@@ -123,7 +123,7 @@ class BiLM(nn.Module):
         streams = torch.stack([indices.T, indices.gather(1, backward).T])  # (2, T + 2, B)
         batch_sizes = real.sum(dim=0).tolist()
         outputs, after = self.bilstm(
-            nn.functional.embedding(streams, vectors), state.index(order), batch_sizes
+            nn.functional.embedding(streams, vectors), state.select(order), batch_sizes
         )
 
         rows = torch.arange(n_rows, device=tokens.device)[:, None]
@@ -133,7 +133,7 @@ class BiLM(nn.Module):
         for h in outputs:
             both = torch.cat([h[0].transpose(0, 1), h[1][backward, rows]], dim=-1)
             layers.append(both[unsort])
-        return SentenceLayers(layers, real[unsort], after.index(unsort))
+        return SentenceLayers(layers, real[unsort], after.select(unsort))
 
 
 def _between(indices: Tensor, lengths: Tensor, begin: int, end: int) -> Tensor:

@@ -46,7 +46,7 @@ class BiLSTM(nn.Module):
         self.projection_dim = projection_dim
         self.use_skip_connections = use_skip_connections
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.ModuleList(
+        self.layers: Sequence[ProjectedLSTM] = nn.ModuleList(  # type: ignore[assignment]
             ProjectedLSTM(
                 input_dim=projection_dim if k else input_dim,
                 dim=dim,

@@ -1,4 +1,5 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +56,7 @@ class CharCNN(nn.Module):
         self.activation = activation
         self.output_dim = projection_dim
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
-        self.convolutions = nn.ModuleList(
+        self.convolutions: Iterable[Any] = nn.ModuleList(
             nn.Conv1d(embedding_dim, number, width) for width, number in filters
         )
         self.highways = nn.ModuleList(Highway(dim=n_filters) for _ in range(n_highway))
@@ -105,8 +106,9 @@ class CharCNN(nn.Module):
             return self.reference_convolve(characters)
         words, place, n_windows = sort_by_length(characters)
         maxima = [
-            max_of_convolution(words, n_windows, self.char_embedding.weight, conv.weight) +
-            conv.bias for conv in self.convolutions
+            max_of_convolution(words, n_windows, self.char_embedding.weight, conv.weight)
+            + conv.bias
+            for conv in self.convolutions
         ]
         return torch.cat(maxima, dim=1)[place]
 

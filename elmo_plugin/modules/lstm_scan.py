@@ -44,8 +44,8 @@ def lstm_scan(
     m = torch.empty_like(c)
     for t, n in enumerate(batch_sizes):
         g = gates[:, t, :n].baddbmm_(h[:, :n], recurrent_weight)
-        rows = (c[:, :n], c[:, :n], m[:, :n], h[:, :n])
-        _step(g, *rows, projection_weight, cell_clip, proj_clip)
+        written = (c[:, :n], m[:, :n], h[:, :n])
+        _step(g, c[:, :n], *written, projection_weight, cell_clip, proj_clip)
         outputs[:, t, :n] = h[:, :n]
     return outputs, c, h
 
@@ -115,8 +115,8 @@ class _Scan(torch.autograd.Function):
         c[:, 0], h[:, 0] = memory, output
         for t, n in enumerate(batch_sizes):
             g = gates[:, t, :n].baddbmm_(h[:, t, :n], recurrent_weight)
-            rows = (c[:, t, :n], c[:, t + 1, :n], m[:, t, :n], h[:, t + 1, :n])
-            _step(g, *rows, projection_weight, cell_clip, proj_clip)
+            written = (c[:, t + 1, :n], m[:, t, :n], h[:, t + 1, :n])
+            _step(g, c[:, t, :n], *written, projection_weight, cell_clip, proj_clip)
         ctx.save_for_backward(
             inputs, input_weight, recurrent_weight, projection_weight, gates, c, h, m
         )

@@ -43,7 +43,7 @@ class LSTMState(NamedTuple):
             *(torch.cat([new, old[:, :, rows.n_rows :]], 2) for old, new in zip(self, rows))
         )
 
-    def index(self, rows: Tensor) -> LSTMState:
+    def select(self, rows: Tensor) -> LSTMState:
         """The rows with these numbers, shape `(B',)`, in this order."""
         return LSTMState(*(x.index_select(2, rows) for x in self))
 

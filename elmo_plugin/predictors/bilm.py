@@ -6,6 +6,7 @@ from allennlp.data import Instance
 from allennlp.predictors import Predictor
 from overrides import overrides
 
+from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.predictors.sentences import load_line, tokens_of
 
 
@@ -30,6 +31,7 @@ class BilmPredictor(Predictor):
     """
 
     n_substitutes = 5
+    _model: BilmLanguageModel
 
     @overrides
     def load_line(self, line: str) -> JsonDict:
@@ -48,6 +50,7 @@ class BilmPredictor(Predictor):
         for instance in instances:
             self._dataset_reader.apply_token_indexers(instance)
         outputs = self._model.forward_on_instances(instances)
+        assert isinstance(self._model, BilmLanguageModel)
         substitutes = self._model.substitutes(instances, self.n_substitutes)
         return [
             {

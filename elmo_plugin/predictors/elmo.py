@@ -2,11 +2,11 @@ from typing import List
 
 from allennlp.common import JsonDict
 from allennlp.data import DatasetReader, Instance
-from allennlp.models import Model
 from allennlp.predictors import Predictor
 from overrides import overrides
 
 from elmo_plugin.elmo import Elmo, without_dropout
+from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.predictors.sentences import load_line, tokens_of
 
 
@@ -20,7 +20,9 @@ class ElmoPredictor(Predictor):
     Registered as a `Predictor` with name "elmo".
     """
 
-    def __init__(self, model: Model, dataset_reader: DatasetReader, frozen: bool = True) -> None:
+    def __init__(
+        self, model: BilmLanguageModel, dataset_reader: DatasetReader, frozen: bool = True
+    ) -> None:
         super().__init__(model, dataset_reader, frozen)
         self._elmo = Elmo(without_dropout(model.bilm), model.options).eval()
 
@@ -38,7 +40,7 @@ class ElmoPredictor(Predictor):
 
     @overrides
     def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
-        sentences = [instance["metadata"].metadata for instance in instances]
+        sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
         return [
             {"tokens": tokens, "layers": layers.tolist()}
             for tokens, layers in zip(sentences, self._elmo.embed(sentences, layer="all"))

@@ -41,7 +41,8 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
         if not 0 <= start <= encoder.get_input_dim() or elmo_dim < 1:
             raise ConfigurationError(
                 f"elmo_output: the encoder reads {encoder.get_input_dim()} columns; expected the "
-                f"{elmo_dim} of the second mix to start among or right behind them, found start {start}"
+                f"{elmo_dim} of the second mix to start among or right behind them, found "
+                f"start {start}"
             )
         self._encoder = encoder
         self._elmo_dim = elmo_dim
@@ -56,7 +57,7 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
     def is_bidirectional(self) -> bool:
         return self._encoder.is_bidirectional()
 
-    def reset_states(self, mask: Optional[torch.BoolTensor] = None) -> None:
+    def reset_states(self, mask: torch.BoolTensor = None) -> None:  # type: ignore[assignment]
         self._encoder.reset_states(mask)
 
     def forward(self, inputs: Tensor, mask: Optional[Tensor] = None) -> Tensor:

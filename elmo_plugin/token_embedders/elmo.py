@@ -51,8 +51,7 @@ class ElmoEmbedder(TokenEmbedder):
         Whether the vectors of the two boundaries stay.
     initial_state : `str`, optional (default = `"warm"`)
         Where a sentence starts: `"carry"` as bilm-tf and AllenNLP have it, `"zero"` or `"warm"`.
-        See
-        `Elmo`.
+        See `Elmo`.
     """
 
     _word_characters: Optional[Tensor]

@@ -56,10 +56,10 @@ def same(one, other) -> bool:
 
 @pytest.mark.parametrize("layer", ["all", "top", "average"])
 def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, layer):
-    """Expected: PEERS' layout; the numbers of AllenNLP's own biLM, a sentence a batch, which is
-    what
-    `--batch-size 1` makes of carried states, and 0.9 of one row of text."""
-    run(text, tmp_path / "out", f"--{layer}", *options, "--initial-state", "carry", "--batch-size", 1)
+    """Expected: 0.9's layout; the numbers of AllenNLP's own biLM that reads sentence by sentence
+    and carries its state, as 0.9 did with the same batch size."""
+    in_order = ["--initial-state", "carry", "--batch-size", 1]
+    run(text, tmp_path / "out", f"--{layer}", *options, *in_order)
     stock = StockElmo(*bilm_files, 1)._elmo_lstm
     found = read(tmp_path / "out")
     assert sorted(found, key=int) == [str(line) for line in range(len(TEXT))]
@@ -75,7 +75,7 @@ def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, lay
 
 
 def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, options):
-    """Expected: each sentence alone, through Python; batches of few tokens, so that there are many."""
+    """Expected: each sentence alone, through Python; with batches of few tokens, so of many."""
     run(text, tmp_path / "out", "--all", *options, "--batch-size", 1)
     elmo = Elmo.from_files(*bilm_files)
     for line, vectors in read(tmp_path / "out").items():
@@ -85,7 +85,7 @@ def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, opti
 
 @pytest.mark.parametrize(
     "initial_state, killed_after, n_left",
-    # Batches of parts 0..3: under warm 1, 1, 2 (a long sentence by itself), 1; under carry one each.
+    # Batches of parts 0..3: under warm 1, 1, 2 (a long sentence by itself), 1; under carry 1 each.
     [("warm", 1, 5), ("warm", 3, 3), ("carry", 1, 5), ("carry", 3, 1)],
 )
 def test_killed_and_resumed(

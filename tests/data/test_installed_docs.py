@@ -92,7 +92,16 @@ def test_docstrings_in_the_order_of_the_source(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b'"""Unclosed', b'\x00"""\xff"""', b'"""\xff"""', b"x = 1", None]
+    "content",
+    [
+        b'"""Unclosed',
+        b'"""Null\x00byte"""',
+        b'"""Not UTF-8: \xff"""',
+        b'"""Nested too deeply for the parser."""\nx = 1' + b"+1" * 20_000,
+        b"x = 1",
+        None,
+    ],
+    ids=["unclosed", "null", "encoding", "nesting", "none", "missing"],
 )
 def test_docstrings_of_files_that_cannot_be_parsed(tmp_path, content):
     """Templates and test data of other packages end in .py too; a listed file may be gone."""
@@ -168,10 +177,13 @@ def test_cached_path_gives_text_as_the_reader_wants_it(small_corpus, tmp_path):
 
 def test_the_text_is_made_once_for_both_splits(small_corpus, tmp_path, monkeypatch):
     """Whoever trains wants the other split next; a second time, both come from the cache."""
-    calls = []
-    monkeypatch.setattr(
-        installed_docs, "documents", lambda: calls.append(None) or iter(small_corpus)
-    )
+    calls: list[None] = []
+
+    def documents():
+        calls.append(None)
+        return iter(small_corpus)
+
+    monkeypatch.setattr(installed_docs, "documents", documents)
     for split in (*installed_docs.SPLITS, *installed_docs.SPLITS):
         cached_path(f"docs://{split}", cache_dir=tmp_path)
     assert len(calls) == 1
@@ -211,3 +223,17 @@ def test_documents_of_this_installation(monkeypatch):
     assert names[0].startswith("topics/")
     assert {"topics/yield", "python/argparse.py", "nltk/probability.py"} <= set(names)
     assert not any("tests" in name.split("/") or "site-packages" in name for name in names)
+
+
+def test_the_order_of_the_file_system_does_not_matter(monkeypatch, tmp_path):
+    """Files listed the other way round give the same documents in the same order."""
+    files = []
+    for name in ("a", "b", "c"):
+        file = tmp_path / f"{name}.py"
+        file.write_text(f'"""This is file {name}."""')
+        files.append((f"package/{name}.py", file))
+    found = []
+    for listing in (files, files[::-1]):
+        monkeypatch.setattr(installed_docs, "_source_files", lambda listing=listing: iter(listing))
+        found.append([d for d in installed_docs.documents() if d[0].startswith("package/")])
+    assert found[0] == found[1] == [(f"package/{n}.py", f"This is file {n}.") for n in "abc"]

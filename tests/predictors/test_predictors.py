@@ -42,9 +42,7 @@ def test_log_probabilities(bilm):
     assert len(whole["backward_log_probabilities"]) == n + 1
     for k in (1, 3):
         prefix = bilm.predict_json({"tokens": TOKENS[:k]})["forward_log_probabilities"]
-        numpy.testing.assert_allclose(
-            prefix[:k], whole["forward_log_probabilities"][:k], atol=1e-5
-        )
+        numpy.testing.assert_allclose(prefix[:k], whole["forward_log_probabilities"][:k], atol=1e-5)
         suffix = bilm.predict_json({"tokens": TOKENS[k:]})["backward_log_probabilities"]
         numpy.testing.assert_allclose(
             suffix[1:], whole["backward_log_probabilities"][k + 1 :], atol=1e-5

@@ -55,5 +55,5 @@ def test_sizes_that_do_not_fit():
     with pytest.raises(ConfigurationError, match="start 6"):
         ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=6)
     encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=5)
-    with pytest.raises(ConfigurationError, match="expected 9 columns.*found 5"):
+    with pytest.raises(ConfigurationError, match=r"expected 9 columns.*found 5"):
         encoder(torch.zeros(2, 3, 5), MASK)
