@@ -134,7 +134,9 @@ class Elmo(nn.Module):
     def max_characters_per_token(self) -> int:
         char_cnn = self.options.char_cnn
         if char_cnn is None:
-            raise ValueError("a biLM whose words come from a table does not read characters")
+            raise ValueError(
+                "expected a biLM that reads characters, found one whose words come from a table"
+            )
         return char_cnn.max_characters_per_token
 
     def forget(self) -> None:
@@ -170,6 +172,12 @@ class Elmo(nn.Module):
             )
         mask = tokens > 0
         if tokens.dim() == 3:
+            if tokens.size(-1) != self.max_characters_per_token:
+                raise ValueError(
+                    f"expected {self.max_characters_per_token} characters a token, the biLM's "
+                    f"max_characters_per_token, found {tokens.size(-1)}; the token indexer must "
+                    "have the same"
+                )
             mask = mask.any(dim=-1)
         if not len(tokens):
             nothing = self.bilm.warm_state.output.new_zeros(0, mask.size(1) + 2, self.output_dim)

@@ -1,6 +1,14 @@
+import json
+from pathlib import Path
+
 import numpy
 import pytest
 import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+from allennlp.models import Model
+from allennlp.models.archival import archive_model
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
@@ -66,8 +74,31 @@ def test_archive_and_files(bilm_archive):
     assert numpy.abs(warm - zero).max() > 1e-6
 
 
+def test_archives_that_are_none(tmp_path, bilm_archive):
+    """No archive, half of one, and a whole one of another model."""
+    whole = Path(bilm_archive).read_bytes()
+    for name, content in {"text": b"text", "half": whole[: len(whole) // 2]}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ConfigurationError, match=f"{name}: expected a whole model.tar.gz"):
+            Elmo.from_archive(tmp_path / name)
+
+    run = tmp_path / "run"
+    model = Model.from_params(Params({"type": "elmo_nothing"}), vocab=Vocabulary())
+    model.vocab.save_to_files(str(run / "vocabulary"))
+    torch.save(model.state_dict(), run / "best.th")
+    config = {"dataset_reader": {"type": "bilm"}, "model": {"type": "elmo_nothing"}}
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigurationError, match=r"expected .* type bilm, found a _Nothing"):
+        Elmo.from_archive(archive_model(run))
+
+
+@Model.register("elmo_nothing", exist_ok=True)
+class _Nothing(Model):
+    pass
+
+
 @pytest.mark.parametrize(
-    "sentences", [["The dog .", "A cat ."], ["A", ["B"]]], ids=["raw sentences", "mixed"]
+    "sentences", [["The dog ., "A cat ."], ["A", ["B"]]], ids=["raw sentences", "mixed"]
 )
 def test_sentences_of_another_form(elmo, sentences):
     with pytest.raises(ValueError, match="list"):

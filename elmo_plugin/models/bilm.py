@@ -1,4 +1,5 @@
 import math
+import tarfile
 from os import PathLike
 from typing import Any, Dict, List, Optional, Union
 
@@ -298,7 +299,12 @@ def load_language_model(archive_file: Union[str, PathLike]) -> BilmLanguageModel
     `ConfigurationError`
         Where the archive is of another kind of model.
     """
-    model = load_archive(archive_file).model
+    try:
+        model = load_archive(archive_file).model
+    except (tarfile.TarError, EOFError) as error:
+        raise ConfigurationError(
+            f"{archive_file}: expected a whole model.tar.gz, found damage ({error})"
+        ) from error
     if not isinstance(model, BilmLanguageModel):
         raise ConfigurationError(
             f"{archive_file}: expected the archive of a model of type bilm, "

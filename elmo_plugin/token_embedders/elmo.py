@@ -95,13 +95,14 @@ class ElmoEmbedder(TokenEmbedder):
                 assert options_file is not None and weight_file is not None
                 files = cached_path(options_file), cached_path(weight_file)
                 self._elmo = Elmo.from_files(*files, **kwargs)
+            n_characters = self._elmo.max_characters_per_token
         except (ValueError, FileNotFoundError) as error:
             raise ConfigurationError(f'token embedder of type "elmo": {error}') from error
         remember(vocab, source, self._elmo.options)
 
         table: Optional[Tensor] = None
         if vocab_to_cache is not None:
-            ids = words_to_characters(vocab_to_cache, self._elmo.max_characters_per_token)
+            ids = words_to_characters(vocab_to_cache, n_characters)
             table = torch.from_numpy(ids)
             table[0] = 0  # the padding token
         self.register_buffer("_word_characters", table, persistent=False)

@@ -197,6 +197,12 @@ def test_where_the_bilm_comes_from(params, message):
         embedder(**params)
 
 
+def test_characters_of_another_length(bilm_files):
+    """What an indexer with another `max_characters_per_token` gives."""
+    with pytest.raises(ValueError, match=r"expected 50 characters.*found 30"):
+        embedder(**bilm_files._asdict())(torch.ones(1, 2, 30, dtype=torch.long))
+
+
 @pytest.mark.parametrize(
     "params, message",
     [
