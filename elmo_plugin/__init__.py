@@ -11,8 +11,8 @@ from elmo_plugin._environment import check_environment
 
 check_environment()
 
+from elmo_plugin.commands import bilm_export, bilm_import, encode
 from elmo_plugin.commands import elmo as elmo_command
-from elmo_plugin.commands import encode
 from elmo_plugin.data import (
     data_loader,
     dataset_reader,
@@ -26,6 +26,6 @@ from elmo_plugin.predictors import bilm as bilm_predictor
 from elmo_plugin.predictors import elmo as elmo_predictor
 from elmo_plugin.seq2seq_encoders import elmo_output
 from elmo_plugin.token_embedders import elmo as elmo_embedder
-from elmo_plugin.training import checkpointer, learning_curve
+from elmo_plugin.training import checkpointer, export_callback, learning_curve
 
 __all__ = ["Elmo"]

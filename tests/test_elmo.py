@@ -98,7 +98,7 @@ class _Nothing(Model):
 
 
 @pytest.mark.parametrize(
-    "sentences", [["The dog ., "A cat ."], ["A", ["B"]]], ids=["raw sentences", "mixed"]
+    "sentences", [["The dog .", "A cat ."], ["A", ["B"]]], ids=["raw sentences", "mixed"]
 )
 def test_sentences_of_another_form(elmo, sentences):
     with pytest.raises(ValueError, match="list"):

@@ -1,0 +1,55 @@
+"""
+`allennlp bilm-export`: a trained language model as bilm-tf's files, for everything that reads them.
+"""
+
+import argparse
+from pathlib import Path
+
+from allennlp.commands.subcommand import Subcommand
+
+from elmo_plugin.bilm_tf import write_options, write_weights
+from elmo_plugin.data.vocabulary import vocabulary_words, write_vocabulary_file
+from elmo_plugin.models.bilm import BilmLanguageModel, load_language_model
+
+
+@Subcommand.register("bilm-export")
+class BilmExport(Subcommand):
+    """
+    Writes `options.json`, `weights.hdf5` and `vocabulary.txt`.
+    """
+
+    def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
+        description = "Write a trained bilm as options.json, weights.hdf5 and vocabulary.txt."
+        subparser = parser.add_parser(self.name, description=description, help=description)
+        subparser.add_argument("archive", type=str, help="the model.tar.gz of a trained bilm")
+        subparser.add_argument("folder", type=str, help="where the three files go")
+        subparser.add_argument(
+            "--softmax",
+            action="store_true",
+            help="add the softmax's weights, which bilm-tf leaves out and ELMo does not need",
+        )
+        subparser.set_defaults(func=export_from_args)
+        return subparser
+
+
+def export_from_args(args: argparse.Namespace) -> None:
+    export(load_language_model(args.archive), args.folder, with_softmax=args.softmax)
+    print(f"wrote options.json, weights.hdf5 and vocabulary.txt to {args.folder}")
+
+
+def export(model: BilmLanguageModel, folder: str | Path, *, with_softmax: bool) -> None:
+    """
+    # Parameters
+
+    model : `BilmLanguageModel`
+    folder : `str | Path`
+        Made if it is not there.
+    with_softmax : `bool`
+        Whether the softmax is written too.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_options(model.options, folder / "options.json")
+    softmax = model.softmax if with_softmax else None
+    write_weights(model.bilm, folder / "weights.hdf5", softmax)
+    write_vocabulary_file(vocabulary_words(model.vocab), folder / "vocabulary.txt")

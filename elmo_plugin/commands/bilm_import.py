@@ -1,0 +1,106 @@
+"""
+`allennlp bilm-import`: bilm-tf's files as the archive of a language model.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from allennlp.commands.subcommand import Subcommand
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
+from allennlp.models import Model
+from allennlp.models.archival import archive_model
+
+from elmo_plugin.bilm_tf import (
+    WeightsError,
+    has_softmax,
+    options_to_dict,
+    read_options,
+    read_weights,
+)
+from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.options import BiLMOptions, OptionsError
+
+
+@Subcommand.register("bilm-import")
+class BilmImport(Subcommand):
+    """
+    Makes a `model.tar.gz` that `evaluate`, `predict` and `elmo` take, as if trained here.
+    """
+
+    def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
+        description = "Make the archive of a bilm out of bilm-tf's files."
+        subparser = parser.add_parser(self.name, description=description, help=description)
+        subparser.add_argument("options", type=str, help="options.json")
+        subparser.add_argument("weights", type=str, help="the weights in HDF5, with the softmax")
+        subparser.add_argument("vocabulary", type=str, help="the words, one a line")
+        subparser.add_argument("archive", type=str, help="the model.tar.gz to write")
+        subparser.set_defaults(func=import_from_args)
+        return subparser
+
+
+def import_from_args(args: argparse.Namespace) -> None:
+    files = [cached_path(file) for file in (args.options, args.weights, args.vocabulary)]
+    try:
+        import_files(*files, args.archive)
+    except (OptionsError, WeightsError) as error:
+        raise ConfigurationError(str(error)) from None
+    print(f"wrote {args.archive}")
+
+
+def import_files(options: str, weights: str, vocabulary: str, archive: str) -> None:
+    """
+    # Parameters
+
+    options, weights, vocabulary : `str`
+        bilm-tf's three files.
+    archive : `str`
+        The archive to write.
+
+    # Raises
+
+    `WeightsError`
+        Also where there is no softmax: the vectors do not need it (the embedder `elmo` takes the
+        files as they are), but a language model does.
+    """
+    if not has_softmax(weights):
+        raise WeightsError(
+            f"{weights}: softmax/W: expected the softmax's weights, without which there is no "
+            "language model, found none; for vectors name the files in the embedder"
+        )
+    vocab = BilmVocabulary.from_corpus(file=vocabulary)
+    config = _config(read_options(options))
+    model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocab)
+    assert isinstance(model, BilmLanguageModel)
+    read_weights(model.bilm, weights, model.softmax)
+    with tempfile.TemporaryDirectory(dir=Path(archive).resolve().parent) as name:
+        run = Path(name)
+        vocab.save_to_files(str(run / "vocabulary"))
+        torch.save(model.state_dict(), run / "best.th")
+        (run / "config.json").write_text(json.dumps(config, indent=2))
+        archive_model(run, archive_path=run / "model.tar.gz")
+        (run / "model.tar.gz").replace(archive)
+
+
+def _config(options: BiLMOptions) -> dict[str, Any]:
+    """What such an archive says of itself: enough to build, evaluate and ask it."""
+    model: dict[str, Any] = {"type": "bilm", "n_negative_samples": None}
+    model |= {k: v for k, v in options_to_dict(options).items() if k in ("lstm", "char_cnn")}
+    reader: dict[str, Any] = {"type": "bilm"}
+    loader: dict[str, Any] = {"type": "bilm", "batch_size": 32, "shuffle": None}
+    if options.char_cnn is None:
+        loader["tokens"] = "words"
+    else:
+        reader["max_characters_per_token"] = options.char_cnn.max_characters_per_token
+    return {
+        "dataset_reader": reader,
+        "vocabulary": {"type": "bilm"},
+        "model": model,
+        "data_loader": loader,
+    }

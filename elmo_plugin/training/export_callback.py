@@ -1,0 +1,41 @@
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import TrainerCallback
+
+from elmo_plugin.commands.bilm_export import export
+
+
+@TrainerCallback.register("bilm_export")
+class BilmExportCallback(TrainerCallback):
+    """
+    Writes the best weights of a finished run as bilm-tf's files, to the folder `bilm-tf` in the
+    run's own.
+
+    Registered as a `TrainerCallback` with name "bilm_export".
+
+    # Parameters
+
+    serialization_dir : `str`
+        AllenNLP gives it.
+    softmax : `bool`, optional (default = `False`)
+        Whether to add the softmax's weights.
+    """
+
+    def __init__(self, serialization_dir: str, softmax: bool = False) -> None:
+        super().__init__(serialization_dir)
+        self.softmax = softmax
+
+    def on_end(
+        self,
+        trainer: GradientDescentTrainer,
+        metrics: Optional[Dict[str, Any]] = None,
+        epoch: Optional[int] = None,
+        is_primary: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        # The trainer has put the best weights back by now; without metrics it did not get so far.
+        if is_primary and metrics is not None:
+            folder = Path(self.serialization_dir) / "bilm-tf"
+            export(trainer.model, folder, with_softmax=self.softmax)

@@ -1,0 +1,47 @@
+"""The one comparison of numbers in these tests."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def assert_close(actual: Any, expected: Any, *, what: str, atol: float, rtol: float = 0.0) -> None:
+    """
+    Fails unless both are the same everywhere within `atol + rtol * |expected|`; NaN is never close.
+    The message says what differs, where, by how much, and what was allowed.
+
+    # Parameters
+
+    actual, expected : `Any`
+        Tensors, arrays, numbers or lists of numbers of one shape.
+    what : `str`
+        What is compared, for the message.
+    atol, rtol : `float`
+        The tolerance.
+    """
+    __tracebackhide__ = True
+    actual, expected = _array(actual), _array(expected)
+    assert actual.shape == expected.shape, (
+        f"{what}: expected the shape {expected.shape}, found {actual.shape}"
+    )
+    same = actual == expected  # infinities too
+    with np.errstate(invalid="ignore"):
+        excess = np.abs(actual - expected) - (atol + rtol * np.abs(expected))
+    if not (wrong := ~(same | (excess <= 0))).any():
+        return
+    worst = np.unravel_index(
+        np.where(same, -np.inf, np.nan_to_num(excess, nan=np.inf)).argmax(), actual.shape
+    )
+    raise AssertionError(
+        f"{what}: {wrong.sum()} of {wrong.size} numbers differ; at {tuple(map(int, worst))} "
+        f"expected {expected[worst]:.9g}, found {actual[worst]:.9g}, "
+        f"a difference of {abs(actual[worst] - expected[worst]):.3g} where {atol} "
+        f"+ {rtol} x {abs(expected[worst]):.3g} is allowed"
+    )
+
+
+def _array(x: Any) -> np.ndarray:
+    if isinstance(x, torch.Tensor):
+        x = x.detach().cpu().numpy()
+    return np.asarray(x, dtype=np.float64)

@@ -1,0 +1,146 @@
+"""Each architecture that an options file can describe, against the NumPy oracle."""
+
+import numpy as np
+import pytest
+import torch
+
+from elmo_plugin.data.characters import words_to_characters
+from tests import oracle
+from tests.compare import assert_close
+from tests.random_bilm import arrays_of, oracle_state, random_bilm, random_state
+
+SENTENCES = [
+    ["naïve", "🙂", "a", "the", "the", ""],
+    ["incomprehensibilities"],
+    ["the", "dog", "a"],
+]
+NUMBERED = [[3, 4, 7, 3, 3, 2], [9], [5, 6, 2]]
+
+VARIANTS = {
+    "elmo": ({}, {}),
+    "tanh": ({}, {"activation": "tanh"}),
+    "no_highway": ({}, {"n_highway": 0}),
+    "two_highways": ({}, {"n_highway": 2}),
+    "no_projection_in_the_cnn": ({"projection_dim": 8}, {}),  # F = 3 + 3 + 2
+    "no_projection_in_the_lstm": ({"dim": 5}, {}),
+    "no_projection_at_all": ({"dim": 8, "projection_dim": 8}, {}),
+    "no_clips": ({"cell_clip": None, "proj_clip": None}, {}),
+    "clips_of_zero": ({"cell_clip": 0, "proj_clip": 0.0}, {}),
+    "cell_clip_alone": ({"proj_clip": None}, {}),
+    "proj_clip_alone": ({"cell_clip": None}, {}),
+    "tiny_clips": ({"cell_clip": 0.02, "proj_clip": 0.01}, {}),
+    "one_layer": ({"n_layers": 1}, {}),
+    "three_layers": ({"n_layers": 3}, {}),
+    "no_residual": ({"n_layers": 3, "use_skip_connections": False}, {}),
+    "one_filter_of_the_longest_width": ({}, {"filters": [[10, 6]]}),
+    "three_characters": ({}, {"max_characters_per_token": 3, "filters": [[1, 4], [3, 4]]}),
+    "words": ({}, None),
+    "words_and_no_projection_in_the_lstm": ({"dim": 5}, None),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_sentences_are_the_oracles(variant, tmp_path):
+    """Expected: the oracle on each sentence alone, from the arrays of the weight file; every layer,
+    the boundaries, and the state after the sentence, from a random state before it. In float64 to
+    the last digits, in float32 within the 1e-5 of the package's promise."""
+    lstm, char_cnn = VARIANTS[variant]
+    bilm, options = random_bilm(lstm, char_cnn, n_words=10 if char_cnn is None else None)
+    arrays = arrays_of(bilm, tmp_path)
+    before = random_state(bilm, len(SENTENCES))
+    tokens, mask = _batch(bilm, options)
+    for dtype, atol in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        bilm.to(dtype)
+        with torch.no_grad():
+            layers, found_mask, after = bilm.sentences(
+                tokens, mask, type(before)(*(x.to(dtype) for x in before))
+            )
+        for row, sentence in enumerate(NUMBERED if char_cnn is None else SENTENCES):
+            bounded = [0, *sentence, 1] if char_cnn is None else ["<S>", *sentence, "</S>"]
+            expected, state = oracle.sentence(arrays, options, bounded, oracle_state(before, row))
+            n = len(bounded)
+            assert found_mask[row].tolist() == [True] * n + [False] * (found_mask.size(1) - n)
+            assert len(layers) == len(expected)
+            for k, (found, h) in enumerate(zip(layers, expected)):
+                assert_close(found[row, :n], h, atol=atol, what=f"layer {k} of row {row}, {dtype}")
+                assert not found[row, n:].any()
+            for key, (c, h) in oracle_state(after, row).items():
+                assert_close(c, state[key][0], atol=atol, what=f"c {key} of row {row}, {dtype}")
+                assert_close(h, state[key][1], atol=atol, what=f"h {key} of row {row}, {dtype}")
+
+
+@pytest.mark.parametrize("variant", ["elmo", "no_residual", "words"])
+def test_streams_are_the_oracles(variant, tmp_path):
+    """Expected: the oracle over each row of two windows of running text, its state carried by hand
+    from one to the next."""
+    lstm, char_cnn = VARIANTS[variant]
+    bilm, options = random_bilm(lstm, char_cnn, n_words=6 if char_cnn is None else None)
+    arrays = arrays_of(bilm, tmp_path)
+    bilm.double()
+    words = ["<S>", "</S>", "the", "dog", "naïve", "🙂"]
+    if char_cnn is None:
+        vectors, given = arrays["embedding"], torch.arange(1, 7)
+    else:
+        vectors = np.array([oracle.word_vector(arrays, options, word) for word in words])
+        given = torch.from_numpy(words_to_characters(words, 10))
+    state = random_state(bilm, n_rows=3)
+    expected_states = [oracle_state(state, row) for row in range(3)]
+    random = np.random.default_rng(0)
+    for window in range(2):
+        inputs = random.integers(0, len(words), size=(2, 3, 4))  # direction, row, step
+        with torch.no_grad():
+            layers, state = bilm(given, *torch.from_numpy(inputs), state)
+        for row in range(3):
+            for d in (0, 1):
+                expected, expected_states[row] = oracle.stream(
+                    arrays, options, d, vectors[inputs[d, row]], expected_states[row]
+                )
+                for k, (found, y) in enumerate(zip(layers, expected, strict=True)):
+                    what = f"window {window}, row {row}, direction {d}, layer {k + 1}"
+                    assert_close(found[d, :, row], y, atol=1e-12, what=what)
+
+
+def test_tiny_clips_bite(tmp_path):
+    """The bounds are reached, or the variants above would say nothing of them. By the definition of
+    a clip: no state is beyond it and some are on it."""
+    bilm, options = random_bilm(*VARIANTS["tiny_clips"])
+    _, _, after = bilm.sentences(*_batch(bilm, options), bilm.bilstm.zero_state(len(SENTENCES)))
+    for found, bound in ((after.memory, 0.02), (after.output, 0.01)):
+        assert found.abs().max() == torch.tensor(bound)
+
+
+def test_an_encoder_given_is_asked_in_place_of_the_own():
+    """Property: vectors from elsewhere (a cache) give what the own encoder's would; each distinct
+    word is asked for once, the two boundaries last."""
+    bilm, options = random_bilm()
+    tokens, mask = _batch(bilm, options)
+    asked = []
+
+    def encode(words):
+        asked.append(words)
+        return bilm.token_encoder(words)
+
+    state = bilm.bilstm.zero_state(len(tokens))
+    expected = bilm.sentences(tokens, mask, state)
+    found = bilm.sentences(tokens, mask, state, encode)
+    assert all(map(torch.equal, found.layers, expected.layers))
+    (words,) = asked
+    n_distinct = len({word for sentence in SENTENCES for word in sentence})
+    assert len(words) == n_distinct + 1 + 2  # and "no word"
+    assert torch.equal(words[-2:], bilm.boundaries)
+
+
+def _batch(bilm, options) -> tuple[torch.Tensor, torch.Tensor]:
+    """`SENTENCES`, padded with one column more than is needed, and their mask."""
+    width = max(map(len, SENTENCES)) + 1
+    mask = torch.zeros(len(SENTENCES), width, dtype=torch.bool)
+    length = options.get("char_cnn", {}).get("max_characters_per_token")
+    tokens = torch.zeros(len(SENTENCES), width, *([length] if length else []), dtype=torch.long)
+    for row, (sentence, numbers) in enumerate(zip(SENTENCES, NUMBERED)):
+        mask[row, : len(sentence)] = True
+        tokens[row, : len(sentence)] = (
+            torch.tensor([oracle.characters(word, length) for word in sentence]) + 1
+            if length
+            else torch.tensor(numbers) + 1
+        )
+    return tokens, mask

@@ -1,0 +1,133 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.modules import CharCNN
+from elmo_plugin.modules.char_convolution import sort_by_length
+from tests.compare import assert_close
+from tests.random_bilm import randomize
+
+BATCHES = {
+    "words of all lengths": (12, ["x" * n for n in range(15)] + ["naïve", "🙂", "the"]),
+    "the longest alone": (12, ["incomprehensibilities"]),
+    "the shortest alone": (12, [""]),
+    "boundaries": (12, ["<S>", "</S>", "<S>"]),
+    "three characters": (3, ["", "a", "bc", "<S>"]),
+    "no words": (12, []),
+}
+
+
+def char_cnn(activation: str = "relu", widest: int = 3) -> CharCNN:
+    torch.manual_seed(0)
+    cnn = CharCNN(
+        n_characters=262,
+        embedding_dim=4,
+        filters=[[1, 5], [2, 6], [widest, 7]],
+        n_highway=1,
+        projection_dim=5,
+        activation=activation,
+    )
+    randomize(cnn)
+    return cnn
+
+
+CNN = char_cnn()
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_convolutions_are_the_references(batch):
+    """Expected: `Conv1d` over the embedded characters and autograd, as the paper has it; values
+    within 1e-5, gradients within 1e-4 (a maximum that two windows share is shared out by autograd,
+    and given to the first by the fast path; such windows read the same characters)."""
+    length, words = BATCHES[batch]
+    cnn = char_cnn(widest=min(length, 5))
+    characters = torch.from_numpy(words_to_characters(words, length)).long()
+    parameters = dict(cnn.char_embedding.named_parameters(), **_named(cnn.convolutions))
+    expected = cnn.reference_convolve(characters)
+    weight = torch.randn_like(expected)
+    gradients = torch.autograd.grad((expected * weight).sum(), [*parameters.values()])
+    found = cnn.convolve(characters)
+    assert_close(found, expected, atol=1e-5, what="maxima")
+    with torch.no_grad():
+        assert torch.equal(cnn.convolve(characters), found)
+    own = torch.autograd.grad((found * weight).sum(), [*parameters.values()])
+    for name, gradient, reference in zip(parameters, own, gradients):
+        assert_close(gradient, reference, atol=1e-4, what=f"gradient of {name}")
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(max_size=8), max_size=6))
+def test_convolutions_of_any_words_are_the_references(words):
+    """Expected as above, for any text."""
+    characters = torch.from_numpy(words_to_characters(words, 12)).long()
+    with torch.no_grad():
+        assert_close(
+            CNN.convolve(characters), CNN.reference_convolve(characters), atol=1e-5, what="maxima"
+        )
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_order_neighbours_and_integer_type_do_not_matter(activation):
+    """Property: a word's vector is the same alone, in any company, and from int16 ids."""
+    cnn = char_cnn(activation)
+    words = BATCHES["words of all lengths"][1]
+    characters = torch.from_numpy(words_to_characters(words, 12))
+    assert characters.dtype == torch.int16
+    together = cnn(characters)
+    assert torch.equal(together, cnn(characters.long()))
+    assert_close(cnn(characters.flip(0)).flip(0), together, atol=1e-5, what="reversed")
+    for row, word in enumerate(words):
+        assert_close(cnn(characters[row : row + 1])[0], together[row], atol=1e-5, what=word)
+
+
+def test_no_word_is_the_biases():
+    """Id 0 means "no word here": rows of zeros, which leave each filter its bias as the maximum."""
+    cnn = char_cnn()
+    nothing = torch.zeros(1, 12, dtype=torch.long)
+    biases = torch.cat([conv.bias for conv in cnn.convolutions])
+    assert torch.equal(cnn.convolve(nothing)[0], biases)
+    assert torch.equal(cnn.reference_convolve(nothing)[0], biases)
+
+
+def test_windows_that_differ_are_counted():
+    """Expected by hand. The last id is repeated from position 2, 4 and 0: as many windows after the
+    first start before that. Longest first; a word's place is where it went."""
+    characters = torch.tensor([[1, 2, 9, 9, 9], [1, 2, 3, 4, 9], [9, 9, 9, 9, 9]])
+    words, place, n_windows = sort_by_length(characters)
+    assert torch.equal(words, characters[[1, 0, 2]])
+    assert place.tolist() == [1, 0, 2]
+    assert n_windows == [3, 2, 2, 1, 1]
+
+
+def test_initial_values_are_bilm_tfs():
+    """Expected: bilm-tf's distributions, by bounds and variances: characters U(-1, 1), convolutions
+    U(-0.05, 0.05) for relu and N(0, 1 / (w c)) for tanh, projection N(0, 1 / F), biases 0."""
+    torch.manual_seed(0)
+    sizes = {"n_characters": 262, "embedding_dim": 16, "n_highway": 0, "projection_dim": 64}
+    relu = CharCNN(filters=[[3, 400]], activation="relu", **sizes)
+    tanh = CharCNN(filters=[[3, 400]], activation="tanh", **sizes)
+    assert 0.99 < relu.char_embedding.weight.abs().max() <= 1
+    assert not relu.char_embedding.weight[0].any()
+    (conv,) = relu.convolutions
+    assert 0.0499 < conv.weight.abs().max() <= 0.05
+    assert not conv.bias.any()
+    (conv,) = tanh.convolutions
+    assert_close(conv.weight.std(), (3 * 16) ** -0.5, atol=0, rtol=0.03, what="tanh convolution")
+    assert_close(relu.projection.weight.std(), 400**-0.5, atol=0, rtol=0.03, what="projection")
+    assert not relu.projection.bias.any()
+
+
+def test_unknown_activation_is_named():
+    """The message says what was expected and found."""
+    with pytest.raises(ValueError, match='expected "relu" or "tanh", found "gelu"'):
+        char_cnn("gelu")
+
+
+def _named(convolutions) -> dict[str, torch.Tensor]:
+    return {
+        f"convolution {i}, {name}": parameter
+        for i, conv in enumerate(convolutions)
+        for name, parameter in conv.named_parameters()
+    }

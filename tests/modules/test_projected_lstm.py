@@ -1,0 +1,156 @@
+"""The fast path of the LSTM against its equation, which the oracle tests in turn."""
+
+import pytest
+import torch
+
+from elmo_plugin.modules import ProjectedLSTM
+from tests.compare import assert_close
+
+N_STEPS, N_ROWS, INPUT, DIM, PROJECTION = 9, 4, 5, 7, 3
+
+VARIANTS = {
+    "projected, clipped": (PROJECTION, 0.4, 0.3),
+    "projected, memory clipped": (PROJECTION, 0.4, None),
+    "projected, projection clipped": (PROJECTION, None, 0.3),
+    "projected": (PROJECTION, None, None),
+    "clipped": (DIM, 0.4, 0.3),
+    "plain": (DIM, None, None),
+}
+BATCH_SIZES = {
+    "all rows": None,
+    "falling": [4, 4, 3, 3, 3, 1, 1, 1, 1],
+    "all rows, said": [4] * N_STEPS,
+    "a row never read": [3] * N_STEPS,
+}
+
+
+def lstm_of(variant: str) -> ProjectedLSTM:
+    torch.manual_seed(0)
+    projection_dim, cell_clip, proj_clip = VARIANTS[variant]
+    lstm = ProjectedLSTM(
+        input_dim=INPUT,
+        dim=DIM,
+        projection_dim=projection_dim,
+        cell_clip=cell_clip,
+        proj_clip=proj_clip,
+    )
+    for parameter in lstm.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return lstm
+
+
+def random_inputs(lstm: ProjectedLSTM) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return (
+        torch.randn(2, N_STEPS, N_ROWS, INPUT),
+        0.3 * torch.randn(2, N_ROWS, DIM),
+        0.2 * torch.randn(2, N_ROWS, lstm.projection_dim),
+    )
+
+
+@pytest.mark.parametrize("batch_sizes", BATCH_SIZES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_values_and_gradients_are_the_references(variant, batch_sizes):
+    """Expected: the equation as it reads, differentiated by autograd, for a random gradient of all
+    outputs. Values within 1e-5 with and without autograd, gradients within 1e-4."""
+    lstm, sizes = lstm_of(variant), BATCH_SIZES[batch_sizes]
+    inputs, memory, output = random_inputs(lstm)
+    inputs.requires_grad_()
+    parameters = dict(lstm.named_parameters(), inputs=inputs)
+    expected = lstm.reference(inputs, memory, output, sizes)
+    weight = torch.randn_like(expected[0])
+    gradients = torch.autograd.grad((expected[0] * weight).sum(), [*parameters.values()])
+
+    found = lstm(inputs, memory, output, sizes)
+    with torch.no_grad():
+        without_autograd = lstm(inputs, memory, output, sizes)
+    for name, value, plain, reference in zip("hch", found, without_autograd, expected):
+        assert_close(value, reference, atol=1e-5, what=f"{name} with autograd")
+        assert_close(plain, reference, atol=1e-5, what=f"{name} without autograd")
+    own_gradients = torch.autograd.grad((found[0] * weight).sum(), [*parameters.values()])
+    for name, gradient, reference in zip(parameters, own_gradients, gradients):
+        assert_close(gradient, reference, atol=1e-4, what=f"gradient of {name}")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_are_the_slopes(variant):
+    """Expected: differences of the values themselves, in float64 (`torch.autograd.gradcheck`)."""
+    lstm = lstm_of(variant).double()
+    inputs, memory, output = (x.double() for x in random_inputs(lstm))
+    names, parameters = zip(*lstm.named_parameters())
+
+    def outputs(inputs, *values):
+        arguments = (inputs[:, :3], memory, output, [4, 3, 3])
+        return torch.func.functional_call(lstm, dict(zip(names, values)), arguments)[0]
+
+    assert torch.autograd.gradcheck(outputs, (inputs.requires_grad_(), *parameters), fast_mode=True)
+
+
+def test_clips_bite():
+    """By the definition of a clip: nothing beyond the bounds, and something on each of them."""
+    lstm = lstm_of("projected, clipped")
+    outputs, memory, _ = lstm(*random_inputs(lstm))
+    assert outputs.abs().max() == torch.tensor(0.3)
+    assert memory.abs().max() == torch.tensor(0.4)
+
+
+def test_what_is_behind_the_end_of_a_row_is_not_read():
+    """Property: a row of a batch is the row alone, cut where `batch_sizes` says; outputs behind its
+    end are zeros, its state is its last step's, and numbers that stand there reach no gradient."""
+    lstm, sizes = lstm_of("projected, clipped"), [4, 4, 3, 3, 2, 2, 1, 1, 1]
+    inputs, memory, output = random_inputs(lstm)
+    lengths = [sum(size > row for size in sizes) for row in range(N_ROWS)]
+    outputs, c, h = lstm(inputs, memory, output, sizes)
+    for row, length in enumerate(lengths):
+        assert not outputs[:, length:, row].any()
+        assert torch.equal(h[:, row], outputs[:, length - 1, row])
+        one = slice(row, row + 1)
+        alone = lstm(inputs[:, :length, one], memory[:, one], output[:, one])
+        assert_close(outputs[:, :length, one], alone[0], atol=1e-6, what=f"row {row}")
+        assert_close(c[:, one], alone[1], atol=1e-6, what=f"memory of row {row}")
+    outputs.sum().backward()
+    found = {name: parameter.grad for name, parameter in lstm.named_parameters()}
+    lstm.zero_grad()
+    for row, length in enumerate(lengths):
+        inputs[:, length:, row] += 100.0
+    lstm(inputs, memory, output, sizes)[0].sum().backward()
+    for name, parameter in lstm.named_parameters():
+        assert torch.equal(found[name], parameter.grad), name
+
+
+def test_one_long_text_is_its_pieces():
+    """Property: the state of a piece, given to the next, makes the pieces the whole."""
+    lstm = lstm_of("projected, clipped")
+    inputs, c, h = random_inputs(lstm)
+    whole = lstm(inputs, c, h)
+    pieces = []
+    for piece in inputs.split([2, 3, 1, 3], dim=1):
+        y, c, h = lstm(piece, c, h)
+        pieces.append(y)
+    assert_close(torch.cat(pieces, dim=1), whole[0], atol=1e-6, what="outputs")
+    assert_close(c, whole[1], atol=1e-6, what="memory")
+    assert_close(h, whole[2], atol=1e-6, what="output")
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_given_state_is_left_as_it_was(grad):
+    """Property: the caller may use its tensors again."""
+    lstm = lstm_of("projected, clipped")
+    given = random_inputs(lstm)
+    copies = [x.clone() for x in given]
+    with torch.set_grad_enabled(grad):
+        lstm(*given)
+    assert all(map(torch.equal, given, copies))
+
+
+def test_initial_values_are_tensorflows():
+    """Expected: Glorot uniform over TensorFlow's joint kernel of `(input + P, 4D)`, whose bound is
+    sqrt(6 / (fan_in + fan_out)), and zeros for the bias. With 6,656 numbers the largest is within
+    1 % of the bound."""
+    torch.manual_seed(0)
+    lstm = ProjectedLSTM(input_dim=24, dim=32, projection_dim=28, cell_clip=None, proj_clip=None)
+    kernel = torch.cat([lstm.input_weight, lstm.recurrent_weight], dim=1)
+    for weight in (kernel, lstm.projection_weight):
+        bound = (6 / (weight.size(1) + weight.size(2))) ** 0.5
+        assert 0.99 * bound < weight.max() <= bound
+        assert -bound <= weight.min() < -0.99 * bound
+    assert not lstm.bias.any()

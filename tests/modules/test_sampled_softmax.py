@@ -1,0 +1,213 @@
+import math
+from decimal import Decimal, getcontext
+
+import numpy as np
+import pytest
+import torch
+
+from elmo_plugin.modules import SampledSoftmax, sampled_softmax
+from elmo_plugin.modules.sampled_softmax import IGNORE, expected_count, log_uniform_sample
+from tests.compare import assert_close
+from tests.oracle import log_softmax
+
+N_WORDS, DIM = 30, 5
+
+
+def log_uniform(n_words: int) -> np.ndarray:
+    """TensorFlow's definition: p(k) = log((k + 2) / (k + 1)) / log(V + 1)."""
+    k = np.arange(n_words)
+    return np.log((k + 2) / (k + 1)) / np.log(n_words + 1)
+
+
+def softmax_of(n_negative_samples: int | None) -> SampledSoftmax:
+    torch.manual_seed(0)
+    softmax = SampledSoftmax(n_words=N_WORDS, dim=DIM, n_negative_samples=n_negative_samples)
+    for parameter in softmax.parameters():
+        torch.nn.init.normal_(parameter)
+    return softmax
+
+
+def hidden_and_targets() -> tuple[torch.Tensor, torch.Tensor]:
+    """Of shape `(2, 4)`, three of them with nothing to predict; frequent and rare words."""
+    targets = torch.tensor([[0, IGNORE, 29, 1], [7, IGNORE, 1, IGNORE]])
+    return torch.randn(2, 4, DIM, generator=torch.Generator().manual_seed(1)), targets
+
+
+def test_words_are_drawn_log_uniformly():
+    """Expected: the first word of a draw has the distribution itself. Pearson's chi-square over
+    4,000 draws, whose mean is its V - 1 degrees of freedom and whose variance is twice that."""
+    torch.manual_seed(0)
+    draws = torch.cat([log_uniform_sample(1, 20)[0] for _ in range(4000)])
+    expected = 4000 * log_uniform(20)
+    chi_square = ((np.bincount(draws, minlength=20) - expected) ** 2 / expected).sum()
+    assert abs(chi_square - 19) < 4 * math.sqrt(2 * 19)
+
+
+def test_draws_are_those_of_one_after_the_other():
+    """Expected: NumPy drawing word after word until 6 are different; how often each of 12 words is
+    among them, and how many draws that takes, within 4 standard errors."""
+    random, p, n_runs = np.random.default_rng(0), log_uniform(12), 2000
+    among, tries = np.zeros((2, n_runs, 12)), np.zeros((2, n_runs))
+    torch.manual_seed(0)
+    for run in range(n_runs):
+        draws = random.choice(12, size=200, p=p)
+        firsts = np.sort(np.unique(draws, return_index=True)[1])[:6]
+        among[0, run, draws[firsts]], tries[0, run] = 1, firsts[-1] + 1
+        words, n_tries = log_uniform_sample(6, 12)
+        among[1, run, words], tries[1, run] = 1, n_tries
+    for found in (among, tries):
+        error = np.sqrt(found.var(axis=1).sum(axis=0) / n_runs)
+        assert (np.abs(np.subtract(*found.mean(axis=1))) < 4 * error).all()
+
+
+@pytest.mark.parametrize(("n_samples", "n_words"), [(1, 2), (100, 5000), (99, 100), (8192, 20000)])
+def test_words_are_different_and_in_the_vocabulary(n_samples, n_words):
+    """By definition; also where nearly all words are wanted, the rarest of which come late."""
+    words, n_tries = log_uniform_sample(n_samples, n_words)
+    assert words.shape == (n_samples,) == words.unique().shape
+    assert 0 <= words.min() and words.max() < n_words
+    assert n_tries >= n_samples
+
+
+def test_a_seed_draws_the_same_words():
+    """Property: what an exact resume needs."""
+    torch.manual_seed(3)
+    first = log_uniform_sample(10, 100)
+    torch.manual_seed(3)
+    again = log_uniform_sample(10, 100)
+    assert torch.equal(first[0], again[0]) and first[1] == again[1]
+
+
+def test_expected_count_is_how_often_a_word_occurs():
+    """Expected: NumPy drawing 25 words 20,000 times; in how many of them each word is, within 4
+    standard errors."""
+    runs = np.random.default_rng(0).choice(12, size=(20000, 25), p=log_uniform(12))
+    share = np.array([(runs == k).any(axis=1).mean() for k in range(12)])
+    found = expected_count(torch.arange(12), 25, 12).numpy()
+    assert (np.abs(found - share) < 4 * np.sqrt(share * (1 - share) / 20000) + 1e-9).all()
+
+
+def test_expected_count_of_the_rarest_words_is_exact():
+    """Expected: TensorFlow's formula, 1 - (1 - p) ** tries, in 50 digits; the rarest of a million
+    words has a p of 7e-8, which float32 would lose."""
+    getcontext().prec = 50
+    n_words, n_tries = 10**6, 8192
+    for k in (0, 1, 1000, n_words - 1):
+        p = (Decimal(k + 2) / Decimal(k + 1)).ln() / Decimal(n_words + 1).ln()
+        found = expected_count(torch.tensor([k]), n_tries, n_words)
+        assert_close(found[0], float(1 - (1 - p) ** n_tries), atol=0, rtol=1e-6, what=f"word {k}")
+
+
+@pytest.mark.parametrize("n_samples", [1, 8, 29])
+def test_sampled_loss_is_its_formula(n_samples):
+    """Expected: NumPy, for each target over itself and the samples that are not it, every logit less
+    the logarithm of its word's expected count; the samples are those of the same seed."""
+    softmax = softmax_of(n_samples).double()
+    hidden, targets = hidden_and_targets()
+    torch.manual_seed(2)
+    samples, n_tries = log_uniform_sample(n_samples, N_WORDS)
+    expected_counts = 1 - (1 - log_uniform(N_WORDS)) ** n_tries
+    weight, bias = (x.detach().numpy() for x in (softmax.weight, softmax.bias))
+    loss = 0.0
+    for h, target in zip(hidden.double().numpy().reshape(-1, DIM), targets.flatten().tolist()):
+        if target != IGNORE:
+            words = [target, *(k for k in samples.tolist() if k != target)]
+            logits = weight[words] @ h + bias[words] - np.log(expected_counts[words])
+            loss += np.log(np.exp(logits).sum()) - logits[0]
+    torch.manual_seed(2)
+    found = softmax(hidden.double(), targets)
+    # The counts are float32's, whatever the logits are.
+    assert_close(found, loss, atol=0, rtol=1e-6, what="loss")
+
+
+def test_accidental_hits_are_no_negatives():
+    """Expected by hand: of two words, where the one sample is the target nothing stands against it,
+    so the loss and its gradient are zero."""
+    softmax = SampledSoftmax(n_words=2, dim=1, n_negative_samples=1)
+    torch.manual_seed(0)
+    (sample,), _ = log_uniform_sample(1, 2)
+    torch.manual_seed(0)
+    loss = softmax(torch.ones(1, 1), sample.view(1))
+    loss.backward()
+    assert loss.item() == 0.0
+    assert not softmax.weight.grad.any() and not softmax.bias.grad.any()
+
+
+def test_sampled_gradients_are_the_slopes():
+    """Expected: differences of the loss itself, in float64 and with the same samples."""
+    softmax = softmax_of(6).double()
+    hidden, targets = hidden_and_targets()
+
+    def loss(hidden, weight, bias):
+        torch.manual_seed(2)
+        values = {"weight": weight, "bias": bias}
+        return torch.func.functional_call(softmax, values, (hidden, targets))
+
+    arguments = (hidden.double().requires_grad_(), softmax.weight, softmax.bias)
+    assert torch.autograd.gradcheck(loss, arguments)
+
+
+@pytest.mark.parametrize("chunk", [1, 3 * N_WORDS, 2**24])
+def test_full_softmax_is_the_oracles(chunk, monkeypatch):
+    """Expected: the oracle's log softmax over all words, for any size of chunks; PyTorch's cross
+    entropy for the sum. 0 where there is nothing to predict."""
+    monkeypatch.setattr(sampled_softmax, "CHUNK_NUMBERS", chunk)
+    softmax = softmax_of(4).eval()
+    hidden, targets = hidden_and_targets()
+    found = softmax.log_probabilities(hidden, targets)
+    arrays = {
+        "softmax/W": softmax.weight.detach().double().numpy(),
+        "softmax/b": softmax.bias.detach().double().numpy(),
+    }
+    for h, target, log_p in zip(hidden.view(-1, DIM), targets.flatten(), found.flatten()):
+        expected = 0.0 if target == IGNORE else log_softmax(arrays, h.double().numpy())[target]
+        assert_close(log_p, expected, atol=1e-5, what=f"log probability of word {target}")
+    loss = torch.nn.functional.cross_entropy(
+        softmax.logits(hidden).flatten(0, 1), targets.flatten(), reduction="sum"
+    )
+    assert_close(softmax(hidden, targets), loss, atol=1e-5, what="loss")
+
+
+def test_without_samples_training_is_exact():
+    """Property: `n_negative_samples` of `None` gives in training what evaluation gives, gradient
+    included."""
+    softmax, (hidden, targets) = softmax_of(None), hidden_and_targets()
+    losses, gradients = [], []
+    for mode in (True, False):
+        losses.append(softmax.train(mode)(hidden, targets))
+        gradients.append(torch.autograd.grad(losses[-1], softmax.weight)[0])
+    assert torch.equal(*losses) and torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("n_samples", [None, 4])
+@pytest.mark.parametrize("training", [False, True])
+def test_nothing_to_predict_costs_nothing(n_samples, training):
+    """Property: what stands where a target is missing reaches neither loss nor gradient; where all
+    are missing, or there is no place at all, the loss is 0 and the gradient not NaN."""
+    softmax, (hidden, targets) = softmax_of(n_samples).train(training), hidden_and_targets()
+    torch.manual_seed(2)
+    expected = softmax(hidden, targets)
+    hidden[targets == IGNORE] = 1e6
+    torch.manual_seed(2)
+    assert torch.equal(softmax(hidden, targets), expected)
+    for n in (0, 2):
+        softmax.zero_grad()
+        loss = softmax(torch.ones(n, DIM), torch.full((n,), IGNORE))
+        loss.backward()
+        assert loss.item() == 0.0
+        assert not softmax.weight.grad.any()
+
+
+def test_initial_values_are_bilm_tfs():
+    """Expected: N(0, 1 / P) and a bias of zeros."""
+    torch.manual_seed(0)
+    softmax = SampledSoftmax(n_words=2000, dim=16, n_negative_samples=10)
+    assert_close(softmax.weight.std(), 0.25, atol=0.004, what="standard deviation")
+    assert not softmax.bias.any()
+
+
+@pytest.mark.parametrize("n_samples", [0, 30, 31])
+def test_more_samples_than_words_are_refused(n_samples):
+    """The message names both numbers."""
+    with pytest.raises(ValueError, match=f"less than the 30 words of the .*, found {n_samples}"):
+        softmax_of(n_samples)

@@ -1,0 +1,83 @@
+import pytest
+import torch
+from allennlp.modules import ScalarMix as StockScalarMix
+from allennlp.nn import RegularizerApplicator
+from allennlp.nn.regularizers import L2Regularizer
+
+from elmo_plugin.modules import ScalarMix
+from tests.compare import assert_close
+
+
+@pytest.mark.parametrize("do_layer_norm", [False, True])
+def test_mix_is_stock(do_layer_norm):
+    """Expected: AllenNLP's `ScalarMix` with the same numbers, whose parameters have the same names;
+    values and gradients, for batches with padding."""
+    torch.manual_seed(0)
+    stock, ours = StockScalarMix(3, do_layer_norm), ScalarMix(3, do_layer_norm)
+    for parameter in stock.parameters():
+        torch.nn.init.normal_(parameter)
+    ours.load_state_dict(stock.state_dict())
+    layers = [torch.randn(2, 5, 4, requires_grad=True) for _ in range(3)]
+    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])
+    weight = torch.randn(2, 5, 4)
+    results = []
+    for mix in (ours, stock):
+        mixed = mix(layers, mask if do_layer_norm else None)
+        wanted = [*mix.parameters(), *layers]
+        results.append([mixed, *torch.autograd.grad((mixed * weight).sum(), wanted)])
+    names = ["values", *(name for name, _ in ours.named_parameters()), "h_0", "h_1", "h_2"]
+    for name, found, expected in zip(names, *results, strict=True):
+        assert_close(found, expected, atol=1e-5, what=name)
+
+
+def test_layer_norm_is_over_all_real_numbers():
+    """Expected by hand: 1, 3 | 5, 7 has the mean 4 and the variance 5; the padding's 100 counts for
+    nothing; one layer, so its weight is 1."""
+    mix = ScalarMix(1, do_layer_norm=True)
+    layer = torch.tensor([[[1.0, 3.0], [5.0, 7.0], [100.0, 100.0]]])
+    mixed = mix([layer], torch.tensor([[True, True, False]]))
+    expected = (torch.tensor([[1.0, 3.0], [5.0, 7.0]]) - 4) / 5**0.5
+    assert_close(mixed[0, :2], expected, atol=1e-6, what="normalised")
+
+
+def test_a_layer_without_variance_is_zeros():
+    """By the definition of the mean; and no NaN, in the gradient either."""
+    mix = ScalarMix(1, do_layer_norm=True)
+    layer = torch.full((1, 2, 3), 7.0, requires_grad=True)
+    mixed = mix([layer], torch.ones(1, 2, dtype=torch.bool))
+    mixed.sum().backward()
+    assert not mixed.any()
+    assert layer.grad.isfinite().all()
+
+
+def test_mix_is_the_average_at_first():
+    """Expected by hand: equal weights and gamma 1."""
+    mixed = ScalarMix(2)([torch.tensor([[[1.0]]]), torch.tensor([[[4.0]]])])
+    assert mixed.item() == 2.5
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_weights_can_be_given_and_held(trainable):
+    """Expected by hand: with weights so far apart softmax gives the second layer alone, which is
+    how one layer, the top or the word's, is chosen; held weights learn nothing."""
+    mix = ScalarMix(2, initial_scalar_parameters=[-9e10, 1.0], trainable=trainable)
+    mixed = mix([torch.tensor([[[1.0]]]), torch.tensor([[[4.0]]])])
+    assert mixed.item() == 4.0
+    assert all(parameter.requires_grad == trainable for parameter in mix.parameters())
+
+
+def test_l2_on_the_mix_weights_finds_them():
+    """Expected by hand: AllenNLP's regularizers match parameters by name; 1 + 4 + 9, times 0.5."""
+    mix = ScalarMix(3, initial_scalar_parameters=[1.0, 2.0, 3.0])
+    applicator = RegularizerApplicator([("scalar_parameters", L2Regularizer(0.5))])
+    assert applicator(mix).item() == 7.0
+
+
+def test_what_does_not_fit_is_said():
+    """Each message names what was expected and what was found."""
+    with pytest.raises(ValueError, match=r"expected 3 numbers, .*, found 2"):
+        ScalarMix(3, initial_scalar_parameters=[0.0, 0.0])
+    with pytest.raises(ValueError, match="expects 3 layers, found 1"):
+        ScalarMix(3)([torch.zeros(1, 1, 1)])
+    with pytest.raises(ValueError, match="do_layer_norm expects a mask"):
+        ScalarMix(1, do_layer_norm=True)([torch.zeros(1, 1, 1)])

@@ -1,0 +1,120 @@
+"""
+A biLM in NumPy, float64, one word and one time step at a time: what every faster one is tested
+against. Written from the layout of bilm-tf's files (arrays by their names in the HDF5 file, options
+by their keys in `options.json`) and TensorFlow's equations; it shares no code with the package.
+
+A state is `{(layer, direction): (c, h)}`, c of shape `(D,)`, h of shape `(P,)`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+Options = Mapping[str, Any]
+State = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
+
+BEGIN, END = "<S>", "</S>"
+
+
+def characters(token: str, length: int) -> list[int]:
+    """bilm-tf's numbers: mark 258, the UTF-8 bytes or a boundary's one number, mark 259, 260s."""
+    boundary = {BEGIN: [256], END: [257]}
+    inside = boundary.get(token) or list(token.encode("utf-8", "ignore"))[: length - 2]
+    return ([258, *inside, 259] + [260] * length)[:length]
+
+
+def word_vector(arrays: Arrays, options: Options, token: str | int) -> np.ndarray:
+    """A word's vector, shape `(P,)`: from its characters, or from a table where it is a number."""
+    if "char_cnn" not in options:
+        return arrays["embedding"][token]
+    cnn = options["char_cnn"]
+    ids = characters(token, cnn["max_characters_per_token"])
+    embedded = arrays["char_embed"][ids]  # (C, c)
+    maxima = []
+    for i, (width, _) in enumerate(cnn["filters"]):
+        kernel = arrays[f"CNN/W_cnn_{i}"][0]  # (w, c, n)
+        responses = [
+            np.tensordot(embedded[t : t + width], kernel, axes=([0, 1], [0, 1]))
+            for t in range(len(ids) - width + 1)
+        ]
+        y = np.max(responses, axis=0) + arrays[f"CNN/b_cnn_{i}"]
+        maxima.append(np.tanh(y) if cnn["activation"] == "tanh" else np.maximum(y, 0))
+    x = np.concatenate(maxima)  # (F,)
+    for k in range(cnn.get("n_highway", 0)):
+        high = {
+            name: arrays[f"CNN_high_{k}/{name}"]
+            for name in ("W_carry", "b_carry", "W_transform", "b_transform")
+        }
+        s = sigmoid(x @ high["W_carry"] + high["b_carry"])
+        relu = np.maximum(x @ high["W_transform"] + high["b_transform"], 0)
+        x = s * relu + (1 - s) * x
+    if len(x) == options["lstm"]["projection_dim"]:
+        return x
+    return x @ arrays["CNN_proj/W_proj"] + arrays["CNN_proj/b_proj"]
+
+
+def zero_state(options: Options) -> State:
+    """What has read nothing."""
+    lstm = options["lstm"]
+    c, h = np.zeros(lstm["dim"]), np.zeros(lstm["projection_dim"])
+    return {(k, d): (c, h) for k in range(lstm["n_layers"]) for d in (0, 1)}
+
+
+def stream(
+    arrays: Arrays, options: Options, direction: int, inputs: np.ndarray, state: State
+) -> tuple[list[np.ndarray], State]:
+    """
+    One direction over word vectors in its own reading order, shape `(T, P)`: each layer's output,
+    `(T, P)`, and the state after it (the other direction's is handed through).
+    """
+    lstm = options["lstm"]
+    state, layers, x = dict(state), [], inputs
+    for k in range(lstm["n_layers"]):
+        cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+        c, h = state[k, direction]
+        y = []
+        for x_t in x:
+            i, j, f, o = np.split(
+                np.concatenate([x_t, h]) @ arrays[f"{cell}/W_0"] + arrays[f"{cell}/B"], 4
+            )
+            c = clip(sigmoid(f + 1) * c + sigmoid(i) * np.tanh(j), lstm.get("cell_clip"))
+            h = sigmoid(o) * np.tanh(c)
+            if lstm["projection_dim"] != lstm["dim"]:
+                h = clip(h @ arrays[f"{cell}/W_P_0"], lstm.get("proj_clip"))
+            y.append(h)
+        state[k, direction] = (c, h)
+        residual = x if k > 0 and lstm.get("use_skip_connections") else 0
+        x = np.array(y) + residual
+        layers.append(x)
+    return layers, state
+
+
+def sentence(
+    arrays: Arrays, options: Options, tokens: Sequence[str | int], state: State
+) -> tuple[list[np.ndarray], State]:
+    """
+    h_0 .. h_L of `tokens`, which bring their boundaries along, each of shape `(n, 2P)`: both
+    directions beside each other, in the order of the sentence. And the state after it.
+    """
+    x = np.array([word_vector(arrays, options, token) for token in tokens])
+    forward, state = stream(arrays, options, 0, x, state)
+    backward, state = stream(arrays, options, 1, x[::-1], state)
+    pairs = [(x, x), *((f, b[::-1]) for f, b in zip(forward, backward))]
+    return [np.concatenate(pair, axis=1) for pair in pairs], state
+
+
+def log_softmax(arrays: Arrays, hidden: np.ndarray) -> np.ndarray:
+    """The log probabilities of all V words, shape `(V,)`, after a top layer's `(P,)`."""
+    logits = arrays["softmax/W"] @ hidden + arrays["softmax/b"]
+    return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def clip(x: np.ndarray, bound: float | None) -> np.ndarray:
+    """A bound of 0 or none at all is no bound."""
+    return np.clip(x, -bound, bound) if bound else x

@@ -1,0 +1,97 @@
+"""Small biLMs with random weights, and the arrays that their weight file holds."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+import torch
+
+from elmo_plugin.bilm_tf import write_weights
+from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
+from elmo_plugin.options import BiLMOptions, build_bilm
+from tests.oracle import State
+
+LSTM = {
+    "dim": 7,
+    "projection_dim": 5,
+    "n_layers": 2,
+    "cell_clip": 0.6,
+    "proj_clip": 0.5,
+    "use_skip_connections": True,
+}
+CHAR_CNN = {
+    "embedding": {"dim": 3},
+    "filters": [[1, 3], [2, 3], [4, 2]],
+    "n_highway": 1,
+    "activation": "relu",
+    "max_characters_per_token": 10,
+}
+
+
+class RandomBiLM(NamedTuple):
+    """`options`: the blocks as `options.json` has them."""
+
+    bilm: BiLM
+    options: dict[str, Any]
+
+
+def random_bilm(
+    lstm: dict[str, Any] | None = None,
+    char_cnn: dict[str, Any] | None = None,
+    n_words: int | None = None,
+    seed: int = 0,
+) -> RandomBiLM:
+    """`LSTM` and `CHAR_CNN` with other values for some keys; words from a table for `n_words`.
+    Every parameter is far enough from zero to show in the result."""
+    torch.manual_seed(seed)
+    options: dict[str, Any] = {"lstm": {**LSTM, **(lstm or {})}}
+    if n_words is None:
+        options["char_cnn"] = {**CHAR_CNN, **(char_cnn or {})}
+    bilm = build_bilm(
+        BiLMOptions.from_blocks(
+            options["lstm"], options.get("char_cnn"), n_words=n_words, source="test"
+        )
+    )
+    randomize(bilm)
+    return RandomBiLM(bilm.eval(), options)
+
+
+def randomize(module: torch.nn.Module, std: float = 0.6) -> None:
+    """Normal numbers in all parameters but for id 0's vector, which says "nothing here"."""
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    for part in module.modules():
+        if isinstance(part, torch.nn.Embedding):
+            part.weight.data[0] = 0
+
+
+def arrays_of(
+    bilm: BiLM, folder: Path, softmax: SampledSoftmax | None = None
+) -> dict[str, np.ndarray]:
+    """What the weight file of `bilm` holds, by name, in float64."""
+    write_weights(bilm, folder / "weights.hdf5", softmax)
+    arrays: dict[str, np.ndarray] = {}
+
+    def read(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[()].astype(np.float64)
+
+    with h5py.File(folder / "weights.hdf5", "r") as file:
+        file.visititems(read)
+    return arrays
+
+
+def random_state(bilm: BiLM, n_rows: int, seed: int = 1) -> LSTMState:
+    """A state with no two numbers alike."""
+    generator = torch.Generator().manual_seed(seed)
+    zero = bilm.bilstm.zero_state(n_rows)
+    return LSTMState(
+        *(0.3 * torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in zero)
+    )
+
+
+def oracle_state(state: LSTMState, row: int) -> State:
+    """One row of a state, as the oracle has it."""
+    memory, output = (x[:, :, row].double().numpy() for x in state)
+    return {(k, d): (memory[k, d], output[k, d]) for k in range(len(memory)) for d in (0, 1)}
