@@ -110,6 +110,13 @@ class BiLMOptions:
             ),
         )
         embedding.finish()
+        length = char_cnn_options.max_characters_per_token
+        if max(width for width, _ in char_cnn_options.filters) > length:
+            read.fail(
+                "filters",
+                f"no width beyond max_characters_per_token, which is {length}",
+                char_cnn["filters"],
+            )
         n_characters = read.count("n_characters", default=NUM_CHARACTERS)
         if n_characters not in (NUM_CHARACTERS - 1, NUM_CHARACTERS):
             read.fail(

@@ -83,7 +83,7 @@ def golden_batches(folder: Path) -> list[list[list[str]]]:
 
 
 def test_activations_are_those_of_the_original(golden):
-    """Expected values: what bilm-tf in TensorFlow computed for ten batches, the state carried on."""
+    """Expected values: what bilm-tf in TensorFlow computed, the state carried over ten batches."""
     bilm = load_bilm(golden / "options.json", golden / "lm_weights.hdf5")
     state = bilm.bilstm.zero_state(3)
     for k, batch in enumerate(golden_batches(golden)):

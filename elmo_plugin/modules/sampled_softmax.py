@@ -41,8 +41,8 @@ class SampledSoftmax(nn.Module):
         super().__init__()
         if n_negative_samples is not None and not 0 < n_negative_samples < n_words:
             raise ValueError(
-                f"n_negative_samples: expected less than the {n_words} words of the vocabulary, "
-                f"found {n_negative_samples}"
+                f"n_negative_samples: expected at least 1 and less than the {n_words} words of the "
+                f"vocabulary, found {n_negative_samples}"
             )
         self.n_negative_samples = n_negative_samples
         self.weight = nn.Parameter(torch.empty(n_words, dim))

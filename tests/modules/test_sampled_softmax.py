@@ -100,7 +100,7 @@ def test_expected_count_of_the_rarest_words_is_exact():
 
 @pytest.mark.parametrize("n_samples", [1, 8, 29])
 def test_sampled_loss_is_its_formula(n_samples):
-    """Expected: NumPy, for each target over itself and the samples that are not it, every logit less
+    """Expected: NumPy, for each target over itself and the samples that are not it, each logit less
     the logarithm of its word's expected count; the samples are those of the same seed."""
     softmax = softmax_of(n_samples).double()
     hidden, targets = hidden_and_targets()
@@ -207,7 +207,7 @@ def test_initial_values_are_bilm_tfs():
 
 
 @pytest.mark.parametrize("n_samples", [0, 30, 31])
-def test_more_samples_than_words_are_refused(n_samples):
+def test_a_number_of_samples_that_cannot_be_drawn_is_refused(n_samples):
     """The message names both numbers."""
-    with pytest.raises(ValueError, match=f"less than the 30 words of the .*, found {n_samples}"):
+    with pytest.raises(ValueError, match=f"at least 1 and less than the 30 .*, found {n_samples}"):
         softmax_of(n_samples)

@@ -24,7 +24,7 @@ from allennlp.data import Instance, Vocabulary
 from allennlp.data.data_loaders import SimpleDataLoader
 from allennlp.data.fields import TensorField
 from allennlp.training import TrainerCallback
-from toy_training import (
+from tests.training.toy_training import (
     BATCHES,
     Killed,
     Killer,

@@ -1,0 +1,1 @@
+"""How fast, beside what there was before, and beside what the machine could do at most."""

@@ -1,0 +1,109 @@
+"""
+How every benchmark here measures. The machine may be busy with other things, so what is compared
+runs in turns, A B A B, and medians are reported; and the machine's own limit is measured beside
+them, in the same process.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+Record = dict[str, Any]
+"""One row of a table, by column."""
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes, once."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def in_turns(n_rounds: int, *works: Callable[[], object]) -> list[list[float]]:
+    """Seconds of each of `works`, in each of `n_rounds` rounds of A B A B."""
+    rounds = [[seconds(work) for work in works] for _ in range(n_rounds)]
+    return [list(column) for column in zip(*rounds)]
+
+
+def median_ratio(ours: Sequence[float], peers: Sequence[float]) -> float:
+    """How many times as fast ours is: the median over the rounds, each round by itself."""
+    return median(theirs / own for own, theirs in zip(ours, peers))
+
+
+def matrix_product_peak(dtype: torch.dtype, size: int = 2048, n_rounds: int = 7) -> float:
+    """Operations a second of this machine's fastest product of two square matrices."""
+    a, b = torch.randn(2, size, size).to(dtype)
+    a @ b
+    return 2 * size**3 / min(seconds(lambda: a @ b) for _ in range(n_rounds))
+
+
+def peaks(quick: bool) -> Record:
+    """Of both kinds of numbers, for the tables' heads; in GFLOP/s."""
+    size = 512 if quick else 2048
+    return {
+        "fp32_peak": matrix_product_peak(torch.float32, size) / 1e9,
+        "bf16_peak": matrix_product_peak(torch.bfloat16, size) / 1e9,
+    }
+
+
+def peak_memory(work: Callable[..., object], *arguments: Any) -> float:
+    """
+    The most memory, in MiB, that a process which does nothing but `work` ever held, imports
+    included. `getrusage` would count what this process held when it started the other.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(_peak_memory, work, arguments).result()
+
+
+def _peak_memory(work: Callable[..., object], arguments: Sequence[Any]) -> float:
+    work(*arguments)
+    return memory("VmHWM")
+
+
+def memory(kind: str = "VmRSS") -> float:
+    """What this process holds now, or with `"VmHWM"` ever held at most, in MiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(kind)) / 1024
+
+
+def largest_costs(work: Callable[[], object], n_costs: int = 3) -> list[Record]:
+    """The operators that `work` spends most of its time in, and their share of it."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        work()
+    operators = sorted(profiler.key_averages(), key=lambda x: -x.self_cpu_time_total)
+    total = sum(x.self_cpu_time_total for x in operators)
+    return [
+        {"operator": x.key, "calls": x.count, "share_of_time": x.self_cpu_time_total / total}
+        for x in operators[:n_costs]
+    ]
+
+
+def print_table(title: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """`records` under one another; their keys are the columns."""
+    columns = list(records[0])
+    rows = [[_text(column, record[column]) for column in columns] for record in records]
+    heads = [column.replace("_", " ") for column in columns]
+    widths = [max(map(len, cells)) for cells in zip(heads, *rows)]
+    print(f"\n{title}\n")
+    for cells in (heads, *rows):
+        print("  " + "  ".join(cell.rjust(width) for cell, width in zip(cells, widths)))
+    print(flush=True)
+
+
+def _text(column: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else str(value)
+    if column.startswith("share"):
+        return f"{value:.0%}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

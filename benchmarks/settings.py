@@ -1,0 +1,66 @@
+"""What a run of the benchmarks is told, and the models that it measures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elmo_plugin.options import BiLMOptions
+
+PUBLISHED_FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """
+    text : `str`
+        What is read, as `elmo_plugin.data.text.find_files` takes it.
+    quick : `bool`
+        A model and pieces of text so small that the run only shows that everything works.
+    threads : `int`
+        Of PyTorch, for us and for the peers.
+    profile : `bool`
+        Print our largest costs, too.
+    """
+
+    text: str = "docs://train"
+    quick: bool = False
+    threads: int = 1
+    profile: bool = False
+
+
+def blocks(
+    dim: int, projection_dim: int, filters: list[list[int]], n_highway: int
+) -> dict[str, dict[str, Any]]:
+    """A model's blocks `lstm` and `char_cnn`; what is not asked for is the paper's."""
+    return {
+        "lstm": {
+            "dim": dim,
+            "projection_dim": projection_dim,
+            "n_layers": 2,
+            "cell_clip": 3.0,
+            "proj_clip": 3.0,
+            "use_skip_connections": True,
+        },
+        "char_cnn": {
+            "embedding": {"dim": 16},
+            "filters": filters,
+            "n_highway": n_highway,
+            "activation": "relu",
+            "max_characters_per_token": 50,
+        },
+    }
+
+
+# Two of the sizes that were published, and one for `--quick`.
+SMALL = {"2x1024_128": blocks(1024, 128, PUBLISHED_FILTERS, 1)}
+PUBLISHED = {"2x4096_512": blocks(4096, 512, PUBLISHED_FILTERS, 2), **SMALL}
+QUICK = {"2x64_16": blocks(64, 16, [[1, 8], [2, 8], [3, 16]], 1)}
+
+
+def models(settings: Settings) -> Mapping[str, dict[str, dict[str, Any]]]:
+    """By name, the blocks of the models to compare."""
+    return QUICK if settings.quick else PUBLISHED
+
+
+def options_of(name: str, model: Mapping[str, Any]) -> BiLMOptions:
+    return BiLMOptions.from_blocks(model["lstm"], model["char_cnn"], source=name)

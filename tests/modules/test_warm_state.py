@@ -1,0 +1,90 @@
+import torch
+
+from elmo_plugin.modules import LSTMState
+from elmo_plugin.modules.warm_state import HORIZON, N_BOUNDARIES, WarmState, warm_up
+from tests import oracle
+from tests.compare import assert_close
+from tests.random_bilm import arrays_of, oracle_state, random_bilm
+
+ZERO = LSTMState(torch.zeros(2, 2, 1, 3), torch.zeros(2, 2, 1, 4))
+
+
+def random_rows(n_rows: int, mean: float = 0.0) -> LSTMState:
+    return LSTMState(*(mean + torch.randn(2, 2, n_rows, x.size(-1)) for x in ZERO))
+
+
+def test_mean_of_what_it_saw():
+    """Expected: the plain mean over all rows at a sentence's start, in whatever batches they came;
+    zeros before the first; one row, repeated for as many as are asked for."""
+    torch.manual_seed(0)
+    warm, seen = WarmState(ZERO), []
+    assert not any(x.any() for x in warm(2))
+    for n_rows in (4, 1, 7, 4):
+        state, at_start = random_rows(n_rows), torch.rand(n_rows) < 0.5
+        warm.observe(state, at_start)
+        seen.append(state.select(at_start.nonzero()[:, 0]))
+    assert len(torch.cat([state.memory for state in seen], dim=2)[0, 0]) > 4
+    for found, parts in zip(warm(3), zip(*seen)):
+        mean = torch.cat(parts, dim=2).mean(dim=2, keepdim=True)
+        assert_close(found, mean.expand_as(found), atol=1e-6, what="mean")
+
+
+def test_nothing_seen_changes_nothing():
+    """Property: a batch without a sentence's start leaves the mean as it was, to the bit."""
+    torch.manual_seed(0)
+    warm = WarmState(ZERO)
+    warm.observe(random_rows(3), torch.ones(3, dtype=torch.bool))
+    before = [x.clone() for x in warm.state_dict().values()]
+    warm.observe(random_rows(3, mean=1e6), torch.zeros(3, dtype=torch.bool))
+    assert all(map(torch.equal, before, warm.state_dict().values()))
+
+
+def test_follows_the_weights():
+    """Property: once it has seen much, it forgets at the pace of its horizon: after three horizons
+    around another mean 1 / e^3 of the first is left."""
+    torch.manual_seed(0)
+    warm, rows = WarmState(ZERO), torch.ones(100, dtype=torch.bool)
+    for mean, n_batches in ((10.0, 5 * HORIZON // 100), (0.0, 3 * HORIZON // 100)):
+        for _ in range(n_batches):
+            warm.observe(random_rows(100, mean), rows)
+    assert_close(warm.memory.mean(), 10 * 2.718**-3, atol=0.1, what="mean")
+
+
+def test_a_batch_beyond_the_horizon_is_its_mean():
+    """Expected: more rows than the horizon has room for leave their own plain mean."""
+    torch.manual_seed(0)
+    warm = WarmState(ZERO)
+    warm.observe(random_rows(HORIZON), torch.ones(HORIZON, dtype=torch.bool))
+    state = random_rows(2 * HORIZON, mean=3.0)
+    warm.observe(state, torch.ones(2 * HORIZON, dtype=torch.bool))
+    mean = state.memory.mean(dim=2, keepdim=True)
+    assert_close(warm.memory, mean, atol=1e-5, what="mean")
+
+
+def test_warm_up_is_a_run_over_boundaries(tmp_path):
+    """Expected: the oracle, from zeros over `<S> </S>` again and again, which reads `</S> <S>` in
+    the backward direction."""
+    bilm, options = random_bilm()
+    arrays = arrays_of(bilm, tmp_path)
+    begin, end = (oracle.word_vector(arrays, options, token) for token in ("<S>", "</S>"))
+    state = oracle.zero_state(options)
+    for _ in range(N_BOUNDARIES):
+        _, state = oracle.stream(arrays, options, 0, [begin, end], state)
+        _, state = oracle.stream(arrays, options, 1, [end, begin], state)
+    found = warm_up(bilm)
+    assert found.n_rows == 1
+    for key, (c, h) in oracle_state(found, 0).items():
+        assert_close(c, state[key][0], atol=1e-5, what=f"c {key}")
+        assert_close(h, state[key][1], atol=1e-5, what=f"h {key}")
+
+
+def test_it_is_saved_with_the_weights():
+    """Property: the state dictionary brings mean and count along."""
+    torch.manual_seed(0)
+    warm, loaded = WarmState(ZERO), WarmState(ZERO)
+    warm.observe(random_rows(3), torch.ones(3, dtype=torch.bool))
+    loaded.load_state_dict(warm.state_dict())
+    more = random_rows(2, mean=5.0)
+    for state in (warm, loaded):
+        state.observe(more, torch.ones(2, dtype=torch.bool))
+    assert torch.equal(warm.memory, loaded.memory) and torch.equal(warm.output, loaded.output)

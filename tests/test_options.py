@@ -1,0 +1,147 @@
+import copy
+import re
+from typing import Any
+
+import pytest
+import torch
+
+from elmo_plugin.modules import CharCNN, WordEmbedding
+from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from tests import oracle
+from tests.random_bilm import CHAR_CNN, LSTM
+
+
+def read(lstm: Any = LSTM, char_cnn: Any = CHAR_CNN, n_words: int | None = None) -> BiLMOptions:
+    return BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="options.json")
+
+
+def test_options_are_read():
+    """Expected by hand: the blocks' values, under our names."""
+    options = read()
+    assert (options.lstm.dim, options.lstm.projection_dim, options.lstm.n_layers) == (7, 5, 2)
+    assert (options.lstm.cell_clip, options.lstm.proj_clip) == (0.6, 0.5)
+    assert options.lstm.use_skip_connections is True
+    assert options.char_cnn.filters == ((1, 3), (2, 3), (4, 2))
+    assert options.char_cnn.n_filters == 8
+    assert (options.char_cnn.embedding_dim, options.char_cnn.n_highway) == (3, 1)
+    assert options.char_cnn.max_characters_per_token == 10
+    assert options.n_words is None
+
+
+def test_defaults():
+    """Expected: what bilm-tf does where a key is left out, and the published models' 50 characters
+    and relu."""
+    options = read({"dim": 7, "projection_dim": 5}, {"embedding": {"dim": 3}, "filters": [[1, 3]]})
+    assert options.lstm.n_layers == 1
+    assert options.lstm.cell_clip is None and options.lstm.proj_clip is None
+    assert options.lstm.use_skip_connections is False
+    assert options.char_cnn.n_highway == 0
+    assert options.char_cnn.activation == "relu"
+    assert options.char_cnn.max_characters_per_token == 50
+
+
+@pytest.mark.parametrize("n_characters", [261, 262])
+def test_options_of_training_and_of_inference_are_the_same(n_characters):
+    """Property: 261 in a training run's file and 262 in inference's say nothing different."""
+    assert read(char_cnn={**CHAR_CNN, "n_characters": n_characters}) == read()
+
+
+@pytest.mark.parametrize("bound", [None, 0, 0.0])
+def test_no_clip_can_be_said_in_three_ways(bound):
+    """Expected: bilm-tf's `if cell_clip:`, which takes 0 for none."""
+    assert read({**LSTM, "cell_clip": bound}).lstm.cell_clip is None
+
+
+def test_reading_leaves_the_blocks_alone():
+    """Property: a config's blocks may be read twice."""
+    lstm, char_cnn = copy.deepcopy(LSTM), copy.deepcopy(CHAR_CNN)
+    assert read(lstm, char_cnn) == read(lstm, char_cnn)
+    assert (lstm, char_cnn) == (LSTM, CHAR_CNN)
+
+
+def test_a_bilm_is_built_to_its_options():
+    """Expected by hand: the sizes of the parameters and the boundaries' characters, which are the
+    oracle's plus one."""
+    bilm = build_bilm(read(), dropout=0.3)
+    assert isinstance(bilm.token_encoder, CharCNN)
+    assert bilm.token_encoder.char_embedding.weight.shape == (262, 3)
+    assert bilm.bilstm.n_layers == 2 and bilm.bilstm.dropout.p == 0.3
+    assert bilm.bilstm.layers[1].input_weight.shape == (2, 5, 28)
+    expected = torch.tensor([oracle.characters(token, 10) for token in ("<S>", "</S>")]) + 1
+    assert torch.equal(bilm.boundaries, expected)
+
+
+def test_a_bilm_of_words_is_built_to_its_options():
+    """Expected by hand: one row more than there are words, for "no word"; `<S>` and `</S>`, the
+    first two words, come after it."""
+    bilm = build_bilm(read(char_cnn=None, n_words=11))
+    assert isinstance(bilm.token_encoder, WordEmbedding)
+    assert bilm.token_encoder.embedding.weight.shape == (12, 5)
+    assert bilm.boundaries.tolist() == [1, 2]
+
+
+def without(block: dict[str, Any], key: str) -> dict[str, Any]:
+    return {k: v for k, v in block.items() if k != key}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ({"lstm": without(LSTM, "dim")}, "lstm: missing key dim"),
+        ({"lstm": {**LSTM, "dims": 3}}, "lstm: unknown key dims"),
+        ({"lstm": {**LSTM, "b": 3, "a": 3}}, "lstm: unknown keys a, b"),
+        ({"lstm": {**LSTM, "dim": "7"}}, "lstm.dim: expected int, found '7'"),
+        ({"lstm": {**LSTM, "dim": True}}, "lstm.dim: expected int, found True"),
+        (
+            {"lstm": {**LSTM, "n_layers": 0}},
+            "lstm.n_layers: expected a whole number of at least 1, found 0",
+        ),
+        (
+            {"lstm": {**LSTM, "cell_clip": -3}},
+            "lstm.cell_clip: expected a positive number or null, found -3",
+        ),
+        (
+            {"lstm": {**LSTM, "cell_clip": float("nan")}},
+            "lstm.cell_clip: expected a positive number or null, found nan",
+        ),
+        (
+            {"lstm": {**LSTM, "use_skip_connections": 1}},
+            "lstm.use_skip_connections: expected bool, found 1",
+        ),
+        ({"lstm": [7, 5]}, "lstm: expected a block {...}, found [7, 5]"),
+        ({"char_cnn": None}, "expected a block char_cnn, found none"),
+        ({"char_cnn": without(CHAR_CNN, "filters")}, "char_cnn: missing key filters"),
+        (
+            {"char_cnn": {**CHAR_CNN, "embedding": {"dim": 3, "size": 4}}},
+            "char_cnn.embedding: unknown key size",
+        ),
+        (
+            {"char_cnn": {**CHAR_CNN, "activation": "gelu"}},
+            'char_cnn.activation: expected "relu" or "tanh", found \'gelu\'',
+        ),
+        (
+            {"char_cnn": {**CHAR_CNN, "n_characters": 260}},
+            "char_cnn.n_characters: expected 261 (training) or 262 (inference), found 260",
+        ),
+        (
+            {"char_cnn": {**CHAR_CNN, "max_characters_per_token": 2}},
+            "char_cnn.max_characters_per_token: expected a whole number of at least 3, found 2",
+        ),
+        (
+            {"char_cnn": {**CHAR_CNN, "filters": [[1, 3], [11, 3]]}},
+            "char_cnn.filters: expected no width beyond max_characters_per_token, which is 10, "
+            "found [[1, 3], [11, 3]]",
+        ),
+        *(
+            (
+                {"char_cnn": {**CHAR_CNN, "filters": filters}},
+                f"char_cnn.filters: expected a list of [width, number] pairs, found {filters}",
+            )
+            for filters in ([], [3], [[1, 2, 3]], [[1, 0]], [[1, "a"]])
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(blocks, message):
+    """The message names the file, the key, what was expected and what was found."""
+    with pytest.raises(OptionsError, match=f"^{re.escape('options.json: ' + message)}$"):
+        read(**blocks)
