@@ -147,7 +147,8 @@ class BilmLanguageModel(Model):
             assert starts is not None
             if self.options.char_cnn is None:
                 words = self._need_word_ids(word_ids) + 1  # 0 is "no word"
-            hidden = self._read_window(words, forward_inputs, backward_inputs, starts)
+            reads_on = forward_targets[:, 0] != IGNORE
+            hidden = self._read_window(words, forward_inputs, backward_inputs, starts, reads_on)
             goals = torch.stack([forward_targets.T, backward_targets.T])  # (2, T, B)
             return {"loss": self._loss(hidden, goals)}
 
@@ -172,9 +173,15 @@ class BilmLanguageModel(Model):
         return word_ids
 
     def _read_window(
-        self, words: Tensor, forward_inputs: Tensor, backward_inputs: Tensor, starts: Tensor
+        self,
+        words: Tensor,
+        forward_inputs: Tensor,
+        backward_inputs: Tensor,
+        starts: Tensor,
+        reads_on: Tensor,
     ) -> Tensor:
-        """The top layer, shape `(2, T, B, P)`."""
+        """The top layer, shape `(2, T, B, P)`. `reads_on`: shape `(B,)`, false behind a row's
+        end."""
         n_rows = len(starts)
         before = self._carried[self.training]
         if before is None:
@@ -183,7 +190,7 @@ class BilmLanguageModel(Model):
         if self.training:
             first = words[forward_inputs[:, 0]]
             at_start = (first == self.bilm.boundaries[0]).view(n_rows, -1).all(dim=1)
-            self.bilm.warm_state.observe(state, at_start & ~starts)
+            self.bilm.warm_state.observe(state, at_start & reads_on & ~starts)
         layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
         self._carried[self.training] = before.put(after)
         return self.dropout(layers[-1])

@@ -44,7 +44,7 @@ class LearningCurveCallback(TrainerCallback):
     ) -> None:
         if not (is_training and is_primary):
             return
-        self._losses += [float(output["loss"]) for output in batch_outputs]
+        self._losses += [output["loss"].item() for output in batch_outputs]
         if batch_number % self.interval == 0:
             self._add(trainer, {"training_loss": sum(self._losses) / len(self._losses)})
             self._losses = []

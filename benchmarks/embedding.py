@@ -1,0 +1,227 @@
+"""
+Vectors of sentences: ours beside AllenNLP's own `Elmo`, both with the same random weights out of
+the same files, on batches of 32 sentences sorted by length.
+
+Each measurement is a first pass over its text: no vector of a word is remembered from before.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from allennlp.modules.elmo import Elmo as StockElmo
+from torch import Tensor
+
+from benchmarks.measure import (
+    Record,
+    in_turns,
+    largest_costs,
+    median_ratio,
+    peak_memory,
+    peaks,
+    print_table,
+    seconds,
+)
+from benchmarks.operations import char_cnn_operations, lstm_operations
+from benchmarks.settings import Settings, models, options_of
+from elmo_plugin.bilm_tf import write_options, write_weights
+from elmo_plugin.data.text import read_sentences
+from elmo_plugin.elmo import INITIAL_STATES, Elmo
+from elmo_plugin.modules.distinct import distinct_words
+from elmo_plugin.modules.warm_state import warm_up
+from elmo_plugin.options import BiLMOptions, build_bilm
+
+ROWS = 32
+SENTENCE = 20
+"""Tokens of the sentences whose latency is measured."""
+
+
+def run(settings: Settings) -> Record:
+    """Prints the tables and returns them, by name."""
+    machine = peaks(settings.quick)
+    print_table("Matrix products of this machine, GFLOP/s", [machine])
+    speeds: list[Record] = []
+    memories: list[Record] = []
+    latencies: list[Record] = []
+    costs: list[Record] = []
+    sentences = sample(settings.text, ROWS * (2 if settings.quick else 4))
+    short = sample(settings.text, 20 if settings.quick else 100, SENTENCE)
+    for name, model in models(settings).items():
+        options = options_of(name, model)
+        with tempfile.TemporaryDirectory() as folder:
+            files = write_random_weights(options, Path(folder))
+            ours, stock = Elmo.from_files(*files).eval(), stock_elmo(*files)
+            batches = to_batches(ours, sentences)
+            speeds += compare_speed(name, ours, stock, batches, machine["fp32_peak"], settings)
+            latencies.append({"model": name, **compare_latency(ours, stock, short)})
+            if settings.profile:
+                costs += [
+                    {"model": name, **cost}
+                    for cost in largest_costs(partial(first_pass, ours, batches))
+                ]
+            del ours, stock
+            memories.append({"model": name, **compare_memory(files, batches[-1:], settings)})
+
+    n_tokens = sum(map(len, sentences))
+    print_table(
+        f"Vectors, {n_tokens:,} tokens of {settings.text} in batches of {ROWS}: tokens/s", speeds
+    )
+    print_table("Peak memory of a process that reads the longest batch, MiB", memories)
+    print_table(f"Latency of one sentence of {SENTENCE} tokens, ms", latencies)
+    if costs:
+        print_table("Our largest costs", costs)
+    return {
+        "machine": machine,
+        "vectors": speeds,
+        "memory": memories,
+        "latency": latencies,
+        "costs": costs,
+    }
+
+
+def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[str]]:
+    """
+    `n_sentences` from all over a text; with `length` only the beginnings, so long, of sentences
+    that have as many tokens.
+    """
+    found = [s[:length] for s in read_sentences(text) if length is None or len(s) >= length]
+    if len(found) < n_sentences:
+        raise ValueError(
+            f"{text}: expected {n_sentences} sentences to measure with"
+            f"{'' if length is None else f', of at least {length} tokens'}, found {len(found)}"
+        )
+    return list(islice(found, 0, None, len(found) // n_sentences))[:n_sentences]
+
+
+def write_random_weights(options: BiLMOptions, folder: Path) -> tuple[str, str]:
+    """bilm-tf's two files of an untrained biLM."""
+    torch.manual_seed(0)
+    bilm = build_bilm(options)
+    bilm.warm_state.set(warm_up(bilm))
+    files = str(folder / "options.json"), str(folder / "weights.hdf5")
+    write_options(options, files[0])
+    write_weights(bilm, files[1])
+    return files
+
+
+def stock_elmo(options_file: str, weight_file: str) -> StockElmo:
+    return StockElmo(options_file, weight_file, num_output_representations=1, dropout=0.0).eval()
+
+
+def to_batches(elmo: Elmo, sentences: list[list[str]]) -> list[Tensor]:
+    """Sorted by length; each batch of shape `(ROWS, T, C)`."""
+    ordered = sorted(sentences, key=len)
+    return [elmo.characters(ordered[i : i + ROWS]) for i in range(0, len(ordered), ROWS)]
+
+
+@torch.no_grad()
+def first_pass(elmo: Elmo, batches: Sequence[Tensor]) -> list[Tensor]:
+    elmo.forget()
+    return [elmo(batch)["elmo_representations"][0] for batch in batches]
+
+
+@torch.no_grad()
+def stock_pass(stock: StockElmo, batches: Sequence[Tensor]) -> list[Tensor]:
+    stock._elmo_lstm._elmo_lstm.reset_states()
+    return [stock(batch)["elmo_representations"][0] for batch in batches]
+
+
+def compare_speed(
+    name: str,
+    ours: Elmo,
+    stock: StockElmo,
+    batches: list[Tensor],
+    peak: float,
+    settings: Settings,
+) -> list[Record]:
+    """A record for each initial state; the stock one knows `"carry"` alone. `peak`: GFLOP/s."""
+
+    def pass_under(initial_state: str) -> list[Tensor]:
+        ours.initial_state = initial_state
+        return first_pass(ours, batches)
+
+    found, expected = pass_under("carry"), stock_pass(stock, batches)  # and both are warmed up
+    difference = max(float((x - y).abs().max()) for x, y in zip(found, expected))
+    largest = max(float(y.abs().max()) for y in expected)
+    times = in_turns(
+        3,
+        *(partial(pass_under, state) for state in INITIAL_STATES),
+        partial(stock_pass, stock, batches),
+    )
+    n_tokens = sum(int((batch > 0).any(-1).sum()) for batch in batches)
+    records = []
+    for state, own in zip(INITIAL_STATES, times):
+        limit = peak * 1e9 / operations_per_token(ours, batches, state)
+        speed = n_tokens / median(own)
+        same = state == "carry"
+        records.append(
+            {
+                "model": name,
+                "initial_state": state,
+                "ours": speed,
+                "allennlp": n_tokens / median(times[-1]),
+                "ratio": median_ratio(own, times[-1]),
+                "limit": limit,
+                "share_of_limit": speed / limit,
+                "largest_difference": difference if same else None,
+                "largest_number": largest if same else None,
+            }
+        )
+    return records
+
+
+def operations_per_token(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> float:
+    """
+    Each distinct word of the whole text once. Where a sentence's start is always the same, its
+    first boundary's step is a constant; and its last one's is never read.
+    """
+    present = [(batch > 0).any(-1) for batch in batches]
+    n_tokens = sum(int(mask.sum()) for mask in present)
+    n_boundaries = 2 * sum(map(len, batches)) if initial_state == "carry" else 0
+    tokens = torch.cat([batch[mask] for batch, mask in zip(batches, present)])  # (N, C)
+    words, _ = distinct_words(tokens[None])
+    total = lstm_operations(elmo.options, n_tokens + n_boundaries)
+    return (total + char_cnn_operations(elmo.options, words)) / n_tokens
+
+
+@torch.no_grad()
+def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) -> Record:
+    """Of sentences that come one by one, the words of each new one being new or not."""
+    ours.initial_state = "warm"
+    ours.forget()
+    stock._elmo_lstm._elmo_lstm.reset_states()
+    batches = [ours.characters([sentence]) for sentence in sentences]
+    own, theirs = [], []
+    for batch in batches:
+        own.append(1000 * seconds(lambda: ours(batch)))
+        theirs.append(1000 * seconds(lambda: stock(batch)))
+    return {
+        "ours_p50": float(np.percentile(own, 50)),
+        "ours_p99": float(np.percentile(own, 99)),
+        "allennlp_p50": float(np.percentile(theirs, 50)),
+        "allennlp_p99": float(np.percentile(theirs, 99)),
+        "ratio_p50": float(np.percentile(theirs, 50) / np.percentile(own, 50)),
+        "sentences": len(batches),
+    }
+
+
+def compare_memory(files: tuple[str, str], batches: list[Tensor], settings: Settings) -> Record:
+    ours = peak_memory(read_ours, files, batches, settings.threads)
+    stock = peak_memory(read_stock, files, batches, settings.threads)
+    imports = peak_memory(torch.set_num_threads, settings.threads)
+    return {"ours": ours, "allennlp": stock, "ratio": stock / ours, "of_it_imports": imports}
+
+
+def read_ours(files: tuple[str, str], batches: list[Tensor], threads: int) -> None:
+    torch.set_num_threads(threads)
+    first_pass(Elmo.from_files(*files).eval(), batches)
+
+
+def read_stock(files: tuple[str, str], batches: list[Tensor], threads: int) -> None:
+    torch.set_num_threads(threads)
+    stock_pass(stock_elmo(*files), batches)
