@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import torch
@@ -21,8 +20,7 @@ from benchmarks.measure import (
     Record,
     in_turns,
     largest_costs,
-    median_ratio,
-    peak_memory,
+    memory_of,
     peaks,
     print_table,
     seconds,
@@ -148,8 +146,7 @@ def compare_speed(
     found, expected = pass_under("carry"), stock_pass(stock, batches)  # and both are warmed up
     difference = max(float((x - y).abs().max()) for x, y in zip(found, expected))
     largest = max(float(y.abs().max()) for y in expected)
-    times = in_turns(
-        3,
+    *times, stock_time = in_turns(
         *(partial(pass_under, state) for state in INITIAL_STATES),
         partial(stock_pass, stock, batches),
     )
@@ -157,15 +154,15 @@ def compare_speed(
     records = []
     for state, own in zip(INITIAL_STATES, times):
         limit = peak * 1e9 / operations_per_token(ours, batches, state)
-        speed = n_tokens / median(own)
+        speed = n_tokens / own
         same = state == "carry"
         records.append(
             {
                 "model": name,
                 "initial_state": state,
                 "ours": speed,
-                "allennlp": n_tokens / median(times[-1]),
-                "ratio": median_ratio(own, times[-1]),
+                "allennlp": n_tokens / stock_time,
+                "ratio": stock_time / own,
                 "limit": limit,
                 "share_of_limit": speed / limit,
                 "largest_difference": difference if same else None,
@@ -211,10 +208,14 @@ def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) ->
 
 
 def compare_memory(files: tuple[str, str], batches: list[Tensor], settings: Settings) -> Record:
-    ours = peak_memory(read_ours, files, batches, settings.threads)
-    stock = peak_memory(read_stock, files, batches, settings.threads)
-    imports = peak_memory(torch.set_num_threads, settings.threads)
-    return {"ours": ours, "allennlp": stock, "ratio": stock / ours, "of_it_imports": imports}
+    ours = memory_of(read_ours, files, batches, settings.threads)
+    stock = memory_of(read_stock, files, batches, settings.threads)
+    return {
+        "ours": ours.peak,
+        "allennlp": stock.peak,
+        "ratio": stock.peak / ours.peak,
+        "imports_alone": ours.imports,
+    }
 
 
 def read_ours(files: tuple[str, str], batches: list[Tensor], threads: int) -> None:

@@ -4,13 +4,14 @@ runs in turns, A B A B, and medians are reported; and the machine's own limit is
 them, in the same process.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -26,15 +27,18 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def in_turns(n_rounds: int, *works: Callable[[], object]) -> list[list[float]]:
-    """Seconds of each of `works`, in each of `n_rounds` rounds of A B A B."""
-    rounds = [[seconds(work) for work in works] for _ in range(n_rounds)]
-    return [list(column) for column in zip(*rounds)]
-
-
-def median_ratio(ours: Sequence[float], peers: Sequence[float]) -> float:
-    """How many times as fast ours is: the median over the rounds, each round by itself."""
-    return median(theirs / own for own, theirs in zip(ours, peers))
+def in_turns(
+    *works: Callable[[], object], n_rounds: int = 3, least_seconds: float = 2.0
+) -> list[float]:
+    """
+    The median seconds of each of `works`, over rounds of A B A B: `n_rounds` of them, or more where
+    the works are short, so that one moment of a busy machine does not decide.
+    """
+    rounds: list[list[float]] = []
+    began = time.perf_counter()
+    while len(rounds) < n_rounds or time.perf_counter() - began < least_seconds:
+        rounds.append([seconds(work) for work in works])
+    return [median(column) for column in zip(*rounds)]
 
 
 def matrix_product_peak(dtype: torch.dtype, size: int = 2048, n_rounds: int = 7) -> float:
@@ -53,22 +57,47 @@ def peaks(quick: bool) -> Record:
     }
 
 
-def peak_memory(work: Callable[..., object], *arguments: Any) -> float:
+class MemoryUse(NamedTuple):
     """
-    The most memory, in MiB, that a process which does nothing but `work` ever held, imports
-    included. `getrusage` would count what this process held when it started the other.
+    Of a process, in MiB: `peak`, the most it ever held; `without_files`, the same less the files
+    that it maps, which the system takes back when it wants; and `imports`, what it began with.
+    """
+
+    peak: float
+    without_files: float
+    imports: float
+
+
+def memory_of(work: Callable[..., object], *arguments: Any) -> MemoryUse:
+    """
+    Of a process that does nothing but `work`. (`getrusage` would count what this process held when
+    it started the other.)
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(_peak_memory, work, arguments).result()
+        return process.submit(_memory_of, work, arguments).result()
 
 
-def _peak_memory(work: Callable[..., object], arguments: Sequence[Any]) -> float:
-    work(*arguments)
-    return memory("VmHWM")
+def _memory_of(work: Callable[..., object], arguments: Sequence[Any]) -> MemoryUse:
+    imports = _memory("VmRSS")
+    without_files = _memory("RssAnon")
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal without_files
+        while not done.wait(0.01):  # there is no high-water mark of it to read
+            without_files = max(without_files, _memory("RssAnon"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        work(*arguments)
+    finally:
+        done.set()
+        watcher.join()
+    return MemoryUse(_memory("VmHWM"), without_files, imports)
 
 
-def memory(kind: str = "VmRSS") -> float:
-    """What this process holds now, or with `"VmHWM"` ever held at most, in MiB."""
+def _memory(kind: str) -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(kind)) / 1024
 

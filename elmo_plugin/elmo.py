@@ -49,11 +49,14 @@ class Elmo(nn.Module):
         Where a sentence starts. `"carry"`: on from the row above in the batch before, as bilm-tf
         and AllenNLP have it, so that a vector depends on what came before; `"zero"`; or `"warm"`:
         the mean state that training found at the starts of sentences.
+    precision : `str`
+        Of the biLM's matrix products: `"fp32"`, or `"bf16"`, which is faster where the processor
+        knows it. The vectors are fp32 either way.
 
     # Raises
 
     `ValueError`
-        For another initial state, no mix, or weights that are not one a layer.
+        For another initial state or precision, no mix, or weights that are not one a layer.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Elmo(nn.Module):
         keep_sentence_boundaries: bool = False,
         scalar_mix_parameters: Sequence[float] | None = None,
         initial_state: str = "warm",
+        precision: str = "fp32",
     ) -> None:
         super().__init__()
         if initial_state not in INITIAL_STATES:
@@ -79,6 +83,7 @@ class Elmo(nn.Module):
                 f"found {num_output_representations}"
             )
         self.bilm = bilm.requires_grad_(requires_grad)
+        self.bilm.set_precision(precision)
         self.options = options
         self.requires_grad = requires_grad
         self.keep_sentence_boundaries = keep_sentence_boundaries

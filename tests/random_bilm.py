@@ -93,5 +93,5 @@ def random_state(bilm: BiLM, n_rows: int, seed: int = 1) -> LSTMState:
 
 def oracle_state(state: LSTMState, row: int) -> State:
     """One row of a state, as the oracle has it."""
-    memory, output = (x[:, :, row].double().numpy() for x in state)
+    memory, output = (x[:, :, row].detach().double().numpy().copy() for x in state)
     return {(k, d): (memory[k, d], output[k, d]) for k in range(len(memory)) for d in (0, 1)}

@@ -46,9 +46,9 @@ class BilmImport(Subcommand):
 
 
 def import_from_args(args: argparse.Namespace) -> None:
-    files = [cached_path(file) for file in (args.options, args.weights, args.vocabulary)]
+    options, weights, vocabulary = map(cached_path, (args.options, args.weights, args.vocabulary))
     try:
-        import_files(*files, args.archive)
+        import_files(options, weights, vocabulary, args.archive)
     except (OptionsError, WeightsError) as error:
         raise ConfigurationError(str(error)) from None
     print(f"wrote {args.archive}")

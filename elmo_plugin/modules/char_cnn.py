@@ -53,6 +53,7 @@ class CharCNN(nn.Module):
                 f'char_cnn.activation: expected "relu" or "tanh", found "{activation}"'
             )
         n_filters = sum(number for _, number in filters)
+        self.precision: torch.dtype | None = None  # that of the weights
         self.activation = activation
         self.output_dim = projection_dim
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
@@ -93,9 +94,13 @@ class CharCNN(nn.Module):
             Shape `(n_words, P)`.
         """
         x = ACTIVATIONS[self.activation](self.convolve(characters.long()))  # (n_words, F)
-        for highway in self.highways:
-            x = highway(x)
-        return x if self.projection is None else self.projection(x)
+        dtype = x.dtype
+        with torch.autocast(x.device.type, self.precision, enabled=self.precision is not None):
+            for highway in self.highways:
+                x = highway(x)
+            if self.projection is not None:
+                x = self.projection(x)
+        return x.to(dtype)
 
     def convolve(self, characters: Tensor) -> Tensor:
         """

@@ -30,5 +30,5 @@ class Highway(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`x`: shape `(..., F)`. Returns shape `(..., F)`."""
-        s = torch.sigmoid(self.carry(x))
-        return torch.lerp(x, torch.relu(self.transform(x)), s)
+        s = torch.sigmoid(self.carry(x)).to(x.dtype)
+        return torch.lerp(x, torch.relu(self.transform(x)).to(x.dtype), s)

@@ -4,6 +4,8 @@ The fast path of `ProjectedLSTM`: the same recurrence with its gradient written 
 All inputs take one matrix product before the first step, and all weight gradients one after the
 last; only what is recurrent is left inside the loop. Symbols and shapes are those of
 `ProjectedLSTM`; its `reference` is the equation.
+
+Weights in bfloat16 make the matrix products bfloat16's; all else stays in float32.
 """
 
 from collections.abc import Sequence
@@ -43,7 +45,7 @@ def lstm_scan(
     c, h = memory.clone(), output.clone()
     m = torch.empty_like(c)
     for t, n in enumerate(batch_sizes):
-        g = gates[:, t, :n].baddbmm_(h[:, :n], recurrent_weight)
+        g = _add_product(gates[:, t, :n], h[:, :n], recurrent_weight)
         written = (c[:, :n], m[:, :n], h[:, :n])
         _step(g, c[:, :n], *written, projection_weight, cell_clip, proj_clip)
         outputs[:, t, :n] = h[:, :n]
@@ -53,7 +55,23 @@ def lstm_scan(
 def _input_gates(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W_x + b for all steps at once, shape `(2, T, B, 4D)`."""
     x = inputs.reshape(2, -1, inputs.size(-1))
-    return torch.baddbmm(bias[:, None], x, weight).view(*inputs.shape[:3], -1)
+    if weight.dtype == x.dtype:
+        gates = torch.baddbmm(bias[:, None], x, weight)
+    else:
+        gates = _product(x, weight).add_(bias[:, None])
+    return gates.view(*inputs.shape[:3], -1)
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    """x W in W's precision, as x's."""
+    return torch.bmm(x.to(weight.dtype), weight).to(x.dtype)
+
+
+def _add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """x W in W's precision, added to `total` in place."""
+    if weight.dtype == total.dtype:
+        return total.baddbmm_(x, weight)
+    return total.add_(torch.bmm(x.to(weight.dtype), weight))
 
 
 def _step(
@@ -83,7 +101,10 @@ def _step(
     if projection_weight is None:
         h.copy_(m)
         return
-    torch.bmm(m, projection_weight, out=h)
+    if projection_weight.dtype == m.dtype:
+        torch.bmm(m, projection_weight, out=h)
+    else:
+        h.copy_(_product(m, projection_weight))
     if proj_clip is not None:
         h.clamp_(-proj_clip, proj_clip)
 
@@ -114,7 +135,7 @@ class _Scan(torch.autograd.Function):
         m = fresh(2, n_steps, *memory.shape[1:])
         c[:, 0], h[:, 0] = memory, output
         for t, n in enumerate(batch_sizes):
-            g = gates[:, t, :n].baddbmm_(h[:, t, :n], recurrent_weight)
+            g = _add_product(gates[:, t, :n], h[:, t, :n], recurrent_weight)
             written = (c[:, t + 1, :n], m[:, t, :n], h[:, t + 1, :n])
             _step(g, c[:, t, :n], *written, projection_weight, cell_clip, proj_clip)
         ctx.save_for_backward(
@@ -143,12 +164,12 @@ class _Scan(torch.autograd.Function):
         for t, n in reversed(list(enumerate(ctx.batch_sizes))):
             d_m = d_h_t = d_h[:, t, :n]
             if n_later:
-                d_h_t[:, :n_later].baddbmm_(d_gates[:, t + 1, :n_later], recurrent_weight_t)
+                _add_product(d_h_t[:, :n_later], d_gates[:, t + 1, :n_later], recurrent_weight_t)
             if projection_weight is not None:
                 if proj_clip is not None:
                     # A clipped number stands exactly on the bound; no gradient passes it.
                     d_h_t.mul_(h[:, t + 1, :n].abs() < proj_clip)
-                d_m = torch.bmm(d_h_t, projection_weight.transpose(1, 2))
+                d_m = _product(d_h_t, projection_weight.transpose(1, 2))
             # From here on d_gates holds at t what it was for a gradient of 1, times the gradient.
             dim = d_m.size(-1)
             d_c_t, d_gates_t = d_c[:, :n], d_gates[:, t, :n]
@@ -162,21 +183,23 @@ class _Scan(torch.autograd.Function):
             n_later = n
 
         def flat(x: Tensor) -> Tensor:
-            return x.reshape(2, -1, x.size(-1))
+            return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
 
         flat_d = flat(d_gates)
+        d_inputs = d_projection_weight = None
+        if ctx.needs_input_grad[0]:
+            d_inputs = torch.bmm(flat_d, input_weight.transpose(1, 2)).to(inputs.dtype)
+            d_inputs = d_inputs.view_as(inputs)
+        if projection_weight is not None:
+            d_projection_weight = torch.bmm(flat(m).transpose(1, 2), flat(d_h))
         return (
-            torch.bmm(flat_d, input_weight.transpose(1, 2)).view_as(inputs)
-            if ctx.needs_input_grad[0]
-            else None,
+            d_inputs,
             None,
             None,
             torch.bmm(flat(inputs).transpose(1, 2), flat_d),
             torch.bmm(flat(h[:, :-1]).transpose(1, 2), flat_d),
-            flat_d.sum(dim=1),
-            torch.bmm(flat(m).transpose(1, 2), flat(d_h))
-            if projection_weight is not None
-            else None,
+            d_gates.sum(dim=(1, 2)),
+            d_projection_weight,
             None,
             None,
             None,

@@ -5,6 +5,7 @@ from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
 from elmo_plugin.commands.bilm_export import export
+from elmo_plugin.models.bilm import BilmLanguageModel
 
 
 @TrainerCallback.register("bilm_export")
@@ -38,4 +39,5 @@ class BilmExportCallback(TrainerCallback):
         # The trainer has put the best weights back by now; without metrics it did not get so far.
         if is_primary and metrics is not None:
             folder = Path(self.serialization_dir) / "bilm-tf"
+            assert isinstance(trainer.model, BilmLanguageModel)
             export(trainer.model, folder, with_softmax=self.softmax)

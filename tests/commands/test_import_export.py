@@ -52,6 +52,8 @@ def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
     """A run without metrics was cut off, and its weights are not the best."""
 
     class Trainer:
+        """What the callback looks at."""
+
         model = load_language_model(bilm_archive)
 
     callback = BilmExportCallback(str(tmp_path), softmax=True)

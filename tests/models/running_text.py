@@ -1,15 +1,23 @@
-"""Windows of running text for the language model, dealt in plain Python, and what the oracle says
-of the same text."""
+"""A small language model; running text for it, dealt into windows in plain Python; and what the
+oracle says of the same text."""
 
+import json
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
 import torch
+from allennlp.common import Params
+from allennlp.data import Vocabulary
+from allennlp.models import Model
 
 from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.models.bilm import BilmLanguageModel
 from tests import oracle
 from tests.conftest import WORDS
 from tests.oracle import Arrays, Options, State
+from tests.random_bilm import CHAR_CNN, LSTM, random_state, randomize
 
 IGNORE = -100
 UNKNOWN = 2
@@ -24,8 +32,33 @@ TEXT: list[Row] = [
     [["naïve", "."], "the stick to the dog .".split(), ["he"], [".", "."]],
     ["stick to he".split()],
 ]
-"""Rows of 13, 16 and 4 time steps (a sentence of n words takes n + 1); `</S>` ends a window of 4 in
-the first row's twelve... and the last row ends with a window of 4."""
+"""Rows of 12, 15 and 4 time steps (a sentence of n words takes n + 1)."""
+
+
+def language_model(
+    char_cnn: dict[str, Any] | None = CHAR_CNN,
+    seed: int = 0,
+    vocab: Vocabulary | None = None,
+    **params: Any,
+) -> BilmLanguageModel:
+    """From a config, in float64, with random weights and a random warm state; in training mode."""
+    config = {
+        "type": "bilm",
+        "lstm": LSTM,
+        "dropout": 0.0,
+        "n_negative_samples": None,
+        "initial_state": "zero",
+        **params,
+        **({"char_cnn": char_cnn} if char_cnn else {}),
+    }
+    torch.manual_seed(seed)
+    model = Model.from_params(
+        Params(json.loads(json.dumps(config))),
+        vocab=BilmVocabulary.from_words(WORDS) if vocab is None else vocab,
+    )
+    randomize(model)
+    model.bilm.warm_state.set(random_state(model.bilm, 1, seed))
+    return model.double()
 
 
 def number(word: str) -> int:
@@ -48,10 +81,7 @@ def windows(rows: list[Row], n_steps: int) -> list[dict[str, torch.Tensor]]:
     """The rows' windows, behind a row's end `<S>` and nothing to predict."""
     table = [*WORDS, *UNHEARD_OF]
     longest = max(len(streams(row)[0][0]) for row in rows)
-    filled = {
-        name: []
-        for name in ("forward_inputs", "forward_targets", "backward_inputs", "backward_targets")
-    }
+    filled: dict[str, list[list[int]]] = defaultdict(list)
     for row in rows:
         for direction, (inputs, targets) in zip(("forward", "backward"), streams(row)):
             rest = -(-longest // n_steps) * n_steps - len(inputs)

@@ -33,7 +33,7 @@ class KillCallback(TrainerCallback):
 
 
 def config(cache: Path) -> Params:
-    """A tiny biLM, whose checkpoints are frequent. Encoded corpora go where the test's files are."""
+    """A tiny biLM, whose checkpoints are frequent. Encoded corpora stay with the test."""
     encoded = {"type": "bilm", "cache_dir": str(cache)}
     params = {
         "dataset_reader": {"type": "bilm"},
@@ -113,7 +113,7 @@ def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
 
 @pytest.mark.parametrize("name", ["bilm", "bilm_1b", "tagger_elmo"])
 def test_configs_are_read(name, monkeypatch):
-    """The shipped configs evaluate, and the paper's differs from the small one in sizes and data."""
+    """The shipped configs evaluate; the paper's differs from the small one in sizes and data."""
     monkeypatch.setenv("BILM_TEXT", "text")
     monkeypatch.setenv("ELMO_ARCHIVE", "model.tar.gz")
     found = Params.from_file(str(ROOT / "training_configs" / f"{name}.jsonnet")).as_dict()

@@ -24,6 +24,9 @@ from allennlp.data import Instance, Vocabulary
 from allennlp.data.data_loaders import SimpleDataLoader
 from allennlp.data.fields import TensorField
 from allennlp.training import TrainerCallback
+
+from elmo_plugin.training.checkpoint_files import CheckpointFiles, Point
+from elmo_plugin.training.checkpointer import BilmCheckpointer
 from tests.training.toy_training import (
     BATCHES,
     Killed,
@@ -35,9 +38,6 @@ from tests.training.toy_training import (
     nothing,
     result,
 )
-
-from elmo_plugin.training.checkpoint_files import CheckpointFiles, Point
-from elmo_plugin.training.checkpointer import BilmCheckpointer
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "one_kept": {"checkpointer": {"keep_most_recent_by_count": 1}},

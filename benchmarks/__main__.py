@@ -1,0 +1,91 @@
+"""`make bench`: every figure beside the peer's and beside the machine's own limit, in one run."""
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import warnings
+from pathlib import Path
+
+import torch
+
+PARTS = {
+    "embedding": "vectors: speed, memory, latency",
+    "training": "steps of training",
+    "corpus": "encoding and reading text",
+    "scaling": "what more rows, longer windows, more words and more negatives cost",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog="; ".join(f"{part}: {what}" for part, what in PARTS.items()),
+    )
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; by default all")
+    parser.add_argument("--text", default="docs://train", help="a file, a glob or a folder")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
+    parser.add_argument("--quick", action="store_true", help="tiny models: does it all work?")
+    parser.add_argument("--profile", action="store_true", help="print our largest costs, too")
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="of PyTorch (%(default)s)"
+    )
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - PARTS.keys():
+        parser.error(f"expected parts out of {', '.join(PARTS)}, found {', '.join(unknown)}")
+    if arguments.threads < 1:
+        parser.error(f"--threads: expected at least 1, found {arguments.threads}")
+    if arguments.json and not arguments.json.parent.is_dir():
+        parser.error(f"--json: expected a file in a folder, found no {arguments.json.parent}")
+
+    # Importing AllenNLP warns of what is neither ours nor the reader's concern; so do the processes
+    # that are started to measure their memory.
+    os.environ["PYTHONWARNINGS"] = "ignore"
+    warnings.simplefilter("ignore")
+    import elmo_plugin  # noqa: F401  registers docs://
+    from benchmarks.settings import Settings
+
+    torch.set_num_threads(arguments.threads)
+    settings = Settings(
+        text=arguments.text,
+        quick=arguments.quick,
+        threads=arguments.threads,
+        profile=arguments.profile,
+    )
+    results = {"conditions": conditions(settings.text, settings.quick)}
+    print(", ".join(f"{key} {value}" for key, value in results["conditions"].items()))
+    for part in arguments.parts or PARTS:
+        results[part] = importlib.import_module(f"benchmarks.{part}").run(settings)
+    if arguments.json:
+        write_whole(json.dumps(results, indent=2) + "\n", arguments.json)
+
+
+def conditions(text: str, quick: bool) -> dict[str, object]:
+    """What the figures depend on."""
+    return {
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "processor": processor(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "text": text,
+        "quick": quick,
+    }
+
+
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def write_whole(text: str, path: Path) -> None:
+    temporary = path.with_name(f".{path.name}.partial")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
+if __name__ == "__main__":
+    main()

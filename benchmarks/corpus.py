@@ -1,0 +1,125 @@
+"""
+Text: encoding it and reading windows from it, beside AllenNLP's way (a `Vocabulary` from instances,
+and batches of their character ids); and that memory does not grow with the text.
+"""
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from allennlp.data import Batch, Instance, Vocabulary
+from allennlp.data.fields import TextField
+from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
+from allennlp.data.tokenizers import Token
+
+from benchmarks.measure import Record, in_turns, memory_of, print_table
+from benchmarks.settings import Settings
+from elmo_plugin.data.data_loader import BilmDataLoader
+from elmo_plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.data.encoding import encode
+from elmo_plugin.data.text import find_files, read_blocks, read_sentences
+from elmo_plugin.data.vocabulary import BilmVocabulary
+
+ROWS, WINDOW = 64, 20
+PEER_SENTENCES = 2000
+"""AllenNLP's way reads them in a second or so, and more would take it as much longer."""
+
+
+def run(settings: Settings) -> Record:
+    """Prints the tables and returns them, by name."""
+    files = find_files(settings.text)
+    with tempfile.TemporaryDirectory() as folder:
+        with quiet():
+            corpus = encode(files, Path(folder) / "corpus")
+        vocabulary = BilmVocabulary.from_corpus(str(corpus.folder))
+        n_peer = sum(map(len, first_sentences(settings.text)))
+        with quiet():
+            encoding, splitting, counting = in_turns(
+                lambda: encode(files, corpus.folder, force=True),
+                lambda: split_lines(files),
+                lambda: Vocabulary.from_instances(instances(settings.text)),
+            )
+            windows, batches = in_turns(
+                lambda: read_epoch(corpus.folder, vocabulary),
+                lambda: read_batches(settings.text, vocabulary),
+            )
+    n_tokens = corpus.num_tokens
+    speeds = [
+        record("encoding", n_tokens / encoding, n_peer / counting, n_tokens / splitting),
+        record("loading", n_tokens / windows, n_peer / batches, None),
+    ]
+    print_table(
+        f"{settings.text}, {n_tokens:,} tokens, {corpus.num_words:,} distinct words: tokens/s; the "
+        "limit is reading the lines and splitting them",
+        speeds,
+    )
+    memories = [
+        {"tokens": n * n_tokens, **memory_of(encode_and_read, files, n)._asdict()}
+        for n in ((1, 2) if settings.quick else (1, 10, 40))
+    ]
+    print_table(
+        "Memory of a process that encodes the text, so many times over, and reads an epoch, MiB",
+        memories,
+    )
+    return {"speed": speeds, "memory": memories}
+
+
+def record(work: str, ours: float, allennlp: float, limit: float | None) -> Record:
+    return {
+        "work": work,
+        "ours": ours,
+        "allennlp": allennlp,
+        "ratio": ours / allennlp,
+        "limit": limit,
+        "share_of_limit": ours / limit if limit else None,
+    }
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without progress bars."""
+    with contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def split_lines(files: Sequence[Path]) -> None:
+    for file in files:
+        for lines in read_blocks(file):
+            for line in lines:
+                line.split()
+
+
+def read_epoch(folder: Path, vocabulary: Vocabulary) -> None:
+    """All windows of an epoch, each looked into."""
+    loader = BilmDataLoader(BilmDatasetReader(), str(folder), batch_size=ROWS, window=WINDOW)
+    loader.index_with(vocabulary)
+    for window in loader:
+        window["words"]
+
+
+def encode_and_read(files: Sequence[Path], n_times: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        corpus = encode([*files] * n_times, Path(folder) / "corpus")
+        read_epoch(corpus.folder, BilmVocabulary.from_corpus(str(corpus.folder), max_size=50_000))
+
+
+def first_sentences(text: str) -> Iterator[list[str]]:
+    return islice(read_sentences(text), PEER_SENTENCES)
+
+
+def instances(text: str) -> Iterator[Instance]:
+    """Of the first sentences, as allennlp-models' `simple_language_modeling` makes them."""
+    indexers = {"tokens": SingleIdTokenIndexer(), "characters": ELMoTokenCharactersIndexer()}
+    for words in first_sentences(text):
+        yield Instance({"source": TextField([Token(word) for word in words], indexers)})
+
+
+def read_batches(text: str, vocabulary: Vocabulary) -> None:
+    stream = instances(text)
+    while chunk := list(islice(stream, ROWS)):
+        batch = Batch(chunk)
+        batch.index_instances(vocabulary)
+        batch.as_tensor_dict()

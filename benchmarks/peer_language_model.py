@@ -1,0 +1,77 @@
+"""The peer that trains: the same biLM put together from AllenNLP's own parts."""
+
+import torch
+from allennlp.modules.elmo_lstm import ElmoLstm
+from allennlp.modules.sampled_softmax_loss import SampledSoftmaxLoss
+from allennlp.modules.seq2vec_encoders import CnnHighwayEncoder
+from torch import Tensor, nn
+
+from elmo_plugin.data.characters import NUM_CHARACTERS
+from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.options import BiLMOptions
+
+
+class AllenNLPLanguageModel(nn.Module):
+    """
+    Reads the windows of our data loader: the same words, as many targets, the same sizes. Only the
+    order differs in which the backward direction reads, since `ElmoLstm` turns its input round by
+    itself.
+
+    # Parameters
+
+    options : `BiLMOptions`
+    n_words : `int`
+        The size of the vocabulary.
+    n_negative_samples : `int`
+    dropout : `float`
+        On the LSTMs' input and output.
+    """
+
+    def __init__(
+        self, options: BiLMOptions, n_words: int, n_negative_samples: int, dropout: float
+    ) -> None:
+        super().__init__()
+        lstm, char_cnn = options.lstm, options.char_cnn
+        assert char_cnn is not None
+        self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding_dim, padding_idx=0)
+        self.char_cnn = CnnHighwayEncoder(
+            embedding_dim=char_cnn.embedding_dim,
+            filters=char_cnn.filters,
+            num_highway=char_cnn.n_highway,
+            projection_dim=lstm.projection_dim,
+            activation=char_cnn.activation,
+        )
+        self.lstm = ElmoLstm(
+            input_size=lstm.projection_dim,
+            hidden_size=lstm.projection_dim,
+            cell_size=lstm.dim,
+            num_layers=lstm.n_layers,
+            requires_grad=True,
+            memory_cell_clip_value=lstm.cell_clip,
+            state_projection_clip_value=lstm.proj_clip,
+        )
+        self.softmax = SampledSoftmaxLoss(n_words, lstm.projection_dim, n_negative_samples)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        words: Tensor,
+        forward_inputs: Tensor,
+        forward_targets: Tensor,
+        backward_targets: Tensor,
+        **_: Tensor,
+    ) -> dict[str, Tensor]:
+        """See `BilmLanguageModel.forward`; the loss is times the window's length, as there."""
+        characters = words.long()[forward_inputs]  # (B, T, C)
+        mask = torch.ones_like(forward_inputs, dtype=torch.bool)
+        x = self.char_cnn(self.char_embedding(characters.flatten(0, 1)), mask=None)
+        x = self.dropout(x.view(*mask.shape, -1))
+        top = self.dropout(self.lstm(x, mask)[-1])  # (B, T, 2P)
+        total = torch.zeros(())
+        for hidden, targets in zip(
+            top.chunk(2, dim=-1), (forward_targets, backward_targets.flip(1))
+        ):
+            real = targets != IGNORE
+            total = total + self.softmax(hidden[real], targets[real])
+        n_tokens = forward_targets.ne(IGNORE).sum()
+        return {"loss": forward_targets.size(1) * total / (2 * n_tokens)}

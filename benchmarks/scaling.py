@@ -1,0 +1,88 @@
+"""
+How the cost of our training step grows with the rows, the window, the vocabulary and the negatives,
+one of them varied at a time.
+"""
+
+from itertools import chain
+from typing import Any
+
+import torch
+
+from benchmarks.measure import Record, in_turns, peaks, print_table
+from benchmarks.settings import QUICK, SMALL, Settings, options_of
+from benchmarks.training import DROPOUT, Trainer, first_windows, tokens_per_second_at_most
+from elmo_plugin.data.corpus import SPECIAL_WORDS
+from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.models.bilm import BilmLanguageModel
+
+BASE = {"rows": 64, "window": 20, "vocabulary": 50_000, "negatives": 8192}
+VARIED = {
+    "rows": (16, 64, 256),
+    "window": (5, 20, 80),
+    "vocabulary": (10_000, 50_000, 200_000, 800_000),
+    "negatives": (1024, 4096, 16_384),
+}
+QUICK_BASE = {"rows": 8, "window": 5, "vocabulary": 1000, "negatives": 64}
+QUICK_VARIED = {
+    "rows": (4, 16),
+    "window": (5, 20),
+    "vocabulary": (1000, 10_000),
+    "negatives": (64, 512),
+}
+
+
+def run(settings: Settings) -> Record:
+    """Prints the tables and returns them, by name."""
+    machine = peaks(settings.quick)
+    print_table("Matrix products of this machine, GFLOP/s", [machine])
+    base, varied = (QUICK_BASE, QUICK_VARIED) if settings.quick else (BASE, VARIED)
+    [(name, model)] = (QUICK if settings.quick else SMALL).items()
+    words = open_corpus(settings.text).words()
+    records: list[Record] = []
+    for factor, values in varied.items():
+        cases = [{**base, factor: value} for value in values]
+        trainers = [trainer(model, words, settings.text, **case) for case in cases]
+        times = in_turns(*(each.step for each in trainers))
+        for case, each, time in zip(cases, trainers, times):
+            speed = each.n_tokens / time
+            limit = tokens_per_second_at_most(
+                options_of(name, model), case["negatives"], each.windows, machine["fp32_peak"]
+            )
+            records.append(
+                {
+                    "varied": factor,
+                    **case,
+                    "ms_per_step": 1000 * time,
+                    "tokens_per_second": speed,
+                    "limit": limit,
+                    "share_of_limit": speed / limit,
+                }
+            )
+    print_table(
+        f"Training {name} on {settings.text}, one size varied at a time (beyond the "
+        f"{len(words):,} words of the text, the vocabulary is filled with others)",
+        records,
+    )
+    return {"machine": machine, "scaling": records}
+
+
+def trainer(
+    model: dict[str, Any],
+    words: list[str],
+    text: str,
+    rows: int,
+    window: int,
+    vocabulary: int,
+    negatives: int,
+) -> Trainer:
+    torch.manual_seed(0)
+    made = BilmVocabulary.from_words(filled(words, vocabulary))
+    language_model = BilmLanguageModel(made, **model, dropout=DROPOUT, n_negative_samples=negatives)
+    return Trainer(language_model, first_windows(text, made, rows, window, 4))
+
+
+def filled(words: list[str], size: int) -> list[str]:
+    """The first `size` words; where there are fewer, others that occur nowhere come after them."""
+    others = (f"{SPECIAL_WORDS[2]} {number}" for number in range(size - len(words)))
+    return [*chain(words[:size], others)]

@@ -1,0 +1,147 @@
+"""
+Steps of training: ours beside the same model put together from AllenNLP's own parts, both on the
+same windows of our data loader, with the same optimizer.
+"""
+
+from collections.abc import Mapping
+from itertools import cycle, islice
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.measure import Record, in_turns, largest_costs, peaks, print_table
+from benchmarks.operations import (
+    FORWARD_AND_BACKWARD,
+    char_cnn_operations,
+    lstm_operations,
+    softmax_operations,
+)
+from benchmarks.peer_language_model import AllenNLPLanguageModel
+from benchmarks.settings import Settings, models, options_of
+from elmo_plugin.data.data_loader import BilmDataLoader
+from elmo_plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.data.vocabulary import WORDS_NAMESPACE, BilmVocabulary
+from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.options import BiLMOptions
+
+ROWS, WINDOW = 64, 20
+N_NEGATIVE_SAMPLES = 8192
+MAX_WORDS = 50_000
+DROPOUT = 0.1
+N_WINDOWS = 4
+
+Window = Mapping[str, Tensor]
+
+
+def run(settings: Settings) -> Record:
+    """Prints the tables and returns them, by name."""
+    machine = peaks(settings.quick)
+    print_table("Matrix products of this machine, GFLOP/s", [machine])
+    rows, n_negative_samples = (8, 256) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES)
+    vocabulary = BilmVocabulary.from_corpus(settings.text, max_size=MAX_WORDS)
+    n_words = vocabulary.get_vocab_size(WORDS_NAMESPACE)
+    windows = first_windows(settings.text, vocabulary, rows, WINDOW, N_WINDOWS)
+    speeds: list[Record] = []
+    costs: list[Record] = []
+    for name, model in models(settings).items():
+        options = options_of(name, model)
+        limit = tokens_per_second_at_most(
+            options, n_negative_samples, windows, machine["fp32_peak"]
+        )
+        torch.manual_seed(0)
+        ours = Trainer(
+            BilmLanguageModel(
+                vocabulary, **model, dropout=DROPOUT, n_negative_samples=n_negative_samples
+            ),
+            windows,
+        )
+        peer = Trainer(
+            AllenNLPLanguageModel(options, n_words, n_negative_samples, DROPOUT), windows
+        )
+        own, theirs = in_turns(ours.step, peer.step)
+        speeds.append(
+            {
+                "model": name,
+                "ours": ours.n_tokens / own,
+                "allennlp": peer.n_tokens / theirs,
+                "ratio": theirs / own,
+                "limit": limit,
+                "share_of_limit": ours.n_tokens / own / limit,
+                "distinct_words": sum(len(window["words"]) for window in windows) / len(windows),
+            }
+        )
+        if settings.profile:
+            costs += [{"model": name, **cost} for cost in largest_costs(ours.step)]
+    fewer = "" if n_words == MAX_WORDS else ", all that the text has"
+    print_table(
+        f"Training on {settings.text}, {rows} rows x {WINDOW} time steps, {n_negative_samples:,} "
+        f"negatives, vocabulary {n_words:,}{fewer}: tokens/s",
+        speeds,
+    )
+    if costs:
+        print_table("Our largest costs", costs)
+    return {"machine": machine, "training": speeds, "costs": costs}
+
+
+def first_windows(
+    text: str, vocabulary: BilmVocabulary, rows: int, window: int, count: int
+) -> list[Window]:
+    """The first `count` of an epoch that are full."""
+    loader = BilmDataLoader(BilmDatasetReader(), text, batch_size=rows, window=window)
+    loader.index_with(vocabulary)
+    found = [dict(window) for window in islice(filter(_is_full, loader), count)]
+    if len(found) < count:
+        raise ValueError(
+            f"{text}: expected {count} windows of {rows} x {window} tokens, found {len(found)}"
+        )
+    return found
+
+
+def _is_full(window: Window) -> bool:
+    return bool((window["forward_targets"] != IGNORE).all())
+
+
+class Trainer:
+    """
+    Steps of training as bilm-tf's, and as our configs have them.
+
+    # Parameters
+
+    model : `nn.Module`
+    windows : `list[Window]`
+        What its steps read, again and again. The first step warms up, here.
+    """
+
+    def __init__(self, model: nn.Module, windows: list[Window]) -> None:
+        self.model = model.train()
+        self.windows = windows
+        self.n_tokens = windows[0]["forward_targets"].numel()
+        self.optimizer = torch.optim.Adagrad(
+            model.parameters(), lr=0.2, initial_accumulator_value=1.0
+        )
+        self._following = cycle(windows)
+        self.step()
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        self.model(**next(self._following))["loss"].backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 10.0)
+        self.optimizer.step()
+
+
+def tokens_per_second_at_most(
+    options: BiLMOptions, n_negative_samples: int, windows: list[Window], peak: float
+) -> float:
+    """
+    If training were its matrix products alone, at `peak` GFLOP/s: each distinct word of a window
+    once, and the mean over `windows`.
+    """
+    n_tokens = n_operations = 0
+    for window in windows:
+        n_targets = window["forward_targets"].numel()
+        n_operations += lstm_operations(options, n_targets)
+        n_operations += char_cnn_operations(options, window["words"].long())
+        n_operations += softmax_operations(options, n_targets, n_negative_samples)
+        n_tokens += n_targets
+    return n_tokens * peak * 1e9 / (FORWARD_AND_BACKWARD * n_operations)

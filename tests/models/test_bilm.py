@@ -1,0 +1,238 @@
+"""The language model on windows of running text, and what both kinds of batches share."""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+
+from tests import oracle
+from tests.compare import assert_close
+from tests.models.running_text import (
+    IGNORE,
+    TEXT,
+    language_model,
+    log_probabilities,
+    windows,
+)
+from tests.random_bilm import CHAR_CNN, LSTM, arrays_of, oracle_state
+
+N_STEPS = 4
+
+
+def n_tokens(window: dict[str, torch.Tensor]) -> int:
+    return int((window["forward_targets"] != IGNORE).sum())
+
+
+@pytest.fixture(params=["characters", "words"])
+def char_cnn(request) -> dict[str, Any] | None:
+    """What the model reads."""
+    return CHAR_CNN if request.param == "characters" else None
+
+
+@pytest.mark.parametrize("initial_state", ["zero", "warm", "carry"])
+def test_windows_are_the_oracles_running_text(initial_state, char_cnn, tmp_path):
+    """Expected: the oracle over each row from its first word to its last, step by step. Every
+    window's loss, and perplexities that weigh each token the same, over windows of unequal numbers
+    of tokens; a row starts from the warm state or else from zeros. Twice, as `starts` says."""
+    model = language_model(char_cnn, initial_state=initial_state).eval()
+    options = {"lstm": LSTM, **({"char_cnn": char_cnn} if char_cnn else {})}
+    arrays = arrays_of(model.bilm, tmp_path, model.softmax)
+    start = oracle.zero_state(options)
+    if initial_state == "warm":
+        start = oracle_state(model.bilm.warm_state(1), 0)
+    rows = [log_probabilities(arrays, options, row, start)[0] for row in TEXT]
+    for _ in range(2):
+        for k, window in enumerate(windows(TEXT, N_STEPS)):
+            losses = [-p[d][k * N_STEPS : (k + 1) * N_STEPS] for p in rows for d in (0, 1)]
+            found = model(**window)["loss"]
+            expected = np.concatenate(losses).mean()
+            assert_close(found, expected, atol=1e-10, what=f"loss of window {k}")
+    metrics = model.get_metrics(reset=True)
+    forward, backward = (np.concatenate([p[d] for p in rows]) for d in (0, 1))
+    expected_metrics = {
+        "perplexity": np.exp(-np.concatenate([forward, backward]).mean()),
+        "forward_perplexity": np.exp(-forward.mean()),
+        "backward_perplexity": np.exp(-backward.mean()),
+    }
+    assert metrics.keys() == expected_metrics.keys()
+    for name, expected in expected_metrics.items():
+        assert_close(metrics[name], expected, atol=0, rtol=1e-6, what=name)
+
+
+def test_gradient_is_that_of_the_loss_times_tokens_a_row():
+    """Expected: the slope of the reported loss, by differences along a random direction, times 8
+    tokens over 3 rows (one of which has come to its end). bilm-tf multiplies by the window's
+    length, which is the same where rows are full."""
+    model = language_model()
+    for n_rows, window in ((3, windows(TEXT, N_STEPS)[1]), (2, windows(TEXT[:2], N_STEPS)[0])):
+        window["starts"][:] = True
+        model.zero_grad()
+        model(**window)["loss"].backward()
+        parameters = list(model.parameters())
+        direction = [torch.randn_like(parameter) for parameter in parameters]
+        direction[0][0] = 0  # "no word"
+        losses = []
+        for step in (1e-6, -2e-6):
+            with torch.no_grad():
+                for parameter, d in zip(parameters, direction):
+                    parameter.add_(d, alpha=step)
+                losses.append(model(**window)["loss"].item())
+        with torch.no_grad():
+            for parameter, d in zip(parameters, direction):
+                parameter.add_(d, alpha=1e-6)
+        slope = (losses[0] - losses[1]) / 2e-6
+        found = sum((p.grad * d).sum() for p, d in zip(parameters, direction))
+        assert_close(found, slope * 8 / n_rows, atol=0, rtol=1e-5, what=f"{n_rows} rows")
+
+
+def test_evaluation_in_between_leaves_training_as_it_was():
+    """Property: the losses of a training run are the same to the bit whether or not something was
+    evaluated in the middle of it; and evaluation's state is not training's."""
+    first, second, *_ = windows(TEXT, N_STEPS)
+    losses, evaluated = [], []
+    for evaluate in (False, True):
+        model = language_model(initial_state="warm")
+        model(**first)
+        warm = copy.deepcopy(model.bilm.warm_state.state_dict())
+        if evaluate:
+            for window in windows(TEXT[::-1][:2], N_STEPS):
+                evaluated.append(model.eval()(**window)["loss"])
+        assert all(map(torch.equal, warm.values(), model.bilm.warm_state.state_dict().values()))
+        losses.append(model.train()(**second)["loss"])
+    assert torch.equal(*losses)
+    alone = language_model(initial_state="warm")
+    alone.bilm.warm_state.load_state_dict(warm)
+    expected = [alone.eval()(**window)["loss"] for window in windows(TEXT[::-1][:2], N_STEPS)]
+    assert all(map(torch.equal, evaluated, expected))
+
+
+def test_resume_is_exact():
+    """Property: another process that loads the weights and `resume_state` goes on with the same
+    loss, to the bit, dropout and samples being drawn from the same seed; without `resume_state`
+    with another. What the two load is left as it was."""
+    first, second, third, _ = windows(TEXT, N_STEPS)
+    config = {"initial_state": "warm", "dropout": 0.3, "n_negative_samples": 4}
+    model = language_model(**config)
+    assert model.resume_state() == {}
+    model(**first)
+    model(**second)
+    weights = copy.deepcopy(model.state_dict())
+    rows = copy.deepcopy(model.resume_state())
+    losses = []
+    for resumed, saved in (
+        (model, None),
+        (language_model(**config, seed=1), {**weights, "resume_state": rows}),
+        (language_model(**config, seed=1), weights),
+    ):
+        if saved:
+            resumed.load_state_dict(saved)
+        torch.manual_seed(5)
+        losses.append(resumed(**third)["loss"])
+    assert torch.equal(losses[0], losses[1])
+    assert not torch.equal(losses[0], losses[2])
+    assert all(map(torch.equal, weights.values(), saved.values()))
+
+
+def test_warm_state_is_the_mean_at_the_starts_of_sentences(tmp_path):
+    """Expected: the oracle's states behind those sentences of each row that end where a window
+    does, the row's last one excepted, for nothing starts behind it: by hand, sentences 0 and 1 of
+    the first row, and 1 and 2 of the second."""
+    model = language_model(initial_state="warm")
+    start = oracle_state(model.bilm.warm_state(1), 0)
+    arrays = arrays_of(model.bilm, tmp_path, model.softmax)
+    options = {"lstm": LSTM, "char_cnn": CHAR_CNN}
+    for window in windows(TEXT, 2):
+        model(**window)
+    states = [
+        log_probabilities(arrays, options, TEXT[row][: sentence + 1], start)[1]
+        for row, sentence in ((0, 0), (0, 1), (1, 1), (1, 2))
+    ]
+    assert model.bilm.warm_state.count == len(states)
+    for key, found in oracle_state(model.bilm.warm_state(1), 0).items():
+        for name, x, seen in zip("ch", found, zip(*(state[key] for state in states))):
+            assert_close(x, np.mean(seen, axis=0), atol=1e-7, what=f"{name} {key}")
+
+
+def test_dropout_on_the_last_output():
+    """Expected by hand: where it drops everything, the softmax's bias is all that predicts."""
+    model = language_model()
+    model.dropout.p = 1.0
+    window = windows(TEXT, N_STEPS)[0]
+    log_p = torch.log_softmax(model.softmax.bias, dim=0)
+    targets = torch.cat([window["forward_targets"], window["backward_targets"]])
+    expected = -log_p[targets[targets != IGNORE]].mean()
+    assert_close(model(**window)["loss"], expected, atol=1e-10, what="loss")
+
+
+@pytest.mark.parametrize("n_negative_samples", [None, 4])
+def test_a_window_without_any_target_costs_nothing(n_negative_samples):
+    """Property: loss 0, a gradient of zeros (no NaN), and metrics as if it had not been."""
+    model = language_model(n_negative_samples=n_negative_samples)
+    window, empty = windows(TEXT, N_STEPS)[:2]
+    for direction in ("forward", "backward"):
+        empty[f"{direction}_targets"] = torch.full_like(empty[f"{direction}_targets"], IGNORE)
+    torch.manual_seed(5)
+    model(**window)
+    expected = model.get_metrics(reset=True)
+    model.zero_grad()
+    loss = model(**empty)["loss"]
+    loss.backward()
+    assert loss.item() == 0.0
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or not parameter.grad.any(), name
+    torch.manual_seed(5)
+    model(**window)
+    assert model.get_metrics() == expected
+
+
+def test_what_sampling_gives_has_a_name_of_its_own():
+    """Expected: in training with samples only `sampled_loss`, the mean of both directions over all
+    tokens; perplexities come from evaluation alone, and `reset` forgets."""
+    model = language_model(n_negative_samples=4)
+    text = windows(TEXT, N_STEPS)
+    losses = [model(**window)["loss"].item() for window in text]
+    counts = [n_tokens(window) for window in text]
+    assert len(set(counts)) > 1
+    expected = np.average(losses, weights=counts)
+    assert model.get_metrics(reset=True) == {"sampled_loss": pytest.approx(expected, rel=1e-6)}
+    model(**text[0])
+    assert model.get_metrics() == {"sampled_loss": pytest.approx(losses[0], rel=0.5)}
+    model.eval()(**text[0])
+    assert set(model.get_metrics()) == {"perplexity", "forward_perplexity", "backward_perplexity"}
+
+
+def test_a_perplexity_beyond_numbers_is_infinite():
+    """By definition: exp of more than a float holds; nothing raises."""
+    model = language_model().eval()
+    with torch.no_grad():
+        model.softmax.bias[0] = 1e6
+    model(**windows(TEXT, N_STEPS)[0])
+    assert model.get_metrics()["forward_perplexity"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"lstm": {**LSTM, "dims": 3}}, "model: lstm: unknown key dims"),
+        ({"initial_state": "cold"}, "initial_state: expected one of carry, zero, warm"),
+        ({"n_negative_samples": 10}, "n_negative_samples: .* less than the 10 words"),
+        ({"vocab": Vocabulary()}, 'vocabulary, namespace "words": .* vocabulary of type "bilm"'),
+        ({"char_cnn": {**CHAR_CNN, "filters": 3}}, "model: char_cnn.filters: expected .* found 3"),
+    ],
+)
+def test_what_is_wrong_in_a_config_is_said(params, message):
+    """The message names the key, what was expected and what was found."""
+    with pytest.raises(ConfigurationError, match=message):
+        language_model(**params)
+
+
+def test_a_model_of_words_needs_their_numbers():
+    """The message says which key of the data loader brings them."""
+    model, window = language_model(char_cnn=None), windows(TEXT, N_STEPS)[0]
+    with pytest.raises(ConfigurationError, match='data_loader needs "tokens": "words"'):
+        model(**{**window, "word_ids": None})

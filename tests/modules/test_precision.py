@@ -1,0 +1,57 @@
+"""bf16 products: near the numbers of fp32, which are their expected values."""
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from elmo_plugin.modules import BiLM
+from tests.random_bilm import random_bilm
+
+
+def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Every layer's vectors of a few sentences, and the gradient of all parameters, flat."""
+    bilm.set_precision(precision)
+    bilm.zero_grad()
+    torch.manual_seed(0)
+    tokens = torch.randint(1, 200, (3, 6, 10))
+    tokens[1, 4:] = 0
+    read = bilm.sentences(tokens, tokens[:, :, 0] > 0, bilm.bilstm.zero_state(3))
+    vectors = torch.cat([layer[read.mask] for layer in read.layers])
+    vectors.square().sum().backward()
+    gradients = [p.grad.flatten() for p in bilm.parameters() if p.grad is not None]
+    return vectors.detach(), torch.cat(gradients)
+
+
+def test_bf16_is_near_fp32():
+    """A mean cosine of at least 0.999; all results are fp32."""
+    bilm = random_bilm().bilm
+    expected, expected_gradient = vectors_and_gradient(bilm, "fp32")
+    found, gradient = vectors_and_gradient(bilm, "bf16")
+    assert found.dtype == gradient.dtype == torch.float32
+    assert not torch.equal(found, expected)
+    assert cosine_similarity(found, expected, dim=-1).mean() > 0.999
+    assert cosine_similarity(gradient, expected_gradient, dim=0) > 0.99
+
+
+def test_frozen_weights_are_cast_anew_when_they_change():
+    """Expected values: those of a biLM that had the new weights from the start."""
+    bilm = random_bilm().bilm
+    bilm.requires_grad_(False).set_precision("bf16")
+    tokens = torch.randint(1, 200, (1, 3, 10))
+
+    def read() -> torch.Tensor:
+        return bilm.sentences(tokens, tokens[:, :, 0] > 0, bilm.bilstm.zero_state(1)).layers[-1]
+
+    before = read()
+    layer = bilm.bilstm.layers[0]
+    layer.recurrent_weight.mul_(2.0)
+    after = read()
+    layer._cast = None
+    assert torch.equal(after, read())
+    assert not torch.equal(before, after)
+
+
+def test_unknown_precision():
+    """The message names what is expected and what was found."""
+    with pytest.raises(ValueError, match="precision: expected fp32 or bf16, found 'fp16'"):
+        random_bilm().bilm.set_precision("fp16")
