@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.modules import LSTMState
 from tests import oracle
 from tests.compare import assert_close
 from tests.random_bilm import arrays_of, oracle_state, random_bilm, random_state
@@ -53,7 +54,7 @@ def test_sentences_are_the_oracles(variant, tmp_path):
         bilm.to(dtype)
         with torch.no_grad():
             layers, found_mask, after = bilm.sentences(
-                tokens, mask, type(before)(*(x.to(dtype) for x in before))
+                tokens, mask, LSTMState(*(x.to(dtype) for x in before))
             )
         for row, sentence in enumerate(NUMBERED if char_cnn is None else SENTENCES):
             bounded = [0, *sentence, 1] if char_cnn is None else ["<S>", *sentence, "</S>"]
