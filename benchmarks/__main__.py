@@ -45,6 +45,7 @@ def main() -> None:
     os.environ["PYTHONWARNINGS"] = "ignore"
     warnings.simplefilter("ignore")
     import elmo_plugin  # noqa: F401  registers docs://
+    from benchmarks.measure import MatrixProductPeak
     from benchmarks.settings import Settings
 
     torch.set_num_threads(arguments.threads)
@@ -54,8 +55,11 @@ def main() -> None:
         threads=arguments.threads,
         profile=arguments.profile,
     )
-    results = {"conditions": conditions(settings.text, settings.quick)}
-    print(", ".join(f"{key} {value}" for key, value in results["conditions"].items()))
+    results: dict[str, object] = {"conditions": (found := conditions(settings))}
+    for number, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        peak = MatrixProductPeak(dtype, settings.quick)
+        found[f"matrix products in {number}, GFLOP/s"] = round(peak.gflops, 1)
+    print("\n".join(f"{key}: {value}" for key, value in found.items()))
     for part in arguments.parts or PARTS:
         results[part] = importlib.import_module(f"benchmarks.{part}").run(settings)
     if arguments.json:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +18,11 @@ from allennlp.modules.elmo import Elmo as StockElmo
 from torch import Tensor
 
 from benchmarks.measure import (
+    MatrixProductPeak,
     Record,
     in_turns,
     largest_costs,
     memory_of,
-    peaks,
     print_table,
     seconds,
 )
@@ -41,13 +42,11 @@ SENTENCE = 20
 
 def run(settings: Settings) -> Record:
     """Prints the tables and returns them, by name."""
-    machine = peaks(settings.quick)
-    print_table("Matrix products of this machine, GFLOP/s", [machine])
     speeds: list[Record] = []
     memories: list[Record] = []
     latencies: list[Record] = []
     costs: list[Record] = []
-    sentences = sample(settings.text, ROWS * (2 if settings.quick else 4))
+    sentences = sample(settings.text, ROWS * (2 if settings.quick else 3))
     short = sample(settings.text, 20 if settings.quick else 100, SENTENCE)
     for name, model in models(settings).items():
         options = options_of(name, model)
@@ -55,7 +54,7 @@ def run(settings: Settings) -> Record:
             files = write_random_weights(options, Path(folder))
             ours, stock = Elmo.from_files(*files).eval(), stock_elmo(*files)
             batches = to_batches(ours, sentences)
-            speeds += compare_speed(name, ours, stock, batches, machine["fp32_peak"], settings)
+            speeds += compare_speed(name, ours, stock, batches, settings.quick)
             latencies.append({"model": name, **compare_latency(ours, stock, short)})
             if settings.profile:
                 costs += [
@@ -74,7 +73,6 @@ def run(settings: Settings) -> Record:
     if costs:
         print_table("Our largest costs", costs)
     return {
-        "machine": machine,
         "vectors": speeds,
         "memory": memories,
         "latency": latencies,
@@ -125,19 +123,15 @@ def first_pass(elmo: Elmo, batches: Sequence[Tensor]) -> list[Tensor]:
 
 @torch.no_grad()
 def stock_pass(stock: StockElmo, batches: Sequence[Tensor]) -> list[Tensor]:
-    stock._elmo_lstm._elmo_lstm.reset_states()
+    forget(stock)
     return [stock(batch)["elmo_representations"][0] for batch in batches]
 
 
 def compare_speed(
-    name: str,
-    ours: Elmo,
-    stock: StockElmo,
-    batches: list[Tensor],
-    peak: float,
-    settings: Settings,
+    name: str, ours: Elmo, stock: StockElmo, batches: list[Tensor], quick: bool
 ) -> list[Record]:
-    """A record for each initial state; the stock one knows `"carry"` alone. `peak`: GFLOP/s."""
+    """A record for each initial state; the stock one knows `"carry"` alone."""
+    peak = MatrixProductPeak(quick=quick)
 
     def pass_under(initial_state: str) -> list[Tensor]:
         ours.initial_state = initial_state
@@ -146,25 +140,26 @@ def compare_speed(
     found, expected = pass_under("carry"), stock_pass(stock, batches)  # and both are warmed up
     difference = max(float((x - y).abs().max()) for x, y in zip(found, expected))
     largest = max(float(y.abs().max()) for y in expected)
-    *times, stock_time = in_turns(
-        *(partial(pass_under, state) for state in INITIAL_STATES),
+    _, stock_time, *times = in_turns(
+        peak,
         partial(stock_pass, stock, batches),
+        *(partial(pass_under, state) for state in INITIAL_STATES),
     )
     n_tokens = sum(int((batch > 0).any(-1).sum()) for batch in batches)
     records = []
     for state, own in zip(INITIAL_STATES, times):
-        limit = peak * 1e9 / operations_per_token(ours, batches, state)
-        speed = n_tokens / own
+        least = peak.seconds_at_least(operations(ours, batches, state))
         same = state == "carry"
         records.append(
             {
                 "model": name,
                 "initial_state": state,
-                "ours": speed,
+                "ours": n_tokens / own,
                 "allennlp": n_tokens / stock_time,
                 "ratio": stock_time / own,
-                "limit": limit,
-                "share_of_limit": speed / limit,
+                "gflops_peak": peak.gflops,
+                "limit": n_tokens / least,
+                "share_of_limit": least / own,
                 "largest_difference": difference if same else None,
                 "largest_number": largest if same else None,
             }
@@ -172,7 +167,7 @@ def compare_speed(
     return records
 
 
-def operations_per_token(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> float:
+def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int:
     """
     Each distinct word of the whole text once. Where a sentence's start is always the same, its
     first boundary's step is a constant; and its last one's is never read.
@@ -182,8 +177,14 @@ def operations_per_token(elmo: Elmo, batches: Sequence[Tensor], initial_state: s
     n_boundaries = 2 * sum(map(len, batches)) if initial_state == "carry" else 0
     tokens = torch.cat([batch[mask] for batch, mask in zip(batches, present)])  # (N, C)
     words, _ = distinct_words(tokens[None])
-    total = lstm_operations(elmo.options, n_tokens + n_boundaries)
-    return (total + char_cnn_operations(elmo.options, words)) / n_tokens
+    of_lstm = lstm_operations(elmo.options, n_tokens + n_boundaries)
+    return of_lstm + char_cnn_operations(elmo.options, words)
+
+
+def forget(stock: StockElmo) -> None:
+    """Its states, which it carries on from batch to batch."""
+    bilm: Any = stock._elmo_lstm
+    bilm._elmo_lstm.reset_states()
 
 
 @torch.no_grad()
@@ -191,12 +192,12 @@ def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) ->
     """Of sentences that come one by one, the words of each new one being new or not."""
     ours.initial_state = "warm"
     ours.forget()
-    stock._elmo_lstm._elmo_lstm.reset_states()
+    forget(stock)
     batches = [ours.characters([sentence]) for sentence in sentences]
     own, theirs = [], []
     for batch in batches:
-        own.append(1000 * seconds(lambda: ours(batch)))
-        theirs.append(1000 * seconds(lambda: stock(batch)))
+        own.append(1000 * seconds(partial(ours, batch)))
+        theirs.append(1000 * seconds(partial(stock, batch)))
     return {
         "ours_p50": float(np.percentile(own, 50)),
         "ours_p99": float(np.percentile(own, 99)),

@@ -41,20 +41,35 @@ def in_turns(
     return [median(column) for column in zip(*rounds)]
 
 
-def matrix_product_peak(dtype: torch.dtype, size: int = 2048, n_rounds: int = 7) -> float:
-    """Operations a second of this machine's fastest product of two square matrices."""
-    a, b = torch.randn(2, size, size).to(dtype)
-    a @ b
-    return 2 * size**3 / min(seconds(lambda: a @ b) for _ in range(n_rounds))
+class MatrixProductPeak:
+    """
+    The most operations a second that this machine reached in the product of two square matrices.
+    Each call tries once more; in turns with other work, it is their limit under what they met.
 
+    # Parameters
 
-def peaks(quick: bool) -> Record:
-    """Of both kinds of numbers, for the tables' heads; in GFLOP/s."""
-    size = 512 if quick else 2048
-    return {
-        "fp32_peak": matrix_product_peak(torch.float32, size) / 1e9,
-        "bf16_peak": matrix_product_peak(torch.bfloat16, size) / 1e9,
-    }
+    dtype : `torch.dtype`
+    quick : `bool`
+        Smaller matrices.
+    """
+
+    def __init__(self, dtype: torch.dtype = torch.float32, quick: bool = False) -> None:
+        self._size = 512 if quick else 2048
+        self._factors = torch.randn(2, self._size, self._size).to(dtype)
+        self._best = float("inf")
+        for _ in range(5):
+            self()
+
+    def __call__(self) -> None:
+        self._best = min(self._best, seconds(lambda: self._factors[0] @ self._factors[1]))
+
+    @property
+    def gflops(self) -> float:
+        return 2 * self._size**3 / self._best / 1e9
+
+    def seconds_at_least(self, n_operations: float) -> float:
+        """What so many operations take at this rate."""
+        return n_operations / self.gflops / 1e9
 
 
 class MemoryUse(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import Record, in_turns, peaks, print_table
+from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
-from benchmarks.training import DROPOUT, Trainer, first_windows, tokens_per_second_at_most
+from benchmarks.training import DROPOUT, Trainer, first_windows, operations
 from elmo_plugin.data.corpus import SPECIAL_WORDS
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.vocabulary import BilmVocabulary
@@ -34,8 +34,6 @@ QUICK_VARIED = {
 
 def run(settings: Settings) -> Record:
     """Prints the tables and returns them, by name."""
-    machine = peaks(settings.quick)
-    print_table("Matrix products of this machine, GFLOP/s", [machine])
     base, varied = (QUICK_BASE, QUICK_VARIED) if settings.quick else (BASE, VARIED)
     [(name, model)] = (QUICK if settings.quick else SMALL).items()
     words = open_corpus(settings.text).words()
@@ -43,20 +41,20 @@ def run(settings: Settings) -> Record:
     for factor, values in varied.items():
         cases = [{**base, factor: value} for value in values]
         trainers = [trainer(model, words, settings.text, **case) for case in cases]
-        times = in_turns(*(each.step for each in trainers))
+        peak = MatrixProductPeak(quick=settings.quick)
+        _, *times = in_turns(peak, *(each.step for each in trainers))
         for case, each, time in zip(cases, trainers, times):
-            speed = each.n_tokens / time
-            limit = tokens_per_second_at_most(
-                options_of(name, model), case["negatives"], each.windows, machine["fp32_peak"]
-            )
+            n_operations = operations(options_of(name, model), case["negatives"], each.windows)
+            least = peak.seconds_at_least(n_operations)
             records.append(
                 {
                     "varied": factor,
                     **case,
                     "ms_per_step": 1000 * time,
-                    "tokens_per_second": speed,
-                    "limit": limit,
-                    "share_of_limit": speed / limit,
+                    "tokens_per_second": each.n_tokens / time,
+                    "gflops_peak": peak.gflops,
+                    "limit": each.n_tokens / least,
+                    "share_of_limit": least / time,
                 }
             )
     print_table(
@@ -64,11 +62,11 @@ def run(settings: Settings) -> Record:
         f"{len(words):,} words of the text, the vocabulary is filled with others)",
         records,
     )
-    return {"machine": machine, "scaling": records}
+    return {"scaling": records}
 
 
 def trainer(
-    model: dict[str, Any],
+    model: dict[str, dict[str, Any]],
     words: list[str],
     text: str,
     rows: int,
@@ -78,7 +76,7 @@ def trainer(
 ) -> Trainer:
     torch.manual_seed(0)
     made = BilmVocabulary.from_words(filled(words, vocabulary))
-    language_model = BilmLanguageModel(made, **model, dropout=DROPOUT, n_negative_samples=negatives)
+    language_model = BilmLanguageModel(made, model["lstm"], model["char_cnn"], dropout=DROPOUT, n_negative_samples=negatives)
     return Trainer(language_model, first_windows(text, made, rows, window, 4))
 
 

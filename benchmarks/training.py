@@ -3,13 +3,12 @@ Steps of training: ours beside the same model put together from AllenNLP's own p
 same windows of our data loader, with the same optimizer.
 """
 
-from collections.abc import Mapping
 from itertools import cycle, islice
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.measure import Record, in_turns, largest_costs, peaks, print_table
+from benchmarks.measure import MatrixProductPeak, Record, in_turns, largest_costs, print_table
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
     char_cnn_operations,
@@ -31,13 +30,11 @@ MAX_WORDS = 50_000
 DROPOUT = 0.1
 N_WINDOWS = 4
 
-Window = Mapping[str, Tensor]
+Window = dict[str, Tensor]
 
 
 def run(settings: Settings) -> Record:
     """Prints the tables and returns them, by name."""
-    machine = peaks(settings.quick)
-    print_table("Matrix products of this machine, GFLOP/s", [machine])
     rows, n_negative_samples = (8, 256) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES)
     vocabulary = BilmVocabulary.from_corpus(settings.text, max_size=MAX_WORDS)
     n_words = vocabulary.get_vocab_size(WORDS_NAMESPACE)
@@ -46,28 +43,32 @@ def run(settings: Settings) -> Record:
     costs: list[Record] = []
     for name, model in models(settings).items():
         options = options_of(name, model)
-        limit = tokens_per_second_at_most(
-            options, n_negative_samples, windows, machine["fp32_peak"]
-        )
         torch.manual_seed(0)
         ours = Trainer(
             BilmLanguageModel(
-                vocabulary, **model, dropout=DROPOUT, n_negative_samples=n_negative_samples
+                vocabulary,
+                model["lstm"],
+                model["char_cnn"],
+                dropout=DROPOUT,
+                n_negative_samples=n_negative_samples,
             ),
             windows,
         )
         peer = Trainer(
             AllenNLPLanguageModel(options, n_words, n_negative_samples, DROPOUT), windows
         )
-        own, theirs = in_turns(ours.step, peer.step)
+        peak = MatrixProductPeak(quick=settings.quick)
+        _, own, theirs = in_turns(peak, ours.step, peer.step)
+        least = peak.seconds_at_least(operations(options, n_negative_samples, windows))
         speeds.append(
             {
                 "model": name,
                 "ours": ours.n_tokens / own,
                 "allennlp": peer.n_tokens / theirs,
                 "ratio": theirs / own,
-                "limit": limit,
-                "share_of_limit": ours.n_tokens / own / limit,
+                "gflops_peak": peak.gflops,
+                "limit": ours.n_tokens / least,
+                "share_of_limit": least / own,
                 "distinct_words": sum(len(window["words"]) for window in windows) / len(windows),
             }
         )
@@ -81,7 +82,7 @@ def run(settings: Settings) -> Record:
     )
     if costs:
         print_table("Our largest costs", costs)
-    return {"machine": machine, "training": speeds, "costs": costs}
+    return {"training": speeds, "costs": costs}
 
 
 def first_windows(
@@ -130,18 +131,12 @@ class Trainer:
         self.optimizer.step()
 
 
-def tokens_per_second_at_most(
-    options: BiLMOptions, n_negative_samples: int, windows: list[Window], peak: float
-) -> float:
-    """
-    If training were its matrix products alone, at `peak` GFLOP/s: each distinct word of a window
-    once, and the mean over `windows`.
-    """
-    n_tokens = n_operations = 0
+def operations(options: BiLMOptions, n_negative_samples: int, windows: list[Window]) -> float:
+    """The useful ones of a step, the mean over `windows`; each distinct word of a window once."""
+    total = 0
     for window in windows:
         n_targets = window["forward_targets"].numel()
-        n_operations += lstm_operations(options, n_targets)
-        n_operations += char_cnn_operations(options, window["words"].long())
-        n_operations += softmax_operations(options, n_targets, n_negative_samples)
-        n_tokens += n_targets
-    return n_tokens * peak * 1e9 / (FORWARD_AND_BACKWARD * n_operations)
+        total += lstm_operations(options, n_targets)
+        total += char_cnn_operations(options, window["words"].long())
+        total += softmax_operations(options, n_targets, n_negative_samples)
+    return FORWARD_AND_BACKWARD * total / len(windows)

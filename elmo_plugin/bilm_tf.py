@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import h5py
 import torch
 from torch import Tensor
 
-from elmo_plugin.data.characters import NUM_CHARACTERS
+from elmo_plugin.data.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, SampledSoftmax
 from elmo_plugin.modules.warm_state import warm_up
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
@@ -133,9 +134,16 @@ def write_options(options: BiLMOptions, path: str | os.PathLike) -> None:
         temporary.write_text(json.dumps(options_to_dict(options), indent=2) + "\n")
 
 
-def load_bilm(options_file: str | os.PathLike, weight_file: str | os.PathLike) -> BiLM:
+def load_bilm(
+    options_file: str | os.PathLike,
+    weight_file: str | os.PathLike,
+    token_embedding_file: str | os.PathLike | None = None,
+    vocabulary_file: str | os.PathLike | None = None,
+) -> BiLM:
     """
-    A biLM from its two files. Where its words come from a table, the table's size is the file's.
+    A biLM from its two files. Or from four, where its words are not spelled but looked up in a
+    table of vectors that bilm-tf's `dump_token_embeddings` wrote for a vocabulary: word number k is
+    that file's k-th, from 1 on.
 
     # Raises
 
@@ -143,17 +151,36 @@ def load_bilm(options_file: str | os.PathLike, weight_file: str | os.PathLike) -
         Naming the file, the key, and what was expected and found.
     """
     options = read_options(options_file)
-    bilm = build_bilm(options)
-    read_weights(bilm, weight_file)
+    if token_embedding_file is None:
+        bilm = build_bilm(options)
+        read_weights(bilm, weight_file)
+        return bilm
+    if vocabulary_file is None:
+        raise WeightsError(
+            f"{token_embedding_file}: expected its vocabulary's file too, found none"
+        )
+    words = Path(vocabulary_file).read_text(encoding="utf-8").split()
+    for boundary in (BEGIN_TOKEN, END_TOKEN):
+        if boundary not in words:
+            raise WeightsError(
+                f"{vocabulary_file}: expected the word {boundary}, found no such line"
+            )
+    bilm = build_bilm(replace(options, char_cnn=None, n_words=len(words)))
+    numbers = [words.index(boundary) + 1 for boundary in (BEGIN_TOKEN, END_TOKEN)]
+    bilm.boundaries.copy_(torch.tensor(numbers))
+    read_weights(bilm, weight_file, token_embedding_file=token_embedding_file)
     return bilm
 
 
 def read_weights(
-    bilm: BiLM, path: str | os.PathLike, softmax: SampledSoftmax | None = None
+    bilm: BiLM,
+    path: str | os.PathLike,
+    softmax: SampledSoftmax | None = None,
+    token_embedding_file: str | os.PathLike | None = None,
 ) -> None:
     """
     Fills a biLM, and its softmax if it is given, from a weight file: float32 or float16, compressed
-    or not. Also takes the state at sentence starts (`warm`) that `write_weights` added, or else
+    or not; a table of words from `token_embedding_file`, if that is given. Also takes the state at sentence starts (`warm`) that `write_weights` added, or else
     computes one. Nothing is changed before everything was found to be right.
 
     # Raises
@@ -163,6 +190,7 @@ def read_weights(
     """
     views = table(bilm, softmax)
     with _open(path) as file:
+        words = views.pop("embedding", None) if token_embedding_file is not None else None
         arrays = {name: _read(file, path, name, parts) for name, parts in views.items()}
         warm = None
         if "warm_state/memory" in file:
@@ -171,6 +199,10 @@ def read_weights(
                 _read(file, path, "warm_state/memory", one_row[0]),
                 _read(file, path, "warm_state/output", one_row[1]),
             )
+    if words is not None and token_embedding_file is not None:
+        with _open(token_embedding_file) as file:
+            arrays["embedding"] = _read(file, token_embedding_file, "embedding", words)
+        views["embedding"] = words
     for name, parts in views.items():
         for view, array in zip(parts, arrays[name].split([len(part) for part in parts])):
             view.copy_(array)

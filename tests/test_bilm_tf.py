@@ -98,6 +98,24 @@ def test_activations_are_those_of_the_original(golden):
             np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
 
+def test_words_from_a_token_embedding_file_are_the_spelled_ones(golden):
+    """Expected values: the same sentence through the characters; the file is bilm-tf's own dump."""
+    files = golden / "options.json", golden / "lm_weights.hdf5"
+    spelled = load_bilm(*files)
+    vocabulary = golden / "vocab_test.txt"
+    listed = load_bilm(*files, golden / "elmo_token_embeddings.hdf5", vocabulary)
+    words = vocabulary.read_text().split()
+    sentence = [3, 50, 100, 7]
+    ids = batch_to_ids([[words[i] for i in sentence]])
+    numbers = torch.tensor([sentence]) + 1  # 0 is "no word"
+    state = spelled.bilstm.zero_state(1)
+    with torch.no_grad():
+        expected = spelled.sentences(ids, ids.sum(dim=-1) > 0, state).layers
+        found = listed.sentences(numbers, numbers > 0, state).layers
+    for ours, theirs in zip(found, expected):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
 def test_every_layer_is_that_of_allennlp(golden):
     """Expected values: AllenNLP's `_ElmoBiLm` on the same files, the state carried on."""
     files = str(golden / "options.json"), str(golden / "lm_weights.hdf5")
