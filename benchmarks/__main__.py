@@ -19,6 +19,31 @@ PARTS = {
 
 
 def main() -> None:
+    arguments = parse()
+    # Importing AllenNLP warns of what is neither ours nor the reader's concern; so do the processes
+    # that are started to measure their memory.
+    os.environ["PYTHONWARNINGS"] = "ignore"
+    warnings.simplefilter("ignore")
+    import elmo_plugin  # noqa: F401  registers docs://
+    from benchmarks.settings import Settings
+
+    torch.set_num_threads(arguments.threads)
+    settings = Settings(
+        text=arguments.text,
+        quick=arguments.quick,
+        threads=arguments.threads,
+        profile=arguments.profile,
+    )
+    results = {"conditions": conditions(arguments.quick)}
+    for key, value in results["conditions"].items():
+        print(f"{key}: {value}")
+    for part in arguments.parts or PARTS:
+        results[part] = importlib.import_module(f"benchmarks.{part}").run(settings)
+        if arguments.json:
+            write_whole(json.dumps(results, indent=2) + "\n", arguments.json)
+
+
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,
@@ -39,43 +64,21 @@ def main() -> None:
         parser.error(f"--threads: expected at least 1, found {arguments.threads}")
     if arguments.json and not arguments.json.parent.is_dir():
         parser.error(f"--json: expected a file in a folder, found no {arguments.json.parent}")
-
-    # Importing AllenNLP warns of what is neither ours nor the reader's concern; so do the processes
-    # that are started to measure their memory.
-    os.environ["PYTHONWARNINGS"] = "ignore"
-    warnings.simplefilter("ignore")
-    import elmo_plugin  # noqa: F401  registers docs://
-    from benchmarks.measure import MatrixProductPeak
-    from benchmarks.settings import Settings
-
-    torch.set_num_threads(arguments.threads)
-    settings = Settings(
-        text=arguments.text,
-        quick=arguments.quick,
-        threads=arguments.threads,
-        profile=arguments.profile,
-    )
-    results: dict[str, object] = {"conditions": (found := conditions(settings))}
-    for number, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        peak = MatrixProductPeak(dtype, settings.quick)
-        found[f"matrix products in {number}, GFLOP/s"] = round(peak.gflops, 1)
-    print("\n".join(f"{key}: {value}" for key, value in found.items()))
-    for part in arguments.parts or PARTS:
-        results[part] = importlib.import_module(f"benchmarks.{part}").run(settings)
-    if arguments.json:
-        write_whole(json.dumps(results, indent=2) + "\n", arguments.json)
+    return arguments
 
 
-def conditions(text: str, quick: bool) -> dict[str, object]:
+def conditions(quick: bool) -> dict[str, object]:
     """What the figures depend on."""
+    from benchmarks.measure import MatrixProductPeak
+
     return {
-        "threads": torch.get_num_threads(),
-        "cores": os.cpu_count(),
         "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "text": text,
-        "quick": quick,
+        "fp32 GFLOP/s": round(MatrixProductPeak(torch.float32, quick).gflops, 1),
+        "bf16 GFLOP/s": round(MatrixProductPeak(torch.bfloat16, quick).gflops, 1),
     }
 
 

@@ -76,7 +76,9 @@ def trainer(
 ) -> Trainer:
     torch.manual_seed(0)
     made = BilmVocabulary.from_words(filled(words, vocabulary))
-    language_model = BilmLanguageModel(made, model["lstm"], model["char_cnn"], dropout=DROPOUT, n_negative_samples=negatives)
+    language_model = BilmLanguageModel(
+        made, model["lstm"], model["char_cnn"], dropout=DROPOUT, n_negative_samples=negatives
+    )
     return Trainer(language_model, first_windows(text, made, rows, window, 4))
 
 

@@ -180,8 +180,9 @@ def read_weights(
 ) -> None:
     """
     Fills a biLM, and its softmax if it is given, from a weight file: float32 or float16, compressed
-    or not; a table of words from `token_embedding_file`, if that is given. Also takes the state at sentence starts (`warm`) that `write_weights` added, or else
-    computes one. Nothing is changed before everything was found to be right.
+    or not; a table of words from `token_embedding_file`, if that is given. Also takes the state at
+    sentence starts (`warm`) that `write_weights` added, or else computes one. Nothing is changed
+    before everything was found to be right.
 
     # Raises
 
