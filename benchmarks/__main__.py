@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import platform
+import sys
 import warnings
 from pathlib import Path
 
@@ -26,7 +27,12 @@ def main() -> None:
     warnings.simplefilter("ignore")
     import elmo_plugin  # noqa: F401  registers docs://
     from benchmarks.settings import Settings
+    from elmo_plugin.data.text import find_files
 
+    try:
+        find_files(arguments.text)
+    except FileNotFoundError as error:
+        sys.exit(f"--text: {error}")
     torch.set_num_threads(arguments.threads)
     settings = Settings(
         text=arguments.text,

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from allennlp.modules.elmo import Elmo as StockElmo
+from allennlp.modules.elmo_lstm import ElmoLstm
 from torch import Tensor
 
 from benchmarks.measure import (
@@ -183,8 +183,9 @@ def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int
 
 def forget(stock: StockElmo) -> None:
     """Its states, which it carries on from batch to batch."""
-    bilm: Any = stock._elmo_lstm
-    bilm._elmo_lstm.reset_states()
+    for module in stock.modules():
+        if isinstance(module, ElmoLstm):
+            module.reset_states()
 
 
 @torch.no_grad()

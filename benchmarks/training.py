@@ -91,16 +91,13 @@ def first_windows(
     """The first `count` of an epoch that are full."""
     loader = BilmDataLoader(BilmDatasetReader(), text, batch_size=rows, window=window)
     loader.index_with(vocabulary)
-    found = [dict(window) for window in islice(filter(_is_full, loader), count)]
+    full = (dict(w) for w in loader if bool((w["forward_targets"] != IGNORE).all()))
+    found = list(islice(full, count))
     if len(found) < count:
         raise ValueError(
             f"{text}: expected {count} windows of {rows} x {window} tokens, found {len(found)}"
         )
     return found
-
-
-def _is_full(window: Window) -> bool:
-    return bool((window["forward_targets"] != IGNORE).all())
 
 
 class Trainer:

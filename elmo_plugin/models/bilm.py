@@ -183,10 +183,12 @@ class BilmLanguageModel(Model):
         """The top layer, shape `(2, T, B, P)`. `reads_on`: shape `(B,)`, false behind a row's
         end."""
         n_rows = len(starts)
-        before = self._carried[self.training]
-        if before is None:
-            before = self.bilm.bilstm.zero_state(n_rows)
-        state = before.take(n_rows).where(starts, self._state_at_start(n_rows))
+        zero = self.bilm.bilstm.zero_state(n_rows)
+        before = self._carried[self.training] or zero
+        # A row of training starts from zeros as bilm-tf's did, once an epoch: what the warm state
+        # is at that moment would differ with the number of processes.
+        start = zero if self.training else self._state_at_start(n_rows)
+        state = before.take(n_rows).where(starts, start)
         if self.training:
             first = words[forward_inputs[:, 0]]
             at_start = (first == self.bilm.boundaries[0]).view(n_rows, -1).all(dim=1)

@@ -143,7 +143,7 @@ def test_warm_state_is_the_mean_at_the_starts_of_sentences(tmp_path):
     does, the row's last one excepted, for nothing starts behind it: by hand, sentences 0 and 1 of
     the first row, and 1 and 2 of the second."""
     model = language_model(initial_state="warm")
-    start = oracle_state(model.bilm.warm_state(1), 0)
+    start = oracle_state(model.bilm.bilstm.zero_state(1), 0)  # where training starts
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
     options = {"lstm": LSTM, "char_cnn": CHAR_CNN}
     for window in windows(TEXT, 2):
