@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Optional, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
 from allennlp.data import Batch, Instance, TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.models.archival import load_archive
@@ -12,6 +13,7 @@ from allennlp.nn import util
 from torch import Tensor
 
 from elmo_plugin.data.vocabulary import WORDS_NAMESPACE, word_ids
+from elmo_plugin.models.pretrained import start_from
 from elmo_plugin.modules import LSTMState, SampledSoftmax
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
@@ -54,6 +56,12 @@ class BilmLanguageModel(Model):
     precision : `str`, optional (default = `"fp32"`)
         Of the biLM's matrix products; `"bf16"` is faster where the processor knows it. Weights and
         optimizer stay in fp32.
+    pretrained_file : `str`, optional
+        Where fine-tuning starts: the archive of a `bilm`, or bilm-tf's weight file, of these sizes.
+        The softmax of the words that both vocabularies have is carried over. AllenNLP takes a
+        parameter of this name out of the config of an archive, which then stands alone.
+    pretrained_vocabulary_file : `str`, optional
+        The words of the softmax in bilm-tf's weight file, where it has one.
     """
 
     default_predictor = "bilm"
@@ -67,6 +75,8 @@ class BilmLanguageModel(Model):
         n_negative_samples: Optional[int] = 8192,
         initial_state: str = "warm",
         precision: str = "fp32",
+        pretrained_file: Optional[str] = None,
+        pretrained_vocabulary_file: Optional[str] = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(vocab, **kwargs)
@@ -96,6 +106,12 @@ class BilmLanguageModel(Model):
         self._forward_loss = TokenAverage()
         self._backward_loss = TokenAverage()
         self.register_load_state_dict_pre_hook(_take_resume_state)
+        if pretrained_file is not None:
+            start_from(
+                self,
+                cached_path(pretrained_file),
+                pretrained_vocabulary_file and cached_path(pretrained_vocabulary_file),
+            )
 
     def forward(  # type: ignore[override]
         self,
