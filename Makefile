@@ -25,7 +25,8 @@ demo: install
 	$(RUN)/python -m demo
 
 test: install
-	$(RUN)/python -m pytest
+	@# The models of the tests are tiny: a second thread would only wait for the first.
+	OMP_NUM_THREADS=1 $(RUN)/python -m pytest
 
 lint: install
 	$(RUN)/ruff check .

@@ -25,6 +25,8 @@ def main() -> None:
     # that are started to measure their memory.
     os.environ["PYTHONWARNINGS"] = "ignore"
     warnings.simplefilter("ignore")
+    from allennlp.common.checks import ConfigurationError
+
     import elmo_plugin  # noqa: F401  registers docs://
     from benchmarks.settings import Settings
     from elmo_plugin.data.text import find_files
@@ -44,7 +46,10 @@ def main() -> None:
     for key, value in results["conditions"].items():
         print(f"{key}: {value}")
     for part in arguments.parts or PARTS:
-        results[part] = importlib.import_module(f"benchmarks.{part}").run(settings)
+        try:
+            results[part] = importlib.import_module(f"benchmarks.{part}").run(settings)
+        except ConfigurationError as error:
+            sys.exit(f"{part}: {error}")
         if arguments.json:
             write_whole(json.dumps(results, indent=2) + "\n", arguments.json)
 

@@ -15,7 +15,7 @@ from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
 from allennlp.data.tokenizers import Token
 
-from benchmarks.measure import Record, in_turns, memory_of, print_table
+from benchmarks.measure import Record, in_turns, memory_of, print_table, progress
 from benchmarks.settings import Settings
 from elmo_plugin.data.data_loader import BilmDataLoader
 from elmo_plugin.data.dataset_reader import BilmDatasetReader
@@ -30,6 +30,7 @@ PEER_SENTENCES = 2000
 
 def run(settings: Settings) -> Record:
     """Prints the tables and returns them, by name."""
+    progress("the corpus")
     files = find_files(settings.text)
     with tempfile.TemporaryDirectory() as folder:
         with quiet():

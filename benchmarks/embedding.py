@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo_lstm import ElmoLstm
 from torch import Tensor
@@ -24,6 +25,7 @@ from benchmarks.measure import (
     largest_costs,
     memory_of,
     print_table,
+    progress,
     seconds,
 )
 from benchmarks.operations import char_cnn_operations, lstm_operations
@@ -49,6 +51,7 @@ def run(settings: Settings) -> Record:
     sentences = sample(settings.text, ROWS * (2 if settings.quick else 3))
     short = sample(settings.text, 20 if settings.quick else 100, SENTENCE)
     for name, model in models(settings).items():
+        progress(f"vectors of {name}")
         options = options_of(name, model)
         with tempfile.TemporaryDirectory() as folder:
             files = write_random_weights(options, Path(folder))
@@ -87,7 +90,7 @@ def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[
     """
     found = [s[:length] for s in read_sentences(text) if length is None or len(s) >= length]
     if len(found) < n_sentences:
-        raise ValueError(
+        raise ConfigurationError(
             f"{text}: expected {n_sentences} sentences to measure with"
             f"{'' if length is None else f', of at least {length} tokens'}, found {len(found)}"
         )
@@ -149,7 +152,7 @@ def compare_speed(
     records = []
     for state, own in zip(INITIAL_STATES, times):
         least = peak.seconds_at_least(operations(ours, batches, state))
-        same = state == "carry"
+        comparable = state == "carry"
         records.append(
             {
                 "model": name,
@@ -160,8 +163,8 @@ def compare_speed(
                 "gflops_peak": peak.gflops,
                 "limit": n_tokens / least,
                 "share_of_limit": least / own,
-                "largest_difference": difference if same else None,
-                "largest_number": largest if same else None,
+                "largest_difference": difference if comparable else None,
+                "largest_number": largest if comparable else None,
             }
         )
     return records

@@ -4,6 +4,7 @@ runs in turns, A B A B, and medians are reported; and the machine's own limit is
 them, in the same process.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,11 @@ from torch.profiler import ProfilerActivity, profile
 
 Record = dict[str, Any]
 """One row of a table, by column."""
+
+
+def progress(what: str) -> None:
+    """A line for who waits; the tables come when a part is done."""
+    print(f"measuring {what}", file=sys.stderr, flush=True)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -3,12 +3,11 @@ How the cost of our training step grows with the rows, the window, the vocabular
 one of them varied at a time.
 """
 
-from itertools import chain
 from typing import Any
 
 import torch
 
-from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table
+from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table, progress
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
 from benchmarks.training import DROPOUT, Trainer, first_windows, operations
 from elmo_plugin.data.corpus import SPECIAL_WORDS
@@ -39,6 +38,7 @@ def run(settings: Settings) -> Record:
     words = open_corpus(settings.text).words()
     records: list[Record] = []
     for factor, values in varied.items():
+        progress(f"what {factor} cost")
         cases = [{**base, factor: value} for value in values]
         trainers = [trainer(model, words, settings.text, **case) for case in cases]
         peak = MatrixProductPeak(quick=settings.quick)
@@ -85,4 +85,4 @@ def trainer(
 def filled(words: list[str], size: int) -> list[str]:
     """The first `size` words; where there are fewer, others that occur nowhere come after them."""
     others = (f"{SPECIAL_WORDS[2]} {number}" for number in range(size - len(words)))
-    return [*chain(words[:size], others)]
+    return [*words[:size], *others]

@@ -6,9 +6,17 @@ same windows of our data loader, with the same optimizer.
 from itertools import cycle, islice
 
 import torch
+from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
-from benchmarks.measure import MatrixProductPeak, Record, in_turns, largest_costs, print_table
+from benchmarks.measure import (
+    MatrixProductPeak,
+    Record,
+    in_turns,
+    largest_costs,
+    print_table,
+    progress,
+)
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
     char_cnn_operations,
@@ -42,6 +50,7 @@ def run(settings: Settings) -> Record:
     speeds: list[Record] = []
     costs: list[Record] = []
     for name, model in models(settings).items():
+        progress(f"training of {name}")
         options = options_of(name, model)
         torch.manual_seed(0)
         ours = Trainer(
@@ -94,7 +103,7 @@ def first_windows(
     full = (dict(w) for w in loader if bool((w["forward_targets"] != IGNORE).all()))
     found = list(islice(full, count))
     if len(found) < count:
-        raise ValueError(
+        raise ConfigurationError(
             f"{text}: expected {count} windows of {rows} x {window} tokens, found {len(found)}"
         )
     return found

@@ -1,0 +1,224 @@
+import random
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks import __main__ as command
+from benchmarks import corpus, embedding, scaling, training
+from benchmarks.measure import MatrixProductPeak, MemoryUse, in_turns, memory_of
+from benchmarks.operations import (
+    FORWARD_AND_BACKWARD,
+    char_cnn_operations,
+    lstm_operations,
+    softmax_operations,
+)
+from benchmarks.peer_language_model import AllenNLPLanguageModel
+from benchmarks.settings import QUICK, Settings, blocks, options_of
+from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.options import BiLMOptions, build_bilm
+
+[(NAME, MODEL)] = QUICK.items()
+
+
+def tiny_options() -> BiLMOptions:
+    """D = 3, P = 2, F = 3."""
+    model = blocks(3, 2, [[1, 2], [2, 1]], 1)
+    model["char_cnn"]["embedding"]["dim"] = 2
+    return options_of("tiny", model)
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch) -> str:
+    """600 sentences out of 3000 words; the first 300 of them are common."""
+    draw = random.Random(0)
+    monkeypatch.setattr("elmo_plugin.data.corpus_cache.DEFAULT_CACHE", tmp_path / "cache")
+    path = tmp_path / "text.txt"
+    with path.open("w") as file:
+        for _ in range(600):
+            ranks = (draw.randrange(draw.choice((300, 3000))) for _ in range(draw.randint(5, 30)))
+            file.write(" ".join(f"w{rank}" for rank in ranks) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def once(monkeypatch) -> None:
+    """One round in place of as many as a figure wants."""
+    for module in (embedding, training, corpus, scaling):
+        monkeypatch.setattr(module, "in_turns", partial(in_turns, n_rounds=1, least_seconds=0))
+
+
+def test_operations_of_the_lstms_by_hand():
+    """For a step of a layer in a direction: input 2 x 12, last output 2 x 12, projection 3 x 2, so
+    54 multiplications; two layers and two directions; 2 for each with its addition."""
+    assert lstm_operations(tiny_options(), 1) == 2 * 4 * 54
+    assert lstm_operations(tiny_options(), 7) == 7 * lstm_operations(tiny_options(), 1)
+
+
+def test_operations_of_the_lstms_as_pytorch_counts_them():
+    """PyTorch's own counter, over the reference loop: forwards, and with the gradients of weights
+    and inputs. The first step's last output wants no gradient, so it is one product less."""
+    options = options_of(NAME, MODEL)
+    layer = build_bilm(options).bilstm.layers[0]
+    n_steps, n_rows, dim, projected = 4, 3, layer.dim, layer.projection_dim
+    inputs = torch.randn(2, n_steps, n_rows, projected, requires_grad=True)
+    memory, output = torch.zeros(2, n_rows, dim), torch.zeros(2, n_rows, projected)
+    with FlopCounterMode(display=False) as forward:
+        outputs, _, _ = layer.reference(inputs, memory, output)
+    with FlopCounterMode(display=False) as backward:
+        outputs.sum().backward()
+    ours = lstm_operations(options, n_steps * n_rows) // options.lstm.n_layers
+    spared = 2 * 2 * n_rows * projected * 4 * dim
+    assert forward.get_total_flops() == ours
+    assert backward.get_total_flops() == (FORWARD_AND_BACKWARD - 1) * ours - spared
+
+
+def test_operations_of_the_character_cnn_by_hand():
+    """Of six characters, "a" has three with its marks, so four windows of width 1 or 2 until all is
+    padding; "abcd" fills all six, so six windows of width 1 and five of width 2. A window takes
+    1 x 2 x 2 and 2 x 2 x 1 multiplications, a word's highway 2 x 9, and its projection 6."""
+    words = torch.from_numpy(words_to_characters(["a", "abcd"], 6)).long()
+    convolutions = (4 + 6) * 4 + (4 + 5) * 4
+    assert char_cnn_operations(tiny_options(), words) == 2 * (convolutions + 2 * 18 + 2 * 6)
+
+
+def test_operations_of_the_softmax_by_hand():
+    """Two directions, five targets, one true and three other words each, P = 2."""
+    assert softmax_operations(tiny_options(), 5, 3) == 2 * (2 * 5 * 4 * 2)
+
+
+def test_operations_of_vectors():
+    """By the rule: a word that comes again costs the LSTMs alone; and under `"carry"` each sentence
+    has two boundaries more to read."""
+    options = options_of(NAME, MODEL)
+    elmo = Elmo(build_bilm(options), options)
+    batch = elmo.characters([["one", "two", "one"], ["two"]])
+    once = embedding.operations(elmo, [batch], "warm")
+    words = elmo.characters([["one", "two"]])[0]
+    assert once == lstm_operations(options, 4) + char_cnn_operations(options, words)
+    twice = embedding.operations(elmo, [batch, batch], "warm")
+    assert twice - once == lstm_operations(options, 4)
+    carried = embedding.operations(elmo, [batch], "carry")
+    assert carried - once == lstm_operations(options, 2 * 2)
+
+
+def test_in_turns():
+    """By definition: A B A B A B."""
+    calls: list[str] = []
+    times = in_turns(
+        lambda: calls.append("a"), lambda: calls.append("b"), n_rounds=3, least_seconds=0
+    )
+    assert "".join(calls) == "ababab"
+    assert len(times) == 2 and min(times) > 0
+
+
+def test_peak_is_the_best_of_all_tries():
+    """By definition: another try can only raise it, and the limit is operations by rate."""
+    peak = MatrixProductPeak(quick=True)
+    before = peak.gflops
+    peak()
+    assert peak.gflops >= before > 0
+    assert peak.seconds_at_least(3e9) == pytest.approx(3 / peak.gflops)
+
+
+def test_memory_of_a_process():
+    """200 MB of ones are more than 190 MiB, whatever this process holds."""
+    ballast = np.ones(100_000_000, dtype=np.uint8)
+    found = memory_of(np.ones, 25_000_000)
+    assert 150 < found.peak - found.imports < 250
+    del ballast
+
+
+def test_peer_is_the_same_model():
+    """Both have the same numbers of parameters, and all of the peer's are trained."""
+    n_words = 40
+    vocabulary = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", *map(str, range(n_words - 3))])
+    options = options_of(NAME, MODEL)
+    ours = BilmLanguageModel(vocabulary, **MODEL, n_negative_samples=8)
+    peer = AllenNLPLanguageModel(options, n_words, 8, dropout=0.0)
+
+    def count(model: torch.nn.Module) -> int:
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    assert count(peer) == count(ours)
+    tokens = torch.arange(10).view(2, 5)
+    words = torch.from_numpy(words_to_characters(list(map(str, range(10))), 50))
+    peer(words, tokens, tokens + 3, tokens + 4)["loss"].backward()
+    unused = [name for name, x in peer.named_parameters() if x.grad is None or not x.grad.any()]
+    assert not unused
+
+
+def test_vectors_are_those_of_the_stock_module(text, tmp_path, once):
+    """AllenNLP's `Elmo` with the same weights; the record's figures follow from one another."""
+    files = embedding.write_random_weights(options_of(NAME, MODEL), tmp_path)
+    ours, stock = Elmo.from_files(*files).eval(), embedding.stock_elmo(*files)
+    batches = embedding.to_batches(ours, embedding.sample(text, 64))
+    records = embedding.compare_speed(NAME, ours, stock, batches, quick=True)
+    assert [record["initial_state"] for record in records] == ["carry", "zero", "warm"]
+    assert records[0]["largest_difference"] < 1e-5 < records[0]["largest_number"]
+    for record in records:
+        assert record["ratio"] == pytest.approx(record["ours"] / record["allennlp"])
+        assert record["share_of_limit"] == pytest.approx(record["ours"] / record["limit"])
+
+
+def test_sample(text):
+    """From all over the text: of 600 sentences, every twentieth."""
+    lines = open(text).read().splitlines()
+    assert embedding.sample(text, 30) == [line.split() for line in lines[::20]]
+    assert {len(sentence) for sentence in embedding.sample(text, 10, 7)} == {7}
+    with pytest.raises(ConfigurationError, match=r"text\.txt: expected 601 sentences.*found 600"):
+        embedding.sample(text, 601)
+
+
+def test_training_and_scaling_run(text, once, capsys):
+    """The figures of a record follow from one another, and every size is varied."""
+    settings = Settings(text=text, quick=True, profile=True)
+    [record] = training.run(settings)["training"]
+    assert record["ratio"] == pytest.approx(record["ours"] / record["allennlp"])
+    assert record["share_of_limit"] == pytest.approx(record["ours"] / record["limit"])
+    records = scaling.run(settings)["scaling"]
+    assert [record[record["varied"]] for record in records] == [
+        value for values in scaling.QUICK_VARIED.values() for value in values
+    ]
+    printed = capsys.readouterr().out
+    assert "all that the text has" in printed and "Our largest costs" in printed
+
+
+def test_corpus_runs(text, once, monkeypatch, capfd):
+    """The figures of a record follow from one another; the memory is of one and two texts' length;
+    and no progress bar comes between the tables."""
+    n_tokens = len(open(text).read().split())
+
+    def here(work, *arguments) -> MemoryUse:
+        work(*arguments)
+        return MemoryUse(1.0, 1.0, 1.0)
+
+    monkeypatch.setattr(corpus, "memory_of", here)
+    found = corpus.run(Settings(text=text, quick=True))
+    assert [record["work"] for record in found["speed"]] == ["encoding", "loading"]
+    for record in found["speed"]:
+        assert record["ratio"] == pytest.approx(record["ours"] / record["allennlp"])
+    assert [record["tokens"] for record in found["memory"]] == [n_tokens, 2 * n_tokens]
+    assert "it/s" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["speed"], "expected parts out of embedding, training, corpus, scaling, found speed"),
+        (["--threads", "0"], "--threads: expected at least 1, found 0"),
+        (["--json", "/no/such/out.json"], "expected a file in a folder, found no /no/such"),
+    ],
+)
+def test_bad_arguments(arguments, message, monkeypatch, capsys):
+    """One sentence, by definition."""
+    monkeypatch.setattr("sys.argv", ["benchmarks", *arguments])
+    with pytest.raises(SystemExit):
+        command.parse()
+    assert message in capsys.readouterr().err
