@@ -7,11 +7,11 @@ from allennlp.predictors import Predictor
 from overrides import overrides
 
 from elmo_plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.predictors.sentences import load_line, tokens_of
+from elmo_plugin.predictors.sentences import SentencePredictor
 
 
 @Predictor.register("bilm")
-class BilmPredictor(Predictor):
+class BilmPredictor(SentencePredictor):
     """
     What a language model says of a sentence. Its input is a sentence a line, tokens parted by white
     space, or JSON: `{"sentence": "He threw the stick ."}` or `{"tokens": ["He", ..]}`.
@@ -34,23 +34,10 @@ class BilmPredictor(Predictor):
     _model: BilmLanguageModel
 
     @overrides
-    def load_line(self, line: str) -> JsonDict:
-        return load_line(line)
-
-    @overrides
-    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
-        return self._dataset_reader.text_to_instance(tokens_of(json_dict))
-
-    @overrides
-    def predict_instance(self, instance: Instance) -> JsonDict:
-        return self.predict_batch_instance([instance])[0]
-
-    @overrides
     def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
         for instance in instances:
             self._dataset_reader.apply_token_indexers(instance)
         outputs = self._model.forward_on_instances(instances)
-        assert isinstance(self._model, BilmLanguageModel)
         substitutes = self._model.substitutes(instances, self.n_substitutes)
         return [
             {

@@ -7,11 +7,11 @@ from overrides import overrides
 
 from elmo_plugin.elmo import Elmo, without_dropout
 from elmo_plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.predictors.sentences import load_line, tokens_of
+from elmo_plugin.predictors.sentences import SentencePredictor
 
 
 @Predictor.register("elmo")
-class ElmoPredictor(Predictor):
+class ElmoPredictor(SentencePredictor):
     """
     ELMo vectors from the archive of a `bilm`. Its input is that of the predictor "bilm"; its output
     has the `tokens` and `layers`, L + 1 lists of a vector of 2P numbers for each token: the words
@@ -25,18 +25,6 @@ class ElmoPredictor(Predictor):
     ) -> None:
         super().__init__(model, dataset_reader, frozen)
         self._elmo = Elmo(without_dropout(model.bilm), model.options).eval()
-
-    @overrides
-    def load_line(self, line: str) -> JsonDict:
-        return load_line(line)
-
-    @overrides
-    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
-        return self._dataset_reader.text_to_instance(tokens_of(json_dict))
-
-    @overrides
-    def predict_instance(self, instance: Instance) -> JsonDict:
-        return self.predict_batch_instance([instance])[0]
 
     @overrides
     def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:

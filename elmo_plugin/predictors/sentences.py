@@ -3,27 +3,36 @@ from typing import Any
 
 from allennlp.common import JsonDict
 from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance
+from allennlp.predictors import Predictor
+from overrides import overrides
 
 
-def load_line(line: str) -> JsonDict:
-    """A line of input: JSON, or else a sentence as it stands."""
-    if line.lstrip().startswith("{"):
-        try:
-            return json.loads(line)
-        except json.JSONDecodeError:
-            pass
-    return {"sentence": line.strip()}
-
-
-def tokens_of(inputs: JsonDict) -> list[str]:
+class SentencePredictor(Predictor):
     """
-    The tokens of `{"tokens": [..]}`, or of `{"sentence": ".."}`, which are parted by white space.
-
-    # Raises
-
-    `ConfigurationError`
-        For any other input.
+    A predictor whose input is a sentence: a line with white space between its tokens, or JSON with
+    such a `"sentence"` or with `"tokens"`. What comes after is `predict_batch_instance`'s.
     """
+
+    @overrides
+    def load_line(self, line: str) -> JsonDict:
+        if line.lstrip().startswith("{"):
+            try:
+                return json.loads(line)
+            except json.JSONDecodeError:
+                pass
+        return {"sentence": line.strip()}
+
+    @overrides
+    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
+        return self._dataset_reader.text_to_instance(_tokens(json_dict))
+
+    @overrides
+    def predict_instance(self, instance: Instance) -> JsonDict:
+        return self.predict_batch_instance([instance])[0]
+
+
+def _tokens(inputs: JsonDict) -> list[str]:
     tokens: Any = inputs.get("tokens")
     if tokens is None and isinstance(inputs.get("sentence"), str):
         tokens = inputs["sentence"].split()
