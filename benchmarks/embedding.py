@@ -133,41 +133,67 @@ def stock_pass(stock: StockElmo, batches: Sequence[Tensor]) -> list[Tensor]:
 def compare_speed(
     name: str, ours: Elmo, stock: StockElmo, batches: list[Tensor], quick: bool
 ) -> list[Record]:
-    """A record for each initial state; the stock one knows `"carry"` alone."""
-    peak = MatrixProductPeak(quick=quick)
+    """
+    A record for each initial state, and for bf16 the first of them again; the stock one knows
+    `"carry"` and fp32 alone.
+    """
+    peaks = {
+        "fp32": MatrixProductPeak(quick=quick),
+        "bf16": MatrixProductPeak(torch.bfloat16, quick=quick),
+    }
+    ways = [*((state, "fp32") for state in INITIAL_STATES), ("carry", "bf16")]
 
-    def pass_under(initial_state: str) -> list[Tensor]:
+    def pass_in(initial_state: str, precision: str) -> list[Tensor]:
         ours.initial_state = initial_state
+        ours.bilm.set_precision(precision)
         return first_pass(ours, batches)
 
-    found, expected = pass_under("carry"), stock_pass(stock, batches)  # and both are warmed up
-    difference = max(float((x - y).abs().max()) for x, y in zip(found, expected))
-    largest = max(float(y.abs().max()) for y in expected)
-    _, stock_time, *times = in_turns(
-        peak,
+    expected = stock_pass(stock, batches)
+    found = {way: pass_in(*way) for way in ways if way[0] == "carry"}  # and all are warmed up
+    _, _, stock_time, *times = in_turns(
+        *peaks.values(),
         partial(stock_pass, stock, batches),
-        *(partial(pass_under, state) for state in INITIAL_STATES),
+        *(partial(pass_in, *way) for way in ways),
     )
+    ours.bilm.set_precision("fp32")
     n_tokens = sum(int((batch > 0).any(-1).sum()) for batch in batches)
     records = []
-    for state, own in zip(INITIAL_STATES, times):
+    for way, own in zip(ways, times):
+        state, precision = way
+        peak = peaks[precision]
         least = peak.seconds_at_least(operations(ours, batches, state))
-        comparable = state == "carry"
         records.append(
             {
                 "model": name,
                 "initial_state": state,
+                "precision": precision,
                 "ours": n_tokens / own,
                 "allennlp": n_tokens / stock_time,
                 "ratio": stock_time / own,
                 "gflops_peak": peak.gflops,
                 "limit": n_tokens / least,
                 "share_of_limit": least / own,
-                "largest_difference": difference if comparable else None,
-                "largest_number": largest if comparable else None,
+                **(compare(found[way], expected) if way in found else NOT_COMPARED),
             }
         )
     return records
+
+
+NOT_COMPARED = {"largest_difference": None, "largest_number": None, "mean_cosine": None}
+
+
+def compare(found: Sequence[Tensor], expected: Sequence[Tensor]) -> dict[str, float]:
+    """Ours and the stock one's vectors, shapes `(B, T, 2P)`."""
+    cosines = [
+        torch.cosine_similarity(x[real], y[real], dim=-1)
+        for x, y in zip(found, expected)
+        for real in [(y != 0).any(dim=-1)]
+    ]
+    return {
+        "largest_difference": max(float((x - y).abs().max()) for x, y in zip(found, expected)),
+        "largest_number": max(float(y.abs().max()) for y in expected),
+        "mean_cosine": float(torch.cat(cosines).mean()),
+    }
 
 
 def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int:
