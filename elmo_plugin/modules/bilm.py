@@ -72,8 +72,9 @@ class BiLM(nn.Module):
         """
         if precision not in PRECISIONS:
             raise ValueError(f"precision: expected fp32 or bf16, found {precision!r}")
-        for module in (self.token_encoder, *self.bilstm.layers):
-            module.precision = PRECISIONS[precision]
+        for module in self.modules():
+            if hasattr(module, "precision"):
+                module.precision = PRECISIONS[precision]
 
     @property
     def output_dim(self) -> int:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.modules.char_convolution import max_of_convolution, sort_by_length
 from elmo_plugin.modules.highway import Highway
+from elmo_plugin.modules.linear import Linear
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 
@@ -53,7 +54,6 @@ class CharCNN(nn.Module):
                 f'char_cnn.activation: expected "relu" or "tanh", found "{activation}"'
             )
         n_filters = sum(number for _, number in filters)
-        self.precision: torch.dtype | None = None  # that of the weights
         self.activation = activation
         self.output_dim = projection_dim
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
@@ -61,9 +61,7 @@ class CharCNN(nn.Module):
             nn.Conv1d(embedding_dim, number, width) for width, number in filters
         )
         self.highways = nn.ModuleList(Highway(dim=n_filters) for _ in range(n_highway))
-        self.projection = (
-            nn.Linear(n_filters, projection_dim) if n_filters != projection_dim else None
-        )
+        self.projection = Linear(n_filters, projection_dim) if n_filters != projection_dim else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -94,13 +92,11 @@ class CharCNN(nn.Module):
             Shape `(n_words, P)`.
         """
         x = ACTIVATIONS[self.activation](self.convolve(characters.long()))  # (n_words, F)
-        dtype = x.dtype
-        with torch.autocast(x.device.type, self.precision, enabled=self.precision is not None):
-            for highway in self.highways:
-                x = highway(x)
-            if self.projection is not None:
-                x = self.projection(x)
-        return x.to(dtype)
+        for highway in self.highways:
+            x = highway(x)
+        if self.projection is not None:
+            x = self.projection(x)
+        return x
 
     def convolve(self, characters: Tensor) -> Tensor:
         """

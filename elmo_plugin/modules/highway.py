@@ -1,6 +1,8 @@
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.modules.linear import Linear
+
 
 class Highway(nn.Module):
     """
@@ -17,8 +19,8 @@ class Highway(nn.Module):
 
     def __init__(self, *, dim: int) -> None:
         super().__init__()
-        self.transform = nn.Linear(dim, dim)
-        self.carry = nn.Linear(dim, dim)
+        self.transform = Linear(dim, dim)
+        self.carry = Linear(dim, dim)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -29,6 +31,6 @@ class Highway(nn.Module):
             nn.init.constant_(linear.bias, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x`: shape `(..., F)`. Returns shape `(..., F)`."""
-        s = torch.sigmoid(self.carry(x)).to(x.dtype)
-        return torch.lerp(x, torch.relu(self.transform(x)).to(x.dtype), s)
+        """`x`: shape `(n, F)`. Returns shape `(n, F)`."""
+        s = torch.sigmoid(self.carry(x))
+        return torch.lerp(x, torch.relu(self.transform(x)), s)

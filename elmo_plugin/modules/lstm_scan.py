@@ -15,15 +15,23 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmo_plugin.modules.matrix_product import (
+    BLOCK,
+    Weights,
+    add_products,
+    products,
+    write_products,
+)
+
 
 def lstm_scan(
     inputs: Tensor,
     memory: Tensor,
     output: Tensor,
-    input_weight: Tensor,
-    recurrent_weight: Tensor,
+    input_weight: Weights,
+    recurrent_weight: Weights,
     bias: Tensor,
-    projection_weight: Tensor | None,
+    projection_weight: Weights | None,
     cell_clip: float | None,
     proj_clip: float | None,
     batch_sizes: Sequence[int] | None = None,
@@ -35,43 +43,35 @@ def lstm_scan(
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
     weights = (input_weight, recurrent_weight, bias, projection_weight)
-    if torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in (inputs, *weights)
-    ):
+    tensors = (inputs, *weights)
+    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
         return _Scan.apply(inputs, memory, output, *weights, cell_clip, proj_clip, batch_sizes)
 
-    gates = _input_gates(inputs, input_weight, bias)
     outputs = inputs.new_zeros(*inputs.shape[:3], output.size(-1))
     c, h = memory.clone(), output.clone()
     m = torch.empty_like(c)
-    for t, n in enumerate(batch_sizes):
-        g = _add_product(gates[:, t, :n], h[:, :n], recurrent_weight)
-        written = (c[:, :n], m[:, :n], h[:, :n])
-        _step(g, c[:, :n], *written, projection_weight, cell_clip, proj_clip)
-        outputs[:, t, :n] = h[:, :n]
+    # Blocks of steps, so that however long the text is, what is kept of it are its outputs alone.
+    n_block = max(1, BLOCK // inputs.size(2))
+    memory_of_gates = inputs.new_empty(2, n_block * inputs.size(2), bias.size(-1))
+    for first in range(0, len(batch_sizes), n_block):
+        sizes = batch_sizes[first : first + n_block]
+        block = inputs[:, first : first + n_block, : sizes[0]]
+        gates = _input_gates(block, input_weight, bias, memory_of_gates)
+        for t, n in enumerate(sizes):
+            g = gates[:, t, :n]
+            add_products(g, h[:, :n], recurrent_weight)
+            written = (c[:, :n], m[:, :n], h[:, :n])
+            _step(g, c[:, :n], *written, projection_weight, cell_clip, proj_clip)
+            outputs[:, first + t, :n] = h[:, :n]
     return outputs, c, h
 
 
-def _input_gates(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x W_x + b for all steps at once, shape `(2, T, B, 4D)`."""
+def _input_gates(inputs: Tensor, weight: Weights, bias: Tensor, memory: Tensor) -> Tensor:
+    """x W_x + b for many steps at once, shape `(2, T, B, 4D)`, in `memory`, `(2, >= T * B, 4D)`."""
     x = inputs.reshape(2, -1, inputs.size(-1))
-    if weight.dtype == x.dtype:
-        gates = torch.baddbmm(bias[:, None], x, weight)
-    else:
-        gates = _product(x, weight).add_(bias[:, None])
+    gates = memory[:, : x.size(1)]
+    write_products(gates, x, weight, bias)
     return gates.view(*inputs.shape[:3], -1)
-
-
-def _product(x: Tensor, weight: Tensor) -> Tensor:
-    """x W in W's precision, as x's."""
-    return torch.bmm(x.to(weight.dtype), weight).to(x.dtype)
-
-
-def _add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """x W in W's precision, added to `total` in place."""
-    if weight.dtype == total.dtype:
-        return total.baddbmm_(x, weight)
-    return total.add_(torch.bmm(x.to(weight.dtype), weight))
 
 
 def _step(
@@ -80,7 +80,7 @@ def _step(
     c: Tensor,
     m: Tensor,
     h: Tensor,
-    projection_weight: Tensor | None,
+    projection_weight: Weights | None,
     cell_clip: float | None,
     proj_clip: float | None,
 ) -> None:
@@ -90,21 +90,18 @@ def _step(
     """
     dim = c.size(-1)
     gates[..., :dim].sigmoid_()
-    gates[..., dim : 2 * dim].tanh_()
+    _tanh(gates[..., dim : 2 * dim], out=gates[..., dim : 2 * dim])
     gates[..., 2 * dim :].sigmoid_()
     i, j, f, o = gates.chunk(4, dim=-1)
     torch.mul(f, c_before, out=c)
     c.addcmul_(i, j)
     if cell_clip is not None:
         c.clamp_(-cell_clip, cell_clip)
-    torch.tanh(c, out=m).mul_(o)
+    _tanh(c, out=m).mul_(o)
     if projection_weight is None:
         h.copy_(m)
         return
-    if projection_weight.dtype == m.dtype:
-        torch.bmm(m, projection_weight, out=h)
-    else:
-        h.copy_(_product(m, projection_weight))
+    write_products(h, m, projection_weight)
     if proj_clip is not None:
         h.clamp_(-proj_clip, proj_clip)
 
@@ -125,7 +122,8 @@ class _Scan(torch.autograd.Function):
         batch_sizes: Sequence[int],
     ) -> tuple[Tensor, Tensor, Tensor]:
         n_steps, n_rows = inputs.shape[1:3]
-        gates = _input_gates(inputs, input_weight, bias)
+        gates = inputs.new_empty(2, n_steps * n_rows, bias.size(-1))
+        gates = _input_gates(inputs, input_weight, bias, gates)
         # Fresh memory costs as much as a small step; zeros are wanted only where rows are skipped.
         fresh = memory.new_zeros if min(batch_sizes) < n_rows else memory.new_empty
         # Step 0 is the state before the first: then c[:, t] and h[:, t] are what step t starts
@@ -135,7 +133,8 @@ class _Scan(torch.autograd.Function):
         m = fresh(2, n_steps, *memory.shape[1:])
         c[:, 0], h[:, 0] = memory, output
         for t, n in enumerate(batch_sizes):
-            g = _add_product(gates[:, t, :n], h[:, t, :n], recurrent_weight)
+            g = gates[:, t, :n]
+            add_products(g, h[:, t, :n], recurrent_weight)
             written = (c[:, t + 1, :n], m[:, t, :n], h[:, t + 1, :n])
             _step(g, c[:, t, :n], *written, projection_weight, cell_clip, proj_clip)
         ctx.save_for_backward(
@@ -164,12 +163,12 @@ class _Scan(torch.autograd.Function):
         for t, n in reversed(list(enumerate(ctx.batch_sizes))):
             d_m = d_h_t = d_h[:, t, :n]
             if n_later:
-                _add_product(d_h_t[:, :n_later], d_gates[:, t + 1, :n_later], recurrent_weight_t)
+                add_products(d_h_t[:, :n_later], d_gates[:, t + 1, :n_later], recurrent_weight_t)
             if projection_weight is not None:
                 if proj_clip is not None:
                     # A clipped number stands exactly on the bound; no gradient passes it.
                     d_h_t.mul_(h[:, t + 1, :n].abs() < proj_clip)
-                d_m = _product(d_h_t, projection_weight.transpose(1, 2))
+                d_m = products(d_h_t, projection_weight.transpose(1, 2))
             # From here on d_gates holds at t what it was for a gradient of 1, times the gradient.
             dim = d_m.size(-1)
             d_c_t, d_gates_t = d_c[:, :n], d_gates[:, t, :n]
@@ -185,19 +184,22 @@ class _Scan(torch.autograd.Function):
         def flat(x: Tensor) -> Tensor:
             return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
 
+        def weight_gradient(x: Tensor, d: Tensor) -> Tensor:
+            return products(flat(x).transpose(1, 2), d)
+
         flat_d = flat(d_gates)
         d_inputs = d_projection_weight = None
         if ctx.needs_input_grad[0]:
-            d_inputs = torch.bmm(flat_d, input_weight.transpose(1, 2)).to(inputs.dtype)
-            d_inputs = d_inputs.view_as(inputs)
+            d_inputs = products(flat_d, input_weight.transpose(1, 2))
+            d_inputs = d_inputs.to(inputs.dtype).view_as(inputs)
         if projection_weight is not None:
-            d_projection_weight = torch.bmm(flat(m).transpose(1, 2), flat(d_h))
+            d_projection_weight = weight_gradient(m, flat(d_h))
         return (
             d_inputs,
             None,
             None,
-            torch.bmm(flat(inputs).transpose(1, 2), flat_d),
-            torch.bmm(flat(h[:, :-1]).transpose(1, 2), flat_d),
+            weight_gradient(inputs, flat_d),
+            weight_gradient(h[:, :-1], flat_d),
             d_gates.sum(dim=(1, 2)),
             d_projection_weight,
             None,
@@ -213,7 +215,7 @@ def _local_gradients(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     gradient of m by the memory, `(2, T, B, D)`; and that of the memory by the one before it, f.
     """
     i, j, f, o = gates.chunk(4, dim=-1)
-    tanh_c = torch.tanh(c[:, 1:])
+    tanh_c = _tanh(c[:, 1:], out=torch.empty_like(c[:, 1:]))
     d_gates = torch.empty_like(gates)
     d_i, d_j, d_f, d_o = d_gates.chunk(4, dim=-1)
     for d, x in ((d_i, i), (d_f, f), (d_o, o)):
@@ -224,3 +226,11 @@ def _local_gradients(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     d_o.mul_(tanh_c)
     d_c_by_m = torch.addcmul(o, o * tanh_c, tanh_c, value=-1)
     return d_gates, d_c_by_m, f
+
+
+def _tanh(x: Tensor, out: Tensor) -> Tensor:
+    """2 sigmoid(2x) - 1, to 1e-7: PyTorch's own takes three times as long on a CPU."""
+    if not x.is_cuda:
+        torch.mul(x, 2, out=out).sigmoid_()
+        return torch.add(out.new_tensor(-1.0), out, alpha=2, out=out)
+    return torch.tanh(x, out=out)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.modules.lstm_scan import lstm_scan
+from elmo_plugin.modules.matrix_product import Prepared
 
 
 class ProjectedLSTM(nn.Module):
@@ -47,7 +48,7 @@ class ProjectedLSTM(nn.Module):
     ) -> None:
         super().__init__()
         self.precision: torch.dtype | None = None  # that of the weights
-        self._cast: tuple[tuple[int, ...], list[Tensor]] | None = None
+        self._prepared = Prepared()
         self.dim = dim
         self.projection_dim = projection_dim
         self.cell_clip = cell_clip
@@ -97,7 +98,10 @@ class ProjectedLSTM(nn.Module):
             h_1 .. h_T, shape `(2, T, B, P)`, zeros where nothing was read; and each row's c and h
             after its last step, shapes `(2, B, D)` and `(2, B, P)`.
         """
-        input_weight, recurrent_weight, *projection_weight = self._weights()
+        weights = [self.input_weight, self.recurrent_weight]
+        if self.projection_weight is not None:
+            weights.append(self.projection_weight)
+        input_weight, recurrent_weight, *projection_weight = self._prepared(weights, self.precision)
         return lstm_scan(
             inputs,
             memory,
@@ -110,22 +114,6 @@ class ProjectedLSTM(nn.Module):
             self.proj_clip,
             batch_sizes,
         )
-
-    def _weights(self) -> list[Tensor]:
-        """The matrices as the products want them; frozen ones are cast once, not once a batch."""
-        weights: list[Tensor] = [self.input_weight, self.recurrent_weight]
-        if self.projection_weight is not None:
-            weights.append(self.projection_weight)
-        if self.precision is None:
-            return weights
-        if any(w.requires_grad for w in weights):
-            self._cast = None
-            return [w.to(self.precision) for w in weights]
-        # Every change in place raises a tensor's version; another tensor has another address.
-        versions = tuple(n for w in weights for n in (w.data_ptr(), w._version))
-        if self._cast is None or self._cast[0] != versions:
-            self._cast = versions, [w.to(self.precision) for w in weights]
-        return self._cast[1]
 
     def reference(
         self,

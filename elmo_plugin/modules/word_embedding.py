@@ -1,4 +1,3 @@
-import torch
 from torch import Tensor, nn
 
 
@@ -17,7 +16,6 @@ class WordEmbedding(nn.Module):
 
     def __init__(self, *, n_words: int, projection_dim: int) -> None:
         super().__init__()
-        self.precision: torch.dtype | None = None  # of products, and there are none
         self.output_dim = projection_dim
         self.embedding = nn.Embedding(n_words, projection_dim, padding_idx=0)
         self.reset_parameters()

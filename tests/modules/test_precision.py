@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.matrix_product import Prepared
 from tests.random_bilm import random_bilm
 
 
@@ -46,7 +47,7 @@ def test_frozen_weights_are_cast_anew_when_they_change():
     layer = bilm.bilstm.layers[0]
     layer.recurrent_weight.mul_(2.0)
     after = read()
-    layer._cast = None
+    layer._prepared = Prepared()
     assert torch.equal(after, read())
     assert not torch.equal(before, after)
 
