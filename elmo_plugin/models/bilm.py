@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Union
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
+from allennlp.common.util import is_distributed
 from allennlp.data import Batch, Instance, TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.models.archival import load_archive
@@ -14,7 +15,8 @@ from torch import Tensor
 
 from elmo_plugin.data.vocabulary import WORDS_NAMESPACE, word_ids
 from elmo_plugin.models.pretrained import start_from
-from elmo_plugin.modules import LSTMState, SampledSoftmax
+from elmo_plugin.modules import LSTMState, SampledSoftmax, WordEmbedding
+from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from elmo_plugin.training.language_model_metrics import TokenAverage
@@ -56,6 +58,10 @@ class BilmLanguageModel(Model):
     precision : `str`, optional (default = `"fp32"`)
         Of the biLM's matrix products; `"bf16"` is faster where the processor knows it. Weights and
         optimizer stay in fp32.
+    sparse_gradients : `bool`, optional (default = `False`)
+        Whether the softmax, and the word table where there is one, get gradients of the words in a
+        batch alone: what a step costs does then not depend on the vocabulary's size. It goes with
+        the optimizer `clipped_adagrad` in place of the trainer's `grad_norm`.
     pretrained_file : `str`, optional
         Where fine-tuning starts: the archive of a `bilm`, or bilm-tf's weight file, of these sizes.
         The softmax of the words that both vocabularies have is carried over. AllenNLP takes a
@@ -75,6 +81,7 @@ class BilmLanguageModel(Model):
         n_negative_samples: Optional[int] = 8192,
         initial_state: str = "warm",
         precision: str = "fp32",
+        sparse_gradients: bool = False,
         pretrained_file: Optional[str] = None,
         pretrained_vocabulary_file: Optional[str] = None,
         **kwargs: Any,
@@ -94,9 +101,14 @@ class BilmLanguageModel(Model):
                 n_words=n_words,
                 dim=self.options.lstm.projection_dim,
                 n_negative_samples=n_negative_samples,
+                sparse_gradients=sparse_gradients,
             )
+            self.softmax.precision = PRECISIONS[precision]
         except (OptionsError, ValueError) as error:
             raise ConfigurationError(str(error)) from None
+        self._tables: List[torch.nn.Parameter] = []
+        if sparse_gradients:
+            self._make_tables_sparse()
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
         # Where each row of text stands: one for training, one for evaluation, so that evaluating in
@@ -111,6 +123,27 @@ class BilmLanguageModel(Model):
                 self,
                 cached_path(pretrained_file),
                 pretrained_vocabulary_file and cached_path(pretrained_vocabulary_file),
+            )
+
+    def _make_tables_sparse(self) -> None:
+        self._tables = list(self.softmax.parameters())
+        if isinstance(self.bilm.token_encoder, WordEmbedding):
+            self.bilm.token_encoder.embedding.sparse = True
+            self._tables.extend(self.bilm.token_encoder.parameters())
+        tables = set(map(id, self._tables))
+        # What PyTorch's distributed data parallel is to leave to the optimizer. It is told so by
+        # this attribute, for want of an argument.
+        self._ddp_params_and_buffers_to_ignore = [
+            name for name, parameter in self.named_parameters() if id(parameter) in tables
+        ]
+
+    def _check_tables_are_exchanged(self) -> None:
+        if is_distributed() and not all(
+            getattr(table, "rows_are_exchanged", False) for table in self._tables
+        ):
+            raise ConfigurationError(
+                "sparse_gradients on several processes: expected the optimizer clipped_adagrad, "
+                "which exchanges them, found another"
             )
 
     def forward(  # type: ignore[override]
@@ -244,6 +277,8 @@ class BilmLanguageModel(Model):
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """`hidden`: shape `(2, T, B, P)`; `targets`: shape `(2, T, B)`."""
+        if self.training:
+            self._check_tables_are_exchanged()
         forward_sum, backward_sum = (self.softmax(h, t) for h, t in zip(hidden, targets))
         n_tokens = int((targets[0] != IGNORE).sum())
         if self.training and self.softmax.n_negative_samples is not None:

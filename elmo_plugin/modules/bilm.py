@@ -7,7 +7,9 @@ from torch import Tensor, nn
 from elmo_plugin.modules.bilstm import BiLSTM
 from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.distinct import distinct_words
+from elmo_plugin.modules.linear import Linear
 from elmo_plugin.modules.lstm_state import LSTMState
+from elmo_plugin.modules.projected_lstm import ProjectedLSTM
 from elmo_plugin.modules.warm_state import WarmState
 from elmo_plugin.modules.word_embedding import WordEmbedding
 
@@ -73,7 +75,7 @@ class BiLM(nn.Module):
         if precision not in PRECISIONS:
             raise ValueError(f"precision: expected fp32 or bf16, found {precision!r}")
         for module in self.modules():
-            if hasattr(module, "precision"):
+            if isinstance(module, (Linear, ProjectedLSTM)):
                 module.precision = PRECISIONS[precision]
 
     @property

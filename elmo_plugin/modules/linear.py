@@ -3,9 +3,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
-from elmo_plugin.modules.matrix_product import Prepared, is_onednns, onednn_linear, products
+from elmo_plugin.modules.matrix_product import Prepared, products, times_transposed
 
 
 class Linear(nn.Linear):
@@ -18,13 +17,13 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """`x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
-        if self.weight.requires_grad:
+        if torch.is_grad_enabled():
             return linear(x, self.weight, self.bias, self.precision)
         [weight] = self._prepared([self.weight.t()[None]], self.precision)
         return products(x[None], weight)[0] + self.bias
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None, precision: torch.dtype | None) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """
     x W^T + b, differentiable.
 
@@ -34,29 +33,24 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, precision: torch.dtyp
         Shape `(n, k)`.
     weight : `Tensor`
         Shape `(m, k)`, as in `torch.nn.Linear`.
-    bias : `Tensor | None`
+    bias : `Tensor`
         Shape `(m,)`.
     precision : `torch.dtype | None`
-        Of the product, in place of the weight's.
+        Of the product; by default the weight's.
 
     # Returns
 
     `Tensor`
         Shape `(n, m)`, of x's type.
     """
-    cast = weight.to(precision or weight.dtype)
-    if is_onednns(cast):
-        return _Linear.apply(x, cast, bias)
-    cast_bias = None if bias is None else bias.to(cast.dtype)
-    return F.linear(x.to(cast.dtype), cast, cast_bias).to(x.dtype)
+    return _Linear.apply(x, weight.to(precision or weight.dtype), bias)
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        y = onednn_linear(x.to(weight.dtype), weight).to(x.dtype)
-        return y if bias is None else y.add_(bias)
+        return times_transposed(x.to(weight.dtype), weight).to(x.dtype).add_(bias)
 
     @staticmethod
     @once_differentiable
@@ -65,9 +59,9 @@ class _Linear(torch.autograd.Function):
         d_y = grads[0].to(weight.dtype)
         d_x = d_weight = d_bias = None
         if ctx.needs_input_grad[0]:
-            d_x = onednn_linear(d_y, weight.t()).to(x.dtype)
+            d_x = times_transposed(d_y, weight.t()).to(x.dtype)
         if ctx.needs_input_grad[1]:
-            d_weight = onednn_linear(d_y.t(), x.to(weight.dtype).t())
+            d_weight = times_transposed(d_y.t(), x.to(weight.dtype).t())
         if ctx.needs_input_grad[2]:
             d_bias = grads[0].sum(dim=0)
         return d_x, d_weight, d_bias

@@ -156,30 +156,24 @@ class _Scan(torch.autograd.Function):
         )
         cell_clip, proj_clip = ctx.clips
         d_h = grads[0].clone(memory_format=torch.contiguous_format)
-        d_gates, d_c_by_m, f = _local_gradients(gates, c)
         d_c = torch.zeros_like(c[:, 0])
         recurrent_weight_t = recurrent_weight.transpose(1, 2)
         n_later = 0
         for t, n in reversed(list(enumerate(ctx.batch_sizes))):
             d_m = d_h_t = d_h[:, t, :n]
             if n_later:
-                add_products(d_h_t[:, :n_later], d_gates[:, t + 1, :n_later], recurrent_weight_t)
+                add_products(d_h_t[:, :n_later], gates[:, t + 1, :n_later], recurrent_weight_t)
             if projection_weight is not None:
                 if proj_clip is not None:
                     # A clipped number stands exactly on the bound; no gradient passes it.
                     d_h_t.mul_(h[:, t + 1, :n].abs() < proj_clip)
                 d_m = products(d_h_t, projection_weight.transpose(1, 2))
-            # From here on d_gates holds at t what it was for a gradient of 1, times the gradient.
-            dim = d_m.size(-1)
-            d_c_t, d_gates_t = d_c[:, :n], d_gates[:, t, :n]
-            d_c_t.addcmul_(d_m, d_c_by_m[:, t, :n])
-            if cell_clip is not None:
-                d_c_t.mul_(c[:, t + 1, :n].abs() < cell_clip)
-            d_gates_t[..., 3 * dim :].mul_(d_m)
-            d_gates_t[..., : 3 * dim].unflatten(-1, (3, dim)).mul_(d_c_t.unsqueeze(-2))
-            d_c_t.mul_(f[:, t, :n])
-            d_gates[:, t, n:].zero_()
+            _step_backward(
+                gates[:, t, :n], c[:, t, :n], c[:, t + 1, :n], d_m, d_c[:, :n], cell_clip
+            )
+            gates[:, t, n:].zero_()
             n_later = n
+        d_gates = gates
 
         def flat(x: Tensor) -> Tensor:
             return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
@@ -208,24 +202,25 @@ class _Scan(torch.autograd.Function):
         )
 
 
-def _local_gradients(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _step_backward(
+    gates: Tensor, c_before: Tensor, c: Tensor, d_m: Tensor, d_c: Tensor, cell_clip: float | None
+) -> None:
     """
-    What does not depend on the steps that follow, for all steps at once: the gradients of the new
-    memory by each of i, j, f, and of m by o, before their activations, `(2, T, B, 4D)`; the
-    gradient of m by the memory, `(2, T, B, D)`; and that of the memory by the one before it, f.
+    The gradient of `_step`, from that of its m. `gates`, `(2, n, 4D)`, the activations, becomes
+    their gradient in place; `d_c`, `(2, n, D)`, that of the new memory, becomes the old one's.
     """
     i, j, f, o = gates.chunk(4, dim=-1)
-    tanh_c = _tanh(c[:, 1:], out=torch.empty_like(c[:, 1:]))
-    d_gates = torch.empty_like(gates)
-    d_i, d_j, d_f, d_o = d_gates.chunk(4, dim=-1)
-    for d, x in ((d_i, i), (d_f, f), (d_o, o)):
-        torch.addcmul(x, x, x, value=-1, out=d)  # x (1 - x)
-    d_i.mul_(j)
-    torch.addcmul(i, i * j, j, value=-1, out=d_j)  # i (1 - j^2)
-    d_f.mul_(c[:, :-1])
-    d_o.mul_(tanh_c)
-    d_c_by_m = torch.addcmul(o, o * tanh_c, tanh_c, value=-1)
-    return d_gates, d_c_by_m, f
+    tanh_c = _tanh(c, out=torch.empty_like(c))
+    d_o = torch.mul(d_m, tanh_c)
+    d_c.addcmul_(d_m.mul_(o), 1 - tanh_c.square_())
+    if cell_clip is not None:
+        d_c.mul_(c.abs() < cell_clip)
+    o.mul_(d_o.mul_(1 - o))
+    d_i, d_f = d_c * j, d_c * c_before
+    j.square_().neg_().add_(1).mul_(d_c).mul_(i)
+    i.mul_(d_i.mul_(1 - i))
+    d_c.mul_(f)
+    f.mul_(d_f.mul_(1 - f))
 
 
 def _tanh(x: Tensor, out: Tensor) -> Tensor:

@@ -4,6 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from elmo_plugin.modules.linear import linear
+from elmo_plugin.modules.row_sparse import take_rows
+from elmo_plugin.modules.sampled_loss import sampled_loss
+
 IGNORE = -100
 """The target where there is nothing to predict; PyTorch's own `ignore_index`."""
 
@@ -30,21 +34,40 @@ class SampledSoftmax(nn.Module):
         P, the size of a hidden vector.
     n_negative_samples : `int | None`
         How many words are drawn for each call; `None` trains with all words.
+    sparse_gradients : `bool`, optional (default = `False`)
+        Whether training gives gradients of the rows that were drawn, as sparse tensors, in place of
+        gradients of all V rows.
 
     # Raises
 
     `ValueError`
-        Where more words are to be drawn than there are.
+        Where more words are to be drawn than there are, or none and yet gradients be sparse.
     """
 
-    def __init__(self, *, n_words: int, dim: int, n_negative_samples: int | None) -> None:
+    def __init__(
+        self,
+        *,
+        n_words: int,
+        dim: int,
+        n_negative_samples: int | None,
+        sparse_gradients: bool = False,
+    ) -> None:
         super().__init__()
         if n_negative_samples is not None and not 0 < n_negative_samples < n_words:
             raise ValueError(
                 f"n_negative_samples: expected at least 1 and less than the {n_words} words of the "
                 f"vocabulary, found {n_negative_samples}"
             )
+        if sparse_gradients and n_negative_samples is None:
+            raise ValueError(
+                "sparse_gradients: expected n_negative_samples with it, found none: a softmax over "
+                "all words has a gradient for each"
+            )
         self.n_negative_samples = n_negative_samples
+        self.sparse_gradients = sparse_gradients
+        self.precision: torch.dtype | None = (
+            None  # of the sampled products; by default the weight's
+        )
         self.weight = nn.Parameter(torch.empty(n_words, dim))
         self.bias = nn.Parameter(torch.empty(n_words))
         self.reset_parameters()
@@ -94,7 +117,8 @@ class SampledSoftmax(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """`hidden`: shape `(..., P)`. Returns shape `(..., V)`."""
-        return F.linear(hidden, self.weight, self.bias)
+        flat = linear(hidden.reshape(-1, hidden.size(-1)), self.weight, self.bias)
+        return flat.view(*hidden.shape[:-1], self.n_words)
 
     def _sampled_loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         assert self.n_negative_samples is not None
@@ -103,14 +127,16 @@ class SampledSoftmax(nn.Module):
         )
         # One look-up for both, so that the table gets its gradient in one go.
         numbers = torch.cat([targets, samples])
-        weight, bias = F.embedding(numbers, self.weight), self.bias[numbers]
-        expected = torch.log(expected_count(numbers, n_tries, self.n_words))
-        n = len(targets)
-        true_logits = (hidden * weight[:n]).sum(-1) + bias[:n] - expected[:n]
-        sampled_logits = torch.addmm(bias[n:] - expected[n:], hidden, weight[n:].T)
-        sampled_logits = sampled_logits.masked_fill(targets[:, None] == samples, -torch.inf)
-        total = torch.logaddexp(true_logits, torch.logsumexp(sampled_logits, dim=1))
-        return (total - true_logits).sum()
+        weight, bias = self._rows(numbers)
+        bias = bias - torch.log(expected_count(numbers, n_tries, self.n_words))
+        return sampled_loss(
+            hidden, targets, samples, weight.to(self.precision or weight.dtype), bias
+        )
+
+    def _rows(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        if self.sparse_gradients:
+            return take_rows(self.weight, numbers), take_rows(self.bias, numbers)
+        return F.embedding(numbers, self.weight), self.bias[numbers]
 
 
 def log_uniform_sample(

@@ -1,0 +1,77 @@
+"""Words in, vectors out: what `Elmo.embed` does, for people who live in notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from elmo_plugin.batching import batches_by_length
+
+if TYPE_CHECKING:
+    from elmo_plugin.elmo import Elmo
+
+
+@torch.no_grad()
+def embed(elmo: Elmo, sentences: Any, layer: str | int, as_tensors: bool) -> Any:
+    """See `Elmo.embed`."""
+    batch = _token_lists(sentences)
+    one = isinstance(sentences, str) or (len(sentences) > 0 and isinstance(sentences[0], str))
+    was_training = elmo.training
+    elmo.eval()
+    try:
+        found = _embed(elmo, batch, layer)
+    finally:
+        elmo.train(was_training)
+    vectors = found if as_tensors else [x.cpu().numpy() for x in found]
+    return vectors[0] if one else vectors
+
+
+def _embed(elmo: Elmo, sentences: list[list[str]], layer: str | int) -> list[Tensor]:
+    lengths = [len(sentence) for sentence in sentences]
+    if elmo.initial_state == "carry":  # all at once: what came before matters
+        batches = [list(range(len(sentences)))] if sentences else []
+    else:
+        batches = list(batches_by_length(lengths))
+    found: list[Tensor] = [torch.empty(0)] * len(sentences)
+    for places in batches:
+        layers, mask = elmo.layers(elmo.characters([sentences[b] for b in places]))
+        chosen = _choose(elmo, layers, mask, layer)  # (.., B, T + 2, 2P)
+        for row, b in enumerate(places):
+            found[b] = chosen[..., row, 1 : lengths[b] + 1, :].float().clone()
+    return found
+
+
+def _choose(elmo: Elmo, layers: list[Tensor], mask: Tensor, layer: str | int) -> Tensor:
+    if layer == "mix":
+        return elmo.mixes[0](layers, mask)
+    if layer == "all":
+        return torch.stack(layers)
+    if layer == "average":
+        return torch.stack(layers).mean(dim=0)
+    if layer == "top":
+        return layers[-1]
+    if isinstance(layer, int) and 0 <= layer < len(layers):
+        return layers[layer]
+    raise ValueError(
+        f"layer: expected mix, all, average, top or a number below {len(layers)}, found {layer!r}"
+    )
+
+
+def _token_lists(sentences: Any) -> list[list[str]]:
+    """What `Elmo.embed` takes, as lists of tokens."""
+    if isinstance(sentences, str):
+        return [sentences.split()]
+    kinds = {type(sentence) for sentence in sentences}
+    if kinds == {str}:
+        for token in sentences:
+            if token.split() != [token]:
+                raise ValueError(
+                    f"expected one sentence's tokens, found {token!r} among them; several "
+                    "sentences are a list of lists: [s.split() for s in sentences]"
+                )
+        return [list(sentences)]
+    if str in kinds:
+        raise ValueError("expected a list of tokens or a list of lists of them, found both in one")
+    return [list(sentence) for sentence in sentences]

@@ -1,0 +1,96 @@
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import is_distributed
+from allennlp.training.optimizers import AdagradOptimizer, Optimizer
+from torch import Tensor
+
+from elmo_plugin.training.row_exchange import mean_over_processes
+
+
+@Optimizer.register("clipped_adagrad")
+class ClippedAdagradOptimizer(AdagradOptimizer):
+    """
+    Adagrad after clipping by the global norm, for models of which some gradients are row-sparse:
+    the `bilm` with `sparse_gradients`, or an embedding with `sparse`. The numbers are those of the
+    optimizer `adagrad` with the trainer's `grad_norm`, which takes dense gradients only. Its place
+    is here, so a trainer with this optimizer has no `grad_norm`.
+
+    Of a table with a sparse gradient a step reads and writes the rows in it alone. That is exact,
+    because Adagrad leaves a row without gradient as it was.
+
+    On several processes the rows are exchanged here, and not by PyTorch's distributed data
+    parallel, which the model tells to leave such tables out.
+
+    Registered as an `Optimizer` with name "clipped_adagrad".
+
+    # Parameters
+
+    model_parameters : `List[Tuple[str, torch.nn.Parameter]]`
+        AllenNLP gives them.
+    parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
+        As in AllenNLP's other optimizers.
+    lr : `float`, optional (default = `0.2`)
+        The defaults are bilm-tf's.
+    initial_accumulator_value : `float`, optional (default = `1.0`)
+    grad_norm : `float`, optional (default = `10.0`)
+        The norm of all gradients together that is scaled down to where it is exceeded.
+    """
+
+    def __init__(
+        self,
+        model_parameters: List[Tuple[str, torch.nn.Parameter]],
+        parameter_groups: Optional[List[Tuple[List[str], Dict[str, Any]]]] = None,
+        lr: float = 0.2,
+        initial_accumulator_value: float = 1.0,
+        grad_norm: float = 10.0,
+    ) -> None:
+        if not grad_norm > 0:
+            raise ConfigurationError(
+                f'optimizer of type "clipped_adagrad": grad_norm: expected a positive number, '
+                f"found {grad_norm}"
+            )
+        super().__init__(
+            model_parameters,
+            parameter_groups,  # type: ignore[arg-type]
+            lr=lr,
+            initial_accumulator_value=initial_accumulator_value,
+        )
+        self._grad_norm = grad_norm
+        for parameter in self._parameters():
+            # Lets the model know that its sparse gradients are exchanged, or else processes would
+            # go apart without a word.
+            parameter.rows_are_exchanged = True  # type: ignore[attr-defined]
+            if is_distributed():
+                # As distributed data parallel does with all that it is not told to leave out.
+                dist.broadcast(parameter.data, 0)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        gradients = []
+        for parameter in self._parameters():
+            if parameter.grad is None:
+                continue
+            if parameter.grad.is_sparse:
+                summed = parameter.grad.coalesce()
+                parameter.grad = mean_over_processes(summed) if is_distributed() else summed
+                gradients.append(parameter.grad.values())
+            else:
+                gradients.append(parameter.grad)
+        _clip(gradients, self._grad_norm)
+        # To say so keeps PyTorch from warning that it does not check.
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):
+            super().step(closure)
+
+    def _parameters(self) -> List[torch.nn.Parameter]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
+
+def _clip(gradients: List[Tensor], max_norm: float) -> None:
+    """PyTorch's `clip_grad_norm_`, for gradients that are nobody's."""
+    norm = torch.nn.utils.get_total_norm(gradients)
+    # Always multiplied, by 1 where there is nothing to clip: asking would wait for the GPU.
+    factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+    torch._foreach_mul_(gradients, factor)
