@@ -32,7 +32,8 @@ from benchmarks.operations import char_cnn_operations, lstm_operations
 from benchmarks.settings import Settings, models, options_of
 from elmo_plugin.bilm_tf import write_options, write_weights
 from elmo_plugin.data.text import read_sentences
-from elmo_plugin.elmo import INITIAL_STATES, Elmo
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.layers import INITIAL_STATES
 from elmo_plugin.modules.distinct import distinct_words
 from elmo_plugin.modules.warm_state import warm_up
 from elmo_plugin.options import BiLMOptions, build_bilm

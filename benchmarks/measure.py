@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+from elmo_plugin.modules.matrix_product import times_transposed
 
 Record = dict[str, Any]
 """One row of a table, by column."""
@@ -49,8 +52,9 @@ def in_turns(
 
 class MatrixProductPeak:
     """
-    The most operations a second that this machine reached in the product of two square matrices.
-    Each call tries once more; in turns with other work, it is their limit under what they met.
+    The most operations a second that this machine reached in the product of two square matrices, by
+    PyTorch's own product or by oneDNN's. Each call tries both once more; in turns with other work,
+    it is their limit under what they met.
 
     # Parameters
 
@@ -62,16 +66,25 @@ class MatrixProductPeak:
     def __init__(self, dtype: torch.dtype = torch.float32, quick: bool = False) -> None:
         self._size = 512 if quick else 2048
         self._factors = torch.randn(2, self._size, self._size).to(dtype)
-        self._best = float("inf")
+        self._best = {product: float("inf") for product in (torch.mm, times_transposed)}
         for _ in range(5):
             self()
 
     def __call__(self) -> None:
-        self._best = min(self._best, seconds(lambda: self._factors[0] @ self._factors[1]))
+        for product, best in self._best.items():
+            self._best[product] = min(best, seconds(partial(product, *self._factors)))
 
     @property
     def gflops(self) -> float:
-        return 2 * self._size**3 / self._best / 1e9
+        return self._gflops(min(self._best.values()))
+
+    @property
+    def gflops_of_torch(self) -> float:
+        """By PyTorch's own product, which is the peers'."""
+        return self._gflops(self._best[torch.mm])
+
+    def _gflops(self, least_seconds: float) -> float:
+        return 2 * self._size**3 / least_seconds / 1e9
 
     def seconds_at_least(self, n_operations: float) -> float:
         """What so many operations take at this rate."""

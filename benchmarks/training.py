@@ -29,6 +29,7 @@ from elmo_plugin.data.data_loader import BilmDataLoader
 from elmo_plugin.data.dataset_reader import BilmDatasetReader
 from elmo_plugin.data.vocabulary import WORDS_NAMESPACE, BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
 
@@ -53,36 +54,39 @@ def run(settings: Settings) -> Record:
         progress(f"training of {name}")
         options = options_of(name, model)
         torch.manual_seed(0)
-        ours = Trainer(
-            BilmLanguageModel(
+        peer = Trainer(
+            AllenNLPLanguageModel(options, n_words, n_negative_samples, DROPOUT), windows
+        )
+        for precision, dtype in PRECISIONS.items():
+            torch.manual_seed(0)
+            language_model = BilmLanguageModel(
                 vocabulary,
                 model["lstm"],
                 model["char_cnn"],
                 dropout=DROPOUT,
                 n_negative_samples=n_negative_samples,
-            ),
-            windows,
-        )
-        peer = Trainer(
-            AllenNLPLanguageModel(options, n_words, n_negative_samples, DROPOUT), windows
-        )
-        peak = MatrixProductPeak(quick=settings.quick)
-        _, own, theirs = in_turns(peak, ours.step, peer.step)
-        least = peak.seconds_at_least(operations(options, n_negative_samples, windows))
-        speeds.append(
-            {
-                "model": name,
-                "ours": ours.n_tokens / own,
-                "allennlp": peer.n_tokens / theirs,
-                "ratio": theirs / own,
-                "gflops_peak": peak.gflops,
-                "limit": ours.n_tokens / least,
-                "share_of_limit": least / own,
-                "distinct_words": sum(len(window["words"]) for window in windows) / len(windows),
-            }
-        )
-        if settings.profile:
-            costs += [{"model": name, **cost} for cost in largest_costs(ours.step)]
+                precision=precision,
+            )
+            ours = Trainer(language_model, windows)
+            peak = MatrixProductPeak(dtype or torch.float32, quick=settings.quick)
+            _, own, theirs = in_turns(peak, ours.step, peer.step)
+            least = peak.seconds_at_least(operations(options, n_negative_samples, windows))
+            speeds.append(
+                {
+                    "model": name,
+                    "precision": precision,
+                    "ours": ours.n_tokens / own,
+                    "allennlp": peer.n_tokens / theirs,
+                    "ratio": theirs / own,
+                    "gflops_peak": peak.gflops,
+                    "limit": ours.n_tokens / least,
+                    "share_of_limit": least / own,
+                    "distinct_words": sum(len(w["words"]) for w in windows) / len(windows),
+                }
+            )
+            if settings.profile:
+                of = {"model": name, "precision": precision}
+                costs += [{**of, **cost} for cost in largest_costs(ours.step)]
     fewer = "" if n_words == MAX_WORDS else ", all that the text has"
     print_table(
         f"Training on {settings.text}, {rows} rows x {WINDOW} time steps, {n_negative_samples:,} "
