@@ -1,0 +1,189 @@
+"""The optimizer `clipped_adagrad` on row-sparse gradients, against PyTorch's on dense ones."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.training.optimizers import Optimizer
+from torch.nn.utils import clip_grad_norm_
+
+from elmo_plugin.modules.row_sparse import take_rows
+from elmo_plugin.training.row_exchange import mean_over_processes
+from tests.compare import assert_close
+from tests.models.running_text import TEXT, language_model, windows
+
+N_STEPS = 6
+
+
+class Tables(torch.nn.Module):
+    """A table, a column and a dense layer, read at rows of which some come twice."""
+
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.sparse = sparse
+        self.table = torch.nn.Parameter(torch.randn(20, 3))
+        self.column = torch.nn.Parameter(torch.randn(20))
+        self.dense = torch.nn.Linear(3, 1)
+
+    def forward(self, rows: torch.Tensor, scale: float) -> torch.Tensor:
+        take = take_rows if self.sparse else torch.Tensor.__getitem__
+        x = self.dense(take(self.table, rows)).squeeze(1) * take(self.column, rows)
+        return scale * x.square().sum()
+
+
+def optimizer_of(model: torch.nn.Module, **params: Any) -> Optimizer:
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    return Optimizer.from_params(
+        Params({"type": "clipped_adagrad", **params}), model_parameters=named
+    )
+
+
+def dense_adagrad(model: torch.nn.Module, groups: Any = None) -> torch.optim.Adagrad:
+    return torch.optim.Adagrad(
+        groups or model.parameters(), lr=0.2, initial_accumulator_value=1.0, foreach=False
+    )
+
+
+def rows_of(step: int) -> torch.Tensor:
+    """Some come twice, and those from 15 on never."""
+    return torch.randint(0, 15, (8,), generator=torch.Generator().manual_seed(step))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 10.0])  # nothing to clip, and always something
+def test_steps_are_the_dense_ones(scale):
+    """Expected: PyTorch's Adagrad after its `clip_grad_norm_`, on dense gradients, step by step;
+    rows that were never read stay what they were, to the bit."""
+    sparse, dense = Tables(sparse=True), Tables(sparse=False)
+    optimizer, reference = optimizer_of(sparse), dense_adagrad(dense)
+    read = torch.zeros(20, dtype=torch.bool)
+    for step in range(N_STEPS):
+        read[rows_of(step)] = True
+        for model in (sparse, dense):
+            model.zero_grad()
+            model(rows_of(step), scale).backward()
+        assert sparse.table.grad.is_sparse and sparse.column.grad.is_sparse
+        norm = clip_grad_norm_(dense.parameters(), 10.0)
+        assert (norm > 10.0) == (scale == 10.0)
+        optimizer.step()
+        reference.step()
+        for (name, found), expected in zip(sparse.named_parameters(), dense.parameters()):
+            assert_close(found, expected, atol=1e-6, what=f"{name} after step {step}")
+    before = Tables(sparse=True)
+    assert not read.all()
+    assert torch.equal(sparse.table[~read], before.table[~read])
+
+
+def test_parameter_groups():
+    """Expected: PyTorch's Adagrad with a learning rate of its own for each group."""
+    sparse, dense = Tables(sparse=True), Tables(sparse=False)
+    optimizer = optimizer_of(sparse, parameter_groups=[[["table"], {"lr": 0.05}]])
+    reference = dense_adagrad(
+        dense,
+        [
+            {"params": [dense.table], "lr": 0.05},
+            {"params": [dense.column, *dense.dense.parameters()]},
+        ],
+    )
+    for step in range(N_STEPS):
+        for model in (sparse, dense):
+            model.zero_grad()
+            model(rows_of(step), 1.0).backward()
+        clip_grad_norm_(dense.parameters(), 10.0)
+        optimizer.step()
+        reference.step()
+    for (name, found), expected in zip(sparse.named_parameters(), dense.parameters()):
+        assert_close(found, expected, atol=1e-6, what=name)
+
+
+def test_state_survives_a_file(tmp_path):
+    """Expected: the run that was not interrupted, to the bit; the file is read without pickle's
+    freedoms."""
+    whole, stopped = Tables(sparse=True), Tables(sparse=True)
+    optimizers = [optimizer_of(whole), optimizer_of(stopped)]
+    for step in range(N_STEPS):
+        for k, model in enumerate((whole, stopped)):
+            if model is stopped and step == 3:
+                torch.save(optimizers[k].state_dict(), tmp_path / "optimizer.th")
+                optimizers[k] = optimizer_of(stopped)
+                state = torch.load(tmp_path / "optimizer.th", weights_only=True)
+                optimizers[k].load_state_dict(state)
+            model.zero_grad()
+            model(rows_of(step), 1.0).backward()
+            optimizers[k].step()
+    for found, expected in zip(stopped.parameters(), whole.parameters()):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("grad_norm", [0.0, -1.0])
+def test_a_norm_that_is_none(grad_norm):
+    """The message names the key and what was found."""
+    with pytest.raises(ConfigurationError, match="grad_norm: expected a positive number"):
+        optimizer_of(Tables(sparse=True), grad_norm=grad_norm)
+
+
+@pytest.mark.parametrize("char_cnn", ["char_cnn", None])
+def test_a_language_model_learns_the_same(char_cnn):
+    """Expected: the weights of the dense run, of a model that reads characters and of one that
+    reads words, whose table is row-sparse too."""
+    trained = []
+    for sparse in (False, True):
+        blocks = {} if char_cnn else {"char_cnn": None}
+        model = language_model(n_negative_samples=4, sparse_gradients=sparse, **blocks)
+        optimizer = optimizer_of(model) if sparse else dense_adagrad(model)
+        torch.manual_seed(1)
+        for window in windows(TEXT, 4):
+            model.zero_grad()
+            model(**window)["loss"].backward()
+            assert model.softmax.weight.grad.is_sparse == sparse
+            if not sparse:
+                clip_grad_norm_(model.parameters(), 10.0)
+            optimizer.step()
+        trained.append(model.state_dict())
+    for name, expected in trained[0].items():
+        assert_close(trained[1][name], expected, atol=1e-6, what=name)
+
+
+def test_sparse_gradients_need_samples():
+    """The message says why."""
+    with pytest.raises(ConfigurationError, match="sparse_gradients: expected n_negative_samples"):
+        language_model(n_negative_samples=None, sparse_gradients=True)
+
+
+def exchange(rank: int, folder: Path, found: Any) -> None:
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/meet",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=60),
+    )
+    rows, values = gradient_of(rank)
+    table = torch.sparse_coo_tensor(rows[None], values, (9, 2))
+    found[rank] = mean_over_processes(table).to_dense().tolist()
+    dist.destroy_process_group()
+
+
+def gradient_of(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The processes have different numbers of rows, one of them in common."""
+    rows = torch.tensor([[1, 4, 1], [4, 7, 0]][rank][: 3 - rank])
+    return rows, torch.arange(2.0 * len(rows)).view(-1, 2) + rank
+
+
+def test_the_mean_over_processes(tmp_path):
+    """Expected: the mean of the dense gradients; the same on both."""
+    expected = torch.zeros(9, 2)
+    for rank in range(2):
+        rows, values = gradient_of(rank)
+        expected.index_add_(0, rows, values / 2)
+    with mp.Manager() as manager:
+        found = manager.dict()
+        mp.spawn(exchange, (tmp_path, found), nprocs=2)
+        for rank in range(2):
+            assert_close(found[rank], expected, atol=1e-6, what=f"mean on {rank}")
