@@ -1,6 +1,6 @@
 """
 How the cost of our training step grows with the rows, the window, the vocabulary and the negatives,
-one of them varied at a time.
+one of them varied at a time; with the vocabulary also where gradients are row-sparse.
 """
 
 from typing import Any
@@ -15,14 +15,14 @@ from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
 
-BASE = {"rows": 64, "window": 20, "vocabulary": 50_000, "negatives": 8192}
+BASE = {"rows": 64, "window": 20, "vocabulary": 50_000, "negatives": 8192, "gradients": "dense"}
 VARIED = {
     "rows": (16, 64, 256),
     "window": (5, 20, 80),
     "vocabulary": (10_000, 50_000, 200_000, 800_000),
     "negatives": (1024, 4096, 16_384),
 }
-QUICK_BASE = {"rows": 8, "window": 5, "vocabulary": 1000, "negatives": 64}
+QUICK_BASE = {"rows": 8, "window": 5, "vocabulary": 1000, "negatives": 64, "gradients": "dense"}
 QUICK_VARIED = {
     "rows": (4, 16),
     "window": (5, 20),
@@ -37,9 +37,14 @@ def run(settings: Settings) -> Record:
     [(name, model)] = (QUICK if settings.quick else SMALL).items()
     words = open_corpus(settings.text).words()
     records: list[Record] = []
-    for factor, values in varied.items():
+    cases_of: dict[str, list[dict[str, Any]]] = {
+        factor: [{**base, factor: value} for value in values] for factor, values in varied.items()
+    }
+    cases_of["vocabulary, sparse"] = [
+        {**case, "gradients": "sparse"} for case in cases_of["vocabulary"]
+    ]
+    for factor, cases in cases_of.items():
         progress(f"what {factor} cost")
-        cases = [{**base, factor: value} for value in values]
         trainers = [trainer(model, words, settings.text, **case) for case in cases]
         peak = MatrixProductPeak(quick=settings.quick)
         _, *times = in_turns(peak, *(each.step for each in trainers))
@@ -73,11 +78,17 @@ def trainer(
     window: int,
     vocabulary: int,
     negatives: int,
+    gradients: str,
 ) -> Trainer:
     torch.manual_seed(0)
     made = BilmVocabulary.from_words(filled(words, vocabulary))
     language_model = BilmLanguageModel(
-        made, model["lstm"], model["char_cnn"], dropout=DROPOUT, n_negative_samples=negatives
+        made,
+        model["lstm"],
+        model["char_cnn"],
+        dropout=DROPOUT,
+        n_negative_samples=negatives,
+        sparse_gradients=gradients == "sparse",
     )
     return Trainer(language_model, first_windows(text, made, rows, window, 4))
 

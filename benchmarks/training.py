@@ -32,6 +32,7 @@ from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.training.optimizer import ClippedAdagradOptimizer
 
 ROWS, WINDOW = 64, 20
 N_NEGATIVE_SAMPLES = 8192
@@ -128,16 +129,15 @@ class Trainer:
         self.model = model.train()
         self.windows = windows
         self.n_tokens = windows[0]["forward_targets"].numel()
-        self.optimizer = torch.optim.Adagrad(
-            model.parameters(), lr=0.2, initial_accumulator_value=1.0
-        )
+        self.optimizer = ClippedAdagradOptimizer(
+            list(model.named_parameters())
+        )  # bilm-tf's numbers
         self._following = cycle(windows)
         self.step()
 
     def step(self) -> None:
         self.optimizer.zero_grad()
         self.model(**next(self._following))["loss"].backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 10.0)
         self.optimizer.step()
 
 

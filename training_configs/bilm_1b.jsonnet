@@ -30,10 +30,14 @@ local text = std.extVar('BILM_TEXT');
       projection_dim: 512,  // ELMo vectors have 1,024
     },
     n_negative_samples: 8192,  // drawn anew for each batch and direction
+    sparse_gradients: true,  // of 793,471 words a batch touches some 20,000
   },
 
   trainer+: {
     num_epochs: 10,
+    // The same numbers as in bilm.jsonnet, with the clipping inside, for row-sparse gradients.
+    optimizer: { type: 'clipped_adagrad', lr: 0.2, initial_accumulator_value: 1.0, grad_norm: 10.0 },
+    grad_norm: null,
     checkpointer+: { save_every_num_batches: 5000 },  // 100,088 batches are an epoch
   },
 }
