@@ -114,6 +114,7 @@ class BilmLanguageModel(Model):
         # Where each row of text stands: one for training, one for evaluation, so that evaluating in
         # between changes nothing. No buffers: distributed training would overwrite them.
         self._carried: dict[bool, Optional[LSTMState]] = {True: None, False: None}
+        self._n_batches = 0
         self._sampled_loss = TokenAverage()
         self._forward_loss = TokenAverage()
         self._backward_loss = TokenAverage()
@@ -287,8 +288,20 @@ class BilmLanguageModel(Model):
             self._forward_loss(forward_sum.detach(), n_tokens)
             self._backward_loss(backward_sum.detach(), n_tokens)
         loss = (forward_sum + backward_sum) / (2 * max(n_tokens, 1))
+        if self.training:
+            self._check_loss(loss)
         # The window's length; less where some rows have come to their end.
         return _scale_gradient(loss, n_tokens / targets.size(2))
+
+    def _check_loss(self, loss: Tensor) -> None:
+        """Stops before a step that would spoil the weights, and the next checkpoint with them."""
+        self._n_batches += 1
+        if not torch.isfinite(loss):
+            raise FloatingPointError(
+                f"training batch {self._n_batches} since the run began, or was recovered: the loss "
+                f"is {loss.item()}. The last checkpoint is from before it. Expected a finite "
+                "loss; try a lower learning rate or gradient norm"
+            )
 
     @torch.no_grad()
     def substitutes(

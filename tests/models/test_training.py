@@ -1,6 +1,7 @@
 """A `bilm` through AllenNLP's own trainer, from a config: it learns, and it resumes to the bit."""
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.training.callbacks import TrainerCallback
+
+from elmo_plugin.modules import sampled_softmax
 
 ROOT = Path(__file__).parents[2]
 TEXT = ROOT / "fixtures" / "text"
@@ -111,6 +114,27 @@ def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
     assert curves[0].splitlines()[:-1] == curves[1].splitlines()[:-1]
 
 
+def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(whole, tmp_path, monkeypatch):
+    """The message says at which batch. Expected after --recover, the fault being gone: the weights
+    of the run that never had it."""
+    _, expected = whole
+    calls = count(1)
+
+    def broken(*args: Any) -> torch.Tensor:
+        return unbroken(*args) / (next(calls) != 50)  # both directions of 25 batches
+
+    unbroken = sampled_softmax.sampled_loss
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(FloatingPointError, match=r"batch 25 .* inf"),
+    ):
+        patch.setattr(sampled_softmax, "sampled_loss", broken)
+        train(tmp_path / "broken")
+    found = train(tmp_path / "broken", recover=True)
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+
+
 @pytest.mark.parametrize("name", ["bilm", "bilm_1b", "tagger_elmo"])
 def test_configs_are_read(name, monkeypatch):
     """The shipped configs evaluate; the paper's differs from the small one in sizes and data."""
@@ -121,5 +145,7 @@ def test_configs_are_read(name, monkeypatch):
     if name == "bilm_1b":
         assert sum(number for _, number in found["model"]["char_cnn"]["filters"]) == 2048
         small = Params.from_file(str(ROOT / "training_configs" / "bilm.jsonnet")).as_dict()
-        assert found["trainer"]["optimizer"] == small["trainer"]["optimizer"]
+        norm = {"type": "clipped_adagrad", "grad_norm": small["trainer"]["grad_norm"]}
+        assert found["trainer"]["optimizer"] == {**small["trainer"]["optimizer"], **norm}
+        assert found["trainer"]["grad_norm"] is None
         assert found["vocabulary"]["corpus"] == found["train_data_path"]
