@@ -6,10 +6,13 @@ import argparse
 from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
+from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm_tf import write_options, write_weights
 from elmo_plugin.data.vocabulary import vocabulary_words, write_vocabulary_file
-from elmo_plugin.models.bilm import BilmLanguageModel, load_language_model
+from elmo_plugin.models.archive import load_language_model
+from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.modules import AdaptiveSoftmax
 
 
 @Subcommand.register("bilm-export")
@@ -46,10 +49,20 @@ def export(model: BilmLanguageModel, folder: str | Path, *, with_softmax: bool) 
         Made if it is not there.
     with_softmax : `bool`
         Whether the softmax is written too.
+
+    # Raises
+
+    `ConfigurationError`
+        For an adaptive softmax.
     """
+    softmax = model.softmax if with_softmax else None
+    if isinstance(softmax, AdaptiveSoftmax):
+        raise ConfigurationError(
+            "bilm-tf's format knows no adaptive softmax: export without the softmax, which ELMo's "
+            "vectors do not need"
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_options(model.options, folder / "options.json")
-    softmax = model.softmax if with_softmax else None
     write_weights(model.bilm, folder / "weights.hdf5", softmax)
     write_vocabulary_file(vocabulary_words(model.vocab), folder / "vocabulary.txt")

@@ -25,6 +25,7 @@ from elmo_plugin.bilm_tf import (
 )
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError
 
 
@@ -77,7 +78,7 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
     vocab = BilmVocabulary.from_corpus(file=vocabulary)
     config = _config(read_options(options))
     model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocab)
-    assert isinstance(model, BilmLanguageModel)
+    assert isinstance(model, BilmLanguageModel) and isinstance(model.softmax, SampledSoftmax)
     read_weights(model.bilm, weights, model.softmax)
     with tempfile.TemporaryDirectory(dir=Path(archive).resolve().parent) as name:
         run = Path(name)

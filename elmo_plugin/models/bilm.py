@@ -1,25 +1,22 @@
 import math
-import tarfile
-from os import PathLike
 from typing import Any, Dict, List, Optional, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
-from allennlp.common.util import is_distributed
-from allennlp.data import Batch, Instance, TextFieldTensors, Vocabulary
+from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
-from allennlp.models.archival import load_archive
 from allennlp.nn import util
 from torch import Tensor
 
-from elmo_plugin.data.vocabulary import WORDS_NAMESPACE, word_ids
+from elmo_plugin.data.vocabulary import word_ids
 from elmo_plugin.models.pretrained import start_from
-from elmo_plugin.modules import LSTMState, SampledSoftmax, WordEmbedding
+from elmo_plugin.modules import AdaptiveSoftmax, LSTMState, SampledSoftmax, WordEmbedding
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from elmo_plugin.training.language_model_metrics import TokenAverage
+from elmo_plugin.training.row_exchange import check_exchanged, leave_to_optimizer
 
 INITIAL_STATES = ("carry", "zero", "warm")
 
@@ -51,7 +48,10 @@ class BilmLanguageModel(Model):
         On each LSTM layer's input and on the last layer's output.
     n_negative_samples : `int`, optional (default = `8192`)
         How many words the sampled softmax draws in training, for each direction; `None` trains with
-        the full softmax.
+        the full softmax, or with an adaptive one.
+    adaptive_cutoffs : `List[int]`, optional (default = `None`)
+        Makes the softmax adaptive (`elmo_plugin.modules.AdaptiveSoftmax`), without samples: the
+        number of the first word of each cluster, such as `[2000, 20000]`.
     initial_state : `str`, optional (default = `"warm"`)
         Where a sentence, or a text in evaluation, starts: `"carry"` goes on from the batch before,
         `"zero"` from zeros, `"warm"` from the mean state that training found at sentence starts.
@@ -79,6 +79,7 @@ class BilmLanguageModel(Model):
         char_cnn: Optional[Dict[str, Any]] = None,
         dropout: float = 0.1,
         n_negative_samples: Optional[int] = 8192,
+        adaptive_cutoffs: Optional[List[int]] = None,
         initial_state: str = "warm",
         precision: str = "fp32",
         sparse_gradients: bool = False,
@@ -97,18 +98,24 @@ class BilmLanguageModel(Model):
             self.options = BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="model")
             self.bilm = build_bilm(self.options, dropout=dropout)
             self.bilm.set_precision(precision)
-            self.softmax = SampledSoftmax(
-                n_words=n_words,
-                dim=self.options.lstm.projection_dim,
-                n_negative_samples=n_negative_samples,
-                sparse_gradients=sparse_gradients,
+            self.softmax: Union[SampledSoftmax, AdaptiveSoftmax] = _softmax(
+                n_words,
+                self.options.lstm.projection_dim,
+                n_negative_samples,
+                adaptive_cutoffs,
+                sparse_gradients,
             )
-            self.softmax.precision = PRECISIONS[precision]
+            if isinstance(self.softmax, SampledSoftmax):
+                self.softmax.precision = PRECISIONS[precision]
         except (OptionsError, ValueError) as error:
             raise ConfigurationError(str(error)) from None
         self._tables: List[torch.nn.Parameter] = []
         if sparse_gradients:
-            self._make_tables_sparse()
+            self._tables.extend(self.softmax.parameters())
+            if isinstance(self.bilm.token_encoder, WordEmbedding):
+                self.bilm.token_encoder.embedding.sparse = True
+                self._tables.extend(self.bilm.token_encoder.parameters())
+            leave_to_optimizer(self, self._tables)
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
         # Where each row of text stands: one for training, one for evaluation, so that evaluating in
@@ -126,26 +133,9 @@ class BilmLanguageModel(Model):
                 pretrained_vocabulary_file and cached_path(pretrained_vocabulary_file),
             )
 
-    def _make_tables_sparse(self) -> None:
-        self._tables = list(self.softmax.parameters())
-        if isinstance(self.bilm.token_encoder, WordEmbedding):
-            self.bilm.token_encoder.embedding.sparse = True
-            self._tables.extend(self.bilm.token_encoder.parameters())
-        tables = set(map(id, self._tables))
-        # What PyTorch's distributed data parallel is to leave to the optimizer. It is told so by
-        # this attribute, for want of an argument.
-        self._ddp_params_and_buffers_to_ignore = [
-            name for name, parameter in self.named_parameters() if id(parameter) in tables
-        ]
-
-    def _check_tables_are_exchanged(self) -> None:
-        if is_distributed() and not all(
-            getattr(table, "rows_are_exchanged", False) for table in self._tables
-        ):
-            raise ConfigurationError(
-                "sparse_gradients on several processes: expected the optimizer clipped_adagrad, "
-                "which exchanges them, found another"
-            )
+    @property
+    def device(self) -> torch.device:
+        return self.bilm.boundaries.device
 
     def forward(  # type: ignore[override]
         self,
@@ -203,7 +193,7 @@ class BilmLanguageModel(Model):
             return {"loss": self._loss(hidden, goals)}
 
         assert source is not None and targets is not None
-        hidden, goals = self._read_sentences(source, targets)
+        hidden, goals = self.read_sentences(source, targets)
         output: Dict[str, Any] = {"loss": self._loss(hidden, goals)}
         if not self.training:
             log_p = [self.softmax.log_probabilities(h, g).T for h, g in zip(hidden, goals)]
@@ -247,7 +237,7 @@ class BilmLanguageModel(Model):
         self._carried[self.training] = before.put(after)
         return self.dropout(layers[-1])
 
-    def _read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The top layer, `(2, T + 2, B, P)`, and what each place predicts, `(2, T + 2, B)`."""
         mask = util.get_text_field_mask(source)
         if self.options.char_cnn is None:
@@ -279,7 +269,7 @@ class BilmLanguageModel(Model):
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """`hidden`: shape `(2, T, B, P)`; `targets`: shape `(2, T, B)`."""
         if self.training:
-            self._check_tables_are_exchanged()
+            check_exchanged(self._tables)
         forward_sum, backward_sum = (self.softmax(h, t) for h, t in zip(hidden, targets))
         n_tokens = int((targets[0] != IGNORE).sum())
         if self.training and self.softmax.n_negative_samples is not None:
@@ -302,42 +292,6 @@ class BilmLanguageModel(Model):
                 f"is {loss.item()}. The last checkpoint is from before it. Expected a finite "
                 "loss; try a lower learning rate or gradient norm"
             )
-
-    @torch.no_grad()
-    def substitutes(
-        self, instances: List[Instance], n_substitutes: int
-    ) -> List[List[List[Dict[str, Any]]]]:
-        """
-        For each token of each sentence the likeliest words in its place, by both directions: see
-        the predictor "bilm".
-
-        # Returns
-
-        `List[List[List[Dict[str, Any]]]]`
-            `{"word", "probability"}`, likeliest first, by sentence and token.
-        """
-        self.eval()
-        words = self.vocab.get_index_to_token_vocabulary(WORDS_NAMESPACE)
-        rank = torch.arange(self.softmax.n_words, device=self.softmax.weight.device)
-        log_prior = torch.log(torch.log1p(1 / (rank + 1.0)) / math.log(len(rank) + 1))
-        log_prior[:3] = math.inf  # the boundaries and the unknown word stand for no word
-        found = []
-        for instance in instances:
-            batch = Batch([instance])
-            batch.index_instances(self.vocab)
-            tensors = util.move_to_device(batch.as_tensor_dict(), rank.device)
-            hidden, _ = self._read_sentences(tensors["source"], tensors["targets"])
-            # What stands before a word foretells it forwards, what stands behind it backwards.
-            forward = self.softmax.logits(hidden[0, :-2, 0]).log_softmax(dim=-1)  # (T, V)
-            backward = self.softmax.logits(hidden[1, 2:, 0]).log_softmax(dim=-1)
-            best = (forward + backward - log_prior).softmax(dim=-1).topk(n_substitutes)
-            found.append(
-                [
-                    [{"word": words[k], "probability": p} for p, k in zip(row_p, row_k)]
-                    for row_p, row_k in zip(best.values.tolist(), best.indices.tolist())
-                ]
-            )
-        return found
 
     def get_metrics(self, reset: bool = False) -> Dict[str, float]:
         if self.training and self.softmax.n_negative_samples is not None:
@@ -363,27 +317,26 @@ class BilmLanguageModel(Model):
         return {} if carried is None else dict(carried._asdict())
 
 
-def load_language_model(archive_file: Union[str, PathLike]) -> BilmLanguageModel:
-    """
-    The language model of an archive, or of a training run's folder.
-
-    # Raises
-
-    `ConfigurationError`
-        Where the archive is of another kind of model.
-    """
-    try:
-        model = load_archive(archive_file).model
-    except (tarfile.TarError, EOFError) as error:
-        raise ConfigurationError(
-            f"{archive_file}: expected a whole model.tar.gz, found damage ({error})"
-        ) from error
-    if not isinstance(model, BilmLanguageModel):
-        raise ConfigurationError(
-            f"{archive_file}: expected the archive of a model of type bilm, "
-            f"found a {type(model).__name__}"
+def _softmax(
+    n_words: int,
+    dim: int,
+    n_negative_samples: Optional[int],
+    adaptive_cutoffs: Optional[List[int]],
+    sparse_gradients: bool,
+) -> Union[SampledSoftmax, AdaptiveSoftmax]:
+    if adaptive_cutoffs is None:
+        return SampledSoftmax(
+            n_words=n_words,
+            dim=dim,
+            n_negative_samples=n_negative_samples,
+            sparse_gradients=sparse_gradients,
         )
-    return model
+    if n_negative_samples is not None or sparse_gradients:
+        raise ValueError(
+            "adaptive_cutoffs: expected n_negative_samples to be null beside it, and no "
+            f"sparse_gradients, found {n_negative_samples} and {sparse_gradients}"
+        )
+    return AdaptiveSoftmax(n_words=n_words, dim=dim, cutoffs=adaptive_cutoffs)
 
 
 def _take_resume_state(
@@ -392,8 +345,8 @@ def _take_resume_state(
     """A checkpoint brings the rows' states along in the weights' dictionary; see `resume_state`."""
     rows = state_dict.pop(prefix + "resume_state", None)
     if rows:
-        device = model.softmax.weight.device
-        model._carried[True] = LSTMState(**{k: v.to(device) for k, v in rows.items()})
+        rows = {key: tensor.to(model.device) for key, tensor in rows.items()}
+        model._carried[True] = LSTMState(**rows)
 
 
 def _between_boundaries(targets: Tensor, mask: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ def start_from(
 def _read_archive(
     model: "BilmLanguageModel", archive: Union[str, os.PathLike]
 ) -> tuple[list[str], Optional[SampledSoftmax]]:
-    from elmo_plugin.models.bilm import load_language_model
+    from elmo_plugin.models.archive import load_language_model
 
     source = load_language_model(archive)
     expected, found = asdict(model.options), asdict(source.options)
@@ -64,6 +64,8 @@ def _read_archive(
                     f"{archive}: {block}.{key}: the config has {value}, found {found[block][key]}"
                 )
     model.bilm.load_state_dict(source.bilm.state_dict())
+    if not isinstance(source.softmax, SampledSoftmax):
+        return [], None
     return list(vocabulary_words(source.vocab)), source.softmax
 
 
@@ -91,10 +93,14 @@ def _read_hdf5(
 def _carry_over(
     model: "BilmLanguageModel", words: list[str], softmax: Optional[SampledSoftmax], source: str
 ) -> None:
+    if softmax is None or not isinstance(model.softmax, SampledSoftmax):
+        # The clusters of an adaptive softmax belong to one vocabulary.
+        logger.info("%s: nothing of a softmax to carry over; it starts anew", source)
+        return
     number = {word: k for k, word in enumerate(words)}
     ours = vocabulary_words(model.vocab)
     pairs = [(k, number[word]) for k, word in enumerate(ours) if word in number]
-    if softmax is not None and pairs:
+    if pairs:
         new, old = torch.tensor(pairs).T
         model.softmax.weight[new] = softmax.weight[old]
         model.softmax.bias[new] = softmax.bias[old]

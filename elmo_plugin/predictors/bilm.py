@@ -7,6 +7,7 @@ from allennlp.predictors import Predictor
 from overrides import overrides
 
 from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.models.substitutes import substitutes
 from elmo_plugin.predictors.sentences import SentencePredictor
 
 
@@ -23,9 +24,7 @@ class BilmPredictor(SentencePredictor):
     * `backward_log_probabilities` of the beginning, and of each token given those behind it;
     * `perplexity`, of both directions together;
     * `substitutes`: for each token the five words that both directions together find likeliest in
-      its place, with their probabilities: p(w | left) p(w | right) / p(w), normalised, which is
-      Bayes' rule for two contexts that know nothing of each other but w. p(w) is the log-uniform
-      distribution of a word's rank.
+      its place, with their probabilities, see `elmo_plugin.models.substitutes`.
 
     Registered as a `Predictor` with name "bilm".
     """
@@ -38,7 +37,7 @@ class BilmPredictor(SentencePredictor):
         for instance in instances:
             self._dataset_reader.apply_token_indexers(instance)
         outputs = self._model.forward_on_instances(instances)
-        substitutes = self._model.substitutes(instances, self.n_substitutes)
+        words = substitutes(self._model, instances, self.n_substitutes)
         return [
             {
                 "tokens": output["tokens"],
@@ -47,7 +46,7 @@ class BilmPredictor(SentencePredictor):
                 "backward_log_probabilities": output["backward_log_probabilities"],
                 "substitutes": found,
             }
-            for output, found in zip(outputs, substitutes)
+            for output, found in zip(outputs, words)
         ]
 
 

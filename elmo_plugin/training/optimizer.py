@@ -60,8 +60,7 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         )
         self._grad_norm = grad_norm
         for parameter in self._parameters():
-            # Lets the model know that its sparse gradients are exchanged, or else processes would
-            # go apart without a word.
+            # What `check_exchanged` asks for.
             parameter.rows_are_exchanged = True  # type: ignore[attr-defined]
             if is_distributed():
                 # As distributed data parallel does with all that it is not told to leave out.

@@ -3,10 +3,38 @@ Row-sparse gradients between processes. Gloo can sum sparse tensors and NCCL can
 exchanged as what both can: dense tensors of the same shape everywhere.
 """
 
+from collections.abc import Iterable
+
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import is_distributed
+from torch import Tensor, nn
 from torch.nn import functional as F
+
+
+def leave_to_optimizer(model: nn.Module, tables: Iterable[nn.Parameter]) -> None:
+    """Has PyTorch's distributed data parallel leave the exchange of `tables` to the optimizer."""
+    left = set(map(id, tables))
+    # It is told so by this attribute, for want of an argument.
+    model._ddp_params_and_buffers_to_ignore = [  # type: ignore[assignment]
+        name for name, parameter in model.named_parameters() if id(parameter) in left
+    ]
+
+
+def check_exchanged(tables: Iterable[nn.Parameter]) -> None:
+    """
+    # Raises
+
+    `ConfigurationError`
+        On several processes without an optimizer that exchanges `tables`: they would go apart
+        without a word.
+    """
+    if is_distributed() and not all(getattr(x, "rows_are_exchanged", False) for x in tables):
+        raise ConfigurationError(
+            "sparse_gradients on several processes: expected the optimizer clipped_adagrad, "
+            "which exchanges them, found another"
+        )
 
 
 def mean_over_processes(gradient: Tensor) -> Tensor:

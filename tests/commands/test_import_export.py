@@ -11,7 +11,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.bilm_tf import WeightsError
 from elmo_plugin.commands.bilm_export import export
 from elmo_plugin.commands.bilm_import import import_files
-from elmo_plugin.models.bilm import load_language_model
+from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.training.export_callback import BilmExportCallback
 
 

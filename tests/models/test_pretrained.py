@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,14 +13,15 @@ from allennlp.models import Model
 
 from elmo_plugin.commands.bilm_export import export
 from elmo_plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.models.bilm import BilmLanguageModel, load_language_model
+from elmo_plugin.models.archive import load_language_model
+from elmo_plugin.models.bilm import BilmLanguageModel
 from tests.conftest import BLOCKS, WORDS
 from tests.models.test_training import TEXT, config
 
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
 
 
-def tuned(vocabulary: list[str], **extra: str) -> BilmLanguageModel:
+def tuned(vocabulary: list[str], **extra: Any) -> BilmLanguageModel:
     params = {**BLOCKS, "type": "bilm", "n_negative_samples": 3, **extra}
     return Model.from_params(Params(params), vocab=BilmVocabulary.from_words(vocabulary))
 
@@ -94,3 +96,11 @@ def test_the_config_is_read(monkeypatch):
     found = Params.from_file(str(path)).as_dict()
     assert found["model"]["pretrained_file"] == "a.tar.gz"
     assert found["vocabulary"]["corpus"] == found["train_data_path"] == str(TEXT)
+
+
+def test_an_adaptive_softmax_starts_anew(bilm_archive):
+    """Expected: the biLM's weights, and nothing of a softmax of another kind."""
+    adaptive = {"n_negative_samples": None, "adaptive_cutoffs": [3]}
+    model = tuned(NEW_WORDS, pretrained_file=bilm_archive, **adaptive)
+    for name, tensor in load_language_model(bilm_archive).bilm.state_dict().items():
+        assert torch.equal(tensor, model.bilm.state_dict()[name]), name
