@@ -149,7 +149,7 @@ def test_an_adaptive_softmax_learns_and_is_archived(tmp_path):
     n_words = len((tmp_path / "run" / "vocabulary" / "words.txt").read_text().splitlines())
     assert metrics["best_validation_perplexity"] < n_words / 2
     archive = tmp_path / "run" / "model.tar.gz"
-    found = evaluate_from_archive(archive, params["validation_data_path"], cuda_device=-1)
+    found = evaluate_from_archive(archive, str(TEXT / "heldout.txt"))
     assert found["perplexity"] == pytest.approx(metrics["best_validation_perplexity"], rel=1e-4)
 
     model = load_language_model(archive)
