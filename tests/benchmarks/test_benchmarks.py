@@ -160,8 +160,10 @@ def test_vectors_are_those_of_the_stock_module(text, tmp_path, once):
     ours, stock = Elmo.from_files(*files).eval(), embedding.stock_elmo(*files)
     batches = embedding.to_batches(ours, embedding.sample(text, 64))
     records = embedding.compare_speed(NAME, ours, stock, batches, quick=True)
-    assert [record["initial_state"] for record in records] == ["carry", "zero", "warm"]
+    ways = [(record["initial_state"], record["precision"]) for record in records]
+    assert ways == [("carry", "fp32"), ("zero", "fp32"), ("warm", "fp32"), ("carry", "bf16")]
     assert records[0]["largest_difference"] < 1e-5 < records[0]["largest_number"]
+    assert 0.999 < records[3]["mean_cosine"] < records[0]["mean_cosine"] < 1.00001
     for record in records:
         assert record["ratio"] == pytest.approx(record["ours"] / record["allennlp"])
         assert record["share_of_limit"] == pytest.approx(record["ours"] / record["limit"])
@@ -179,13 +181,18 @@ def test_sample(text):
 def test_training_and_scaling_run(text, once, capsys):
     """The figures of a record follow from one another, and every size is varied."""
     settings = Settings(text=text, quick=True, profile=True)
-    [record] = training.run(settings)["training"]
-    assert record["ratio"] == pytest.approx(record["ours"] / record["allennlp"])
-    assert record["share_of_limit"] == pytest.approx(record["ours"] / record["limit"])
+    records = training.run(settings)["training"]
+    assert [record["precision"] for record in records] == ["fp32", "bf16"]
+    for record in records:
+        assert record["ratio"] == pytest.approx(record["ours"] / record["allennlp"])
+        assert record["share_of_limit"] == pytest.approx(record["ours"] / record["limit"])
     records = scaling.run(settings)["scaling"]
-    assert [record[record["varied"]] for record in records] == [
+    dense = [record for record in records if record["gradients"] == "dense"]
+    assert [record[record["varied"]] for record in dense] == [
         value for values in scaling.QUICK_VARIED.values() for value in values
     ]
+    sparse = [record["vocabulary"] for record in records if record["gradients"] == "sparse"]
+    assert sparse == list(scaling.QUICK_VARIED["vocabulary"])
     printed = capsys.readouterr().out
     assert "all that the text has" in printed and "Our largest costs" in printed
 
