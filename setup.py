@@ -18,6 +18,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["elmo_plugin", "elmo_plugin.*"]),
+    package_data={"elmo_plugin.pretrained": ["*/options.json", "*/weights.hdf5", "*/README.md"]},
     python_requires=">=3.11",
     install_requires=[
         "torch",
@@ -27,6 +28,7 @@ setup(
         "jsonnet",
         "overrides",
         "h5py",
+        "lmdb",
         "numpy",
         "matplotlib",
         "zstandard",

@@ -211,17 +211,21 @@ def read_weights(
 
 
 def write_weights(
-    bilm: BiLM, path: str | os.PathLike, softmax: SampledSoftmax | None = None
+    bilm: BiLM,
+    path: str | os.PathLike,
+    softmax: SampledSoftmax | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """
     Writes a weight file, whole or not at all, that bilm-tf, AllenNLP and the others read; with the
     softmax's two arrays if it is given. They do not know the `warm_state`, and pass it over.
     """
+    arrays = table(bilm, softmax)
+    arrays["warm_state/memory"] = [bilm.warm_state.memory]
+    arrays["warm_state/output"] = [bilm.warm_state.output]
     with _whole_file(path) as temporary, h5py.File(temporary, "w") as file:
-        for name, parts in table(bilm, softmax).items():
-            file[name] = torch.cat([part.float().cpu() for part in parts]).numpy()
-        file["warm_state/memory"] = bilm.warm_state.memory.float().cpu().numpy()
-        file["warm_state/output"] = bilm.warm_state.output.float().cpu().numpy()
+        for name, parts in arrays.items():
+            file[name] = torch.cat([part.to("cpu", dtype) for part in parts]).numpy()
 
 
 def has_softmax(path: str | os.PathLike) -> bool:

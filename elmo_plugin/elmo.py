@@ -91,7 +91,7 @@ class Elmo(BiLMLayers):
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
         """From the `model.tar.gz`, or the folder, of a trained `bilm`; `kwargs` as above."""
-        from elmo_plugin.models.bilm import load_language_model
+        from elmo_plugin.models.archive import load_language_model
 
         model = load_language_model(archive_file)
         return cls(without_dropout(model.bilm), model.options, **kwargs)

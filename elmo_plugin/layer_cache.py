@@ -105,15 +105,21 @@ class LayerCache:
         return list(torch.from_numpy(layers).to(tokens.device))
 
     def _get(self, keys: list[bytes], places: list[np.ndarray]) -> list[int]:
-        """Fills the places, shape `(L + 1, n + 2, 2P)`, whose keys are there; says which are not."""
+        """Fills those of the places, shape `(L + 1, n + 2, 2P)`, that are there; says which are
+        not."""
         absent = []
-        with _environment(self.folder).begin(buffers=True) as transaction:
-            for row, (key, place) in enumerate(zip(keys, places)):
-                found = transaction.get(key)
-                if found is None:
-                    absent.append(row)
-                else:
-                    place[:] = np.frombuffer(found, DTYPES[self.dtype]).reshape(place.shape)
+        try:
+            with _environment(self.folder).begin(buffers=True) as transaction:
+                for row, (key, place) in enumerate(zip(keys, places)):
+                    found = transaction.get(key)
+                    if found is None:
+                        absent.append(row)
+                    else:
+                        place[:] = np.frombuffer(found, DTYPES[self.dtype]).reshape(place.shape)
+        except lmdb.Error as error:
+            raise ValueError(
+                f"{self.folder}: expected a whole cache of layers, found: {error}; remove it"
+            ) from None
         return absent
 
     def _put(self, items: Sequence[tuple[bytes, np.ndarray]]) -> None:
@@ -127,7 +133,7 @@ class LayerCache:
                 # A record has a page's header, and fills its last page.
                 if used + sum(numbers.nbytes + 2 * page for _, numbers in items) <= self.size:
                     for key, numbers in items:
-                        # The first of two processes that read the same sentence is right.
+                        # Of two processes that read a sentence at once, the first is right.
                         transaction.put(key, numbers.tobytes(), overwrite=False)
                     return
             reason = "is full"
@@ -164,7 +170,7 @@ class Fingerprint:
         if seen != self._seen:
             digest = blake2b(repr(facts).encode(), digest_size=16)
             for tensor in tensors:
-                digest.update(tensor.detach().cpu().contiguous().numpy())
+                digest.update(tensor.detach().cpu().numpy().tobytes())
             self._seen, self._digest = seen, digest.digest()
         return self._digest
 

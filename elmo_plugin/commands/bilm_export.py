@@ -5,6 +5,7 @@
 import argparse
 from pathlib import Path
 
+import torch
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
@@ -31,16 +32,27 @@ class BilmExport(Subcommand):
             action="store_true",
             help="add the softmax's weights, which bilm-tf leaves out and ELMo does not need",
         )
+        subparser.add_argument(
+            "--float16", action="store_true", help="round the weights, to half the file's size"
+        )
         subparser.set_defaults(func=export_from_args)
         return subparser
 
 
 def export_from_args(args: argparse.Namespace) -> None:
-    export(load_language_model(args.archive), args.folder, with_softmax=args.softmax)
+    dtype = torch.float16 if args.float16 else torch.float32
+    model = load_language_model(args.archive)
+    export(model, args.folder, with_softmax=args.softmax, dtype=dtype)
     print(f"wrote options.json, weights.hdf5 and vocabulary.txt to {args.folder}")
 
 
-def export(model: BilmLanguageModel, folder: str | Path, *, with_softmax: bool) -> None:
+def export(
+    model: BilmLanguageModel,
+    folder: str | Path,
+    *,
+    with_softmax: bool,
+    dtype: torch.dtype = torch.float32,
+) -> None:
     """
     # Parameters
 
@@ -49,6 +61,8 @@ def export(model: BilmLanguageModel, folder: str | Path, *, with_softmax: bool) 
         Made if it is not there.
     with_softmax : `bool`
         Whether the softmax is written too.
+    dtype : `torch.dtype`
+        Of the weights in the file.
 
     # Raises
 
@@ -64,5 +78,5 @@ def export(model: BilmLanguageModel, folder: str | Path, *, with_softmax: bool) 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_options(model.options, folder / "options.json")
-    write_weights(model.bilm, folder / "weights.hdf5", softmax)
+    write_weights(model.bilm, folder / "weights.hdf5", softmax, dtype)
     write_vocabulary_file(vocabulary_words(model.vocab), folder / "vocabulary.txt")

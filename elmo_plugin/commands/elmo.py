@@ -17,7 +17,9 @@ from allennlp.models.archival import get_weights_path
 
 from elmo_plugin.data.text import read_blocks
 from elmo_plugin.dump import Sentence, dump, file_digest
-from elmo_plugin.elmo import INITIAL_STATES, Elmo
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.layers import INITIAL_STATES
+from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from elmo_plugin.version import VERSION
 
 ORDINARY_LENGTH = 32
@@ -48,7 +50,12 @@ class ElmoCommand(Subcommand):
             layers.add_argument(
                 f"--{layer}", dest="layer", action="store_const", const=layer, help=what
             )
-        subparser.add_argument("--archive", type=str, help="the model.tar.gz of a trained bilm")
+        subparser.add_argument(
+            "--pretrained", choices=pretrained_names(), help="a model that came with the package"
+        )
+        subparser.add_argument(
+            "--archive", type=str, help="in its place: the model.tar.gz of a trained bilm"
+        )
         subparser.add_argument("--options-file", type=str, help="in its place: bilm-tf's options")
         subparser.add_argument("--weight-file", type=str, help="and bilm-tf's weights")
         subparser.add_argument(
@@ -141,15 +148,22 @@ def _device(cuda_device: int) -> str:
 
 
 def _load(args: argparse.Namespace) -> tuple[Elmo, list[str]]:
-    files = [args.options_file, args.weight_file]
-    if args.archive is not None and files == [None, None]:
-        archive = cached_path(args.archive)
-        weights = get_weights_path(archive) if Path(archive).is_dir() else archive
-        return Elmo.from_archive(archive, initial_state=args.initial_state), [weights]
-    if args.archive is None and None not in files:
-        files = [cached_path(file) for file in files]
-        return Elmo.from_files(*files, initial_state=args.initial_state), files
-    raise ConfigurationError("expected --archive, or --options-file and --weight-file")
+    """The model, and the files that it comes from."""
+    given = [args.pretrained, args.archive, args.options_file, args.weight_file]
+    match [value is not None for value in given]:
+        case [True, False, False, False]:
+            files = list(pretrained_files(args.pretrained))
+        case [False, True, False, False]:
+            archive = cached_path(args.archive)
+            weights = get_weights_path(archive) if Path(archive).is_dir() else archive
+            return Elmo.from_archive(archive, initial_state=args.initial_state), [weights]
+        case [False, False, True, True]:
+            files = [cached_path(args.options_file), cached_path(args.weight_file)]
+        case _:
+            raise ConfigurationError(
+                "expected one of --pretrained, --archive, or --options-file and --weight-file"
+            )
+    return Elmo.from_files(*files, initial_state=args.initial_state), files
 
 
 def _sentences(lines: Iterable[str], name: str, shard: int, n_shards: int) -> Iterator[Sentence]:

@@ -25,6 +25,7 @@ def pretrained_files(name: str) -> tuple[str, str]:
     """
     names = pretrained_names()
     if name not in names:
-        raise ValueError(f"pretrained: expected one of {', '.join(names)}, found {name!r}")
+        known = ", ".join(names) or "none that is installed"
+        raise ValueError(f"pretrained: expected one of: {known}; found {name!r}")
     options_file, weight_file = (str(FOLDER / name / file) for file in FILES)
     return options_file, weight_file

@@ -19,7 +19,8 @@ from elmo_plugin.bilm_tf import options_from_dict, options_to_dict
 from elmo_plugin.options import BiLMOptions
 
 NAMESPACE = "elmo_options"
-WEIGHTS = ("weights.th", "best.th")
+ARCHIVED = "weights.th"
+TRAINED = "best.th"
 """The names of the weights in an archive, and in the folder of a training run."""
 
 
@@ -43,6 +44,13 @@ def recall(vocab: Optional[Vocabulary], source: str) -> Optional[BiLMOptions]:
 
 def is_loading(serialization_dir: Optional[str]) -> bool:
     """Whether AllenNLP builds this model out of a folder with its weights."""
-    return serialization_dir is not None and any(
-        os.path.isfile(os.path.join(serialization_dir, name)) for name in WEIGHTS
-    )
+    return is_archive(serialization_dir) or _holds(serialization_dir, TRAINED)
+
+
+def is_archive(serialization_dir: Optional[str]) -> bool:
+    """Whether that folder is an archive's: the model is here to be used, wherever it is now."""
+    return _holds(serialization_dir, ARCHIVED)
+
+
+def _holds(folder: Optional[str], name: str) -> bool:
+    return folder is not None and os.path.isfile(os.path.join(folder, name))

@@ -10,7 +10,12 @@ from torch import Tensor
 
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.elmo import Elmo
-from elmo_plugin.token_embedders.archived_options import is_loading, recall, remember
+from elmo_plugin.token_embedders.archived_options import (
+    is_archive,
+    is_loading,
+    recall,
+    remember,
+)
 
 
 @TokenEmbedder.register("elmo")
@@ -18,9 +23,9 @@ class ElmoEmbedder(TokenEmbedder):
     """
     ELMo in any task: what `elmo_token_embedder` is, under the same parameter names.
 
-    Where the biLM comes from is one of: `archive_file`, or `options_file` with `weight_file`. A
-    task model's archive is complete: it holds the biLM's sizes and weights, and asks for those
-    files never again.
+    Where the biLM comes from is one of: `pretrained`, `archive_file`, or `options_file` with
+    `weight_file`. A task model's archive is complete: it holds the biLM's sizes and weights, and
+    asks for those files never again.
 
     Registered as a `TokenEmbedder` with name "elmo".
 
@@ -54,6 +59,16 @@ class ElmoEmbedder(TokenEmbedder):
         See `Elmo`.
     precision : `str`, optional (default = `"fp32"`)
         Of the biLM's matrix products; `"bf16"` is faster where the processor knows it. See `Elmo`.
+    pretrained : `str`, optional
+        In place of the two files: the name of a model that came with the package.
+    cache_dir : `str`, optional
+        A folder, on a disk of the machine's own, that keeps a frozen biLM's layers of each
+        sentence, so that from the second epoch on the biLM need not run. Exact under `"zero"` and
+        `"warm"`; see `BiLMLayers`. A model that is loaded from its archive does without.
+    cache_dtype : `str`, optional (default = `"float32"`)
+        Of what the cache keeps; `"float16"` is half the size.
+    cache_size_gb : `float`, optional (default = `10.0`)
+        The most that the folder may take, in GiB. When it is full, it stays as it is.
     """
 
     _word_characters: Optional[Tensor]
@@ -74,11 +89,15 @@ class ElmoEmbedder(TokenEmbedder):
         keep_sentence_boundaries: bool = False,
         initial_state: str = "warm",
         precision: str = "fp32",
+        pretrained: Optional[str] = None,
+        cache_dir: Optional[str] = None,
+        cache_dtype: str = "float32",
+        cache_size_gb: float = 10.0,
         vocab: Optional[Vocabulary] = None,
         serialization_dir: Optional[str] = None,
     ) -> None:
         super().__init__()
-        source = _source(options_file, weight_file, archive_file)
+        source = _source(options_file, weight_file, archive_file, pretrained)
         kwargs: dict[str, Any] = {
             "num_output_representations": num_output_representations,
             "requires_grad": requires_grad,
@@ -88,6 +107,9 @@ class ElmoEmbedder(TokenEmbedder):
             "scalar_mix_parameters": scalar_mix_parameters,
             "initial_state": initial_state,
             "precision": precision,
+            "cache_dir": None if is_archive(serialization_dir) else cache_dir,
+            "cache_dtype": cache_dtype,
+            "cache_size_gb": cache_size_gb,
         }
         try:
             known = recall(vocab, source) if is_loading(serialization_dir) else None
@@ -95,6 +117,8 @@ class ElmoEmbedder(TokenEmbedder):
                 self._elmo = Elmo.empty(known, **kwargs)
             elif archive_file is not None:
                 self._elmo = Elmo.from_archive(archive_file, **kwargs)
+            elif pretrained is not None:
+                self._elmo = Elmo.from_pretrained(pretrained, **kwargs)
             else:
                 assert options_file is not None and weight_file is not None
                 files = cached_path(options_file), cached_path(weight_file)
@@ -149,19 +173,24 @@ class ElmoEmbedder(TokenEmbedder):
 
 
 def _source(
-    options_file: Optional[str], weight_file: Optional[str], archive_file: Optional[str]
+    options_file: Optional[str],
+    weight_file: Optional[str],
+    archive_file: Optional[str],
+    pretrained: Optional[str],
 ) -> str:
     """What names the biLM in a config: what the archive remembers its options under."""
-    files = [file for file in (options_file, weight_file) if file is not None]
-    if (archive_file is not None and files) or (archive_file is None and len(files) != 2):
-        found = {
-            "options_file": options_file,
-            "weight_file": weight_file,
-            "archive_file": archive_file,
-        }
-        named = ", ".join(key for key, value in found.items() if value is not None)
+    given = {
+        "options_file": options_file,
+        "weight_file": weight_file,
+        "archive_file": archive_file,
+        "pretrained": pretrained,
+    }
+    found = {key: os.fspath(value) for key, value in given.items() if value is not None}
+    if found.keys() not in ({"options_file", "weight_file"}, {"archive_file"}, {"pretrained"}):
         raise ConfigurationError(
-            'token embedder of type "elmo": expected either archive_file, or options_file and '
-            f"weight_file, found {named or 'none of them'}"
+            'token embedder of type "elmo": expected one of pretrained, archive_file, or '
+            f"options_file and weight_file, found {' and '.join(found) or 'none of them'}"
         )
-    return archive_file if archive_file is not None else " ".join(map(os.fspath, files))
+    if pretrained is not None:
+        return f"pretrained {pretrained}"
+    return " ".join(found.values())

@@ -1,6 +1,7 @@
 import io
 import json
 import sys
+from pathlib import Path
 
 import h5py
 import numpy
@@ -10,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
-from elmo_plugin import dump
+from elmo_plugin import dump, pretrained
 from elmo_plugin.elmo import Elmo
 
 TEXT = [
@@ -203,5 +204,17 @@ def test_an_output_that_is_there_stays(run, text, tmp_path, options):
 
 def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
     for given in ([], options[:2], [*options, "--archive", bilm_archive]):
-        with pytest.raises(ConfigurationError, match="--archive, or --options-file"):
+        with pytest.raises(ConfigurationError, match="--pretrained, --archive, or --options-file"):
             run(text, tmp_path / "out", "--top", *given)
+
+
+def test_pretrained(run, text, tmp_path, options, bilm_files, monkeypatch, capsys):
+    """Expected: what the model's two files give. Another name is answered with those there are."""
+    folder = Path(bilm_files.options_file).parent
+    monkeypatch.setattr(pretrained, "FOLDER", folder.parent)
+    run(text, tmp_path / "files", "--all", *options)
+    run(text, tmp_path / "name", "--all", "--pretrained", folder.name)
+    assert same(read(tmp_path / "name"), read(tmp_path / "files"))
+    with pytest.raises(SystemExit):
+        run(text, tmp_path / "none", "--all", "--pretrained", "none")
+    assert f"'none' (choose from '{folder.name}'" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """`bilm-export` and `bilm-import`, one after the other, on a random model's archive."""
 
 import h5py
+import numpy as np
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -37,6 +38,27 @@ def test_allennlp_gives_an_exported_models_vectors(bilm_archive, tmp_path):
     expected = stock(batch_to_ids([sentence]))["elmo_representations"][0][0]
     found = Elmo.from_archive(bilm_archive, initial_state="zero").embed(sentence)
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
+
+
+def test_rounded_weights(bilm_archive, tmp_path):
+    """Expected: NumPy's rounding of every array of the file in full; a smaller file."""
+    model, dtypes = (
+        load_language_model(bilm_archive),
+        {"full": torch.float32, "half": torch.float16},
+    )
+    for folder, dtype in dtypes.items():
+        export(model, tmp_path / folder, with_softmax=True, dtype=dtype)
+    with (
+        h5py.File(tmp_path / "full" / "weights.hdf5") as full,
+        h5py.File(tmp_path / "half" / "weights.hdf5") as half,
+    ):
+        names: list[str] = []
+        full.visit(names.append)
+        for name in names:
+            if isinstance(full[name], h5py.Dataset):
+                assert np.array_equal(half[name][...], full[name][...].astype(np.float16)), name
+    sizes = [(tmp_path / folder / "weights.hdf5").stat().st_size for folder in dtypes]
+    assert sizes[1] < sizes[0]
 
 
 def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):

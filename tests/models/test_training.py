@@ -167,7 +167,7 @@ def test_an_adaptive_softmax_takes_no_samples(tmp_path):
         train_model(Params(params), str(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("name", ["bilm", "bilm_1b", "tagger_elmo"])
+@pytest.mark.parametrize("name", ["bilm", "bilm_1b", "bilm_small", "tagger_elmo"])
 def test_configs_are_read(name, monkeypatch):
     """The shipped configs evaluate; the paper's differs from the small one in sizes and data."""
     monkeypatch.setenv("BILM_TEXT", "text")

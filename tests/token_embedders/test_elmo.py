@@ -185,7 +185,8 @@ def test_regularizers_find_the_mix(bilm_files):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({}, "archive_file"),
+        ({}, "pretrained, archive_file, or options_file and weight_file, found none of them"),
+        ({"pretrained": "small", "archive_file": "a"}, "found archive_file and pretrained"),
         ({"options_file": "o.json"}, "weight_file"),
         ({"options_file": "o", "weight_file": "w", "archive_file": "a"}, "archive_file"),
         ({"options_file": "o.json", "weight_file": "w.hdf5"}, r"o\.json"),
@@ -195,6 +196,25 @@ def test_regularizers_find_the_mix(bilm_files):
 def test_where_the_bilm_comes_from(params, message):
     with pytest.raises((ConfigurationError, FileNotFoundError), match=message):
         embedder(**params)
+
+
+def test_cache_dir(bilm_files, tmp_path, monkeypatch):
+    """Expected: the numbers without a cache; in the second epoch without the biLM. A model that is
+    recovered has the cache, too; one that is loaded from its archive does without, so that it works
+    where there is no such folder."""
+    cache_dir = str(tmp_path / "cache")
+    ours = embedder(**bilm_files._asdict(), cache_dir=cache_dir)
+    characters = batch_to_ids(SENTENCES)
+    expected = embedder(**bilm_files._asdict())(characters)
+    assert torch.equal(ours(characters), expected)
+    monkeypatch.setattr(ours._elmo.bilm, "sentences", None)
+    assert torch.equal(ours(characters), expected)
+    for weights, is_kept in (("best.th", True), ("weights.th", False)):
+        (tmp_path / weights).touch()
+        loaded = embedder(
+            **bilm_files._asdict(), cache_dir=cache_dir, serialization_dir=str(tmp_path)
+        )
+        assert (loaded._elmo.layer_cache is not None) == is_kept
 
 
 def test_characters_of_another_length(bilm_files):
@@ -209,6 +229,7 @@ def test_characters_of_another_length(bilm_files):
         ({"initial_state": "cold"}, "initial_state.*cold"),
         ({"scalar_mix_parameters": [0.0, 1.0]}, "scalar_mix_parameters.*3.*2"),
         ({"num_output_representations": 0}, "num_output_representations.*0"),
+        ({"cache_dir": "unused", "requires_grad": True}, "cache_dir.*requires_grad"),
     ],
 )
 def test_other_mistakes(bilm_files, params, message):

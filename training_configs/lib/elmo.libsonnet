@@ -7,8 +7,8 @@
 // its own for each and one pass of the biLM. All three take
 //
 //   config    a config whose model has a `text_field_embedder` and an `encoder`
-//   embedder  what the token embedder "elmo" takes, but for the number of mixes: `archive_file`, or
-//             `options_file` and `weight_file`; and `dropout`, `requires_grad`, ...
+//   embedder  what the token embedder "elmo" takes, but for the number of mixes: `pretrained`,
+//             `archive_file`, or `options_file` and `weight_file`; and `dropout`, `cache_dir`, ...
 //   dim       the size of an ELMo vector, twice the biLM's projection_dim; `dim` below tells it from
 //             an options file:  dim=elmo.dim(import 'options.json')
 //   max_characters_per_token   the biLM's, where it is not 50

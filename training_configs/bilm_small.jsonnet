@@ -1,0 +1,19 @@
+// How the model `small` was made, which comes with the package (`pretrained: 'small'`), on one core
+// in an hour:
+//
+//   BILM_TEXT=FOLDER OMP_NUM_THREADS=1 allennlp train training_configs/bilm_small.jsonnet \
+//     --include-package elmo_plugin -s OUT
+//   allennlp bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small --float16
+//
+// elmo_plugin/pretrained/small/README.md says what is in the folders `train` and `dev`.
+(import 'bilm.jsonnet') + {
+  train_data_path: std.extVar('BILM_TEXT') + '/train',
+  validation_data_path: std.extVar('BILM_TEXT') + '/dev',
+  vocabulary+: { max_size: 50000 },
+  data_loader+: { batch_size: 64 },
+  model+: {
+    n_negative_samples: 4096,
+    precision: 'bf16',
+  },
+  trainer+: { checkpointer+: { save_every_num_seconds: 300 } },
+}
