@@ -3,9 +3,9 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
 (TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder),
-`clipped_adagrad` (Optimizer), `learning_curve` and `bilm_export` (TrainerCallbacks),
-`bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), and the texts `docs://train` and
-`docs://heldout`.
+`clipped_adagrad` (Optimizer), `learning_curve`, `bilm_export` and a mended `wandb`
+(TrainerCallbacks), `bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), and the texts
+`docs://train` and `docs://heldout`.
 """
 
 from elmo_plugin._environment import check_environment
@@ -27,6 +27,12 @@ from elmo_plugin.predictors import bilm as bilm_predictor
 from elmo_plugin.predictors import elmo as elmo_predictor
 from elmo_plugin.seq2seq_encoders import elmo_output
 from elmo_plugin.token_embedders import elmo as elmo_embedder
-from elmo_plugin.training import checkpointer, export_callback, learning_curve, optimizer
+from elmo_plugin.training import (
+    checkpointer,
+    export_callback,
+    learning_curve,
+    optimizer,
+    wandb_callback,
+)
 
 __all__ = ["Elmo"]

@@ -13,7 +13,7 @@ from elmo_plugin.bilm_tf import write_options, write_weights
 from elmo_plugin.data.vocabulary import vocabulary_words, write_vocabulary_file
 from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.modules import AdaptiveSoftmax
+from elmo_plugin.modules import AdaptiveSoftmax, SampledSoftmax
 
 
 @Subcommand.register("bilm-export")
@@ -69,14 +69,24 @@ def export(
     `ConfigurationError`
         For an adaptive softmax.
     """
-    softmax = model.softmax if with_softmax else None
-    if isinstance(softmax, AdaptiveSoftmax):
-        raise ConfigurationError(
-            "bilm-tf's format knows no adaptive softmax: export without the softmax, which ELMo's "
-            "vectors do not need"
-        )
+    softmax = exportable_softmax(model) if with_softmax else None
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_options(model.options, folder / "options.json")
     write_weights(model.bilm, folder / "weights.hdf5", softmax, dtype)
     write_vocabulary_file(vocabulary_words(model.vocab), folder / "vocabulary.txt")
+
+
+def exportable_softmax(model: BilmLanguageModel) -> SampledSoftmax:
+    """
+    # Raises
+
+    `ConfigurationError`
+        For an adaptive softmax.
+    """
+    if isinstance(model.softmax, AdaptiveSoftmax):
+        raise ConfigurationError(
+            "bilm-tf's format knows no adaptive softmax: export without the softmax, which ELMo's "
+            "vectors do not need"
+        )
+    return model.softmax

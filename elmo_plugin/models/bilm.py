@@ -16,7 +16,7 @@ from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from elmo_plugin.training.language_model_metrics import TokenAverage
-from elmo_plugin.training.row_exchange import check_exchanged, leave_to_optimizer
+from elmo_plugin.training.row_exchange import check_optimizer, leave_to_optimizer
 
 INITIAL_STATES = ("carry", "zero", "warm")
 
@@ -269,7 +269,7 @@ class BilmLanguageModel(Model):
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """`hidden`: shape `(2, T, B, P)`; `targets`: shape `(2, T, B)`."""
         if self.training:
-            check_exchanged(self._tables)
+            check_optimizer(self._tables)
         forward_sum, backward_sum = (self.softmax(h, t) for h, t in zip(hidden, targets))
         n_tokens = int((targets[0] != IGNORE).sum())
         if self.training and self.softmax.n_negative_samples is not None:
@@ -306,7 +306,9 @@ class BilmLanguageModel(Model):
 
     def make_output_human_readable(self, output_dict: Dict[str, Tensor]) -> Dict[str, Any]:
         readable: Dict[str, Any] = dict(output_dict)
-        mask = readable.pop("mask")
+        mask = readable.pop("mask", None)
+        if mask is None:  # a window, of which there is the loss alone
+            return readable
         for key in ("forward_log_probabilities", "backward_log_probabilities"):
             readable[key] = [row[real].tolist() for row, real in zip(output_dict[key], mask)]
         return readable

@@ -5,6 +5,7 @@ import sys
 import time
 from typing import Any, Optional, Union, cast
 
+import torch
 import torch.distributed as dist
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import hardlink_or_copy
@@ -114,9 +115,12 @@ class BilmCheckpointer(Checkpointer):
             If a file can't be written. The checkpoints before this one stay.
         `ConfigurationError`
             If a state holds what could only be read back by running code.
+        `FloatingPointError`
+            If a weight is no finite number any more: recovering would find nothing else.
         """
         trainer = cast(GradientDescentTrainer, trainer)
         point = Point(trainer._epochs_completed, trainer._batches_in_epoch_completed)
+        _check_finite(self._model, point)
         state = trainer.get_checkpoint_state()
         if state is None:
             # Trainer and model are the same in all processes; the first one's are saved.
@@ -272,6 +276,15 @@ class BilmCheckpointer(Checkpointer):
             set_resting_random_states(saved, before)
 
         hook = self._model.register_forward_pre_hook(restore)
+
+
+def _check_finite(model: Model, point: Point) -> None:
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise FloatingPointError(
+                f"after {point.epochs} epochs and {point.batches} batches: {name}: expected finite "
+                "numbers, found others. Nothing is saved, and the checkpoints before it stay"
+            )
 
 
 def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:

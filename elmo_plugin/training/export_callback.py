@@ -4,7 +4,7 @@ from typing import Any, Dict, Optional
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
-from elmo_plugin.commands.bilm_export import export
+from elmo_plugin.commands.bilm_export import export, exportable_softmax
 from elmo_plugin.models.bilm import BilmLanguageModel
 
 
@@ -27,6 +27,13 @@ class BilmExportCallback(TrainerCallback):
     def __init__(self, serialization_dir: str, softmax: bool = False) -> None:
         super().__init__(serialization_dir)
         self.softmax = softmax
+
+    def on_start(
+        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
+    ) -> None:
+        assert isinstance(trainer.model, BilmLanguageModel)
+        if self.softmax:
+            exportable_softmax(trainer.model)  # or an error now, not after days of training
 
     def on_end(
         self,

@@ -17,8 +17,11 @@ class TokenAverage(Metric):
 
     def __call__(self, total: torch.Tensor, count: int) -> None:  # type: ignore[override]
         """`total`: the sum over `count` tokens, a scalar."""
-        self.total += dist_reduce_sum(float(total))
-        self.count += dist_reduce_sum(count)
+        # One exchange for both, in numbers that hold counts of tokens exactly.
+        pair = torch.tensor([float(total), count], dtype=torch.float64)
+        total_of_all, count_of_all = dist_reduce_sum(pair).tolist()
+        self.total += total_of_all
+        self.count += int(count_of_all)
 
     def get_metric(self, reset: bool = False) -> float:
         mean = self.total / self.count if self.count else math.nan

@@ -5,6 +5,8 @@ from typing import Any, Dict, List, Optional
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
+from elmo_plugin.whole_file import whole_file
+
 
 @TrainerCallback.register("learning_curve")
 class LearningCurveCallback(TrainerCallback):
@@ -74,7 +76,8 @@ class LearningCurveCallback(TrainerCallback):
         """Lines from after the checkpoint will come again: the file is cut back to it."""
         self._n_lines, self._losses = state_dict["n_lines"], list(state_dict["losses"])
         lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
-        self.path.write_text("".join(lines[: self._n_lines]))
+        with whole_file(self.path) as temporary:
+            temporary.write_text("".join(lines[: self._n_lines]))
 
 
 def draw(curve: Path, picture: Path) -> None:
@@ -110,7 +113,6 @@ def draw(curve: Path, picture: Path) -> None:
     axes.set_ylabel("negative log likelihood (nats a token)")
     axes.grid(alpha=0.3)
     axes.legend()
-    temporary = picture.with_suffix(".tmp.png")
-    figure.savefig(temporary, dpi=150)
+    with whole_file(picture) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
     plt.close(figure)
-    temporary.replace(picture)

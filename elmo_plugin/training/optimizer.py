@@ -60,8 +60,8 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         )
         self._grad_norm = grad_norm
         for parameter in self._parameters():
-            # What `check_exchanged` asks for.
-            parameter.rows_are_exchanged = True  # type: ignore[attr-defined]
+            # What `check_optimizer` asks for.
+            parameter.takes_sparse_gradients = True  # type: ignore[attr-defined]
             if is_distributed():
                 # As distributed data parallel does with all that it is not told to leave out.
                 dist.broadcast(parameter.data, 0)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import torch
 import torch.distributed as dist
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.util import is_distributed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,18 +21,19 @@ def leave_to_optimizer(model: nn.Module, tables: Iterable[nn.Parameter]) -> None
     ]
 
 
-def check_exchanged(tables: Iterable[nn.Parameter]) -> None:
+def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
     """
     # Raises
 
     `ConfigurationError`
-        On several processes without an optimizer that exchanges `tables`: they would go apart
-        without a word.
+        Where no optimizer has said that it takes row-sparse gradients of `tables`. Most of
+        PyTorch's don't, nor does its clipping; and several processes would go apart without a word.
     """
-    if is_distributed() and not all(getattr(x, "rows_are_exchanged", False) for x in tables):
+    learning = (table for table in tables if table.requires_grad)
+    if not all(getattr(table, "takes_sparse_gradients", False) for table in learning):
         raise ConfigurationError(
-            "sparse_gradients on several processes: expected the optimizer clipped_adagrad, "
-            "which exchanges them, found another"
+            "sparse_gradients: expected the optimizer clipped_adagrad, whose grad_norm takes the "
+            "place of the trainer's, found another optimizer"
         )
 
 

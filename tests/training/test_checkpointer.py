@@ -102,6 +102,26 @@ def test_killed_again_and_again(
     assert_identical(result(_train(folder, **options), folder), expected)
 
 
+def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
+    """A step spoils them while the loss is fine, right before the second checkpoint: the first is
+    what there is, and from it the run goes on as if nothing had been."""
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    folder, batches = tmp_path / "spoilt", itertools.count(1)
+    trainer = make_trainer(folder)
+
+    def spoil(*_: Any) -> None:
+        if next(batches) == BATCHES:
+            with torch.no_grad():
+                trainer.model.linear.bias[0] = torch.inf
+
+    trainer.optimizer.register_step_post_hook(spoil)
+    with pytest.raises(FloatingPointError, match=r"after 1 epochs and 0 batches: linear\.bias"):
+        trainer.train()
+    assert CheckpointFiles(str(folder), rank=0, world_size=1).complete() == [Point(0, 3)]
+    assert not (folder / "best.th").exists()
+    assert_identical(result(_train(folder), folder), expected)
+
+
 def test_shuffled_by_pythons_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     AllenNLP's own loader draws its order from a global generator, in the batches that the

@@ -1,35 +1,106 @@
-"""A `bilm` on two processes, over gloo, through AllenNLP's `distributed` block."""
+"""A `bilm` on two processes, over gloo, through `allennlp train` and its `distributed` block."""
 
+import json
+import os
+import signal
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
-from allennlp.commands.train import train_model
+from allennlp.commands import main
 from allennlp.common import Params
+from allennlp.training.callbacks import TrainerCallback
+from torch import multiprocessing
+from torch.multiprocessing import ProcessExitedException
 
+from elmo_plugin.training.checkpoint_files import CheckpointFiles, Point
 from tests.models.test_training import config
 
 
-def run(folder: Path, rows: int, processes: int) -> dict[str, Any]:
-    """The weights after two epochs with so many rows in each process; no dropout, no sampling."""
-    params = config(folder.parent / "cache").as_dict()
-    params["model"].update(dropout=0.0, n_negative_samples=None)
-    params["data_loader"]["batch_size"] = rows
-    params["trainer"]["callbacks"] = []
-    if processes > 1:
-        del params["trainer"]["cuda_device"]
-        params["distributed"] = {"cuda_devices": [-1] * processes}
-    train_model(Params(params), str(folder), include_package=["elmo_plugin"])
+@TrainerCallback.register("sigkill_for_test")
+class SigkillCallback(TrainerCallback):
+    """Each process kills itself once it has done so many batches."""
+
+    after: int | None = None
+    done = 0
+
+    def on_batch(self, *args: Any, is_training: bool, **kwargs: Any) -> None:
+        self.done += is_training
+        if self.done == SigkillCallback.after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that have AllenNLP already: importing it takes longer than all of a test."""
+    fork = partial(multiprocessing.start_processes, start_method="fork")
+    monkeypatch.setattr(multiprocessing, "spawn", fork)
+
+
+def two_processes(cache: Path) -> dict[str, Any]:
+    """The config of two processes with two rows each."""
+    params = config(cache).as_dict()
+    params["data_loader"]["batch_size"] = 2
+    del params["trainer"]["cuda_device"]
+    params["trainer"]["callbacks"] = [{"type": "sigkill_for_test"}]
+    params["distributed"] = {"cuda_devices": [-1, -1]}
+    return params
+
+
+def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torch.Tensor]:
+    """The weights of the best epoch."""
+    file = folder.with_suffix(".json")
+    Params(params).to_file(str(file))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["allennlp", "train", str(file), "-s", str(folder), *options])
+        main()
     return torch.load(folder / "best.th", weights_only=True)
 
 
-def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path):
+def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Path) -> None:
     """
-    Expected values: the weights of one process. The warm state is the first process's, whose rows
-    are half of all, and so is not compared.
+    Expected values: the weights and perplexities of one process, without dropout and sampling. The
+    warm state is the first process's, whose rows are half of all, and so is not compared.
     """
-    expected = run(tmp_path / "one", rows=4, processes=1)
-    found = run(tmp_path / "two", rows=2, processes=2)
-    for name, tensor in expected.items():
+    params = two_processes(tmp_path / "cache")
+    params["model"].update(dropout=0.0, n_negative_samples=None, initial_state="zero")
+    found = train(params, tmp_path / "two")
+    del params["distributed"]
+    params["trainer"]["cuda_device"] = -1
+    for loader in ("data_loader", "validation_data_loader"):
+        params[loader]["batch_size"] *= 2
+    for name, tensor in train(params, tmp_path / "one").items():
         if "warm_state" not in name:
             torch.testing.assert_close(found[name], tensor, atol=1e-5, rtol=0, msg=name)
+    metrics = [json.loads((tmp_path / run / "metrics.json").read_text()) for run in ("one", "two")]
+    for name in ("training_perplexity", "validation_perplexity"):
+        assert metrics[1][name] == pytest.approx(metrics[0][name], rel=1e-5)
+
+
+def test_two_killed_processes_end_with_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Both get a SIGKILL in mid-epoch, four batches after a checkpoint; and after `--recover` once
+    more in the second epoch. Expected values: all that the run that was never killed ends with,
+    each process's rows and random states included.
+    """
+    params = two_processes(tmp_path / "cache")
+    expected = train(params, tmp_path / "whole")
+    killed = tmp_path / "killed"
+    for after, options, last in [(25, [], Point(0, 21)), (46, ["--recover"], Point(1, 7))]:
+        monkeypatch.setattr(SigkillCallback, "after", after)
+        with pytest.raises(ProcessExitedException, match="SIG"):
+            train(params, killed, *options)
+        assert CheckpointFiles(str(killed), rank=0, world_size=2).complete()[0] == last
+    monkeypatch.setattr(SigkillCallback, "after", None)
+    found = train(params, killed, "--recover")
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+    for rank in range(2):
+        name = f"rank_state_e2_b0_w{rank}of2.th"
+        assert (killed / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -1,22 +1,22 @@
 """The optimizer `clipped_adagrad` on row-sparse gradients, against PyTorch's on dense ones."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.training.optimizers import Optimizer
 from torch.nn.utils import clip_grad_norm_
 
 from elmo_plugin.modules.row_sparse import take_rows
-from elmo_plugin.training.row_exchange import mean_over_processes
 from tests.compare import assert_close
 from tests.models.running_text import TEXT, language_model, windows
+from tests.models.test_training import KillCallback, Killed, config
+from tests.training.test_distributed import forked, two_processes  # noqa: F401 (a fixture)
+from tests.training.test_distributed import train as train_in_processes
 
 N_STEPS = 6
 
@@ -156,34 +156,51 @@ def test_sparse_gradients_need_samples():
         language_model(n_negative_samples=None, sparse_gradients=True)
 
 
-def exchange(rank: int, folder: Path, found: Any) -> None:
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meet",
-        rank=rank,
-        world_size=2,
-        timeout=timedelta(seconds=60),
+def test_another_optimizer_is_refused():
+    """The message names the one that is expected, and what becomes of the trainer's grad_norm."""
+    model = language_model(n_negative_samples=4, sparse_gradients=True)
+    window = windows(TEXT, 4)[0]
+    with pytest.raises(ConfigurationError, match="clipped_adagrad, whose grad_norm takes"):
+        model(**window)
+    model.eval()(**window)  # what no optimizer has to do with
+
+
+def with_sparse_gradients(params: dict[str, Any]) -> dict[str, Any]:
+    """The same training, row-sparse."""
+    params["model"]["sparse_gradients"] = True
+    params["trainer"]["optimizer"].update(
+        type="clipped_adagrad", grad_norm=params["trainer"].pop("grad_norm")
     )
-    rows, values = gradient_of(rank)
-    table = torch.sparse_coo_tensor(rows[None], values, (9, 2))
-    found[rank] = mean_over_processes(table).to_dense().tolist()
-    dist.destroy_process_group()
+    return params
 
 
-def gradient_of(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The processes have different numbers of rows, one of them in common."""
-    rows = torch.tensor([[1, 4, 1], [4, 7, 0]][rank][: 3 - rank])
-    return rows, torch.arange(2.0 * len(rows)).view(-1, 2) + rank
+def test_a_killed_run_ends_with_the_same_bits(tmp_path):
+    """Expected: the weights of the run that was never killed."""
+
+    def train(folder: Path, kill_after: int | None = None, recover: bool = False) -> Any:
+        KillCallback.done, KillCallback.after = 0, kill_after
+        params = with_sparse_gradients(config(tmp_path / "cache").as_dict())
+        params["trainer"]["num_epochs"] = 1
+        return train_model(Params(params), str(folder), recover=recover).state_dict()
+
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", kill_after=25)
+    found = train(tmp_path / "killed", recover=True)
+    for name, expected in train(tmp_path / "whole").items():
+        assert torch.equal(found[name], expected), name
 
 
-def test_the_mean_over_processes(tmp_path):
-    """Expected: the mean of the dense gradients; the same on both."""
-    expected = torch.zeros(9, 2)
-    for rank in range(2):
-        rows, values = gradient_of(rank)
-        expected.index_add_(0, rows, values / 2)
-    with mp.Manager() as manager:
-        found = manager.dict()
-        mp.spawn(exchange, (tmp_path, found), nprocs=2)
-        for rank in range(2):
-            assert_close(found[rank], expected, atol=1e-6, what=f"mean on {rank}")
+def test_two_processes_follow_one_with_dense_gradients(tmp_path):
+    """Expected: the weights of one process with the optimizer `adagrad`, the trainer's `grad_norm`
+    and all rows; every process draws the same samples, and there is no dropout. The warm state is
+    the first process's own."""
+    two, one = two_processes(tmp_path / "cache"), two_processes(tmp_path / "cache")
+    for params in (two, one):
+        params["model"]["dropout"] = 0.0
+    del one["distributed"]
+    one["trainer"]["cuda_device"] = -1
+    one["data_loader"]["batch_size"] *= 2
+    found = train_in_processes(with_sparse_gradients(two), tmp_path / "two")
+    for name, expected in train_in_processes(one, tmp_path / "one").items():
+        if "warm_state" not in name:
+            assert_close(found[name], expected, atol=1e-5, what=name)

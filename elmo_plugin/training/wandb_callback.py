@@ -1,0 +1,22 @@
+import secrets
+from typing import Any
+
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import TrainerCallback, WandBCallback
+
+
+@TrainerCallback.register("wandb", exist_ok=True)
+class CurrentWandBCallback(WandBCallback):
+    """
+    AllenNLP's callback for Weights & Biases, with its parameters, on a current wandb, which no
+    longer has the function that AllenNLP calls to name a run.
+
+    Registered as a `TrainerCallback` with name "wandb", in place of AllenNLP's.
+    """
+
+    def on_start(
+        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
+    ) -> None:
+        if is_primary and self._run_id is None:
+            self._run_id = secrets.token_hex(4)
+        super().on_start(trainer, is_primary=is_primary, **kwargs)

@@ -1,0 +1,43 @@
+"""The callback `bilm_export`, in a run of AllenNLP's trainer."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.commands.train import train_model
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.bilm_tf import read_weights
+from elmo_plugin.modules import SampledSoftmax
+from elmo_plugin.options import build_bilm
+from tests.models.test_training import config
+
+
+def train(folder: Path, **model: Any) -> Any:
+    params = config(folder.parent / "cache").as_dict()
+    params["model"].update(model)
+    params["trainer"].update(num_epochs=1, callbacks=[{"type": "bilm_export", "softmax": True}])
+    return train_model(Params(params), str(folder))
+
+
+def test_the_best_weights_are_exported(tmp_path):
+    """Expected: the weights of the model that the run returns, the best. How many states the warm
+    one is the mean of is nothing that the files have a place for."""
+    model = train(tmp_path / "run")
+    bilm = build_bilm(model.options)
+    softmax = SampledSoftmax(n_words=model.softmax.n_words, dim=8, n_negative_samples=None)
+    read_weights(bilm, tmp_path / "run" / "bilm-tf" / "weights.hdf5", softmax)
+    for name, tensor in model.softmax.state_dict().items():
+        assert torch.equal(softmax.state_dict()[name], tensor), name
+    for name, tensor in model.bilm.state_dict().items():
+        if name != "warm_state.count":
+            assert torch.equal(bilm.state_dict()[name], tensor), name
+
+
+def test_what_cannot_be_exported_is_said_before_training(tmp_path):
+    """An adaptive softmax has no place in the format; the first checkpoint never comes."""
+    with pytest.raises(ConfigurationError, match="knows no adaptive softmax"):
+        train(tmp_path / "run", n_negative_samples=None, adaptive_cutoffs=[20])
+    assert not list((tmp_path / "run").glob("*.th"))

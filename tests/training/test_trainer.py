@@ -1,0 +1,165 @@
+"""What else of AllenNLP works on a `bilm` and its windows: other commands, other callbacks."""
+
+import json
+import re
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allennlp.commands import main
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from tensorboardX.proto.event_pb2 import Event
+
+from elmo_plugin.data.text import read_sentences
+from elmo_plugin.modules.sampled_softmax import IGNORE
+from tests.models.test_training import TEXT, config
+
+BATCH_SIZE = 4
+
+
+def allennlp(*arguments: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
+        main()
+
+
+def write_config(folder: Path, callbacks: list[dict[str, Any]]) -> Path:
+    params = config(folder / "cache").as_dict()
+    params["trainer"].update(num_epochs=1, callbacks=callbacks)
+    params["data_loader"]["batch_size"] = BATCH_SIZE
+    Params(params).to_file(str(folder / "config.json"))
+    return folder / "config.json"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that both log writers have watched."""
+    folder = tmp_path_factory.mktemp("trainer")
+    every = {"summary_interval": 10, "distribution_interval": 20, "batch_size_interval": 10}
+    callbacks = [{"type": "tensorboard", **every}, {"type": "wandb", **every}]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "WANDB_MODE": "offline",
+            "WANDB_SILENT": "true",
+            "WANDB_ERROR_REPORTING": "false",
+            "WANDB_CONFIG_DIR": str(folder),
+            "WANDB_CACHE_DIR": str(folder),
+            "WANDB_DATA_DIR": str(folder),
+        }.items():
+            patch.setenv(name, value)
+        allennlp("train", write_config(folder, callbacks), "-s", folder / "run")
+    return folder / "run"
+
+
+def metrics(run: Path) -> dict[str, Any]:
+    return json.loads((run / "metrics.json").read_text())
+
+
+def scalars(folder: Path) -> dict[str, list[float]]:
+    """What TensorBoard's files say, by name: records of a length, its checksum, an event and its
+    checksum."""
+    found: dict[str, list[float]] = {}
+    for file in folder.glob("events*"):
+        data = file.read_bytes()
+        while data:
+            (length,) = struct.unpack("<Q", data[:8])
+            for value in Event.FromString(data[12 : 12 + length]).summary.value:
+                found.setdefault(value.tag, []).append(value.simple_value)
+            data = data[16 + length :]
+    return found
+
+
+def test_tensorboard(run: Path) -> None:
+    """Expected values: the run's own metrics, and the rows of a batch as the config has them."""
+    training, validation = scalars(run / "log" / "train"), scalars(run / "log" / "validation")
+    assert set(training["train/batch_size"]) == {BATCH_SIZE}
+    assert training["train/sampled_loss"] == pytest.approx([metrics(run)["training_sampled_loss"]])
+    perplexity = metrics(run)["validation_perplexity"]
+    assert validation["validation/perplexity"] == pytest.approx([perplexity])
+    assert "parameter_histogram/softmax.weight" in training
+
+
+def test_wandb(run: Path) -> None:
+    """Expected values: the run's own metrics, in the file that is kept for a later sync: there a
+    value in JSON, its length before it, follows its name."""
+    [file] = run.glob("wandb/offline-run-*/run-*.wandb")
+    for name, value in [
+        ("train/batch_size", BATCH_SIZE),
+        ("train/sampled_loss", metrics(run)["training_sampled_loss"]),
+        ("validation/perplexity", metrics(run)["validation_perplexity"]),
+    ]:
+        found = re.findall(name.encode() + rb"\x82\x01.([\d.]+)", file.read_bytes(), re.DOTALL)
+        assert set(map(float, found)) == {value}
+
+
+def test_evaluate(run: Path, tmp_path: Path) -> None:
+    """Expected values: what training found of the same text; and in the
+    predictions all tokens and sentence ends as targets."""
+    files = tmp_path / "metrics.json", tmp_path / "predictions.jsonl"
+    options = "--output-file", files[0], "--predictions-output-file", files[1]
+    allennlp("evaluate", run / "model.tar.gz", TEXT / "heldout.txt", *options)
+    found = json.loads(files[0].read_text())
+    for name in ("perplexity", "forward_perplexity", "backward_perplexity"):
+        assert found[name] == pytest.approx(metrics(run)[f"best_validation_{name}"])
+    windows = [json.loads(line) for line in files[1].read_text().splitlines()]
+    targets = [word for w in windows for row in w["forward_targets"] for word in row]
+    sentences = list(read_sentences(TEXT / "heldout.txt"))
+    assert sum(word != IGNORE for word in targets) == sum(len(words) + 1 for words in sentences)
+
+
+def test_find_lr(tmp_path: Path) -> None:
+    """It draws the curve, which takes as many losses as batches were asked for."""
+    file = write_config(tmp_path, callbacks=[])
+    allennlp("find-lr", file, "-s", tmp_path / "lr", "--num-batches", "20")
+    assert (tmp_path / "lr" / "lr-losses.png").stat().st_size > 0
+
+
+def test_count_instances(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """An instance a sentence: the lines of the text that are not blank."""
+    allennlp("count-instances", write_config(tmp_path, callbacks=[]))
+    n_sentences = len(list(read_sentences(TEXT / "train.txt")))
+    assert f"contains {n_sentences} instances" in capsys.readouterr().out
+
+
+ZIPF = "".join(f"w{k} " * (2000 // k) + "\n" for k in range(1, 1001))
+"""Word k occurs 2000 / k times."""
+
+
+@pytest.mark.parametrize(
+    ("files", "overrides", "message"),
+    [
+        ({"a.txt": ""}, {"train_data_path": "a.txt"}, r"a\.txt: .* found no token"),
+        ({"a.txt": "\n\n"}, {"validation_data_path": "a.txt"}, r"a\.txt: .* found no token"),
+        ({}, {"train_data_path": "*.txt"}, r"\*\.txt: expected text files, found none"),
+        ({"a.txt": "x\n\nñ"}, {"train_data_path": "a.txt"}, r"a\.txt, line 3: .* 0xf1 at byte 1"),
+        ({"a.txt": "x\ny\n"}, {"train_data_path": "a.txt"}, r"a\.txt: .* 2 sentences for 4 rows"),
+        (
+            {
+                "a.txt": ZIPF,
+                "words.txt": "<S>\n</S>\n<UNK>\n" + "".join(f"w{k}\n" for k in range(1000, 0, -1)),
+            },
+            {"train_data_path": "a.txt", "vocabulary": {"type": "bilm", "file": "words.txt"}},
+            "expected words by falling frequency",
+        ),
+    ],
+    ids=["empty", "blank", "glob", "latin", "few_sentences", "unsorted_vocabulary"],
+)
+def test_bad_input_is_named(
+    files: dict[str, str],
+    overrides: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By hand: what `allennlp train` says. Files are Latin-1, so that `ñ` is the byte 0xf1."""
+    params = config(tmp_path / "cache").as_dict()
+    params.update(overrides)
+    monkeypatch.chdir(tmp_path)
+    for name, text in files.items():
+        Path(name).write_text(text, encoding="latin-1")
+    Params(params).to_file("config.json")
+    with pytest.raises((ConfigurationError, FileNotFoundError), match=message):
+        allennlp("train", "config.json", "-s", "run", "--include-package", "elmo_plugin")
