@@ -16,6 +16,7 @@ PARTS = {
     "training": "steps of training",
     "corpus": "encoding and reading text",
     "scaling": "what more rows, longer windows, more words and more negatives cost",
+    "processes": "training on one core and on two, by threads and by processes",
 }
 
 
@@ -30,6 +31,7 @@ def main() -> None:
     import elmo_plugin  # noqa: F401  registers docs://
     from benchmarks.settings import Settings
     from elmo_plugin.data.text import find_files
+    from elmo_plugin.whole_file import whole_file
 
     try:
         find_files(arguments.text)
@@ -51,7 +53,8 @@ def main() -> None:
         except ConfigurationError as error:
             sys.exit(f"{part}: {error}")
         if arguments.json:
-            write_whole(json.dumps(results, indent=2) + "\n", arguments.json)
+            with whole_file(arguments.json) as temporary:
+                temporary.write_text(json.dumps(results, indent=2) + "\n")
 
 
 def parse() -> argparse.Namespace:
@@ -99,12 +102,6 @@ def processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
-
-
-def write_whole(text: str, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.partial")
-    temporary.write_text(text)
-    os.replace(temporary, path)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,8 @@ def first_windows(
     """The first `count` of an epoch that are full."""
     loader = BilmDataLoader(BilmDatasetReader(), text, batch_size=rows, window=window)
     loader.index_with(vocabulary)
-    full = (dict(w) for w in loader if bool((w["forward_targets"] != IGNORE).all()))
+    windows = ({key: window[key] for key in window} for window in loader)
+    full = (window for window in windows if bool((window["forward_targets"] != IGNORE).all()))
     found = list(islice(full, count))
     if len(found) < count:
         raise ConfigurationError(

@@ -5,7 +5,6 @@ names. What is read are numbers; nothing in either file can run code.
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from elmo_plugin.data.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, SampledSoftmax
 from elmo_plugin.modules.warm_state import warm_up
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from elmo_plugin.whole_file import whole_file
 
 LSTM_KEYS = {
     "cell_clip",
@@ -130,7 +130,7 @@ def options_to_dict(options: BiLMOptions) -> dict[str, Any]:
 
 def write_options(options: BiLMOptions, path: str | os.PathLike) -> None:
     """Writes an options file for inference, whole or not at all."""
-    with _whole_file(path) as temporary:
+    with whole_file(path) as temporary:
         temporary.write_text(json.dumps(options_to_dict(options), indent=2) + "\n")
 
 
@@ -223,7 +223,7 @@ def write_weights(
     arrays = table(bilm, softmax)
     arrays["warm_state/memory"] = [bilm.warm_state.memory]
     arrays["warm_state/output"] = [bilm.warm_state.output]
-    with _whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
         for name, parts in arrays.items():
             file[name] = torch.cat([part.to("cpu", dtype) for part in parts]).numpy()
 
@@ -269,21 +269,6 @@ def _open(path: str | os.PathLike) -> Iterator[h5py.File]:
         raise WeightsError(f"{path}: expected a whole HDF5 file, found {error}") from None
     with file:
         yield file
-
-
-@contextmanager
-def _whole_file(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its name once everything is in it."""
-    path = Path(path)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _only(block: Any, keys: set[str]) -> Any:

@@ -20,6 +20,7 @@ from allennlp.common.file_utils import CACHE_DIRECTORY, FileLock
 from elmo_plugin.data.corpus import VERSION, CorpusError, EncodedCorpus, is_corpus, read_description
 from elmo_plugin.data.encoding import encode
 from elmo_plugin.data.text import find_files
+from elmo_plugin.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +105,5 @@ def _read_index(cache: Path) -> dict[str, str]:
 
 
 def _write_index(cache: Path, index: dict[str, str]) -> None:
-    temporary = cache / f".{INDEX_FILE}.partial"
-    temporary.write_text(json.dumps(index, indent=2), "utf-8")
-    os.replace(temporary, cache / INDEX_FILE)
+    with whole_file(cache / INDEX_FILE) as temporary:
+        temporary.write_text(json.dumps(index, indent=2), "utf-8")

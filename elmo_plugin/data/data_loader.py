@@ -21,20 +21,12 @@ from elmo_plugin.data.vocabulary import (
     ids_of_corpus_words,
 )
 from elmo_plugin.data.windows import Epoch
-from elmo_plugin.data.word_ids_field import IGNORE
+from elmo_plugin.modules.sampled_softmax import IGNORE
 
 logger = logging.getLogger(__name__)
 
 SHUFFLES = ("sentences", "documents", None)
 TOKENS = ("characters", "words")
-WINDOW_KEYS = (
-    "words",
-    "forward_inputs",
-    "forward_targets",
-    "backward_inputs",
-    "backward_targets",
-    "starts",
-)
 
 
 @DataLoader.register("bilm")
@@ -170,7 +162,6 @@ class BilmDataLoader(DataLoader):
         self._epoch = self._make_epoch(self._epochs_begun)
         self._epochs_begun += 1
         return WindowIterator(
-            WINDOW_KEYS if self.tokens == "characters" else (*WINDOW_KEYS, "word_ids"),
             self._epoch.num_windows,
             partial(self._batches, self._epoch, self._ids),
             self._device,
@@ -199,13 +190,14 @@ class BilmDataLoader(DataLoader):
             inputs = np.stack([window.forward_inputs, window.backward_inputs])  # (2, B, T)
             words, positions = np.unique(inputs, return_inverse=True)  # (U,), (2, B, T)
             forward_inputs, backward_inputs = positions.reshape(inputs.shape)
+            # AllenNLP's log writers take the first one's first size for the size of the batch.
             arrays = {
-                "words": self.corpus.characters(words, self.reader.max_characters_per_token),
                 "forward_inputs": forward_inputs,
                 "forward_targets": target_ids[window.forward_targets],
                 "backward_inputs": backward_inputs,
                 "backward_targets": target_ids[window.backward_targets],
                 "starts": np.full(self.batch_size, index == 0),
+                "words": self.corpus.characters(words, self.reader.max_characters_per_token),
             }
             if self.tokens == "words":
                 arrays["word_ids"] = ids[words]

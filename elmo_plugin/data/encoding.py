@@ -97,7 +97,9 @@ def encode(
             else:
                 os.replace(partial, folder)
         except OSError as error:
-            raise OSError(f"{folder}: could not write the encoded corpus ({error})") from error
+            raise OSError(
+                f"{folder}: could not write the encoded corpus ({error}); is there space left?"
+            ) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return EncodedCorpus.open(folder)

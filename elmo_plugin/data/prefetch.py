@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from queue import SimpleQueue
 
 import torch
@@ -80,14 +80,12 @@ def _stop(stop: threading.Event, slots: threading.Semaphore) -> None:
     slots.release()
 
 
-class WindowIterator(Iterator[Mapping[str, torch.Tensor]]):
+class WindowIterator(Iterator["LazyBatch"]):
     """
     The lazy batches of an epoch.
 
     # Parameters
 
-    keys : `tuple[str, ...]`
-        What each batch holds.
     num_batches : `int`
         How many there are.
     batches : `Callable[[int], Iterator[Tensors]]`
@@ -98,22 +96,20 @@ class WindowIterator(Iterator[Mapping[str, torch.Tensor]]):
 
     def __init__(
         self,
-        keys: tuple[str, ...],
         num_batches: int,
         batches: Callable[[int], Iterator[Tensors]],
         device: torch.device | None = None,
     ) -> None:
-        self._keys = keys
         self._num_batches = num_batches
         self._prefetcher = Prefetcher(batches)
         self._device = device
         self._next = 0
 
-    def __next__(self) -> Mapping[str, torch.Tensor]:
+    def __next__(self) -> "LazyBatch":
         if self._next == self._num_batches:
             raise StopIteration
         self._next += 1
-        return LazyBatch(self._keys, partial(_make, self._prefetcher, self._next - 1, self._device))
+        return LazyBatch(partial(_make, self._prefetcher, self._next - 1, self._device))
 
     def __len__(self) -> int:
         return self._num_batches
@@ -127,34 +123,39 @@ def _make(prefetcher: Prefetcher, number: int, device: torch.device | None) -> T
     return {key: tensor.to(device, non_blocking=True) for key, tensor in tensors.items()}
 
 
-class LazyBatch(Mapping[str, torch.Tensor]):
+class LazyBatch(dict[str, torch.Tensor]):
     """
     A batch that is made when it is first looked into, so that drawing it and throwing it away, as
     AllenNLP's trainer does with those before the place where it resumes, costs nothing.
 
+    It is a `dict` because AllenNLP asks whether a batch is one, before it counts its rows, moves or
+    saves it. All that is read goes through the four methods at the end.
+
     # Parameters
 
-    keys : `tuple[str, ...]`
-        What it will hold.
     make : `Callable[[], Tensors]`
         Makes the tensors.
     """
 
-    def __init__(self, keys: tuple[str, ...], make: Callable[[], Tensors]) -> None:
-        self._keys = keys
-        self._make: Callable[[], Tensors] | None = make
-        self._tensors: Tensors = {}
+    get, keys, values, items = Mapping.get, Mapping.keys, Mapping.values, Mapping.items  # type: ignore[assignment]
+    __contains__, __eq__ = Mapping.__contains__, Mapping.__eq__
+
+    def __init__(self, make: Callable[[], Tensors]) -> None:
+        super().__init__()
+        self._make = make
+
+    @cached_property
+    def _tensors(self) -> Tensors:
+        return self._make()
 
     def __getitem__(self, key: str) -> torch.Tensor:
-        if key not in self._keys:
-            raise KeyError(key)
-        if self._make is not None:
-            self._tensors = self._make()
-            self._make = None
         return self._tensors[key]
 
+    def __setitem__(self, key: str, tensor: torch.Tensor) -> None:
+        self._tensors[key] = tensor
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
+        return iter(self._tensors)
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._tensors)

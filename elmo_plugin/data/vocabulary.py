@@ -19,6 +19,7 @@ from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 from elmo_plugin.data.corpus import SPECIAL_WORDS, UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.text import read_blocks
+from elmo_plugin.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
 
@@ -249,7 +250,5 @@ def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None
         raise ConfigurationError(
             f"{file}: expected words that UTF-8 can hold, found {error.object[error.start]!r}"
         ) from error
-    file = Path(file)
-    temporary = file.with_name(f".{file.name}.partial")
-    temporary.write_bytes(text)
-    os.replace(temporary, file)
+    with whole_file(file) as temporary:
+        temporary.write_bytes(text)

@@ -5,9 +5,7 @@ from allennlp.data import Field, Vocabulary
 
 from elmo_plugin.data.corpus import UNKNOWN_TOKEN
 from elmo_plugin.data.vocabulary import word_ids
-
-IGNORE = -100
-"""The id where there is no word: what PyTorch's losses leave out by default."""
+from elmo_plugin.modules.sampled_softmax import IGNORE
 
 
 class WordIdsField(Field[torch.Tensor]):

@@ -87,27 +87,40 @@ class Prepared:
 
 def products(x: Tensor, weights: Weights) -> Tensor:
     """x_s W_s. `x`: shape `(s, n, k)`; `weights`: `(s, k, m)`. Returns `(s, n, m)`."""
-    return torch.stack(tuple(_each(x, weights))).to(x.dtype)
+    each = _each(x, weights)
+    return (each if isinstance(each, Tensor) else torch.stack(tuple(each))).to(x.dtype)
 
 
 def write_products(out: Tensor, x: Tensor, weights: Weights, bias: Tensor | None = None) -> None:
     """x_s W_s + b_s into `out`; `bias`: shape `(s, m)`, the others as in `products`."""
-    for at in range(0, x.size(1), BLOCK):
-        for s, y in enumerate(_each(x[:, at : at + BLOCK], weights)):
-            block = out[s, at : at + BLOCK]
-            block.copy_(y)
-            if bias is not None:
-                block.add_(bias[s])
+    n_rows = x.size(1) if x.is_cuda else BLOCK
+    for at in range(0, x.size(1), n_rows):
+        rows = slice(at, at + n_rows)
+        _copy(out[:, rows], _each(x[:, rows], weights))
+        if bias is not None:
+            out[:, rows].add_(bias[:, None])
 
 
 def add_products(total: Tensor, x: Tensor, weights: Weights) -> None:
     """x_s W_s added to `total`, in place; shapes as in `products`."""
-    for t, y in zip(total, _each(x, weights)):
+    each = _each(x, weights)
+    if isinstance(each, Tensor):
+        total.add_(each)
+        return
+    for t, y in zip(total, each):
         t.add_(y.to(t.dtype))  # adding two types is slow
 
 
+def _copy(out: Tensor, each: Iterable[Tensor]) -> None:
+    if isinstance(each, Tensor):
+        out.copy_(each)
+        return
+    for o, y in zip(out, each):
+        o.copy_(y)
+
+
 def _each(x: Tensor, weights: Weights) -> Iterable[Tensor]:
-    """The products one by one: oneDNN has none of stacks, and for a GPU one is too little."""
+    """The products: one by one, since oneDNN has none of stacks; of a GPU the stack."""
     x = x.to(weights.dtype)
     if isinstance(weights, PackedWeights):
         return map(_onednn, x, weights.matrices)

@@ -1,5 +1,6 @@
 import random
 from functools import partial
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from allennlp.common.checks import ConfigurationError
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import __main__ as command
-from benchmarks import corpus, embedding, scaling, training
+from benchmarks import corpus, embedding, processes, scaling, training
 from benchmarks.measure import MatrixProductPeak, MemoryUse, in_turns, memory_of
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
@@ -215,10 +216,26 @@ def test_corpus_runs(text, once, monkeypatch, capfd):
     assert "it/s" not in capfd.readouterr().err
 
 
+def test_processes_run(text, monkeypatch):
+    """The figures of a record follow from one another: 8 rows of 20 tokens, in all ways. The
+    processes are forked, for those that begin anew would import everything first."""
+    monkeypatch.setattr(processes, "get_context", lambda _: get_context("fork"))
+    monkeypatch.setattr(processes, "N_ROUNDS", 1)
+    records = processes.run(Settings(text=text, quick=True))["processes"]
+    ways = [(r["processes"], r["threads"], r["gradients"]) for r in records]
+    assert ways == [(*way, kind) for way in processes.WAYS for kind in processes.GRADIENTS]
+    for record, one in zip(records, records[:2] * 3):
+        assert record["tokens_per_second"] * record["ms_per_step"] == pytest.approx(160_000)
+        assert record["ratio_to_one"] == pytest.approx(one["ms_per_step"] / record["ms_per_step"])
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["speed"], "expected parts out of embedding, training, corpus, scaling, found speed"),
+        (
+            ["speed"],
+            "expected parts out of embedding, training, corpus, scaling, processes, found speed",
+        ),
         (["--threads", "0"], "--threads: expected at least 1, found 0"),
         (["--json", "/no/such/out.json"], "expected a file in a folder, found no /no/such"),
     ],

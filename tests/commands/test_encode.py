@@ -1,22 +1,28 @@
+import resource
 import sys
 from pathlib import Path
 
 import pytest
 from allennlp.commands import main
+from allennlp.common.checks import ConfigurationError
 
 import elmo_plugin.commands.encode  # noqa: F401 (registers the command)
 from elmo_plugin.data.corpus import EncodedCorpus
 
+MEGABYTE = 1 << 20
 
-def test_encodes_and_reports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+
+def bilm_encode(*arguments: str | Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["allennlp", "bilm-encode", *map(str, arguments)])
+        main()
+
+
+def test_encodes_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """By hand: 8 tokens, 3 sentences, 2 documents; the words are a, b, longest and three special
     ones; with 7 characters a word keeps 5 bytes, so `longest` is cropped, 2 of 8 times."""
     (tmp_path / "text.txt").write_text("a b a\na longest b\n\na longest\n")
-    arguments = [str(tmp_path / "text.txt"), str(tmp_path / "corpus"), "--max-characters", "7"]
-    monkeypatch.setattr(sys, "argv", ["allennlp", "bilm-encode", *arguments])
-    main()
+    bilm_encode(tmp_path / "text.txt", tmp_path / "corpus", "--max-characters", "7")
     report = {line[:16].strip(): line[16:].split() for line in capsys.readouterr().out.splitlines()}
     assert report["tokens"] == ["8"]
     assert report["sentences"] == ["3"]
@@ -25,3 +31,36 @@ def test_encodes_and_reports(
     assert " ".join(report["cropped words"]) == "1 longer than 5 bytes, 25.0000% of the tokens"
     assert "tokens/s" in report
     assert EncodedCorpus.open(tmp_path / "corpus").num_tokens == 8
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"bad\.txt: expected sentences, found no token"),
+        (b"\n \n\n", r"bad\.txt: expected sentences, found no token"),
+        (b"good\nna\xefve\n", r"bad\.txt, line 2: expected UTF-8, found the byte 0xef at byte 3"),
+    ],
+)
+def test_text_that_is_none_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    """By hand; and no corpus is there."""
+    (tmp_path / "bad.txt").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=message):
+        bilm_encode(tmp_path / "bad.txt", tmp_path / "corpus")
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """The system refuses files of more than a megabyte, and a million tokens take four: the corpus
+    that was to be replaced stays, and nothing but its lock beside it."""
+    (tmp_path / "text.txt").write_text("a b\n")
+    bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
+    (tmp_path / "text.txt").write_text("a " * 1_000_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MEGABYTE, hard))
+    try:
+        with pytest.raises(OSError, match=r"corpus: could not write .* is there space left"):
+            bilm_encode(tmp_path / "text.txt", tmp_path / "corpus", "--force")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(EncodedCorpus.open(tmp_path / "corpus").sentences()) == [["a", "b"]]
+    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", ".corpus.lock", "corpus"}

@@ -1,6 +1,7 @@
 import gc
 import random
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -10,9 +11,12 @@ import pytest
 import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import sanitize
 from allennlp.data import DataLoader, DatasetReader
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
 from allennlp.data.fields import MetadataField
+from allennlp.nn.util import move_to_device
+from allennlp.training.util import get_batch_size
 
 from elmo_plugin.data import data_loader
 from elmo_plugin.data.characters import words_to_characters
@@ -114,6 +118,17 @@ def test_types_and_shapes(file: Path) -> None:
         for key in KEYS - {"words", "starts"}:
             assert batch[key].dtype == torch.int64
             assert batch[key].shape == (4, 5)
+
+
+def test_a_window_is_a_batch_to_allennlp(file: Path) -> None:
+    """Expected values: the same tensors in a plain dictionary. All of these ask for a `dict`."""
+    for use in (get_batch_size, sanitize, dict, lambda batch: dict(**batch)):
+        [window, *_], [same, *_] = make(file), make(file)
+        expected = use(dict(same.items()))
+        assert sanitize(use(window)) == sanitize(expected)
+    assert get_batch_size(window) == 4
+    moved = move_to_device(window, torch.device("meta"))
+    assert {tensor.device.type for tensor in moved.values()} == {"meta"}
 
 
 def test_counts_are_known(file: Path) -> None:
@@ -250,6 +265,18 @@ def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture)
     (batch,) = loader
     assert batch["forward_targets"].shape == (2, 5)
     assert "using 2 rows, not 64" in caplog.text
+
+
+def test_a_line_of_a_million_tokens(file: Path) -> None:
+    """All of it is predicted; and its ranks, of four bytes, are most of what reading it takes."""
+    file.write_text("a b\n" * 10 + "x y " * 500_000 + "\nc\n")
+    loader = make(file, window=1000)
+    tracemalloc.start()
+    predicted = sum(int((window["forward_targets"] != -100).sum()) for window in loader)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert predicted == loader.num_tokens == 1_000_021 + 12
+    assert peak < 8_000_000
 
 
 @pytest.mark.parametrize(

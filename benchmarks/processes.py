@@ -1,0 +1,146 @@
+"""
+Our steps of training on one core; on two by the threads of one process; and on two by two
+processes, which have half of the rows each and exchange gradients through gloo.
+"""
+
+import os
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table, progress
+from benchmarks.settings import QUICK, SMALL, Settings, options_of
+from benchmarks.training import (
+    DROPOUT,
+    MAX_WORDS,
+    N_NEGATIVE_SAMPLES,
+    N_WINDOWS,
+    ROWS,
+    WINDOW,
+    Trainer,
+    first_windows,
+    operations,
+)
+from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.models.bilm import BilmLanguageModel
+
+N_ROUNDS = 9
+GRADIENTS = ("dense", "sparse")
+
+
+class Way(NamedTuple):
+    processes: int
+    threads: int
+    """Of each process, on a core each."""
+
+
+WAYS = (Way(1, 1), Way(1, 2), Way(2, 1))
+
+
+class Steps(NamedTuple):
+    """What a process found of one kind of gradients."""
+
+    seconds: float
+    least_seconds: float
+    """What the useful operations of a step take at the rate of matrix products."""
+
+
+def run(settings: Settings) -> Record:
+    """Prints the table and returns it, by name."""
+    [name] = QUICK if settings.quick else SMALL
+    rows, negatives = sizes(settings)
+    records: list[Record] = []
+    for way in WAYS:
+        progress(f"{way.processes} process(es) of {way.threads} thread(s)")
+        for gradients, *ranks in zip(GRADIENTS, *run_processes(settings, way)):
+            # The slowest one is waited for.
+            seconds = max(steps.seconds for steps in ranks)
+            least = max(steps.least_seconds for steps in ranks)
+            records.append(
+                {
+                    **way._asdict(),
+                    "gradients": gradients,
+                    "ms_per_step": 1000 * seconds,
+                    "tokens_per_second": rows * WINDOW / seconds,
+                    "limit": rows * WINDOW / least,
+                    "share_of_limit": least / seconds,
+                }
+            )
+    for record, one in zip(records, records[: len(GRADIENTS)] * len(WAYS)):
+        record["ratio_to_one"] = record["tokens_per_second"] / one["tokens_per_second"]
+    print_table(
+        f"Training {name} on {settings.text}, {rows} rows x {WINDOW} time steps in all processes "
+        f"together, {negatives:,} negatives",
+        records,
+    )
+    return {"processes": records}
+
+
+def sizes(settings: Settings) -> tuple[int, int]:
+    """The rows of all processes together, and the negatives."""
+    return (8, 256) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES)
+
+
+def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
+    """What each process found."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(way.processes, mp_context=get_context("spawn")) as pool,
+    ):
+        store = f"file://{folder}/store"
+        ranks = [
+            pool.submit(time_steps, settings, way, rank, store) for rank in range(way.processes)
+        ]
+        return [rank.result() for rank in ranks]
+
+
+def time_steps(settings: Settings, way: Way, rank: int, store: str) -> list[Steps]:
+    """By kind of gradients; this is what a process does."""
+    bind(way, rank)
+    if way.processes > 1:
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=way.processes)
+    trainers = [trainer(settings, way, gradients) for gradients in GRADIENTS]
+    peak = MatrixProductPeak(quick=settings.quick)
+    # As many rounds in each process, for they wait for one another in each step.
+    _, *seconds = in_turns(
+        peak, *(each.step for each in trainers), n_rounds=N_ROUNDS, least_seconds=0
+    )
+    [(name, model)] = (QUICK if settings.quick else SMALL).items()
+    n_operations = operations(options_of(name, model), sizes(settings)[1], trainers[0].windows)
+    if way.processes > 1:
+        dist.destroy_process_group()
+    return [Steps(each, peak.seconds_at_least(n_operations)) for each in seconds]
+
+
+def bind(way: Way, rank: int) -> None:
+    """Gives a process its cores; where there are too few, they are shared."""
+    cores = sorted(os.sched_getaffinity(0))
+    first = rank * way.threads
+    os.sched_setaffinity(0, {cores[i % len(cores)] for i in range(first, first + way.threads)})
+    torch.set_num_threads(way.threads)
+
+
+def trainer(settings: Settings, way: Way, gradients: str) -> Trainer:
+    rows, negatives = sizes(settings)
+    [model] = (QUICK if settings.quick else SMALL).values()
+    vocabulary = BilmVocabulary.from_corpus(settings.text, max_size=MAX_WORDS)
+    torch.manual_seed(0)
+    language_model: torch.nn.Module = BilmLanguageModel(
+        vocabulary,
+        model["lstm"],
+        model["char_cnn"],
+        dropout=DROPOUT,
+        n_negative_samples=negatives,
+        sparse_gradients=gradients == "sparse",
+    )
+    if way.processes > 1:
+        language_model = DistributedDataParallel(language_model)  # as AllenNLP's trainer does
+    # The loader gives each process rows of its own.
+    own_rows = rows // way.processes
+    windows = first_windows(settings.text, vocabulary, own_rows, WINDOW, N_WINDOWS)
+    return Trainer(language_model, windows)
