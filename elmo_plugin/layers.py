@@ -89,6 +89,7 @@ class BiLMLayers(nn.Module):
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
         self._fingerprint = Fingerprint()
+        self._last_key = b""
         self.is_filled = True
         self.carried_state: LSTMState | None = None
         self.register_load_state_dict_pre_hook(_note_weights)
@@ -191,10 +192,14 @@ class BiLMLayers(nn.Module):
         """What tells this biLM's layers from any other's."""
         device = self.bilm.boundaries.device.type
         autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
-        return self._fingerprint(
+        key = self._fingerprint(
             self.bilm,
             (VERSION, self.options, self.initial_state, self.precision, device, autocast),
         )
+        if key != self._last_key:  # nothing of other weights may get into the entries of these
+            self.word_vectors.clear()
+            self._last_key = key
+        return key
 
 
 def _mask(tokens: Tensor) -> Tensor:

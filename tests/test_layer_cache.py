@@ -106,13 +106,24 @@ def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
         with torch.no_grad():
             elmo.bilm.bilstm.layers[0].recurrent_weight[0, 0, 0] += 1.0
 
+    def other_words(elmo):
+        with torch.no_grad():
+            elmo.bilm.token_encoder.char_embedding.weight[1:] += 1.0
+
     seen = []
     for kwargs in ({}, {"initial_state": "zero"}, {"precision": "bf16"}):
         with_cache = Elmo.from_files(*bilm_files, **kwargs, cache_dir=tmp_path / "cache")
         without = Elmo.from_files(*bilm_files, **kwargs)
-        for change in (lambda _: None, other_weights, another_start, another_weight):
+        for change in (
+            lambda _: None,
+            other_weights,
+            another_start,
+            another_weight,
+            other_words,
+        ):
             change(with_cache)
             change(without)
+            without.forget()
             expected = read(SENTENCES, without)
             assert torch.equal(read(SENTENCES, with_cache), expected)
             if (kwargs, change) != ({"initial_state": "zero"}, another_start):

@@ -120,37 +120,3 @@ def bytes_to_characters(
     rows[is_byte] = text[(starts[:, None] + position)[is_byte]].astype(np.int16) + FIRST_BYTE
     rows[position == kept] = END_WORD
     return rows
-
-
-def is_padding(characters):
-    """
-    True where a character id is padding: after a word's end, or where there is no token.
-
-    # Parameters
-
-    characters : `np.ndarray` or `torch.Tensor`
-        Character ids. *Shape:* any.
-
-    # Returns
-
-    `np.ndarray` or `torch.Tensor`
-        *Shape:* that of `characters`, bool.
-    """
-    return (characters == PADDING) | (characters == NO_TOKEN)
-
-
-def word_length(characters):
-    """
-    The number of ids of each word up to and including its end-of-word mark; 0 for no token.
-
-    # Parameters
-
-    characters : `np.ndarray` or `torch.Tensor`
-        *Shape:* `(..., C)`.
-
-    # Returns
-
-    `np.ndarray` or `torch.Tensor`
-        *Shape:* `(...)`.
-    """
-    return (~is_padding(characters)).sum(-1)

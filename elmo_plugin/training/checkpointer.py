@@ -1,4 +1,3 @@
-import copy
 import os
 import shutil
 import sys
@@ -17,6 +16,7 @@ from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
 
 from elmo_plugin.training.checkpoint_files import CheckpointFiles, Point, remove
+from elmo_plugin.training.moving_average_state import attach, averaged, without_parameters
 from elmo_plugin.training.random_states import get_random_states, set_resting_random_states
 
 
@@ -130,7 +130,7 @@ class BilmCheckpointer(Checkpointer):
             remove(self._files.model_state(point))
             self._files.write(_rank_state(trainer), self._files.rank_state(point))
             self._files.write(
-                _without_parameters(state.trainer_state), self._files.training_state(point)
+                without_parameters(state.trainer_state), self._files.training_state(point)
             )
             self._files.write(state.model_state, self._files.model_state(point))
             self._remove_old_checkpoints(point)
@@ -172,7 +172,7 @@ class BilmCheckpointer(Checkpointer):
 
         averages = training_state.get("moving_average")
         if averages is not None:
-            self._attach(averages)
+            attach(averages, self._model)
         if rank_state["is_best"] and self._is_local_primary:
             self._mend_best(point, model_state, averages)
         if rank_state["is_best"] or training_state["best_model_filename"] is not None:
@@ -230,27 +230,13 @@ class BilmCheckpointer(Checkpointer):
                 candidates = [point for point in candidates if _number(point) <= common]
                 states = None
 
-    def _attach(self, averages: dict[str, Any]) -> None:
-        """
-        Gives a moving average's state the model's own parameters, which it is to follow, and
-        moves its values to where they are.
-        """
-        parameters = dict(self._model.named_parameters())
-        if is_distributed():
-            parameters = {f"module.{name}": value for name, value in parameters.items()}
-        averages["parameters"] = [(name, parameters[name]) for name in averages["parameters"]]
-        for kind in ("shadows", "backups"):
-            averages[kind] = {
-                name: value.to(parameters[name].device) for name, value in averages[kind].items()
-            }
-
     def _mend_best(
         self, point: Point, model_state: dict[str, Any], averages: dict[str, Any] | None
     ) -> None:
         """Makes `best.th` as the trainer does after the checkpoint of the best epoch so far."""
         best = self._files.best()
         if averages is not None:
-            self._files.write(_averaged(self._model, model_state, averages), best)
+            self._files.write(averaged(self._model, model_state, averages), best)
             return
         weights = self._files.model_state(point)
         # Moving a link over another link to the same file would do nothing and leave both.
@@ -302,29 +288,6 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
     if resume_state is not None:
         state["resume_state"] = resume_state()
     return state
-
-
-def _without_parameters(training_state: dict[str, Any]) -> dict[str, Any]:
-    """The trainer's state, in which a moving average keeps the parameters' names alone."""
-    averages = training_state.get("moving_average")
-    if averages is None:
-        return training_state
-    names = [name for name, _ in averages["parameters"]]
-    return {**training_state, "moving_average": {**averages, "parameters": names}}
-
-
-def _averaged(
-    model: Model, model_state: dict[str, Any], averages: dict[str, Any]
-) -> dict[str, Any]:
-    shadows = {
-        id(parameter): averages["shadows"][name] for name, parameter in averages["parameters"]
-    }
-    averaged = copy.copy(model_state)
-    # By identity, because tied parameters have several names in a model's state.
-    for name, parameter in model.state_dict(keep_vars=True).items():
-        if id(parameter) in shadows:
-            averaged[name] = shadows[id(parameter)]
-    return averaged
 
 
 def _number(point: Point) -> int:

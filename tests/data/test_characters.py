@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 from allennlp.data.token_indexers.elmo_indexer import ELMoCharacterMapper
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +8,7 @@ from elmo_plugin.data.characters import (
     NO_TOKEN,
     NUM_CHARACTERS,
     bytes_to_characters,
-    is_padding,
     single_character,
-    word_length,
     word_to_characters,
     words_to_characters,
 )
@@ -83,14 +80,6 @@ def test_bytes_that_overlap_and_are_empty() -> None:
     text = np.frombuffer(b"abcdef", dtype=np.uint8)
     rows = bytes_to_characters(text, np.array([0, 2, 6, 1]), np.array([3, 4, 0, 2]), 6)
     assert rows.tolist() == words_to_characters(["abc", "cdef", "", "bc"], 6).tolist()
-
-
-@pytest.mark.parametrize("make", [np.array, torch.tensor])
-def test_padding_and_length(make) -> None:
-    """By hand: a word of three bytes has its marks too, and no token has no characters."""
-    rows = make([word_to_characters("abc", 8).tolist(), [NO_TOKEN] * 8])
-    assert word_length(rows).tolist() == [5, 0]
-    assert is_padding(rows).tolist() == [[False] * 5 + [True] * 3, [True] * 8]
 
 
 def test_every_id_is_in_the_table() -> None:
