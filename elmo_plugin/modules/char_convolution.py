@@ -100,6 +100,6 @@ class _MaxOfConvolution(torch.autograd.Function):
         for j in range(width):
             # Of all windows, a filter's gradient reaches the best one's characters alone.
             d_table[j].scatter_add_(0, characters.gather(1, at + j), grads[0])
-        d_embedding = torch.einsum("jan,ncj->ac", d_table, weight)
-        d_weight = torch.einsum("jan,ac->ncj", d_table, embedding)
+        d_embedding = torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
+        d_weight = torch.matmul(d_table.transpose(1, 2), embedding).permute(1, 2, 0)
         return None, None, d_embedding, d_weight

@@ -160,12 +160,15 @@ class _Scan(torch.autograd.Function):
         cell_clip, proj_clip = ctx.clips
         d_h = grads[0].clone(memory_format=torch.contiguous_format)
         d_c = torch.zeros_like(c[:, 0])
+        # The activations become their gradients in place; the products want them in their type.
+        same = recurrent_weight.dtype == gates.dtype
+        d_gates = gates if same else torch.empty_like(gates, dtype=recurrent_weight.dtype)
         recurrent_weight_t = recurrent_weight.transpose(1, 2)
         n_later = 0
         for t, n in reversed(list(enumerate(ctx.batch_sizes))):
             d_m = d_h_t = d_h[:, t, :n]
             if n_later:
-                add_products(d_h_t[:, :n_later], gates[:, t + 1, :n_later], recurrent_weight_t)
+                add_products(d_h_t[:, :n_later], d_gates[:, t + 1, :n_later], recurrent_weight_t)
             if projection_weight is not None:
                 if proj_clip is not None:
                     # A clipped number stands exactly on the bound; no gradient passes it.
@@ -175,8 +178,9 @@ class _Scan(torch.autograd.Function):
                 gates[:, t, :n], c[:, t, :n], c[:, t + 1, :n], d_m, d_c[:, :n], cell_clip
             )
             gates[:, t, n:].zero_()
+            if not same:
+                d_gates[:, t].copy_(gates[:, t])
             n_later = n
-        d_gates = gates
 
         def flat(x: Tensor) -> Tensor:
             return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
@@ -197,7 +201,7 @@ class _Scan(torch.autograd.Function):
             None,
             weight_gradient(inputs, flat_d),
             weight_gradient(h[:, :-1], flat_d),
-            d_gates.sum(dim=(1, 2)),
+            gates.sum(dim=(1, 2)),
             d_projection_weight,
             None,
             None,

@@ -63,7 +63,7 @@ class _SampledLoss(torch.autograd.Function):
         loss = hidden.new_zeros(())
         d_hidden = torch.empty_like(hidden)
         d_true = torch.empty_like(true_logits)
-        d_sampled_weight = hidden.new_zeros(sampled_weight.shape)
+        d_sampled_weight_t = hidden.new_zeros(sampled_weight.t().shape)
         d_sampled_bias = torch.zeros_like(bias[n:])
         sampled_weight_t = sampled_weight.t()
         n_rows = max(1, BLOCK_NUMBERS // len(sampled_weight))
@@ -84,9 +84,9 @@ class _SampledLoss(torch.autograd.Function):
             d_sampled_bias += p.sum(dim=0)
             p = p.to(weight.dtype)
             d_hidden[rows] = times_transposed(p, sampled_weight_t)
-            d_sampled_weight += times_transposed(p.t(), h.t())
+            d_sampled_weight_t += times_transposed(h.t(), p.t())
         d_hidden.addcmul_(true_weight, d_true[:, None])
-        d_weight = torch.cat([hidden * d_true[:, None], d_sampled_weight])
+        d_weight = torch.cat([hidden * d_true[:, None], d_sampled_weight_t.t()])
         ctx.save_for_backward(d_hidden, d_weight, torch.cat([d_true, d_sampled_bias]))
         ctx.weight_dtype = weight.dtype
         return loss
