@@ -87,10 +87,13 @@ def sizes(settings: Settings) -> tuple[int, int]:
 
 
 def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
-    """What each process found."""
+    """What each process found. They are forked from one that has imported all and computed nothing:
+    what OpenMP and MKL keep of their threads does not outlive a fork."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     with (
         tempfile.TemporaryDirectory() as folder,
-        ProcessPoolExecutor(way.processes, mp_context=get_context("spawn")) as pool,
+        ProcessPoolExecutor(way.processes, mp_context=context) as pool,
     ):
         store = f"file://{folder}/store"
         ranks = [

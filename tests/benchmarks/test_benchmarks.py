@@ -1,6 +1,5 @@
 import random
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -217,9 +216,7 @@ def test_corpus_runs(text, once, monkeypatch, capfd):
 
 
 def test_processes_run(text, monkeypatch):
-    """The figures of a record follow from one another: 8 rows of 20 tokens, in all ways. The
-    processes are forked, for those that begin anew would import everything first."""
-    monkeypatch.setattr(processes, "get_context", lambda _: get_context("fork"))
+    """The figures of a record follow from one another: 8 rows of 20 tokens, in all ways."""
     monkeypatch.setattr(processes, "N_ROUNDS", 1)
     records = processes.run(Settings(text=text, quick=True))["processes"]
     ways = [(r["processes"], r["threads"], r["gradients"]) for r in records]
