@@ -25,8 +25,7 @@ demo: install
 	$(RUN)/python -m demo
 
 test: install
-	@# The models of the tests are tiny: a second thread would only wait for the first.
-	OMP_NUM_THREADS=1 $(RUN)/python -m pytest
+	$(RUN)/python -m pytest
 
 lint: install
 	$(RUN)/ruff check .

@@ -1,6 +1,7 @@
 """Tiny biLMs with random weights, in both forms that a config can name."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,11 @@ from elmo_plugin.bilm_tf import write_options, write_weights
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.modules.warm_state import warm_up
 from elmo_plugin.options import BiLMOptions, build_bilm
+
+# The models are tiny: a second thread would only wait for the first. And what tests fork could wait
+# for threads that a fork has not. Here, and in the commands that tests start:
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", ".", "dog", "stick", "threw", "he", "to"]
 BLOCKS = {
