@@ -15,6 +15,7 @@ from elmo_plugin.modules import AdaptiveSoftmax, LSTMState, SampledSoftmax, Word
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from elmo_plugin.training.freed_memory import keep_freed_memory
 from elmo_plugin.training.language_model_metrics import TokenAverage
 from elmo_plugin.training.row_exchange import check_optimizer, leave_to_optimizer
 
@@ -230,6 +231,7 @@ class BilmLanguageModel(Model):
         start = zero if self.training else self._state_at_start(n_rows)
         state = before.take(n_rows).where(starts, start)
         if self.training:
+            keep_freed_memory()
             first = words[forward_inputs[:, 0]]
             at_start = (first == self.bilm.boundaries[0]).view(n_rows, -1).all(dim=1)
             self.bilm.warm_state.observe(state, at_start & reads_on & ~starts)
