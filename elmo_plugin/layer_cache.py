@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.modules.arithmetic import versions
+
 logger = logging.getLogger(__name__)
 
 DTYPES = {"float32": np.float32, "float16": np.float16}
@@ -53,7 +55,7 @@ class LayerCache:
             raise ValueError(f"cache_dtype: expected float32 or float16, found {dtype!r}")
         if not size_gb > 0:
             raise ValueError(f"cache_size_gb: expected a size above 0, found {size_gb}")
-        self.folder = Path(folder).absolute()
+        self.folder = Path(folder).resolve()
         self.dtype = dtype
         self.size = int(size_gb * 2**30)
         self.is_full = False
@@ -152,6 +154,9 @@ class Fingerprint:
     whenever any of it changes."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
         self._seen: Any = None
         self._digest = b""
 
@@ -165,12 +170,12 @@ class Fingerprint:
             What else the numbers depend on; told apart by what `repr` says of them.
         """
         tensors = list(chain(bilm.parameters(), bilm.buffers()))
-        # Every change in place raises a tensor's version; another tensor has another address.
-        seen = repr(facts), [(tensor.data_ptr(), tensor._version) for tensor in tensors]
+        seen = repr(facts), versions(tensors)
         if seen != self._seen:
             digest = blake2b(repr(facts).encode(), digest_size=16)
             for tensor in tensors:
-                digest.update(tensor.detach().cpu().numpy().tobytes())
+                numbers = tensor.detach().cpu().contiguous().view(-1)
+                digest.update(numbers.view(torch.uint8).numpy().data)
             self._seen, self._digest = seen, digest.digest()
         return self._digest
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.layer_cache import Fingerprint, LayerCache
 from elmo_plugin.modules import BiLM, LSTMState
+from elmo_plugin.modules.arithmetic import arithmetic
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.version import VERSION
 from elmo_plugin.word_vectors import WordVectorCache
@@ -25,6 +26,7 @@ class BiLMLayers(nn.Module):
     # Parameters
 
     bilm : `BiLM`
+        From here on it is this one's: frozen or not, and in its precision.
     options : `BiLMOptions`
         Its sizes.
     requires_grad : `bool`
@@ -71,12 +73,11 @@ class BiLMLayers(nn.Module):
         if initial_state not in INITIAL_STATES:
             choices = ", ".join(INITIAL_STATES)
             raise ValueError(f"initial_state: expected one of {choices}, found {initial_state!r}")
-        self.bilm = bilm.requires_grad_(requires_grad)
+        self.bilm = bilm
+        self.bilm.requires_grad_(requires_grad)
         self.bilm.set_precision(precision)
         self.options = options
-        self.requires_grad = requires_grad
         self.initial_state = initial_state
-        self.precision = precision
         self.word_vectors = WordVectorCache()
         self.layer_cache: LayerCache | None = None
         if cache_dir is not None:
@@ -89,10 +90,14 @@ class BiLMLayers(nn.Module):
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
         self._fingerprint = Fingerprint()
-        self._last_key = b""
         self.is_filled = True
         self.carried_state: LSTMState | None = None
         self.register_load_state_dict_pre_hook(_note_weights)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the biLM is trained along, or a part of it."""
+        return any(parameter.requires_grad for parameter in self.bilm.parameters())
 
     @property
     def output_dim(self) -> int:
@@ -119,9 +124,14 @@ class BiLMLayers(nn.Module):
         return tokens.to(self.bilm.boundaries.device)
 
     def forget(self) -> None:
-        """Lets go of all that came from earlier batches: carried states and words' vectors."""
+        """
+        Lets go of all that came from earlier batches: carried states, words' vectors, and weights
+        that were prepared. A change of weights by their `.data` goes unseen without it.
+        """
         self.carried_state = None
         self.word_vectors.clear()
+        self.bilm.forget_prepared()
+        self._fingerprint.clear()
 
     def _apply(self, *args: Any, **kwargs: Any) -> BiLMLayers:
         self.forget()  # what is kept would stay on the old device
@@ -162,7 +172,7 @@ class BiLMLayers(nn.Module):
         if not len(tokens):
             nothing = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
             return [nothing] * sizes[0], mask
-        if self.layer_cache is None:
+        if self.layer_cache is None or self.requires_grad:
             return self._read(tokens), mask
         return self.layer_cache(self._model_key(), tokens, lengths, sizes, self._read), mask
 
@@ -190,16 +200,8 @@ class BiLMLayers(nn.Module):
 
     def _model_key(self) -> bytes:
         """What tells this biLM's layers from any other's."""
-        device = self.bilm.boundaries.device.type
-        autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
-        key = self._fingerprint(
-            self.bilm,
-            (VERSION, self.options, self.initial_state, self.precision, device, autocast),
-        )
-        if key != self._last_key:  # nothing of other weights may get into the entries of these
-            self.word_vectors.clear()
-            self._last_key = key
-        return key
+        facts = VERSION, self.options, self.initial_state, arithmetic(self.bilm)
+        return self._fingerprint(self.bilm, facts)
 
 
 def _mask(tokens: Tensor) -> Tensor:

@@ -1,5 +1,10 @@
+from threading import Lock
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+
+from elmo_plugin.modules.arithmetic import arithmetic, versions
 
 CAPACITY = 2**15
 """Words; 64 MiB of vectors at the original's P = 512."""
@@ -14,9 +19,11 @@ filled up to so many, so that a word's vector does not tell what was remembered 
 class WordVectorCache(nn.Module):
     """
     Remembers what a frozen token encoder said of a word, from batch to batch: a word's vector is
-    the same wherever and whenever it stands. When it is full, it begins anew.
+    the same wherever and whenever it stands. When it is full, or the encoder's weights or precision
+    are others, it begins anew.
 
-    Holds no parameters and nothing that is saved.
+    Holds no parameters and nothing that is saved; a copy begins with nothing. Several threads may
+    share it.
 
     # Parameters
 
@@ -27,14 +34,17 @@ class WordVectorCache(nn.Module):
     def __init__(self, capacity: int = CAPACITY) -> None:
         super().__init__()
         self.capacity = capacity
+        self._lock = Lock()
         self.clear()
 
     def clear(self) -> None:
-        """To be called whenever the encoder's weights change."""
+        self._key: Any = None
         self._rows: dict[bytes, int] = {}
         self._vectors: Tensor | None = None
 
-    @torch.no_grad()
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return WordVectorCache, (self.capacity,)
+
     def forward(self, encoder: nn.Module, words: Tensor) -> Tensor:
         """
         # Parameters
@@ -49,10 +59,19 @@ class WordVectorCache(nn.Module):
         `Tensor`
             Shape `(U, P)`.
         """
+        # What is remembered may be wanted outside of inference mode.
+        with self._lock, torch.inference_mode(False), torch.no_grad():
+            key = arithmetic(encoder), words.device, versions(encoder.parameters())
+            if key != self._key:
+                self.clear()
+                self._key = key
+            return self._look_up(encoder, words)
+
+    def _look_up(self, encoder: nn.Module, words: Tensor) -> Tensor:
         keys = [row.tobytes() for row in words.to("cpu", torch.int32).numpy()]
         new = [i for i, key in enumerate(keys) if key not in self._rows]
         if len(self._rows) + len(new) > self.capacity:
-            self.clear()
+            self._rows = {}
             new = list(range(len(keys)))
         if len(keys) > self.capacity:
             return encoder(words)

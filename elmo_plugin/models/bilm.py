@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 from typing import Any, Dict, List, Optional, Union
 
 import torch
@@ -133,6 +134,12 @@ class BilmLanguageModel(Model):
                 cached_path(pretrained_file),
                 pretrained_vocabulary_file and cached_path(pretrained_vocabulary_file),
             )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> "BilmLanguageModel":
+        super()._apply(fn, *args)
+        for training, state in self._carried.items():  # goes where the weights go
+            self._carried[training] = state and LSTMState(*map(fn, state))
+        return self
 
     @property
     def device(self) -> torch.device:

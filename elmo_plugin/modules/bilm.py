@@ -78,6 +78,12 @@ class BiLM(nn.Module):
             if isinstance(module, (Linear, ProjectedLSTM)):
                 module.precision = PRECISIONS[precision]
 
+    def forget_prepared(self) -> None:
+        """Weights are prepared anew for the next product."""
+        for module in self.modules():
+            if isinstance(module, (Linear, ProjectedLSTM)):
+                module.prepared.clear()
+
     @property
     def output_dim(self) -> int:
         """2P, the size of each layer's vectors."""

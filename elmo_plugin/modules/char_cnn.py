@@ -103,7 +103,7 @@ class CharCNN(nn.Module):
         All convolutions' maxima over each word. The activations are monotonic, so the maximum may
         come before them. `characters`: shape `(n_words, C)`. Returns shape `(n_words, F)`.
         """
-        if characters.is_cuda:
+        if characters.device.type != "cpu":
             return self.reference_convolve(characters)
         words, place, n_windows = sort_by_length(characters)
         maxima = [

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from elmo_plugin.modules.first_gradient import first_gradient
 
 
 def sort_by_length(characters: Tensor) -> tuple[Tensor, Tensor, list[int]]:
@@ -77,29 +78,30 @@ class _MaxOfConvolution(torch.autograd.Function):
         windows = (characters.unfold(1, width, 1) + offsets).transpose(0, 1).contiguous()
         best = F.embedding_bag(windows[0], table, mode="sum")  # (U, n)
         wants_gradient = any(ctx.needs_input_grad)
-        at = torch.zeros_like(best, dtype=torch.uint8) if wants_gradient else None
+        index = torch.uint8 if len(windows) <= 256 else torch.int16
+        at = torch.zeros_like(best, dtype=index) if wants_gradient else None
         for t, n in enumerate(n_windows[: len(windows)]):
             if t == 0:
                 continue
             y = F.embedding_bag(windows[t, :n], table, mode="sum")
             if at is not None:
                 # t grows, so the maximum of the two is the later one wherever y is greater.
-                later = (y > best[:n]).view(torch.uint8).mul_(t)
+                later = (y > best[:n]).to(at.dtype).mul_(t)
                 torch.maximum(at[:n], later, out=at[:n])
             torch.maximum(best[:n], y, out=best[:n])
         ctx.save_for_backward(characters, embedding, weight, at)
         return best
 
     @staticmethod
-    @once_differentiable
+    @first_gradient
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         characters, embedding, weight, at = ctx.saved_tensors
         n_filters, _, width = weight.shape
-        at = at.long()
+        at, d_best = at.long(), grads[0].to(embedding.dtype)  # autocast may have another
         d_table = embedding.new_zeros(width, len(embedding), n_filters)
         for j in range(width):
             # Of all windows, a filter's gradient reaches the best one's characters alone.
-            d_table[j].scatter_add_(0, characters.gather(1, at + j), grads[0])
+            d_table[j].scatter_add_(0, characters.gather(1, at + j), d_best)
         d_embedding = torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
         d_weight = torch.matmul(d_table.transpose(1, 2), embedding).permute(1, 2, 0)
         return None, None, d_embedding, d_weight

@@ -2,8 +2,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from elmo_plugin.modules.first_gradient import first_gradient
 from elmo_plugin.modules.matrix_product import Prepared, products, times_transposed
 
 
@@ -13,14 +13,14 @@ class Linear(nn.Linear):
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
         self.precision: torch.dtype | None = None
-        self._prepared = Prepared()
+        self.prepared = Prepared()
 
     def forward(self, x: Tensor) -> Tensor:
         """`x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
         if torch.is_grad_enabled():
             return linear(x, self.weight, self.bias, self.precision)
-        [weight] = self._prepared([self.weight.t()[None]], self.precision)
-        return products(x[None], weight)[0] + self.bias
+        [weight] = self.prepared([self.weight.t()[None]], self.precision)
+        return products(x[None], weight)[0].add_(self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | None = None) -> Tensor:
@@ -53,7 +53,7 @@ class _Linear(torch.autograd.Function):
         return times_transposed(x.to(weight.dtype), weight).to(x.dtype).add_(bias)
 
     @staticmethod
-    @once_differentiable
+    @first_gradient
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         d_y = grads[0].to(weight.dtype)

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from elmo_plugin.modules.first_gradient import first_gradient
 from elmo_plugin.modules.matrix_product import (
     BLOCK,
     Weights,
@@ -152,12 +152,14 @@ class _Scan(torch.autograd.Function):
         return h[:, 1:].clone(), last_c, last_h
 
     @staticmethod
-    @once_differentiable
+    @first_gradient
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         inputs, input_weight, recurrent_weight, projection_weight, gates, c, h, m = (
             ctx.saved_tensors
         )
         cell_clip, proj_clip = ctx.clips
+        if torch._C._autograd._get_current_graph_task_keep_graph():  # another backward will come
+            gates = gates.clone()
         d_h = grads[0].clone(memory_format=torch.contiguous_format)
         d_c = torch.zeros_like(c[:, 0])
         # The activations become their gradients in place; the products want them in their type.
@@ -232,7 +234,7 @@ def _step_backward(
 
 def quick_tanh(x: Tensor, out: Tensor) -> Tensor:
     """2 sigmoid(2x) - 1, to 2e-7: PyTorch's own takes six times as long on a CPU."""
-    if not x.is_cuda:
+    if x.device.type == "cpu":
         torch.mul(x, 2, out=out).sigmoid_()
         return torch.add(out.new_tensor(-1.0), out, alpha=2, out=out)
     return torch.tanh(x, out=out)

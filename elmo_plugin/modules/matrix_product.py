@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmo_plugin.modules.arithmetic import versions
+
 BLOCK = 128
 """Rows of a product that is copied into place: what a core's caches hold, and enough to be fast."""
 
@@ -63,23 +65,23 @@ class Prepared:
     """
 
     def __init__(self) -> None:
-        self._key: tuple[Any, ...] | None = None
-        self._packed: list[Weights] = []
+        self._kept: tuple[Any, list[Weights]] | None = None
+
+    def clear(self) -> None:
+        self._kept = None
 
     def __call__(self, weights: Sequence[Tensor], precision: torch.dtype | None) -> list[Weights]:
         """`weights`: stacks of matrices, shapes `(s, k, m)`. `precision`: by default theirs."""
         trained = any(w.requires_grad for w in weights)
         if trained:
-            self._key, self._packed = None, []
+            self.clear()
         if trained or torch.is_grad_enabled():  # packed weights pass no gradient on
             return [w.to(precision or w.dtype) for w in weights]
-        # Every change in place raises a tensor's version; another tensor has another address.
-        key = (precision, *(n for w in weights for n in (w.data_ptr(), w._version)))
-        if self._key != key:
+        key = precision, versions(weights)
+        if self._kept is None or self._kept[0] != key:
             cast = [w.to(precision or w.dtype) for w in weights]
-            self._packed = [PackedWeights(w) if _is_onednns(w) else w for w in cast]
-            self._key = key
-        return self._packed
+            self._kept = key, [PackedWeights(w) if _is_onednns(w) else w for w in cast]
+        return self._kept[1]
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return Prepared, ()
@@ -88,12 +90,17 @@ class Prepared:
 def products(x: Tensor, weights: Weights) -> Tensor:
     """x_s W_s. `x`: shape `(s, n, k)`; `weights`: `(s, k, m)`. Returns `(s, n, m)`."""
     each = _each(x, weights)
-    return (each if isinstance(each, Tensor) else torch.stack(tuple(each))).to(x.dtype)
+    if isinstance(each, Tensor):
+        return each.to(x.dtype)
+    each = list(each)
+    out = x.new_empty(len(each), *each[0].shape)
+    _copy(out, each)
+    return out
 
 
 def write_products(out: Tensor, x: Tensor, weights: Weights, bias: Tensor | None = None) -> None:
     """x_s W_s + b_s into `out`; `bias`: shape `(s, m)`, the others as in `products`."""
-    n_rows = x.size(1) if x.is_cuda else BLOCK
+    n_rows = BLOCK if x.device.type == "cpu" else x.size(1)
     for at in range(0, x.size(1), n_rows):
         rows = slice(at, at + n_rows)
         _copy(out[:, rows], _each(x[:, rows], weights))
@@ -124,7 +131,7 @@ def _each(x: Tensor, weights: Weights) -> Iterable[Tensor]:
     x = x.to(weights.dtype)
     if isinstance(weights, PackedWeights):
         return map(_onednn, x, weights.matrices)
-    if weights.is_cuda:
+    if weights.device.type != "cpu":
         return torch.bmm(x, weights)
     return map(times_transposed, x, weights.transpose(1, 2))
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from elmo_plugin.modules.first_gradient import first_gradient
 from elmo_plugin.modules.matrix_product import times_transposed
 
 BLOCK_NUMBERS = 2**21
@@ -92,7 +92,7 @@ class _SampledLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @first_gradient
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_weight, d_bias = (grads[0] * d for d in ctx.saved_tensors)
         return d_hidden, None, d_weight.to(ctx.weight_dtype), d_bias

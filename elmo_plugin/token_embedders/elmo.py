@@ -168,7 +168,8 @@ class ElmoEmbedder(TokenEmbedder):
             elmo_tokens = self._word_characters[word_inputs]
         mixes = [mix.float() for mix in self._elmo(elmo_tokens)["elmo_representations"]]
         if self._projection is not None:
-            mixes = [self._projection(mix) for mix in mixes]
+            dtype = self._projection.weight.dtype
+            mixes = [self._projection(mix.to(dtype)) for mix in mixes]
         return torch.cat(mixes, dim=-1)
 
 

@@ -1,4 +1,4 @@
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -67,7 +67,11 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
                 dist.broadcast(parameter.data, 0)
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         gradients = []
         for parameter in self._parameters():
             if parameter.grad is None:
@@ -81,7 +85,8 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         _clip(gradients, self._grad_norm)
         # To say so keeps PyTorch from warning that it does not check.
         with torch.sparse.check_sparse_tensor_invariants(enable=False):
-            super().step(closure)
+            super().step()
+        return loss
 
     def _parameters(self) -> List[torch.nn.Parameter]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
@@ -89,6 +94,8 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
 
 def _clip(gradients: List[Tensor], max_norm: float) -> None:
     """PyTorch's `clip_grad_norm_`, for gradients that are nobody's."""
+    if not gradients:
+        return
     norm = torch.nn.utils.get_total_norm(gradients)
     # Always multiplied, by 1 where there is nothing to clip: asking would wait for the GPU.
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)

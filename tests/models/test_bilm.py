@@ -138,6 +138,17 @@ def test_resume_is_exact():
     assert all(map(torch.equal, weights.values(), saved.values()))
 
 
+def test_rows_states_go_where_the_weights_go():
+    """By definition of `Module.to`: a window after it is read from the states before it."""
+    model = language_model(dropout=0.0).train()
+    reference = language_model(dropout=0.0).train().double()
+    for window in windows(TEXT, N_STEPS)[:2]:
+        loss, expected = model(**window)["loss"], reference(**window)["loss"]
+        model = model.double()
+    assert loss.dtype == torch.float64
+    assert_close(loss, expected, atol=1e-6, what="loss")
+
+
 def test_warm_state_is_the_mean_at_the_starts_of_sentences(tmp_path):
     """Expected: the oracle's states behind those sentences of each row that end where a window
     does, the row's last one excepted, for nothing starts behind it: by hand, sentences 0 and 1 of

@@ -15,6 +15,7 @@ BATCHES = {
     "the shortest alone": (12, [""]),
     "boundaries": (12, ["<S>", "</S>", "<S>"]),
     "three characters": (3, ["", "a", "bc", "<S>"]),
+    "a character behind the 256th": (300, ["x" * 297 + "y", "the"]),
     "no words": (12, []),
 }
 

@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.linear import Linear
 from elmo_plugin.modules.matrix_product import Prepared
 from tests.random_bilm import random_bilm
 
@@ -56,3 +57,26 @@ def test_unknown_precision():
     """The message names what is expected and what was found."""
     with pytest.raises(ValueError, match="precision: expected fp32 or bf16, found 'fp16'"):
         random_bilm().bilm.set_precision("fp16")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_under_autocast(dtype, precision):
+    """A task in AllenNLP's `use_amp` trains a biLM along as without: vectors and gradients are near
+    those of fp32, and fp32."""
+    bilm = random_bilm().bilm
+    expected, expected_gradient = vectors_and_gradient(bilm, "fp32")
+    with torch.autocast("cpu", dtype):
+        found, gradient = vectors_and_gradient(bilm, precision)
+    assert found.dtype == gradient.dtype == torch.float32
+    assert cosine_similarity(found, expected, dim=-1).mean() > 0.999
+    assert cosine_similarity(gradient, expected_gradient, dim=0) > 0.99
+
+
+def test_result_has_the_inputs_type():
+    """As `linear` says, with a gradient and without: autocast brings half precision here."""
+    linear = Linear(8, 8)
+    x = torch.randn(3, 8).to(torch.float16)
+    assert linear(x).dtype == torch.float16
+    with torch.no_grad():
+        assert linear(x).dtype == torch.float16

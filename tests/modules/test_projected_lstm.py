@@ -165,3 +165,24 @@ def test_initial_values_are_tensorflows():
         assert 0.99 * bound < weight.max() <= bound
         assert -bound <= weight.min() < -0.99 * bound
     assert not lstm.bias.any()
+
+
+def test_two_losses_of_one_pass():
+    """By linearity: the gradients of two losses, one after the other, are those of their sum."""
+    lstm = lstm_of("projected, clipped")
+    outputs, _, _ = lstm(*random_inputs(lstm))
+    losses = outputs.square().sum(), outputs.sin().sum()
+    expected = torch.autograd.grad(sum(losses), list(lstm.parameters()), retain_graph=True)
+    for loss in losses:
+        loss.backward(retain_graph=True)
+    for parameter, gradient in zip(lstm.parameters(), expected):
+        assert_close(parameter.grad, gradient, atol=1e-4, what="gradient")
+
+
+@pytest.mark.parametrize("loss", [torch.sum, lambda x: x.square().sum()])
+def test_second_gradients_are_refused(loss):
+    """There are none, also where the gradient that comes in is a constant."""
+    lstm = lstm_of("plain")
+    outputs, _, _ = lstm(*random_inputs(lstm))
+    with pytest.raises(NotImplementedError, match="create_graph"):
+        torch.autograd.grad(loss(outputs), list(lstm.parameters()), create_graph=True)

@@ -1,0 +1,98 @@
+"""Nothing that is remembered of words may show: expected are the vectors without a memory."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from elmo_plugin import Elmo
+
+SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
+
+
+@pytest.fixture
+def elmo(bilm_files) -> Elmo:
+    return Elmo.from_files(*bilm_files)
+
+
+def vectors(elmo: Elmo) -> torch.Tensor:
+    return torch.cat(elmo.embed(SENTENCES, as_tensors=True))
+
+
+def fresh(elmo: Elmo) -> torch.Tensor:
+    elmo.forget()
+    return vectors(elmo)
+
+
+@pytest.mark.parametrize("change", ["loaded", "in place", "precision", "data"])
+def test_weights_of_another_kind(elmo, change):
+    """Whatever way they change; of `.data` nobody hears, so there it takes `forget`."""
+    before = vectors(elmo)
+    if change == "loaded":
+        elmo.bilm.load_state_dict({name: 2 * x for name, x in elmo.bilm.state_dict().items()})
+    elif change == "precision":
+        elmo.bilm.set_precision("bf16")
+    else:
+        with torch.no_grad():
+            for parameter in elmo.bilm.parameters():
+                (parameter.data if change == "data" else parameter).mul_(1.1)
+    found = fresh(elmo) if change == "data" else vectors(elmo)
+    assert not torch.equal(found, before)
+    assert torch.equal(found, torch.cat(_without_memory(elmo)))
+
+
+def _without_memory(elmo: Elmo) -> list[torch.Tensor]:
+    other = Elmo(elmo.bilm, elmo.options, precision=_precision(elmo))
+    return other.embed(SENTENCES, as_tensors=True)
+
+
+def _precision(elmo: Elmo) -> str:
+    return "fp32" if elmo.bilm.bilstm.layers[0].precision is None else "bf16"
+
+
+def test_autocast_leaves_nothing_behind(elmo):
+    """What was read in half precision is read anew outside."""
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = vectors(elmo)
+    found = vectors(elmo)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, fresh(elmo)) and not torch.equal(found, rough)
+
+
+def test_inference_mode_leaves_nothing_behind(elmo):
+    """Words that are new outside of it join those from inside."""
+    with torch.inference_mode():
+        elmo.embed(SENTENCES[0])
+    found = vectors(elmo)
+    assert torch.equal(found, fresh(elmo))
+
+
+def test_a_biLM_made_in_inference_mode(bilm_files):
+    """Its weights have no versions."""
+    with torch.inference_mode():
+        elmo = Elmo.from_files(*bilm_files)
+        found = vectors(elmo)
+    assert torch.equal(found, vectors(Elmo.from_files(*bilm_files)))
+
+
+def test_several_threads(elmo):
+    """Each gets, and leaves, the vectors of its own words, up to the roundings of other shapes."""
+    batches = [[[f"w{i % 37}", f"x{i % 11}"], [f"y{i}"]] for i in range(60)]
+    expected = [torch.cat(elmo.embed(batch, as_tensors=True)) for batch in batches]
+    elmo.forget()
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda batch: elmo.embed(batch, as_tensors=True), batches))
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(torch.cat(one), other, rtol=0, atol=1e-6)
+
+
+def test_a_biLM_that_is_thawed_is_trained(elmo):
+    """`requires_grad_` after building means what `requires_grad` does."""
+    frozen = vectors(elmo)
+    elmo.bilm.requires_grad_(True)
+    elmo(elmo.characters(SENTENCES))["elmo_representations"][0].sum().backward()
+    assert elmo.requires_grad
+    assert all(p.grad is not None for p in elmo.bilm.bilstm.parameters())
+    torch.testing.assert_close(vectors(elmo).detach(), frozen, rtol=0, atol=1e-6)
+    elmo.bilm.requires_grad_(False)
+    assert torch.equal(vectors(elmo), frozen)
