@@ -37,7 +37,7 @@ format: install
 	$(RUN)/ruff format .
 
 bench: install
-	$(RUN)/python -m benchmarks
+	$(RUN)/python -m benchmarks --json benchmarks.json
 
 # uv resolves beside the CUDA build of PyTorch; what only that build needs comes with it.
 lock: install

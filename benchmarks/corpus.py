@@ -57,9 +57,10 @@ def run(settings: Settings) -> Record:
         "limit is reading the lines and splitting them",
         speeds,
     )
+    lengths = (n_tokens, 2 * n_tokens) if settings.quick else (10_000_000, 100_000_000)
     memories = [
         {"tokens": n * n_tokens, **memory_of(encode_and_read, files, n)._asdict()}
-        for n in ((1, 2) if settings.quick else (1, 10, 40))
+        for n in (round(length / n_tokens) for length in lengths)
     ]
     print_table(
         "Memory of a process that encodes the text, so many times over, and reads an epoch, MiB",

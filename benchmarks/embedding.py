@@ -8,7 +8,7 @@ Each measurement is a first pass over its text: no vector of a word is remembere
 import tempfile
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
@@ -135,14 +135,13 @@ def compare_speed(
     name: str, ours: Elmo, stock: StockElmo, batches: list[Tensor], quick: bool
 ) -> list[Record]:
     """
-    A record for each initial state, and for bf16 the first of them again; the stock one knows
-    `"carry"` and fp32 alone.
+    A record for each initial state and precision; the stock one knows `"carry"` and fp32 alone.
     """
     peaks = {
         "fp32": MatrixProductPeak(quick=quick),
         "bf16": MatrixProductPeak(torch.bfloat16, quick=quick),
     }
-    ways = [*((state, "fp32") for state in INITIAL_STATES), ("carry", "bf16")]
+    ways = list(product(INITIAL_STATES, peaks))
 
     def pass_in(initial_state: str, precision: str) -> list[Tensor]:
         ours.initial_state = initial_state

@@ -17,15 +17,17 @@ from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table,
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
 from benchmarks.training import (
     DROPOUT,
-    MAX_WORDS,
     N_NEGATIVE_SAMPLES,
     N_WINDOWS,
+    N_WORDS,
     ROWS,
     WINDOW,
     Trainer,
+    filled,
     first_windows,
     operations,
 )
+from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
 
@@ -131,7 +133,8 @@ def bind(way: Way, rank: int) -> None:
 def trainer(settings: Settings, way: Way, gradients: str) -> Trainer:
     rows, negatives = sizes(settings)
     [model] = (QUICK if settings.quick else SMALL).values()
-    vocabulary = BilmVocabulary.from_corpus(settings.text, max_size=MAX_WORDS)
+    words = open_corpus(settings.text).words()
+    vocabulary = BilmVocabulary.from_words(filled(words, 4000 if settings.quick else N_WORDS))
     torch.manual_seed(0)
     language_model: torch.nn.Module = BilmLanguageModel(
         vocabulary,

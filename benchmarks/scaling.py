@@ -9,8 +9,7 @@ import torch
 
 from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table, progress
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
-from benchmarks.training import DROPOUT, Trainer, first_windows, operations
-from elmo_plugin.data.corpus import SPECIAL_WORDS
+from benchmarks.training import DROPOUT, Trainer, filled, first_windows, operations
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
@@ -91,9 +90,3 @@ def trainer(
         sparse_gradients=gradients == "sparse",
     )
     return Trainer(language_model, first_windows(text, made, rows, window, 4))
-
-
-def filled(words: list[str], size: int) -> list[str]:
-    """The first `size` words; where there are fewer, others that occur nowhere come after them."""
-    others = (f"{SPECIAL_WORDS[2]} {number}" for number in range(size - len(words)))
-    return [*words[:size], *others]

@@ -66,10 +66,11 @@ class BilmLanguageModel(Model):
         the optimizer `clipped_adagrad` in place of the trainer's `grad_norm`.
     pretrained_file : `str`, optional
         Where fine-tuning starts: the archive of a `bilm`, or bilm-tf's weight file, of these sizes.
-        The softmax of the words that both vocabularies have is carried over. AllenNLP takes a
+        Of the words that both vocabularies have, the softmax, and without `char_cnn` the word
+        table, are carried over. AllenNLP takes a
         parameter of this name out of the config of an archive, which then stands alone.
     pretrained_vocabulary_file : `str`, optional
-        The words of the softmax in bilm-tf's weight file, where it has one.
+        The words of the softmax and of the word table in bilm-tf's weight file, where it has them.
     """
 
     default_predictor = "bilm"

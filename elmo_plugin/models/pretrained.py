@@ -1,9 +1,9 @@
-"""Where fine-tuning starts: a language model's weights from another's, the softmax word by word."""
+"""Where fine-tuning starts: a language model's weights from another's, those of words by word."""
 
 import logging
 import os
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Optional, Union
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 import h5py
 import torch
@@ -11,12 +11,30 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm_tf import has_softmax, read_weights
 from elmo_plugin.data.vocabulary import read_vocabulary_file, vocabulary_words
-from elmo_plugin.modules import SampledSoftmax
+from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.options import build_bilm
 
 if TYPE_CHECKING:
     from elmo_plugin.models.bilm import BilmLanguageModel
 
 logger = logging.getLogger(__name__)
+
+WORD_TABLE = "token_encoder.embedding.weight"
+
+
+class Pretrained(NamedTuple):
+    """
+    words : `list[str]`
+        What the rows of the softmax stand for, and those of a word table from row 1 on; none where
+        that is not known.
+    bilm : `BiLM`
+    softmax : `SampledSoftmax`, optional
+        None where there is none that could be carried over.
+    """
+
+    words: list[str]
+    bilm: BiLM
+    softmax: Optional[SampledSoftmax]
 
 
 def start_from(
@@ -25,8 +43,9 @@ def start_from(
     vocabulary_file: Optional[Union[str, os.PathLike]] = None,
 ) -> None:
     """
-    Fills `model` from the archive of a `bilm`, or from bilm-tf's weight file. Of the softmax, the
-    words that both vocabularies have are carried over; the others keep their initial values.
+    Fills `model` from the archive of a `bilm`, or from bilm-tf's weight file. Of the softmax, and
+    of the word table where there is no `char_cnn`, the words that both vocabularies have are
+    carried over; the others keep their initial values.
 
     # Parameters
 
@@ -34,23 +53,22 @@ def start_from(
     pretrained_file : `str`
         A `model.tar.gz`, or an HDF5 file of weights.
     vocabulary_file : `str`, optional
-        The words of the softmax in an HDF5 file.
+        The words of the softmax and of the word table in an HDF5 file, which has to have at least
+        one of the two.
 
     # Raises
 
-    `ConfigurationError`
+    `ConfigurationError`, `WeightsError`
         Where the sizes are not those of `model`, or a vocabulary does not go with the file.
     """
     if h5py.is_hdf5(pretrained_file):
-        words, softmax = _read_hdf5(model, pretrained_file, vocabulary_file)
+        pretrained = _read_hdf5(model, pretrained_file, vocabulary_file)
     else:
-        words, softmax = _read_archive(model, pretrained_file)
-    _carry_over(model, words, softmax, str(pretrained_file))
+        pretrained = _read_archive(model, pretrained_file)
+    _carry_over(model, pretrained, str(pretrained_file))
 
 
-def _read_archive(
-    model: "BilmLanguageModel", archive: Union[str, os.PathLike]
-) -> tuple[list[str], Optional[SampledSoftmax]]:
+def _read_archive(model: "BilmLanguageModel", archive: Union[str, os.PathLike]) -> Pretrained:
     from elmo_plugin.models.archive import load_language_model
 
     source = load_language_model(archive)
@@ -63,45 +81,60 @@ def _read_archive(
                 raise ConfigurationError(
                     f"{archive}: {block}.{key}: the config has {value}, found {found[block][key]}"
                 )
-    model.bilm.load_state_dict(source.bilm.state_dict())
-    if not isinstance(source.softmax, SampledSoftmax):
-        return [], None
-    return list(vocabulary_words(source.vocab)), source.softmax
+    softmax = source.softmax if isinstance(source.softmax, SampledSoftmax) else None
+    return Pretrained(vocabulary_words(source.vocab), source.bilm, softmax)
 
 
 def _read_hdf5(
     model: "BilmLanguageModel",
     weights: Union[str, os.PathLike],
     vocabulary_file: Optional[Union[str, os.PathLike]],
-) -> tuple[list[str], Optional[SampledSoftmax]]:
+) -> Pretrained:
+    reads_words = model.options.char_cnn is None
     if vocabulary_file is None:
-        read_weights(model.bilm, weights)
-        return [], None
-    if not has_softmax(weights):
+        if reads_words:
+            raise ConfigurationError(
+                f"{weights}: embedding: expected a pretrained_vocabulary_file that says whose "
+                "vectors a model without char_cnn reads there, found none"
+            )
+        bilm = build_bilm(model.options)
+        read_weights(bilm, weights)
+        return Pretrained([], bilm, None)
+    softmax = None
+    words = read_vocabulary_file(vocabulary_file)
+    if has_softmax(weights):
+        softmax = SampledSoftmax(
+            n_words=len(words), dim=model.options.lstm.projection_dim, n_negative_samples=None
+        )
+    elif not reads_words:
         raise ConfigurationError(
             f"{weights}: softmax/W: expected the softmax that {vocabulary_file} numbers, found none"
         )
-    words = read_vocabulary_file(vocabulary_file)
-    softmax = SampledSoftmax(
-        n_words=len(words), dim=model.options.lstm.projection_dim, n_negative_samples=None
-    )
-    read_weights(model.bilm, weights, softmax)
-    return words, softmax
+    bilm = build_bilm(replace(model.options, n_words=len(words)))
+    read_weights(bilm, weights, softmax)
+    return Pretrained(words, bilm, softmax)
 
 
 @torch.no_grad()
-def _carry_over(
-    model: "BilmLanguageModel", words: list[str], softmax: Optional[SampledSoftmax], source: str
-) -> None:
+def _carry_over(model: "BilmLanguageModel", pretrained: Pretrained, source: str) -> None:
+    words, bilm, softmax = pretrained
+    number = {word: k for k, word in enumerate(words)}
+    ours = vocabulary_words(model.vocab)
+    pairs = [(k, number[word]) for k, word in enumerate(ours) if word in number]
+    new, old = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
+
+    weights = bilm.state_dict()
+    if model.options.char_cnn is None:
+        table = model.bilm.state_dict()[WORD_TABLE].clone()
+        table[new + 1] = weights[WORD_TABLE][old + 1]  # row 0 is no word
+        weights[WORD_TABLE] = table
+        logger.info("%s: carried over the vectors of %d of %d words", source, len(new), len(ours))
+    model.bilm.load_state_dict(weights)
+
     if softmax is None or not isinstance(model.softmax, SampledSoftmax):
         # The clusters of an adaptive softmax belong to one vocabulary.
         logger.info("%s: nothing of a softmax to carry over; it starts anew", source)
         return
-    number = {word: k for k, word in enumerate(words)}
-    ours = vocabulary_words(model.vocab)
-    pairs = [(k, number[word]) for k, word in enumerate(ours) if word in number]
-    if pairs:
-        new, old = torch.tensor(pairs).T
-        model.softmax.weight[new] = softmax.weight[old]
-        model.softmax.bias[new] = softmax.bias[old]
-    logger.info("%s: carried over the softmax of %d of %d words", source, len(pairs), len(ours))
+    model.softmax.weight[new] = softmax.weight[old]
+    model.softmax.bias[new] = softmax.bias[old]
+    logger.info("%s: carried over the softmax of %d of %d words", source, len(new), len(ours))

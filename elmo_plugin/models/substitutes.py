@@ -5,6 +5,7 @@ import torch
 from allennlp.data import Batch, Instance
 from allennlp.nn import util
 
+from elmo_plugin.data.corpus import SPECIAL_WORDS
 from elmo_plugin.data.vocabulary import WORDS_NAMESPACE
 from elmo_plugin.models.bilm import BilmLanguageModel
 
@@ -24,13 +25,15 @@ def substitutes(
     # Returns
 
     `List[List[List[Dict[str, Any]]]]`
-        `{"word", "probability"}`, likeliest first, by sentence and token.
+        `{"word", "probability"}`, likeliest first, by sentence and token: `n_substitutes` of them,
+        or as many words as the vocabulary has.
     """
     model.eval()
     words = model.vocab.get_index_to_token_vocabulary(WORDS_NAMESPACE)
     rank = torch.arange(model.softmax.n_words, device=model.device)
     log_prior = torch.log(torch.log1p(1 / (rank + 1.0)) / math.log(len(rank) + 1))
-    log_prior[:3] = math.inf  # the boundaries and the unknown word stand for no word
+    log_prior[: len(SPECIAL_WORDS)] = math.inf  # boundaries and the unknown word are no words
+    n_best = min(n_substitutes, len(rank) - len(SPECIAL_WORDS))
     found = []
     for instance in instances:
         batch = Batch([instance])
@@ -40,7 +43,7 @@ def substitutes(
         # What stands before a word foretells it forwards, what stands behind it backwards.
         forward = model.softmax.logits(hidden[0, :-2, 0]).log_softmax(dim=-1)  # (T, V)
         backward = model.softmax.logits(hidden[1, 2:, 0]).log_softmax(dim=-1)
-        best = (forward + backward - log_prior).softmax(dim=-1).topk(n_substitutes)
+        best = (forward + backward - log_prior).softmax(dim=-1).topk(n_best)
         found.append(
             [
                 [{"word": words[k], "probability": p} for p, k in zip(row_p, row_k)]

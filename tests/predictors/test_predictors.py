@@ -1,6 +1,7 @@
 """The predictors `bilm` and `elmo`, through the archive of a tiny language model."""
 
 import math
+from typing import Any
 
 import numpy
 import pytest
@@ -9,6 +10,11 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo
+from elmo_plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.predictors.bilm import BilmPredictor
+from tests.conftest import BLOCKS, WORDS
 
 TOKENS = ["he", "threw", "unheard-of", "dog", "."]
 SENTENCE = " ".join(TOKENS)
@@ -76,6 +82,20 @@ def test_substitutes(bilm):
         numpy.testing.assert_allclose(
             [x["probability"] for x in found[place]], [p for p, _ in best], atol=1e-4
         )
+
+
+@pytest.mark.parametrize("n_words", [0, 1, 4, 5])
+def test_substitutes_of_few_words(n_words):
+    """Expected: of a vocabulary of five words or fewer all, and nothing else; so that their
+    probabilities add up to 1."""
+    vocab = BilmVocabulary.from_words(WORDS[: 3 + n_words])
+    sizes: dict[str, Any] = {**BLOCKS, "n_negative_samples": None}
+    model = BilmLanguageModel(vocab, **sizes)
+    predictor = BilmPredictor(model, BilmDatasetReader())
+    for found in predictor.predict_json({"tokens": TOKENS})["substitutes"]:
+        assert sorted(x["word"] for x in found) == sorted(WORDS[3 : 3 + n_words])
+        if n_words:
+            assert sum(x["probability"] for x in found) == pytest.approx(1)
 
 
 def test_batches_are_sentences_by_themselves(bilm):
