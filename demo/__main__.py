@@ -21,6 +21,7 @@ OUT = Path("demo-out")
 BILM, TAGGER = OUT / "bilm", OUT / "tagger"
 STICK = ("Let 's stick to improvisation in this skit .", "He threw the stick to the dog .")
 SENTENCES = (*STICK, "Returns the number of elements in the array .")
+COLUMNS = ("forward", "backward", "joint")
 # AllenNLP logs every parameter; a demonstration is easier to follow without.
 QUIET = {"ALLENNLP_LOG_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore", "ELMO_ARCHIVE": ""}
 
@@ -84,6 +85,29 @@ def show_prediction(prediction: dict) -> None:
         print(f"  {token:>15}  {words}")
 
 
+def comparison(
+    ngrams: dict[str, float], biLM: dict[str, float]
+) -> dict[str, tuple[float, float, float]]:
+    """Each model's perplexities, by `COLUMNS`; the biLM's stand last."""
+    forward, backward = ngrams["forward_bigram"], ngrams["backward_bigram"]
+    return {
+        "unigram": (ngrams["unigram"],) * 3,
+        "bigram, Kneser-Ney": (forward, backward, (forward * backward) ** 0.5),
+        "biLM": (biLM["forward_perplexity"], biLM["backward_perplexity"], biLM["perplexity"]),
+    }
+
+
+def not_beaten(compared: dict[str, tuple[float, float, float]]) -> list[str]:
+    """Where a model of the `comparison` is no worse than the biLM, and the two numbers."""
+    return [
+        f"{model} ({column}): {found:.1f} against {perplexity:.1f}"
+        for model, row in compared.items()
+        if model != "biLM"
+        for column, found, perplexity in zip(COLUMNS, compared["biLM"], row)
+        if not found < perplexity
+    ]
+
+
 def summarise(biLM: dict[str, float]) -> None:
     import numpy as np
 
@@ -102,18 +126,16 @@ def summarise(biLM: dict[str, float]) -> None:
         ]
 
     ngrams = perplexities(numbers("docs://train"), numbers("docs://heldout"), len(words))
-    joint = (ngrams["forward_bigram"] * ngrams["backward_bigram"]) ** 0.5
+    compared = comparison(ngrams, biLM)
     print(f"Held-out perplexity over {len(words):,} words, full softmax (lower is better):\n")
-    print(f"{'':24}{'forward':>10}{'backward':>10}{'joint':>10}")
-    print(f"{'unigram':24}" + f"{ngrams['unigram']:>10.1f}" * 3)
-    print(
-        f"{'bigram, Kneser-Ney':24}{ngrams['forward_bigram']:>10.1f}"
-        f"{ngrams['backward_bigram']:>10.1f}{joint:>10.1f}"
-    )
-    print(
-        f"{'biLM':24}{biLM['forward_perplexity']:>10.1f}{biLM['backward_perplexity']:>10.1f}"
-        f"{biLM['perplexity']:>10.1f}"
-    )
+    print(f"{'':24}" + "".join(f"{column:>10}" for column in COLUMNS))
+    for model, row in compared.items():
+        print(f"{model:24}" + "".join(f"{perplexity:>10.1f}" for perplexity in row))
+    lost = not_beaten(compared)
+    claim = f"does not beat {'; '.join(lost)}" if lost else "beats both n-gram models throughout"
+    print(f"\nThe biLM {claim}.", flush=True)
+    if lost:
+        sys.exit(1)
 
     elmo = Elmo.from_archive(BILM / "model.tar.gz")
     print("\nOne word, two meanings; the top layer's vector of 'stick' begins")

@@ -1,5 +1,8 @@
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from platform import python_version_tuple
+
+OLDEST_PYTHON = 3, 11
 
 INSTALL = (
     "pip install torch==2.13.0; pip install --no-deps -r requirements.txt -e . (see the README)"
@@ -27,8 +30,15 @@ def check_environment() -> None:
         One line, where a package is missing without which the plugin does not work or AllenNLP is
         silently less.
     `ImportError`
-        One line, for an AllenNLP that is not 2.10.
+        One line, for a Python before 3.11 or an AllenNLP that is not 2.10.
     """
+    found = tuple(map(int, python_version_tuple()[:2]))
+    if found < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        raise ImportError(
+            f"elmo_plugin needs Python {oldest}, found {'.'.join(map(str, found))}: "
+            f"python{oldest} -m venv .venv, and with its pip: {INSTALL}"
+        )
     for module, name in NEEDED.items():
         if find_spec(module) is None:
             raise _missing(module, name)

@@ -4,7 +4,8 @@ The sizes of a biLM, under the names that bilm-tf's options files and our config
     lstm      {dim, projection_dim, n_layers, cell_clip, proj_clip, use_skip_connections}
     char_cnn  {embedding: {dim}, filters, n_highway, activation, max_characters_per_token}
 
-A block may also say `n_characters`; it is checked where it is read.
+A block may also say `n_characters`; it is checked where it is read. A bound, `n_highway` and
+`use_skip_connections` may be null, which is as if they were left out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from elmo_plugin.data.characters import (
 )
 from elmo_plugin.modules import BiLM, BiLSTM, CharCNN, WordEmbedding
 from elmo_plugin.modules.char_cnn import ACTIVATIONS
+
+# bilm-tf reads them with `.get(key)` and asks whether what it got is true.
+NULL_IS_ABSENT = ("cell_clip", "n_highway", "proj_clip", "use_skip_connections")
 
 
 class OptionsError(ValueError):
@@ -177,7 +181,11 @@ class _Block:
     def __init__(self, block: Mapping[str, Any], source: str, name: str) -> None:
         if not isinstance(block, Mapping):
             raise OptionsError(f"{source}: {name}: expected a block {{...}}, found {block!r}")
-        self.block = dict(block)
+        self.block = {
+            key: value
+            for key, value in block.items()
+            if value is not None or key not in NULL_IS_ABSENT
+        }
         self.source = source
         self.name = name
 
@@ -206,10 +214,10 @@ class _Block:
 
     def bound(self, key: str) -> float | None:
         """A positive number; absent, null or 0 mean that there is no bound, as in bilm-tf."""
-        value = self.block.pop(key, None)
-        if value is not None and (not isinstance(value, (int, float)) or not value >= 0):
+        value = self.block.pop(key, 0)
+        if not isinstance(value, (int, float)) or not value >= 0:
             self.fail(key, "a positive number or null", value)
-        return float(value) if value else None
+        return float(value) or None
 
     def choice(self, key: str, choices: Mapping[str, Any], default: str) -> str:
         value = self.take(key, str, default)

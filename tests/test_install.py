@@ -2,13 +2,18 @@
 
 import ast
 import importlib.util
+import json
 import re
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
+from allennlp.commands import main
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from elmo_plugin import _environment
@@ -18,6 +23,41 @@ ROOT = Path(__file__).parents[1]
 # These come with PyTorch's build for CUDA alone, before the lock: see `make install`.
 CUDA_ONLY = ("cuda", "nvidia", "triton")
 
+# What a config or a command line can name once AllenNLP has found the plugin.
+REGISTERED = {
+    ("Checkpointer", "bilm"),
+    ("DataLoader", "bilm"),
+    ("DatasetReader", "bilm"),
+    ("Model", "bilm"),
+    ("Optimizer", "clipped_adagrad"),
+    ("Predictor", "bilm"),
+    ("Predictor", "elmo"),
+    ("Seq2SeqEncoder", "elmo_output"),
+    ("Subcommand", "bilm-encode"),
+    ("Subcommand", "bilm-export"),
+    ("Subcommand", "bilm-import"),
+    ("Subcommand", "elmo"),
+    ("TokenEmbedder", "elmo"),
+    ("TokenIndexer", "elmo"),
+    ("TrainerCallback", "bilm_export"),
+    ("TrainerCallback", "learning_curve"),
+    ("TrainerCallback", "wandb"),
+    ("Vocabulary", "bilm"),
+}
+
+# `python -m allennlp test-install`, and then what is registered.
+TEST_INSTALL = """
+import json, runpy, sys
+sys.argv = ["allennlp", "test-install"]
+runpy.run_module("allennlp", run_name="__main__", alter_sys=True)
+from allennlp.common import Registrable
+print(json.dumps([
+    [kind.__name__, name, kind.by_name(name).__module__]
+    for kind, entries in Registrable._registry.items()
+    for name in entries
+]))
+"""
+
 
 def _requirements(file_name: str) -> dict[str, Requirement]:
     lines = (ROOT / file_name).read_text().splitlines()
@@ -25,15 +65,18 @@ def _requirements(file_name: str) -> dict[str, Requirement]:
     return {canonicalize_name(requirement.name): requirement for requirement in requirements}
 
 
-def _declared() -> set[str]:
-    """`install_requires` as setup.py has it, read without running it."""
-    calls = ast.walk(ast.parse((ROOT / "setup.py").read_text()))
-    (needed,) = (
+def _setup(keyword: str) -> Any:
+    """An argument as setup.py has it, read without running it."""
+    (value,) = (
         ast.literal_eval(node.value)
-        for node in calls
-        if isinstance(node, ast.keyword) and node.arg == "install_requires"
+        for node in ast.walk(ast.parse((ROOT / "setup.py").read_text()))
+        if isinstance(node, ast.keyword) and node.arg == keyword
     )
-    return {canonicalize_name(Requirement(line).name) for line in needed}
+    return value
+
+
+def _declared() -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in _setup("install_requires")}
 
 
 def _imported(path: Path) -> set[str]:
@@ -131,3 +174,59 @@ def test_another_allennlp_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_environment, "version", lambda distribution: "2.9.3")
     with pytest.raises(ImportError, match=r"needs allennlp 2\.10\.1, found 2\.9\.3: pip install"):
         _environment.check_environment()
+
+
+@pytest.mark.parametrize("found", ["3.8.20", "3.10.14", "2.7.18"])
+def test_an_old_python_is_named_in_one_line(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip refuses it, going by setup.py; and so does the package, where it is just on the path."""
+    monkeypatch.setattr(_environment, "python_version_tuple", lambda: tuple(found.split(".")))
+    number = found.rpartition(".")[0]
+    with pytest.raises(ImportError, match=f"needs Python 3.11, found {number}: ") as error:
+        _environment.check_environment()
+    assert "\n" not in str(error.value)
+    assert not SpecifierSet(_setup("python_requires")).contains(found)
+
+
+def test_pythons_are_the_same_everywhere() -> None:
+    """Expected: the lock's, as the Makefile resolves it; it is the oldest, and what is tested."""
+    (locked,) = re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text())
+    assert locked == ".".join(map(str, _environment.OLDEST_PYTHON))
+    assert SpecifierSet(_setup("python_requires")).contains(f"{locked}.2")
+    pythons = [c for c in _setup("classifiers") if c.startswith("Programming Language")]
+    assert pythons == [f"Programming Language :: Python :: {locked}"]
+
+
+def test_allennlp_finds_the_plugin_in_the_repository() -> None:
+    """
+    `.allennlp_plugins` is all that a new process has to go by. Expected: the line of AllenNLP's log
+    that stands for a plugin found, and the table above, no more and no less.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", TEST_INSTALL], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Plugin elmo_plugin available" in done.stderr
+    registered = json.loads(done.stdout.splitlines()[-1])
+    ours = {(kind, name) for kind, name, module in registered if module.startswith("elmo_plugin.")}
+    assert ours == REGISTERED
+
+
+def test_the_commands_are_there_in_any_folder(tmp_path: Path) -> None:
+    """In an empty folder there is no plugins file, and AllenNLP alone has no command `elmo`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "elmo_plugin", "elmo", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: python -m elmo_plugin elmo [-h]")
+
+
+def test_include_package_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AllenNLP imports every file of the package then; none may fail, or do more than define."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ["allennlp", "test-install", "--include-package", "elmo_plugin"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    main(prog="allennlp")
+    assert not list(tmp_path.iterdir())

@@ -52,6 +52,15 @@ def test_no_clip_can_be_said_in_three_ways(bound):
     assert read({**LSTM, "cell_clip": bound}).lstm.cell_clip is None
 
 
+def test_null_is_absent_where_bilm_tf_has_it_so():
+    """Expected: bilm-tf's `.get("n_highway")` and `.get("use_skip_connections")`, for which null
+    and nothing are the same."""
+    options = read({**LSTM, "use_skip_connections": None}, {**CHAR_CNN, "n_highway": None})
+    assert options == read(without(LSTM, "use_skip_connections"), without(CHAR_CNN, "n_highway"))
+    assert options.lstm.use_skip_connections is False
+    assert options.char_cnn.n_highway == 0
+
+
 def test_reading_leaves_the_blocks_alone():
     """Property: a config's blocks may be read twice."""
     lstm, char_cnn = copy.deepcopy(LSTM), copy.deepcopy(CHAR_CNN)
@@ -107,6 +116,11 @@ def without(block: dict[str, Any], key: str) -> dict[str, Any]:
         (
             {"lstm": {**LSTM, "use_skip_connections": 1}},
             "lstm.use_skip_connections: expected bool, found 1",
+        ),
+        ({"lstm": {**LSTM, "n_layers": None}}, "lstm.n_layers: expected int, found None"),
+        (
+            {"char_cnn": {**CHAR_CNN, "n_highway": False}},
+            "char_cnn.n_highway: expected int, found False",
         ),
         ({"lstm": [7, 5]}, "lstm: expected a block {...}, found [7, 5]"),
         ({"char_cnn": None}, "expected a block char_cnn, found none"),

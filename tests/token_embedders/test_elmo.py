@@ -6,8 +6,12 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
+from allennlp.modules.text_field_embedders import BasicTextFieldEmbedder
 from allennlp.modules.token_embedders import ElmoTokenEmbedder as StockEmbedder
 from allennlp.modules.token_embedders import TokenEmbedder
+from allennlp.training.optimizers import Optimizer
+
+from elmo_plugin.bilm_tf import load_bilm
 
 SENTENCES = [
     "He threw the stick to the dog .".split(),
@@ -145,6 +149,29 @@ def test_training_along_changes_the_vectors(bilm_files):
     fresh.load_state_dict(ours.state_dict())
     assert not torch.allclose(before, after)
     assert torch.equal(after, fresh(characters))
+
+
+def test_a_learning_rate_of_the_bilm_s_own(bilm_files):
+    """Expected: every parameter that the biLM has by itself, at the group's rate; the mix, the
+    projection and the rest of the task, at the default."""
+    ours = embedder(**bilm_files._asdict(), requires_grad=True, projection_dim=5)
+    task = torch.nn.ModuleDict(
+        {
+            "_text_field_embedder": BasicTextFieldEmbedder({"elmo": ours}),
+            "encoder": torch.nn.LSTM(5, 3),
+        }
+    )
+    groups = [[[r"_elmo\.bilm"], {"lr": 1e-5}]]
+    optimizer = Optimizer.from_params(
+        Params({"type": "adam", "lr": 1e-3, "parameter_groups": groups}),
+        model_parameters=list(task.named_parameters()),
+    )
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    found = {name: rates[id(p)] for name, p in task.named_parameters()}
+    prefix = "_text_field_embedder.token_embedder_elmo._elmo.bilm."
+    own = {prefix + name for name, _ in load_bilm(*bilm_files).named_parameters()}
+    assert own and found == {name: 1e-5 if name in own else 1e-3 for name in found}
+    assert own < found.keys() and any("scalar_mix" in name for name in found.keys() - own)
 
 
 def test_dropout_is_the_task_s_alone(bilm_files):
