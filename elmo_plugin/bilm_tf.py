@@ -19,7 +19,7 @@ from elmo_plugin.data.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, SampledSoftmax
 from elmo_plugin.modules.warm_state import warm_up
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
-from elmo_plugin.whole_file import whole_file
+from elmo_plugin.whole_file import HDF5Bytes, whole_file
 
 LSTM_KEYS = {
     "cell_clip",
@@ -219,13 +219,23 @@ def write_weights(
     """
     Writes a weight file, whole or not at all, that bilm-tf, AllenNLP and the others read; with the
     softmax's two arrays if it is given. They do not know the `warm_state`, and pass it over.
+
+    # Raises
+
+    `DiskFullError`
+        If there is no space for the file.
     """
     arrays = table(bilm, softmax)
     arrays["warm_state/memory"] = [bilm.warm_state.memory]
     arrays["warm_state/output"] = [bilm.warm_state.output]
-    with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with (
+        whole_file(path) as temporary,
+        HDF5Bytes(temporary) as disk,
+        h5py.File(disk, "w") as file,
+    ):
         for name, parts in arrays.items():
             file[name] = torch.cat([part.to("cpu", dtype) for part in parts]).numpy()
+            disk.check()
 
 
 def has_softmax(path: str | os.PathLike) -> bool:

@@ -25,6 +25,7 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.batching import MAX_TOKENS, batches_by_length
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.modules import LSTMState
+from elmo_plugin.whole_file import DiskFullError, HDF5Bytes, whole_file
 
 PART_SENTENCES = 4096
 STATE = "state"
@@ -73,7 +74,8 @@ def dump(
     dtype : `str`
         Of the numbers written: `"float32"` or `"float16"`.
     use_sentence_keys : `bool`
-        Name datasets by their sentences, not by line numbers. Of equal sentences the last stays.
+        Name datasets by their sentences, not by line numbers; `check_sentence_keys` tells whether
+        HDF5 can. Of equal sentences the last stays.
     forget_sentences : `bool`
         Leave out `sentence_to_index`. Only then memory does not grow with the text.
     total : `int | None`
@@ -83,30 +85,37 @@ def dump(
 
     `ConfigurationError`
         Where `out` is there already, or an interrupted dump had other settings or another text.
+    `DiskFullError`
+        Where there is no space for a part or for `out`; what was written before is kept.
     """
     out = Path(out)
     if out.exists():
         raise ConfigurationError(f"{out}: expected to write a new file, found one")
     parts = _parts_folder(out, settings)
     index: dict[str, int] = {}
-    with _Progress(total, out.name) as progress:
-        for number, part in enumerate(_groups(sentences, PART_SENTENCES)):
-            path = parts / f"{number:08d}.hdf5"
-            if path.exists():
-                _resume(elmo, path, part, out)
-                progress.skip(part)
-            else:
-                if elmo.initial_state == "carry":
-                    batches = _groups(part, batch_size)
+    try:
+        with _Progress(total, out.name) as progress:
+            for number, part in enumerate(_groups(sentences, PART_SENTENCES)):
+                path = parts / f"{number:08d}.hdf5"
+                if path.exists():
+                    _resume(elmo, path, part, out)
+                    progress.skip(part)
                 else:
-                    lengths = [len(sentence.text.split()) for sentence in part]
-                    places = batches_by_length(lengths, max_tokens)
-                    batches = ([part[place] for place in batch] for batch in places)
-                _write_part(elmo, part, path, progress.of(batches), layer, dtype)
-            if use_sentence_keys or not forget_sentences:
-                index.update((sentence.text, sentence.line) for sentence in part)
-    keys = {line: text for text, line in index.items()} if use_sentence_keys else None
-    _join(parts, out, keys, None if forget_sentences or use_sentence_keys else index)
+                    if elmo.initial_state == "carry":
+                        batches = _groups(part, batch_size)
+                    else:
+                        lengths = [len(sentence.text.split()) for sentence in part]
+                        places = batches_by_length(lengths, max_tokens)
+                        batches = ([part[place] for place in batch] for batch in places)
+                    _write_part(elmo, part, path, progress.of(batches), layer, dtype)
+                if use_sentence_keys or not forget_sentences:
+                    index.update((sentence.text, sentence.line) for sentence in part)
+        keys = {line: text for text, line in index.items()} if use_sentence_keys else None
+        _join(parts, out, keys, None if forget_sentences or use_sentence_keys else index)
+    except DiskFullError as error:
+        raise DiskFullError(
+            f"{error}; with space for it, the same command goes on from where it was"
+        ) from None
     shutil.rmtree(parts)
 
 
@@ -118,13 +127,14 @@ def _parts_folder(out: Path, settings: dict[str, Any]) -> Path:
     if not manifest.exists():
         shutil.rmtree(parts, ignore_errors=True)
         parts.mkdir(parents=True)
-        temporary = parts / "settings.tmp"
-        temporary.write_text(written)
-        os.replace(temporary, manifest)
+        with whole_file(manifest) as temporary:
+            temporary.write_text(written)
     elif manifest.read_text() != written:
         raise ConfigurationError(
             f"{parts}: an interrupted dump is there with other settings; remove it to begin anew"
         )
+    for temporary in parts.glob(".*"):  # of a dump that was killed
+        temporary.unlink()
     return parts
 
 
@@ -136,19 +146,22 @@ def _write_part(
     layer: str,
     dtype: str,
 ) -> None:
-    temporary = path.with_suffix(".tmp")
     # What a word's vector was computed beside may show in its last bit: each part begins anew.
     elmo.word_vectors.clear()
-    with h5py.File(temporary, "w") as file:
+    with (
+        whole_file(path) as temporary,
+        HDF5Bytes(temporary) as disk,
+        h5py.File(disk, "w") as file,
+    ):
         file.attrs["text"] = _digest(part)
         for batch in batches:
             vectors = elmo.embed([sentence.text.split() for sentence in batch], layer)
             for sentence, found in zip(batch, vectors):
                 file.create_dataset(str(sentence.line), data=found.astype(dtype))
+            disk.check()
         if elmo.carried_state is not None:
             for name, numbers in elmo.carried_state._asdict().items():
                 file[f"{STATE}/{name}"] = numbers.cpu().numpy()
-    os.replace(temporary, path)
 
 
 def _resume(elmo: Elmo, path: Path, part: list[Sentence], out: Path) -> None:
@@ -169,26 +182,26 @@ def _join(
     parts: Path, out: Path, keys: dict[int, str] | None, index: dict[str, int] | None
 ) -> None:
     """`keys`: datasets' names, if they are not the lines' numbers; `index`: `sentence_to_index`."""
-    temporary = parts / "joined.tmp"
-    with h5py.File(temporary, "w") as joined:
+    whole = parts / "joined"
+    with (
+        whole_file(whole) as temporary,
+        HDF5Bytes(temporary) as disk,
+        h5py.File(disk, "w") as joined,
+    ):
         for path in sorted(parts.glob("*.hdf5")):
             with h5py.File(path, "r") as part:
                 for line in sorted(int(name) for name in part if name != STATE):
                     key = str(line) if keys is None else keys.get(line)
                     if key is None:  # an equal sentence comes later
                         continue
-                    try:
-                        part.copy(str(line), joined, name=key)
-                    except (ValueError, RuntimeError) as error:
-                        raise ConfigurationError(
-                            f"line {line + 1}: {key!r}: HDF5 has no dataset of this name ({error})"
-                        ) from None
+                    part.copy(str(line), joined, name=key)
+            disk.check()
         if index is not None:
             string = h5py.special_dtype(vlen=str)
             joined.create_dataset("sentence_to_index", (1,), dtype=string)
             names = {text: str(line) for text, line in index.items()}
             joined["sentence_to_index"][0] = json.dumps(names)
-    os.replace(temporary, out)
+    os.replace(whole, out)
 
 
 class _Progress:

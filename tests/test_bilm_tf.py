@@ -1,7 +1,9 @@
 """bilm-tf's format: against the original's own numbers, AllenNLP's reader, and the NumPy oracle."""
 
 import json
+import resource
 import tarfile
+from multiprocessing import get_context
 from pathlib import Path
 
 import h5py
@@ -24,6 +26,7 @@ from elmo_plugin.bilm_tf import (
 )
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from elmo_plugin.whole_file import DiskFullError
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "data" / "golden.tar.xz"
 BLOCKS = {
@@ -134,8 +137,8 @@ def test_every_layer_is_that_of_allennlp(golden):
 
 def test_gradients_are_those_of_allennlp(golden):
     """
-    Expected values: AllenNLP's gradients with `requires_grad`; relative to the largest number of
-    each, for they are sums over a batch.
+    Expected values: AllenNLP's gradients with `requires_grad`, of every parameter; relative to the
+    largest number of each, for they are sums over a batch.
     """
     files = str(golden / "options.json"), str(golden / "lm_weights.hdf5")
     stock = StockElmo(*files, 1, requires_grad=True)._elmo_lstm
@@ -147,27 +150,49 @@ def test_gradients_are_those_of_allennlp(golden):
             (layer * torch.sin(torch.arange(layer.numel())).view_as(layer)).sum()
             for layer in layers
         ).backward()
-    lstms, encoder = stock._elmo_lstm, stock._token_embedder
-    ours = bilm.token_encoder
-    pairs = [
-        (ours.char_embedding.weight.grad, encoder._char_embedding_weights.grad),
-        (ours.projection.weight.grad, encoder._projection.weight.grad),
-        *(
-            (conv.weight.grad, getattr(encoder, f"char_conv_{i}").weight.grad)
-            for i, conv in enumerate(ours.convolutions)
-        ),
-        *(
-            (
-                layer.projection_weight.grad[d],
-                getattr(lstms, f"{name}_layer_{k}").state_projection.weight.grad.T,
-            )
-            for k, layer in enumerate(bilm.bilstm.layers)
-            for d, name in enumerate(("forward", "backward"))
-        ),
-    ]
-    for found, expected in pairs:
-        largest = expected.abs().max()
-        torch.testing.assert_close(found / largest, expected / largest, atol=1e-4, rtol=0)
+    expected = stock_gradients(stock)
+    assert expected.keys() == dict(bilm.named_parameters()).keys()
+    for name, parameter in bilm.named_parameters():
+        largest = expected[name].abs().max()
+        assert largest > 0, name
+        difference = (parameter.grad - expected[name]).abs().max() / largest
+        assert difference <= 1e-4, name
+
+
+def stock_gradients(stock) -> dict[str, torch.Tensor]:
+    """The gradients of AllenNLP's `_ElmoBiLm` under our parameters' names, in our layouts."""
+    encoder = stock._token_embedder
+    gradients = {
+        "char_embedding.weight": encoder._char_embedding_weights.grad,
+        "projection.weight": encoder._projection.weight.grad,
+        "projection.bias": encoder._projection.bias.grad,
+    }
+    for i, conv in enumerate(encoder._convolutions):
+        gradients[f"convolutions.{i}.weight"] = conv.weight.grad
+        gradients[f"convolutions.{i}.bias"] = conv.bias.grad
+    for k, highway in enumerate(encoder._highways._layers):
+        for part in ("weight", "bias"):
+            # Both gates in one, the second with the opposite sign: it keeps what ours replaces.
+            transform, kept = getattr(highway, part).grad.chunk(2)
+            gradients[f"highways.{k}.transform.{part}"] = transform
+            gradients[f"highways.{k}.carry.{part}"] = -kept
+    gradients = {f"token_encoder.{name}": gradient for name, gradient in gradients.items()}
+    lstms = stock._elmo_lstm
+    for k, directions in enumerate(zip(lstms.forward_layers, lstms.backward_layers)):
+        for name, of in (
+            ("input_weight", lambda cell: _gates_as_ours(cell.input_linearity.weight.grad).T),
+            ("recurrent_weight", lambda cell: _gates_as_ours(cell.state_linearity.weight.grad).T),
+            ("bias", lambda cell: _gates_as_ours(cell.state_linearity.bias.grad)),
+            ("projection_weight", lambda cell: cell.state_projection.weight.grad.T),
+        ):
+            gradients[f"bilstm.layers.{k}.{name}"] = torch.stack([of(cell) for cell in directions])
+    return gradients
+
+
+def _gates_as_ours(gradient: torch.Tensor) -> torch.Tensor:
+    """AllenNLP's rows are i, f, j, o; TensorFlow's and ours are i, j, f, o."""
+    i, f, j, o = gradient.chunk(4)
+    return torch.cat([i, j, f, o])
 
 
 def test_allennlp_reads_what_we_write(files):
@@ -413,5 +438,28 @@ def test_files_appear_whole_or_not_at_all(files, monkeypatch):
     bilm.token_encoder.projection = torch.nn.Identity()  # has no weight to write
     with pytest.raises(AttributeError):
         write_weights(bilm, path)
+    assert path.read_bytes() == before
+    assert sorted(path.parent.iterdir()) == names
+
+
+def test_a_full_disk(files, capfd):
+    """
+    A limit on files' sizes stands for the full disk: at the first byte, inside, and at the last.
+    Expected: one sentence with the name; the old file as it was, and nothing beside it.
+    """
+    _, path, bilm = files
+    before, names = path.read_bytes(), sorted(path.parent.iterdir())
+
+    def write_with(limit: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        with pytest.raises(DiskFullError, match=r"weights\.hdf5: could not .* may be full \(File"):
+            write_weights(bilm, path)
+
+    for limit in (0, len(before) // 2, len(before) - 1):
+        child = get_context("fork").Process(target=write_with, args=(limit,))
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+    assert capfd.readouterr().err == ""
     assert path.read_bytes() == before
     assert sorted(path.parent.iterdir()) == names

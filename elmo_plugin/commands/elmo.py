@@ -3,9 +3,9 @@
 """
 
 import argparse
-import io
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ from elmo_plugin.dump import Sentence, dump, file_digest
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.layers import INITIAL_STATES
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
+from elmo_plugin.sentence_keys import check_sentence_keys
 from elmo_plugin.version import VERSION
 
 ORDINARY_LENGTH = 32
@@ -109,16 +110,21 @@ def elmo_from_args(args: argparse.Namespace) -> None:
     if args.cuda_device >= 0:
         elmo.cuda(args.cuda_device)
     if args.input_file == "-":
-        lines: Iterable[str] = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n")
+        name = "stdin"
+        blocks = read_blocks(sys.stdin.buffer, name=name)
         total = None
     else:
-        file = Path(cached_path(args.input_file))
-        lines = (line for block in read_blocks(file) for line in block)
-        n_lines = sum(len(block) for block in read_blocks(file))
+        name = args.input_file
+        file = Path(cached_path(name))
+        blocks = read_blocks(file, name=name)
+        n_lines = sum(len(block) for block in read_blocks(file, name=name))
         total = len(range(shard, n_lines, n_shards))
+    sentences: Iterable[Sentence] = _sentences(blocks, name, shard, n_shards)
+    if args.use_sentence_keys:
+        sentences = check_sentence_keys(sentences, name)
     dump(
         elmo,
-        _sentences(lines, args.input_file, shard, n_shards),
+        sentences,
         args.output_file,
         layer=args.layer,
         settings={
@@ -166,8 +172,10 @@ def _load(args: argparse.Namespace) -> tuple[Elmo, list[str]]:
     return Elmo.from_files(*files, initial_state=args.initial_state), files
 
 
-def _sentences(lines: Iterable[str], name: str, shard: int, n_shards: int) -> Iterator[Sentence]:
-    for number, line in enumerate(lines):
+def _sentences(
+    blocks: Iterable[list[str]], name: str, shard: int, n_shards: int
+) -> Iterator[Sentence]:
+    for number, line in enumerate(chain.from_iterable(blocks)):
         if number % n_shards != shard:
             continue
         if not line.strip():

@@ -12,7 +12,8 @@ import os
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -70,13 +71,21 @@ def encode(
 
     `ConfigurationError`
         If the folder exists, if the files hold no token, or if a file can't be read as text.
+    `OSError`
+        If a file can't be read at all, or the corpus can't be written.
     """
     if shard_tokens < 1:
         raise ConfigurationError(f"shard_tokens: expected at least 1, found {shard_tokens}")
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial")
+    replaced = folder.with_name(f".{folder.name}.replaced")
     with FileLock(folder.with_name(f".{folder.name}.lock")):
+        if replaced.exists():  # by a process that was killed over it
+            if folder.exists():
+                shutil.rmtree(replaced)
+            else:
+                os.replace(replaced, folder)
         if folder.exists() and not force:
             raise ConfigurationError(
                 f"{folder}: expected a folder to be made, found one that exists (force replaces it)"
@@ -89,20 +98,33 @@ def encode(
         partial.mkdir()
         try:
             _encode(files, partial, shard_tokens)
-            if folder.exists():
-                replaced = partial.with_suffix(".replaced")
-                os.replace(folder, replaced)
-                os.replace(partial, folder)
-                shutil.rmtree(replaced)
-            else:
-                os.replace(partial, folder)
-        except OSError as error:
+            with _writing():
+                if folder.exists():
+                    os.replace(folder, replaced)
+                    os.replace(partial, folder)
+                    shutil.rmtree(replaced)
+                else:
+                    os.replace(partial, folder)
+        except _NotWritten as error:
             raise OSError(
                 f"{folder}: could not write the encoded corpus ({error}); is there space left?"
             ) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return EncodedCorpus.open(folder)
+
+
+class _NotWritten(OSError):
+    pass
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Tells errors of writing from those of reading the text."""
+    try:
+        yield
+    except OSError as error:
+        raise _NotWritten(str(error)) from error
 
 
 def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
@@ -121,7 +143,8 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
             f"expected sentences, found no token in {len(files)} file(s)"
         )
     shards.finish()
-    shards.renumber(_write_words(folder, list(numbers), shards.counts))
+    with _writing():
+        shards.renumber(_write_words(folder, list(numbers), shards.counts))
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -132,7 +155,8 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
         "shards": shards.sizes,
         "files": sources,
     }
-    (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2), "utf-8")
+    with _writing():
+        (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2), "utf-8")
 
 
 def _encode_file(
@@ -245,9 +269,10 @@ class _ShardWriter:
         size = int(ends[cut - 1])
         files = shard_files(self._folder, len(self.sizes))
         opens[0] = True
-        np.save(files[0], tokens[:size])
-        np.save(files[1], np.concatenate([[0], ends[:cut]]))
-        np.save(files[2], np.append(np.flatnonzero(opens[:cut]), cut))
+        with _writing():
+            np.save(files[0], tokens[:size])
+            np.save(files[1], np.concatenate([[0], ends[:cut]]))
+            np.save(files[2], np.append(np.flatnonzero(opens[:cut]), cut))
         self.sizes.append(size)
         counts = np.bincount(tokens[:size], minlength=len(self.counts))
         counts[: len(self.counts)] += self.counts

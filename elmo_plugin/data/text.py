@@ -10,6 +10,7 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -83,7 +84,9 @@ def _hidden(file: Path, folder: Path) -> bool:
 
 
 def read_blocks(
-    file: Path, on_bytes: Callable[[memoryview], object] | None = None
+    file: Path | BinaryIO,
+    on_bytes: Callable[[memoryview], object] | None = None,
+    name: str | None = None,
 ) -> Iterator[list[str]]:
     """
     The lines of a file, about a megabyte of them at a time: what makes reading fast is to do
@@ -91,18 +94,21 @@ def read_blocks(
 
     # Parameters
 
-    file : `Path`
-        Plain text in UTF-8, or that compressed by gzip, xz or zstd.
+    file : `Path` or `BinaryIO`
+        Plain text in UTF-8, or that compressed by gzip, xz or zstd. An open one is not closed.
     on_bytes : `Callable`, optional
         Called with every piece of the file as it lies on the disk, for a hash or a progress bar.
+    name : `str`, optional
+        What errors call the file; its path, if not given.
 
     # Raises
 
     `ConfigurationError`
         If the file is not UTF-8, or if its compressed form is damaged or cut short.
     """
+    name = name or str(file)
     lines_before = 0
-    with open(file, "rb", buffering=0) as disk:
+    with open(file, "rb", buffering=0) if isinstance(file, Path) else nullcontext(file) as disk:
         raw: io.BufferedReader = io.BufferedReader(_Observed(disk, on_bytes), BLOCK_BYTES)
         text = _decompressed(raw)
         while True:
@@ -110,16 +116,16 @@ def read_blocks(
                 lines = text.readlines(BLOCK_BYTES)
             except DECOMPRESSION_ERRORS as error:
                 raise ConfigurationError(
-                    f"{file}: expected a whole compressed file, found damage after line "
+                    f"{name}: expected a whole compressed file, found damage after line "
                     f"{lines_before} ({error})"
                 ) from error
             if not lines:
                 break
-            block = _decode(b"".join(lines), file, lines_before)
+            block = _decode(b"".join(lines), name, lines_before)
             if lines_before == 0:
                 if block.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):
                     raise ConfigurationError(
-                        f"{file}: expected text, found a tar archive; unpack it first"
+                        f"{name}: expected text, found a tar archive; unpack it first"
                     )
                 block = block.removeprefix(BYTE_ORDER_MARK)
             lines_before += len(lines)
@@ -135,14 +141,14 @@ def read_sentences(path: str | os.PathLike) -> Iterator[list[str]]:
                     yield tokens
 
 
-def _decode(block: bytes, file: Path, lines_before: int) -> str:
+def _decode(block: bytes, name: str, lines_before: int) -> str:
     try:
         return block.decode("utf-8")
     except UnicodeDecodeError as error:
         line = lines_before + block.count(b"\n", 0, error.start) + 1
         column = error.start - block.rfind(b"\n", 0, error.start)
         raise ConfigurationError(
-            f"{file}, line {line}: expected UTF-8, found the byte 0x{block[error.start]:02x} "
+            f"{name}, line {line}: expected UTF-8, found the byte 0x{block[error.start]:02x} "
             f"at byte {column} of the line ({error.reason})"
         ) from error
 
@@ -161,7 +167,7 @@ def _decompressed(raw: io.BufferedReader) -> BinaryIO:
 class _Observed(io.RawIOBase):
     """A file whose bytes are also shown to a callback."""
 
-    def __init__(self, file: io.RawIOBase, on_bytes: Callable[[memoryview], object] | None) -> None:
+    def __init__(self, file: BinaryIO, on_bytes: Callable[[memoryview], object] | None) -> None:
         self._file = file
         self._on_bytes = on_bytes
 
@@ -169,10 +175,11 @@ class _Observed(io.RawIOBase):
         return True
 
     def readinto(self, buffer) -> int:
-        count = self._file.readinto(buffer) or 0
-        if self._on_bytes is not None and count:
-            self._on_bytes(memoryview(buffer)[:count])
-        return count
+        piece = self._file.read(len(buffer))
+        buffer[: len(piece)] = piece
+        if self._on_bytes is not None and piece:
+            self._on_bytes(memoryview(piece))
+        return len(piece)
 
 
 class _ZstdFile(io.RawIOBase):

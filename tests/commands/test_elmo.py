@@ -1,6 +1,9 @@
 import io
 import json
+import os
+import resource
 import sys
+from multiprocessing import get_context
 from pathlib import Path
 
 import h5py
@@ -118,6 +121,47 @@ def test_killed_and_resumed(
     assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "resumed"}
 
 
+@pytest.mark.parametrize("missing_bytes, kept", [(None, 0), (1, 4)])
+def test_a_full_disk(run, text, tmp_path, options, monkeypatch, missing_bytes, kept):
+    """
+    A limit on files' sizes stands for the full disk: at the first part, and at the last byte of
+    the output. Expected: exit code 1, one sentence that names the file, and no word of HDF5's;
+    then, with space, what an uninterrupted dump gives.
+    """
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    run(text, tmp_path / "whole", "--all", *options)
+    size = (tmp_path / "whole").stat().st_size
+    limit = 1000 if missing_bytes is None else size - missing_bytes
+    out = tmp_path / "out"
+
+    errors, stderr = os.pipe()  # not a file, which the limit would cut short
+
+    def run_with_limit() -> None:
+        os.dup2(stderr, 2)
+        sys.stderr = open(2, "w")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        run(text, out, "--all", *options)
+
+    child = get_context("fork").Process(target=run_with_limit)
+    child.start()
+    os.close(stderr)
+    with open(errors) as pipe:
+        error = pipe.read()
+    child.join()
+    assert child.exitcode == 1
+    file = tmp_path / ".out.parts" / ("00000000.hdf5" if missing_bytes is None else "joined")
+    assert error.splitlines()[-1].endswith(
+        f"{file}: could not be written, the disk may be full (File too large); "
+        "with space for it, the same command goes on from where it was"
+    )
+    assert "h5py" not in error
+    assert len(list((tmp_path / ".out.parts").glob("*.hdf5"))) == kept
+    assert not out.exists()
+    run(text, out, "--all", *options)
+    assert same(read(out), read(tmp_path / "whole"))
+    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "out"}
+
+
 def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, monkeypatch):
     """Neither with other settings nor with another text may numbers of two runs be mixed."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
@@ -175,7 +219,8 @@ def test_sentence_keys(run, text, tmp_path, options):
     [
         ("One .\n\nTwo .\n", [], "line 2: expected a sentence"),
         ("One .\n", ["--shard", "1/2", "--initial-state", "carry"], "--shard"),
-        (".\n", ["--use-sentence-keys"], "line 1"),
+        (".\n", ["--use-sentence-keys"], r"text\.txt, line 1: '\.': HDF5"),
+        ("a\nb/\nb\n", ["--use-sentence-keys"], "line 3: 'b': .* beside that of line 2, 'b/'"),
         (b"One \xff .\n", [], "line 1: expected UTF-8"),
     ],
 )
@@ -185,6 +230,13 @@ def test_input_that_is_refused(run, tmp_path, options, content, arguments, messa
     with pytest.raises(ConfigurationError, match=message):
         run(file, tmp_path / "out", "--top", *options, *arguments)
     assert not (tmp_path / "out").exists()
+
+
+def test_stdin_that_is_no_text(run, tmp_path, options, monkeypatch):
+    """By hand: the byte 0xff opens the second line; the error says so, as for a file."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One .\n\xff .\n")))
+    with pytest.raises(ConfigurationError, match=r"^stdin, line 2: expected UTF-8, .* 0xff at"):
+        run("-", tmp_path / "out", "--top", *options)
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])

@@ -151,6 +151,38 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert {file.name for file in tmp_path.iterdir()} == {"text", ".corpus.lock"}
 
 
+def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
+    """The system's own error, and no word of writing: one file is missing, the other a folder."""
+    for file, error in ((tmp_path / "missing", FileNotFoundError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(error) as raised:
+            encode([file], tmp_path / "corpus")
+        assert raised.value.filename in (file, str(file))
+        assert "corpus" not in str(raised.value)
+    assert {file.name for file in tmp_path.iterdir()} == {".corpus.lock"}
+
+
+@pytest.mark.parametrize("new_is_there", [False, True])
+def test_a_replacement_that_was_killed(tmp_path: Path, new_is_there: bool) -> None:
+    """
+    By hand: killed between the two moves, the old corpus is under its other name, and comes back;
+    killed before the old one was removed, it goes with the next run.
+    """
+    file = write_documents(tmp_path / "text", [[["b"]]])
+    encode([file], tmp_path / ("corpus" if new_is_there else ".corpus.partial"))
+    file.write_text("a\n")
+    encode([file], tmp_path / "old")
+    os.replace(tmp_path / "old", tmp_path / ".corpus.replaced")
+    with pytest.raises(ConfigurationError, match="corpus: expected a folder to be made"):
+        encode([file], tmp_path / "corpus")
+    found = list(EncodedCorpus.open(tmp_path / "corpus").sentences())
+    assert found == ([["b"]] if new_is_there else [["a"]])
+    file.write_text("c\n")
+    assert list(encode([file], tmp_path / "corpus", force=True).sentences()) == [["c"]]
+    assert {"corpus", ".corpus.partial", ".corpus.replaced"} & set(os.listdir(tmp_path)) == {
+        "corpus"
+    }
+
+
 def _encode_and_die(file: Path, folder: Path, saves: int) -> None:
     """Encodes, and kills its own process at the save of that number."""
     done = 0

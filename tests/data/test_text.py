@@ -1,4 +1,5 @@
 import gzip
+import io
 import lzma
 import tarfile
 from collections.abc import Callable
@@ -88,6 +89,17 @@ def test_a_bad_byte_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.M
     file = write(tmp_path / "latin.txt", b"good\n\nlines\nx \xffy\nmore\n")
     with pytest.raises(ConfigurationError, match=r"latin\.txt, line 4: .* 0xff at byte 3"):
         list(read_sentences(file))
+
+
+def test_an_open_file_is_read_like_one_on_the_disk() -> None:
+    """Expected: what the same bytes in a file give; an error has the name given for it."""
+    for compress in (bytes, gzip.compress):
+        data = io.BytesIO(compress(b"\xef\xbb\xbfgood\nlines\n\xff"))
+        with pytest.raises(ConfigurationError, match=r"^stdin, line 3: .* 0xff at byte 1"):
+            list(read_blocks(data, name="stdin"))
+    data = io.BytesIO(TEXT.encode("utf-8"))
+    assert list(read_blocks(data)) == [TEXT.removesuffix("\n").split("\n")]
+    assert not data.closed
 
 
 def test_an_archive_is_no_text(tmp_path: Path) -> None:
