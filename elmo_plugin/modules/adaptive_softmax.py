@@ -2,6 +2,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE
 
@@ -70,16 +71,23 @@ class AdaptiveSoftmax(nn.Module):
 
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """The log probability of each target, 0 where it is `IGNORE`. Shapes as in `forward`;
-        returns shape `(...)`. Bounded memory: rows are taken a chunk at a time."""
+        returns shape `(...)`, in the weights' type. Bounded memory: rows are taken a chunk at a
+        time, and its logits are computed again for the gradient."""
+        hidden = hidden.to(self.levels.head.weight.dtype)
         real = targets != IGNORE
         n_rows = max(1, CHUNK_NUMBERS // self.largest_cluster)
         chunks = [
-            self.levels(h, t).output
+            checkpoint(self._chunk, h, t, use_reentrant=False, preserve_rng_state=False)
             for h, t in zip(hidden[real].split(n_rows), targets[real].split(n_rows))
             if len(t)  # PyTorch's would take the mean of nothing
         ]
         found = hidden.new_zeros(targets.shape) + 0 * hidden.sum()
         return found.masked_scatter(real, torch.cat(chunks)) if chunks else found
+
+    def _chunk(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        # PyTorch's puts its parts into the input's type, which autocast would make another.
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.levels(hidden, targets).output
 
     def logits(self, hidden: Tensor) -> Tensor:
         """`hidden`: shape `(..., P)`. Returns shape `(..., V)`: the log probabilities."""

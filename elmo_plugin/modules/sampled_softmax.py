@@ -3,6 +3,7 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.modules.linear import linear
 from elmo_plugin.modules.row_sparse import take_rows
@@ -105,15 +106,19 @@ class SampledSoftmax(nn.Module):
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """
         The exact log probability of each target, 0 where it is `IGNORE`. Shapes as in `forward`;
-        returns shape `(...)`. Bounded memory: rows are taken a chunk at a time.
+        returns shape `(...)`. Bounded memory: rows are taken a chunk at a time, and its logits are
+        computed again for the gradient.
         """
         flat_hidden, flat_targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
         n_rows = max(1, CHUNK_NUMBERS // self.n_words)
         chunks = [
-            -F.cross_entropy(self.logits(h), t, ignore_index=IGNORE, reduction="none")
+            checkpoint(self._chunk, h, t, use_reentrant=False, preserve_rng_state=False)
             for h, t in zip(flat_hidden.split(n_rows), flat_targets.split(n_rows))
         ]
         return torch.cat(chunks).view(targets.shape)
+
+    def _chunk(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return -F.cross_entropy(self.logits(hidden), targets, ignore_index=IGNORE, reduction="none")
 
     def logits(self, hidden: Tensor) -> Tensor:
         """`hidden`: shape `(..., P)`. Returns shape `(..., V)`."""

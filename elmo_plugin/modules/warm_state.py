@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from elmo_plugin.modules.lstm_state import LSTMState
@@ -46,8 +47,9 @@ class WarmState(nn.Module):
     @torch.no_grad()
     def observe(self, state: LSTMState, rows: Tensor) -> None:
         """
-        Takes in the rows of `state` that stand at a sentence's start. A plain mean at first, then
-        an exponential one over about `HORIZON` starts.
+        Takes in the rows of `state` that stand at a sentence's start, those of all processes, each
+        of which must call this. A plain mean at first, then an exponential one over about `HORIZON`
+        starts.
 
         # Parameters
 
@@ -56,10 +58,11 @@ class WarmState(nn.Module):
         rows : `Tensor`
             Shape `(B,)`, true where the row is about to read a sentence's first token.
         """
-        n = rows.sum()
-        share = n / torch.clamp(self.count + n, 1, max(HORIZON, len(rows)))
+        chosen = rows.view(1, 1, -1, 1)
+        n = _over_processes(rows.sum())
+        share = n / torch.minimum(self.count + n, n.clamp(min=HORIZON)).clamp(min=1)
         for mean, found in zip((self.memory, self.output), state):
-            total = (found * rows.view(1, 1, -1, 1)).sum(dim=2, keepdim=True)
+            total = _over_processes((found * chosen).sum(dim=2, keepdim=True))
             mean.lerp_(total / n.clamp(min=1), share)
         self.count.add_(n)
 
@@ -67,6 +70,13 @@ class WarmState(nn.Module):
         """`state`: one row, in place of what was observed."""
         self.memory.copy_(state.memory)
         self.output.copy_(state.output)
+
+
+def _over_processes(x: Tensor) -> Tensor:
+    """The sum of every process's `x`, in place; where there is one alone, its own."""
+    if dist.is_available() and dist.is_initialized():
+        dist.all_reduce(x)
+    return x
 
 
 @torch.no_grad()

@@ -1,5 +1,8 @@
 """The adaptive softmax against its definition in NumPy."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -37,6 +40,19 @@ def made() -> tuple[AdaptiveSoftmax, torch.Tensor, torch.Tensor]:
     return softmax, torch.randn(3, 3, DIM), targets
 
 
+@contextmanager
+def kept_for_gradient() -> Iterator[list[int]]:
+    """The sizes in bytes of the tensors that autograd keeps."""
+    kept: list[int] = []
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x.nbytes)
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        yield kept
+
+
 @pytest.mark.parametrize("numbers", [1, 90, 10**6])  # of rows at once: 1, 3, and all
 def test_log_probabilities_are_the_definitions(monkeypatch, numbers):
     """Expected: the oracle; 0 where there is nothing to predict; the loss is minus their sum, the
@@ -59,6 +75,46 @@ def test_probabilities_of_all_words():
     found = softmax.logits(hidden)
     assert_close(found, expected, atol=1e-5, what="log p")
     assert_close(found.exp().sum(dim=-1), np.ones((3, 3)), atol=1e-5, what="sum")
+
+
+@pytest.mark.parametrize("numbers", [1, 90, 10**6])
+def test_gradients_are_those_of_all_rows_at_once(monkeypatch, numbers):
+    """Expected: PyTorch's adaptive softmax itself, on the places that have a target."""
+    monkeypatch.setattr(adaptive_softmax, "CHUNK_NUMBERS", numbers)
+    softmax, hidden, targets = made()
+    hidden.requires_grad_()
+    real = targets != IGNORE
+    expected = -softmax.levels(hidden[real], targets[real]).output.sum()
+    arguments = {"hidden": hidden, **dict(softmax.named_parameters())}
+    for name, found, gradient in zip(
+        arguments,
+        torch.autograd.grad(softmax(hidden, targets), list(arguments.values())),
+        torch.autograd.grad(expected, list(arguments.values())),
+    ):
+        assert_close(found, gradient, atol=1e-5, what=f"gradient of {name}")
+
+
+def test_training_keeps_no_logits():
+    """Property: what is kept for the gradient does not depend on the number of words."""
+    kept_of = []
+    for n_words in (50, 5000):
+        softmax = AdaptiveSoftmax(n_words=n_words, dim=DIM, cutoffs=[5, 20])
+        with kept_for_gradient() as kept:
+            softmax(torch.randn(50, DIM, requires_grad=True), torch.arange(50))
+        kept_of.append(sum(kept))
+    assert 0 < kept_of[0] == kept_of[1]
+
+
+def test_under_autocast():
+    """Expected: what it is without, for the hidden vectors are rounded before it."""
+    softmax, hidden, targets = made()
+    hidden = hidden.bfloat16().requires_grad_()
+    expected = softmax(hidden.float(), targets)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = softmax(hidden, targets)
+    assert found.dtype == torch.float32 and torch.equal(found, expected)
+    gradients = [torch.autograd.grad(x, list(softmax.parameters())) for x in (found, expected)]
+    assert all(map(torch.equal, *gradients))
 
 
 def test_nothing_to_predict_costs_nothing():

@@ -8,6 +8,7 @@ import torch
 from elmo_plugin.modules import SampledSoftmax, sampled_softmax
 from elmo_plugin.modules.sampled_softmax import IGNORE, expected_count, log_uniform_sample
 from tests.compare import assert_close
+from tests.modules.test_adaptive_softmax import kept_for_gradient
 from tests.oracle import log_softmax
 
 N_WORDS, DIM = 30, 5
@@ -177,6 +178,33 @@ def test_without_samples_training_is_exact():
         losses.append(softmax.train(mode)(hidden, targets))
         gradients.append(torch.autograd.grad(losses[-1], softmax.weight)[0])
     assert torch.equal(*losses) and torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("chunk", [1, 3 * N_WORDS, 2**24])
+def test_gradients_of_the_full_softmax(chunk, monkeypatch):
+    """Expected: those of PyTorch's cross entropy over all logits at once."""
+    monkeypatch.setattr(sampled_softmax, "CHUNK_NUMBERS", chunk)
+    softmax, (hidden, targets) = softmax_of(None), hidden_and_targets()
+    hidden.requires_grad_()
+    logits = hidden.flatten(0, 1) @ softmax.weight.T + softmax.bias
+    expected = torch.nn.functional.cross_entropy(logits, targets.flatten(), reduction="sum")
+    arguments = {"hidden": hidden, **dict(softmax.named_parameters())}
+    for name, found, gradient in zip(
+        arguments,
+        torch.autograd.grad(softmax(hidden, targets), list(arguments.values())),
+        torch.autograd.grad(expected, list(arguments.values())),
+    ):
+        assert_close(found, gradient, atol=1e-5, what=f"gradient of {name}")
+
+
+def test_training_with_all_words_keeps_no_logits():
+    """Expected: what is kept for the gradient is hidden vectors and targets, by definition of the
+    bound; all logits would be 300 / 5 times as much."""
+    softmax = SampledSoftmax(n_words=300, dim=DIM, n_negative_samples=None)
+    hidden, targets = torch.randn(100, DIM, requires_grad=True), torch.arange(100)
+    with kept_for_gradient() as kept:
+        softmax(hidden, targets)
+    assert 0 < sum(kept) <= hidden.nbytes + targets.nbytes
 
 
 @pytest.mark.parametrize("n_samples", [None, 4])

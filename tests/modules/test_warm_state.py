@@ -1,4 +1,8 @@
+from pathlib import Path
+
 import torch
+import torch.distributed as dist
+from torch import multiprocessing
 
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.modules.warm_state import HORIZON, N_BOUNDARIES, WarmState, warm_up
@@ -7,6 +11,9 @@ from tests.compare import assert_close
 from tests.random_bilm import arrays_of, oracle_state, random_bilm
 
 ZERO = LSTMState(torch.zeros(2, 2, 1, 3), torch.zeros(2, 2, 1, 4))
+
+BATCHES = ([True, True, False, True], [True, False, False, False])
+"""Which rows are at a sentence's start; of the second batch's odd ones, none is."""
 
 
 def random_rows(n_rows: int, mean: float = 0.0) -> LSTMState:
@@ -59,6 +66,35 @@ def test_a_batch_beyond_the_horizon_is_its_mean():
     warm.observe(state, torch.ones(2 * HORIZON, dtype=torch.bool))
     mean = state.memory.mean(dim=2, keepdim=True)
     assert_close(warm.memory, mean, atol=1e-5, what="mean")
+
+
+def observe_in_a_process(rank: int, folder: Path) -> None:
+    """Each of two takes every other row of `BATCHES`."""
+    store = dist.FileStore(str(folder / "store"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    torch.manual_seed(0)
+    warm = WarmState(ZERO)
+    for at_start in BATCHES:
+        state, rows = random_rows(4), torch.arange(rank, 4, 2)
+        warm.observe(state.select(rows), torch.tensor(at_start)[rows])
+    torch.save(warm.state_dict(), folder / f"{rank}.th")
+    dist.destroy_process_group()
+
+
+def test_every_process_has_the_mean_over_all(tmp_path):
+    """Expected: one process that sees all rows; both have the same bits."""
+    multiprocessing.start_processes(
+        observe_in_a_process, (tmp_path,), nprocs=2, start_method="fork"
+    )
+    torch.manual_seed(0)
+    warm = WarmState(ZERO)
+    for at_start in BATCHES:
+        warm.observe(random_rows(4), torch.tensor(at_start))
+    first, second = (torch.load(tmp_path / f"{rank}.th", weights_only=True) for rank in (0, 1))
+    assert first["count"] == 4
+    for name, expected in warm.state_dict().items():
+        assert_close(first[name], expected, atol=1e-6, what=name)
+        assert torch.equal(first[name], second[name]), name
 
 
 def test_warm_up_is_a_run_over_boundaries(tmp_path):
