@@ -154,7 +154,7 @@ def summarise(biLM: dict[str, float]) -> None:
         "  train on your own text       README.md, 'Train on your own text'\n"
         "  put ELMo into your config    training_configs/tagger_elmo.jsonnet is one\n"
         "  vectors of a whole text      allennlp elmo TEXT OUT.hdf5 --all "
-        f"--archive {BILM / 'model.tar.gz'}\n"
+        f"--archive-file {BILM / 'model.tar.gz'}\n"
         "  the paper's sizes            training_configs/bilm_1b.jsonnet"
     )
 

@@ -32,11 +32,11 @@ def check_environment() -> None:
     `ImportError`
         One line, for a Python before 3.11 or an AllenNLP that is not 2.10.
     """
-    found = tuple(map(int, python_version_tuple()[:2]))
-    if found < OLDEST_PYTHON:
+    python = tuple(map(int, python_version_tuple()[:2]))
+    if python < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
         raise ImportError(
-            f"elmo_plugin needs Python {oldest}, found {'.'.join(map(str, found))}: "
+            f"elmo_plugin needs Python {oldest}, found {'.'.join(map(str, python))}: "
             f"python{oldest} -m venv .venv, and with its pip: {INSTALL}"
         )
     for module, name in NEEDED.items():

@@ -89,8 +89,7 @@ def dump(
         Where there is no space for a part or for `out`; what was written before is kept.
     """
     out = Path(out)
-    if out.exists():
-        raise ConfigurationError(f"{out}: expected to write a new file, found one")
+    check_is_new(out)
     parts = _parts_folder(out, settings)
     index: dict[str, int] = {}
     try:
@@ -119,6 +118,21 @@ def dump(
     shutil.rmtree(parts)
 
 
+def check_is_new(out: str | os.PathLike) -> None:
+    """
+    # Raises
+
+    `ConfigurationError`
+        Where there is something in the output's place.
+    """
+    if Path(out).is_dir():
+        raise ConfigurationError(f"{out}: expected to write a new file, found a folder")
+    if Path(out).exists():
+        raise ConfigurationError(
+            f"{out}: expected to write a new file, found one; remove it to write it anew"
+        )
+
+
 def _parts_folder(out: Path, settings: dict[str, Any]) -> Path:
     """The folder of an interrupted dump with the same settings, or a new one."""
     parts = out.with_name(f".{out.name}.parts")
@@ -126,7 +140,7 @@ def _parts_folder(out: Path, settings: dict[str, Any]) -> Path:
     manifest = parts / "settings.json"
     if not manifest.exists():
         shutil.rmtree(parts, ignore_errors=True)
-        parts.mkdir(parents=True)
+        parts.mkdir()
         with whole_file(manifest) as temporary:
             temporary.write_text(written)
     elif manifest.read_text() != written:

@@ -123,6 +123,11 @@ class Elmo(BiLMLayers):
             `elmo_representations`, a list with one tensor of shape `(.., B, T, 2P)` for each mix,
             and their `mask`; T + 2 instead of T where the boundaries are kept.
         """
+        if tokens.dim() < 3:
+            raise ValueError(
+                "expected character ids of shape (.., B, T, C), found the shape "
+                f"{tuple(tokens.shape)}"
+            )
         outer = tokens.shape[:-2]
         layers, mask = self.layers(tokens.flatten(0, -3))
         mixed = [mix(layers, mask) for mix in self.mixes]

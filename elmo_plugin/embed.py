@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 @torch.no_grad()
 def embed(elmo: Elmo, sentences: Any, layer: str | int, as_tensors: bool) -> Any:
     """See `Elmo.embed`."""
-    batch = _token_lists(sentences)
-    one = isinstance(sentences, str) or (len(sentences) > 0 and isinstance(sentences[0], str))
+    batch, one = _token_lists(sentences)
     was_training = elmo.training
     elmo.eval()
     try:
@@ -59,19 +59,39 @@ def _choose(elmo: Elmo, layers: list[Tensor], mask: Tensor, layer: str | int) ->
     )
 
 
-def _token_lists(sentences: Any) -> list[list[str]]:
-    """What `Elmo.embed` takes, as lists of tokens."""
+def _token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
+    """What `Elmo.embed` takes, as lists of tokens, and whether it is one sentence alone."""
     if isinstance(sentences, str):
-        return [sentences.split()]
-    kinds = {type(sentence) for sentence in sentences}
-    if kinds == {str}:
-        for token in sentences:
+        return [sentences.split()], True
+    items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
+    n_strings = sum(isinstance(item, str) for item in items)
+    if 0 < n_strings < len(items):
+        other = next(item for item in items if not isinstance(item, str))
+        raise ValueError(
+            "expected a list of tokens or a list of lists of them, "
+            f"found a string and {other!r} in one"
+        )
+    if n_strings:
+        for token in items:
             if token.split() != [token]:
                 raise ValueError(
                     f"expected one sentence's tokens, found {token!r} among them; several "
                     "sentences are a list of lists: [s.split() for s in sentences]"
                 )
-        return [list(sentences)]
-    if str in kinds:
-        raise ValueError("expected a list of tokens or a list of lists of them, found both in one")
-    return [list(sentence) for sentence in sentences]
+        return [items], True
+    batch = []
+    for number, item in enumerate(items):
+        tokens = _items(item, f"sentence {number}: expected a list of tokens")
+        for token in tokens:
+            if not isinstance(token, str):
+                raise ValueError(
+                    f"sentence {number}: expected tokens that are strings, found {token!r}"
+                )
+        batch.append(tokens)
+    return batch, False
+
+
+def _items(found: Any, expected: str) -> list[Any]:
+    if not isinstance(found, Iterable) or isinstance(found, (Mapping, Set)):
+        raise ValueError(f"{expected}, found {found!r}")
+    return list(found)

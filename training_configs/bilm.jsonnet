@@ -27,8 +27,11 @@
     type: 'bilm',
     batch_size: 16,  // rows of text; each goes on from window to window, and the LSTMs' states with it
     window: 20,  // time steps through which the gradient flows (the paper's)
+    // Windows after which a row starts from zeros again, as whoever reads the exported files does;
+    // bilm-tf had none of it, and enough text to do without.
+    restart_every: 50,
   },
-  validation_data_loader: self.data_loader { shuffle: null },
+  validation_data_loader: self.data_loader { shuffle: null, restart_every: null },
 
   model: {
     type: 'bilm',

@@ -37,7 +37,7 @@ local text = std.extVar('BILM_TEXT');
     num_epochs: 10,
     // The same numbers as in bilm.jsonnet, with the clipping inside, for row-sparse gradients.
     optimizer: { type: 'clipped_adagrad', lr: 0.2, initial_accumulator_value: 1.0, grad_norm: 10.0 },
-    grad_norm: null,
+    grad_norm: false,  // null would be a norm to AllenNLP
     checkpointer+: { save_every_num_batches: 5000 },  // 100,088 batches are an epoch
   },
 }

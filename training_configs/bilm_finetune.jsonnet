@@ -3,7 +3,8 @@
 //   BILM_ARCHIVE=OUT/model.tar.gz BILM_TEXT=my/text BILM_DEV=my/dev.txt \
 //     allennlp train training_configs/bilm_finetune.jsonnet --include-package elmo_plugin -s TUNED
 //
-// The sizes are those of bilm.jsonnet, whose archive this starts from. To start from the paper's,
+// BILM_ARCHIVE=small starts from the model that comes with the package: much better than nothing
+// where there is little text. Its sizes are those of bilm.jsonnet. To start from the paper's,
 // import bilm_1b.jsonnet instead, and name bilm-tf's weight file; its sizes are the same.
 (import 'bilm.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT'),

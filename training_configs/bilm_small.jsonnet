@@ -10,7 +10,7 @@
   train_data_path: std.extVar('BILM_TEXT') + '/train',
   validation_data_path: std.extVar('BILM_TEXT') + '/dev',
   vocabulary+: { max_size: 50000 },
-  data_loader+: { batch_size: 64 },
+  data_loader+: { batch_size: 64, restart_every: null },
   model+: {
     n_negative_samples: 4096,
     precision: 'bf16',

@@ -3,6 +3,7 @@
 """
 
 import argparse
+import os
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm_tf import write_options, write_weights
+from elmo_plugin.commands.paths import input_path
 from elmo_plugin.data.vocabulary import vocabulary_words, write_vocabulary_file
 from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.models.bilm import BilmLanguageModel
@@ -41,7 +43,8 @@ class BilmExport(Subcommand):
 
 def export_from_args(args: argparse.Namespace) -> None:
     dtype = torch.float16 if args.float16 else torch.float32
-    model = load_language_model(args.archive)
+    archive = input_path("archive", args.archive, "the model.tar.gz of a trained bilm")
+    model = load_language_model(archive)
     export(model, args.folder, with_softmax=args.softmax, dtype=dtype)
     print(f"wrote options.json, weights.hdf5 and vocabulary.txt to {args.folder}")
 
@@ -67,11 +70,21 @@ def export(
     # Raises
 
     `ConfigurationError`
-        For an adaptive softmax.
+        For an adaptive softmax, or where `folder` can be neither used nor made.
     """
     softmax = exportable_softmax(model) if with_softmax else None
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        found = "a file" if folder.is_file() else f"none, and it cannot be made ({error.strerror})"
+        raise ConfigurationError(
+            f"folder: {folder}: expected a folder to write to, found {found}"
+        ) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigurationError(
+            f"folder: {folder}: expected a folder that can be written to, found one that cannot"
+        )
     write_options(model.options, folder / "options.json")
     write_weights(model.bilm, folder / "weights.hdf5", softmax, dtype)
     write_vocabulary_file(vocabulary_words(model.vocab), folder / "vocabulary.txt")

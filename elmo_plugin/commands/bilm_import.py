@@ -8,11 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import h5py
 import torch
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.file_utils import cached_path
+from allennlp.common.meta import META_NAME, Meta
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
@@ -23,7 +24,8 @@ from elmo_plugin.bilm_tf import (
     read_options,
     read_weights,
 )
-from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.commands.paths import check_output_folder, input_path
+from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError
@@ -47,7 +49,14 @@ class BilmImport(Subcommand):
 
 
 def import_from_args(args: argparse.Namespace) -> None:
-    options, weights, vocabulary = map(cached_path, (args.options, args.weights, args.vocabulary))
+    options = input_path("options", args.options, "bilm-tf's options.json")
+    weights = input_path("weights", args.weights, "bilm-tf's weights in HDF5")
+    vocabulary = input_path("vocabulary", args.vocabulary, "a file of words, one a line")
+    check_output_folder("archive", args.archive)
+    if Path(args.archive).is_dir():
+        raise ConfigurationError(
+            f"archive: {args.archive}: expected a file to write, found a folder"
+        )
     try:
         import_files(options, weights, vocabulary, args.archive)
     except (OptionsError, WeightsError) as error:
@@ -69,6 +78,8 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
     `WeightsError`
         Also where there is no softmax: the vectors do not need it (the embedder `elmo` takes the
         files as they are), but a language model does.
+    `ConfigurationError`
+        Where the softmax has more or fewer words than the vocabulary.
     """
     if not has_softmax(weights):
         raise WeightsError(
@@ -76,6 +87,7 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
             "language model, found none; for vectors name the files in the embedder"
         )
     vocab = BilmVocabulary.from_corpus(file=vocabulary)
+    _check_vocabulary(len(vocabulary_words(vocab)), vocabulary, weights)
     config = _config(read_options(options))
     model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocab)
     assert isinstance(model, BilmLanguageModel) and isinstance(model.softmax, SampledSoftmax)
@@ -85,8 +97,19 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
         vocab.save_to_files(str(run / "vocabulary"))
         torch.save(model.state_dict(), run / "best.th")
         (run / "config.json").write_text(json.dumps(config, indent=2))
+        Meta.new().to_file(run / META_NAME)
         archive_model(run, archive_path=run / "model.tar.gz")
         (run / "model.tar.gz").replace(archive)
+
+
+def _check_vocabulary(n_words: int, vocabulary: str, weights: str) -> None:
+    with h5py.File(weights, "r") as file:
+        shape = getattr(file["softmax/W"], "shape", ())
+    if shape and shape[0] != n_words:
+        raise ConfigurationError(
+            f"{vocabulary}: expected {shape[0]} words, as softmax/W in {weights} has rows, "
+            f"found {n_words}"
+        )
 
 
 def _config(options: BiLMOptions) -> dict[str, Any]:

@@ -12,11 +12,11 @@ import torch
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common import logging as common_logging
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.file_utils import cached_path
 from allennlp.models.archival import get_weights_path
 
+from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.text import read_blocks
-from elmo_plugin.dump import Sentence, dump, file_digest
+from elmo_plugin.dump import Sentence, check_is_new, dump, file_digest
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.layers import INITIAL_STATES
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
@@ -55,7 +55,7 @@ class ElmoCommand(Subcommand):
             "--pretrained", choices=pretrained_names(), help="a model that came with the package"
         )
         subparser.add_argument(
-            "--archive", type=str, help="in its place: the model.tar.gz of a trained bilm"
+            "--archive-file", type=str, help="in its place: the model.tar.gz of a trained bilm"
         )
         subparser.add_argument("--options-file", type=str, help="in its place: bilm-tf's options")
         subparser.add_argument("--weight-file", type=str, help="and bilm-tf's weights")
@@ -63,7 +63,7 @@ class ElmoCommand(Subcommand):
             "--batch-size",
             type=_positive,
             default=64,
-            help="sentences of ordinary length to read at once (default: %(default)s)",
+            help="sentences of ordinary length to read at once",
         )
         subparser.add_argument("--cuda-device", type=int, default=-1, help="the GPU, if any")
         subparser.add_argument(
@@ -76,7 +76,7 @@ class ElmoCommand(Subcommand):
         subparser.add_argument(
             "--shard",
             type=_shard,
-            default=(0, 1),
+            default="1/1",
             metavar="I/N",
             help="take every N-th line, from the I-th on (1/4 .. 4/4 are all lines)",
         )
@@ -99,6 +99,8 @@ class ElmoCommand(Subcommand):
 
 def elmo_from_args(args: argparse.Namespace) -> None:
     common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
+    check_output_folder("output_file", args.output_file)
+    check_is_new(args.output_file)
     shard, n_shards = args.shard
     if args.initial_state == "carry" and n_shards > 1:
         raise ConfigurationError(
@@ -115,10 +117,12 @@ def elmo_from_args(args: argparse.Namespace) -> None:
         total = None
     else:
         name = args.input_file
-        file = Path(cached_path(name))
+        file = Path(input_path("input_file", name, "a text, one sentence a line"))
+        if file.is_dir():
+            raise ConfigurationError(f"input_file: {name}: expected a file, found a folder")
         blocks = read_blocks(file, name=name)
-        n_lines = sum(len(block) for block in read_blocks(file, name=name))
-        total = len(range(shard, n_lines, n_shards))
+        # To count them is to check them: a blank line shows now, not after hours.
+        total = sum(1 for _ in _sentences(read_blocks(file, name=name), name, shard, n_shards))
     sentences: Iterable[Sentence] = _sentences(blocks, name, shard, n_shards)
     if args.use_sentence_keys:
         sentences = check_sentence_keys(sentences, name)
@@ -155,19 +159,26 @@ def _device(cuda_device: int) -> str:
 
 def _load(args: argparse.Namespace) -> tuple[Elmo, list[str]]:
     """The model, and the files that it comes from."""
-    given = [args.pretrained, args.archive, args.options_file, args.weight_file]
-    match [value is not None for value in given]:
-        case [True, False, False, False]:
+    options = ("--pretrained", "--archive-file", "--options-file", "--weight-file")
+    values = (args.pretrained, args.archive_file, args.options_file, args.weight_file)
+    given = [option for option, value in zip(options, values) if value is not None]
+    match given:
+        case ["--pretrained"]:
             files = list(pretrained_files(args.pretrained))
-        case [False, True, False, False]:
-            archive = cached_path(args.archive)
+        case ["--archive-file"]:
+            expected = "the model.tar.gz of a trained bilm"
+            archive = input_path("--archive-file", args.archive_file, expected)
             weights = get_weights_path(archive) if Path(archive).is_dir() else archive
             return Elmo.from_archive(archive, initial_state=args.initial_state), [weights]
-        case [False, False, True, True]:
-            files = [cached_path(args.options_file), cached_path(args.weight_file)]
+        case ["--options-file", "--weight-file"]:
+            files = [
+                input_path("--options-file", args.options_file, "bilm-tf's options.json"),
+                input_path("--weight-file", args.weight_file, "bilm-tf's weights in HDF5"),
+            ]
         case _:
             raise ConfigurationError(
-                "expected one of --pretrained, --archive, or --options-file and --weight-file"
+                "expected one of --pretrained, --archive-file, or --options-file and "
+                f"--weight-file, found {' and '.join(given) or 'none'}"
             )
     return Elmo.from_files(*files, initial_state=args.initial_state), files
 

@@ -3,11 +3,14 @@
 """
 
 import argparse
+import os
 import time
 
 from allennlp.commands.subcommand import Subcommand
+from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.data.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
+from elmo_plugin.data.corpus import is_corpus
 from elmo_plugin.data.encoding import SHARD_TOKENS, encode
 from elmo_plugin.data.text import find_files
 
@@ -31,16 +34,15 @@ class BilmEncode(Subcommand):
             type=int,
             default=DEFAULT_MAX_CHARACTERS,
             metavar="N",
-            help="report the words that a model with this max_characters_per_token would crop "
-            "(the corpus itself keeps words whole; default: %(default)s)",
+            help="report the words that a model with this max_characters_per_token would crop; "
+            "the corpus itself keeps words whole",
         )
         subparser.add_argument(
             "--shard-tokens",
             type=int,
             default=SHARD_TOKENS,
             metavar="N",
-            help="the most tokens of a shard, which bounds the memory needed "
-            "(default: %(default)s)",
+            help="the most tokens of a shard, which bounds the memory needed",
         )
         subparser.add_argument(
             "--force", action="store_true", help="replace an encoded corpus that is there"
@@ -51,6 +53,11 @@ class BilmEncode(Subcommand):
 
 def encode_from_args(args: argparse.Namespace) -> None:
     check_max_characters(args.max_characters)
+    if os.path.exists(args.out) and not args.force:
+        found = (
+            "an encoded corpus (--force replaces it)" if is_corpus(args.out) else "something else"
+        )
+        raise ConfigurationError(f"out: {args.out}: expected a folder to be made, found {found}")
     started = time.monotonic()
     corpus = encode(find_files(args.text), args.out, args.shard_tokens, args.force)
     seconds = time.monotonic() - started

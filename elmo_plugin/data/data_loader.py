@@ -11,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
-from elmo_plugin.data.corpus import EncodedCorpus
+from elmo_plugin.data.corpus import UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.dataset_reader import BilmDatasetReader
 from elmo_plugin.data.prefetch import Tensors, WindowIterator
@@ -19,6 +19,7 @@ from elmo_plugin.data.vocabulary import (
     WORDS_NAMESPACE,
     check_frequency_order,
     ids_of_corpus_words,
+    word_ids,
 )
 from elmo_plugin.data.windows import Epoch
 from elmo_plugin.modules.sampled_softmax import IGNORE
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 SHUFFLES = ("sentences", "documents", None)
 TOKENS = ("characters", "words")
+MANY_UNKNOWN = 0.1
+"""Share of the tokens. Words that are left out for being rare are a few hundredths."""
 
 
 @DataLoader.register("bilm")
@@ -44,8 +47,8 @@ class BilmDataLoader(DataLoader):
     * `forward_inputs`: rows of `words`: `<S> w1 .. wn` of each sentence. *Shape:* `(B, T)` int64.
     * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100. *Shape:* `(B, T)` int64.
     * `backward_inputs`, `backward_targets`: the same of `</S> wn .. w1` and `wn .. w1 <S>`.
-    * `starts`: whether a row's text starts anew, as it does in an epoch's first window.
-      *Shape:* `(B,)` bool.
+    * `starts`: whether a row starts anew, from zeros: in an epoch's first window, and as
+      `restart_every` says. *Shape:* `(B,)` bool.
     * `word_ids`: with `tokens` "words", the vocabulary ids of `words`. *Shape:* `(U,)` int64.
 
     A window is made when it is first looked into, and from then on a thread makes the following
@@ -70,6 +73,10 @@ class BilmDataLoader(DataLoader):
         The order of an epoch follows from the seed and the number of the epoch alone.
     tokens : `str`, optional (default=`"characters"`)
         `"words"` adds `word_ids`, for models whose input is words.
+    restart_every : `int`, optional
+        After so many windows a row starts from zeros again, one row after another. bilm-tf never
+        does, and needs much text for it: memory cells that are set once and for all while the state
+        is carried on are found empty by whoever reads from zeros, as other readers of its files do.
     cache_dir : `str`, optional
         Where encoded corpora are kept; by default in AllenNLP's own cache.
     """
@@ -84,6 +91,7 @@ class BilmDataLoader(DataLoader):
         shuffle: str | None = "sentences",
         seed: int = 13370,
         tokens: str = "characters",
+        restart_every: int | None = None,
         cache_dir: str | None = None,
     ) -> None:
         if not isinstance(reader, BilmDatasetReader):
@@ -95,6 +103,11 @@ class BilmDataLoader(DataLoader):
             raise ConfigurationError(
                 'data_loader of type "bilm": expected a batch_size and a window of at least 1, '
                 f"found {batch_size} and {window}"
+            )
+        if restart_every is not None and restart_every < 2:
+            raise ConfigurationError(
+                'data_loader of type "bilm": expected restart_every to be at least 2, or null, '
+                f"found {restart_every}"
             )
         if shuffle not in SHUFFLES or tokens not in TOKENS:
             raise ConfigurationError(
@@ -112,6 +125,7 @@ class BilmDataLoader(DataLoader):
         self.shuffle = shuffle
         self.seed = seed
         self.tokens = tokens
+        self.restart_every = restart_every
         self._epochs_begun = 0
         self._epoch: Epoch | None = None
         self._device: torch.device | None = None
@@ -173,7 +187,23 @@ class BilmDataLoader(DataLoader):
     def index_with(self, vocab: Vocabulary) -> None:
         self._ids = ids_of_corpus_words(self.corpus, vocab)
         if self.shuffle is not None:
+            self._report_unknown(vocab)
             check_frequency_order(self.corpus, self._ids, vocab.get_vocab_size(WORDS_NAMESPACE))
+
+    def _report_unknown(self, vocab: Vocabulary) -> None:
+        """A vocabulary of another text is easily configured, and then shows nowhere else."""
+        assert self._ids is not None
+        counts, ids = self.corpus.counts, word_ids(vocab)
+        share = float(counts[self._ids == ids[UNKNOWN_TOKEN]].sum() / counts.sum())
+        logger.log(
+            logging.WARNING if share > MANY_UNKNOWN else logging.INFO,
+            "%s: %.1f %% of its %d tokens are none of the vocabulary's %d words%s",
+            self.data_path,
+            100 * share,
+            counts.sum(),
+            len(ids),
+            "; is vocabulary.corpus another text?" if share > MANY_UNKNOWN else "",
+        )
 
     def set_target_device(self, device: torch.device) -> None:
         self._device = device
@@ -196,7 +226,7 @@ class BilmDataLoader(DataLoader):
                 "forward_targets": target_ids[window.forward_targets],
                 "backward_inputs": backward_inputs,
                 "backward_targets": target_ids[window.backward_targets],
-                "starts": np.full(self.batch_size, index == 0),
+                "starts": self._starts(index, rows),
                 "words": self.corpus.characters(words, self.reader.max_characters_per_token),
             }
             if self.tokens == "words":
@@ -205,3 +235,12 @@ class BilmDataLoader(DataLoader):
             if self._device is not None and self._device.type == "cuda":
                 tensors = {key: tensor.pin_memory() for key, tensor in tensors.items()}
             yield tensors
+
+    def _starts(self, index: int, rows: slice) -> np.ndarray:
+        """The rows that start anew in an epoch's window `index`. *Shape:* `(B,)` bool."""
+        if index == 0 or self.restart_every is None:
+            return np.full(self.batch_size, index == 0)
+        # Spread over the windows, and the same however many processes share the rows.
+        n_rows = self.batch_size * self._world_size
+        offsets = np.arange(n_rows)[rows] * self.restart_every // n_rows
+        return (index + offsets) % self.restart_every == 0

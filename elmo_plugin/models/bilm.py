@@ -4,10 +4,10 @@ from typing import Any, Dict, List, Optional, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.file_utils import cached_path
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
-from allennlp.nn import util
+from allennlp.nn import RegularizerApplicator, util
+from allennlp.nn.parallel import DdpAccelerator
 from torch import Tensor
 
 from elmo_plugin.data.vocabulary import word_ids
@@ -66,8 +66,8 @@ class BilmLanguageModel(Model):
         the optimizer `clipped_adagrad` in place of the trainer's `grad_norm`.
     pretrained_file : `str`, optional
         Where fine-tuning starts: the archive of a `bilm`, or bilm-tf's weight file, of these sizes.
-        Of the words that both vocabularies have, the softmax, and without `char_cnn` the word
-        table, are carried over. AllenNLP takes a
+        Or the name of a model that comes with the package. Of the words that both vocabularies
+        have, the softmax, and without `char_cnn` the word table, are carried over. AllenNLP takes a
         parameter of this name out of the config of an archive, which then stands alone.
     pretrained_vocabulary_file : `str`, optional
         The words of the softmax and of the word table in bilm-tf's weight file, where it has them.
@@ -88,9 +88,11 @@ class BilmLanguageModel(Model):
         sparse_gradients: bool = False,
         pretrained_file: Optional[str] = None,
         pretrained_vocabulary_file: Optional[str] = None,
-        **kwargs: Any,
+        regularizer: Optional[RegularizerApplicator] = None,
+        serialization_dir: Optional[str] = None,
+        ddp_accelerator: Optional[DdpAccelerator] = None,
     ) -> None:
-        super().__init__(vocab, **kwargs)
+        super().__init__(vocab, regularizer, serialization_dir, ddp_accelerator)  # type: ignore[arg-type]
         if initial_state not in INITIAL_STATES:
             choices = ", ".join(INITIAL_STATES)
             raise ConfigurationError(
@@ -130,11 +132,7 @@ class BilmLanguageModel(Model):
         self._backward_loss = TokenAverage()
         self.register_load_state_dict_pre_hook(_take_resume_state)
         if pretrained_file is not None:
-            start_from(
-                self,
-                cached_path(pretrained_file),
-                pretrained_vocabulary_file and cached_path(pretrained_vocabulary_file),
-            )
+            start_from(self, pretrained_file, pretrained_vocabulary_file)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> "BilmLanguageModel":
         super()._apply(fn, *args)

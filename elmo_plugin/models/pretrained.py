@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 import h5py
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
 
 from elmo_plugin.bilm_tf import has_softmax, read_weights
 from elmo_plugin.data.vocabulary import read_vocabulary_file, vocabulary_words
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import build_bilm
+from elmo_plugin.pretrained import pretrained_files, pretrained_names
 
 if TYPE_CHECKING:
     from elmo_plugin.models.bilm import BilmLanguageModel
@@ -51,7 +53,8 @@ def start_from(
 
     model : `BilmLanguageModel`
     pretrained_file : `str`
-        A `model.tar.gz`, or an HDF5 file of weights.
+        A `model.tar.gz`, or an HDF5 file of weights; a path, an address, or the name of a model
+        that comes with the package.
     vocabulary_file : `str`, optional
         The words of the softmax and of the word table in an HDF5 file, which has to have at least
         one of the two.
@@ -61,11 +64,24 @@ def start_from(
     `ConfigurationError`, `WeightsError`
         Where the sizes are not those of `model`, or a vocabulary does not go with the file.
     """
-    if h5py.is_hdf5(pretrained_file):
-        pretrained = _read_hdf5(model, pretrained_file, vocabulary_file)
+    if pretrained_file in pretrained_names():
+        _, file = pretrained_files(str(pretrained_file))
     else:
-        pretrained = _read_archive(model, pretrained_file)
+        file = _local("pretrained_file", pretrained_file)
+    if vocabulary_file is not None:
+        vocabulary_file = _local("pretrained_vocabulary_file", vocabulary_file)
+    if h5py.is_hdf5(file):
+        pretrained = _read_hdf5(model, file, vocabulary_file)
+    else:
+        pretrained = _read_archive(model, file)
     _carry_over(model, pretrained, str(pretrained_file))
+
+
+def _local(key: str, file: Union[str, os.PathLike]) -> str:
+    try:
+        return str(cached_path(file))
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"{key}: expected a file, found none: {file}") from error
 
 
 def _read_archive(model: "BilmLanguageModel", archive: Union[str, os.PathLike]) -> Pretrained:

@@ -144,7 +144,12 @@ class ElmoEmbedder(TokenEmbedder):
     def get_output_dim(self) -> int:
         return self.output_dim
 
-    def forward(self, elmo_tokens: Tensor, word_inputs: Optional[Tensor] = None) -> Tensor:
+    def forward(
+        self,
+        elmo_tokens: Optional[Tensor] = None,
+        word_inputs: Optional[Tensor] = None,
+        **others: Any,
+    ) -> Tensor:
         """
         # Parameters
 
@@ -157,7 +162,17 @@ class ElmoEmbedder(TokenEmbedder):
 
         `Tensor`
             Shape `(.., batch_size, timesteps, output_dim)`, fp32.
+
+        # Raises
+
+        `ConfigurationError`
+            Where the token indexer is not of type `elmo`, and for a number beyond `vocab_to_cache`.
         """
+        if elmo_tokens is None:
+            raise ConfigurationError(
+                'token embedder of type "elmo": expected a token indexer of type "elmo" under the '
+                f"same key, found one that gives {', '.join(others) or 'nothing'}"
+            )
         if self._word_characters is not None and word_inputs is not None:
             n_words = len(self._word_characters)
             if (word_inputs >= n_words).any():

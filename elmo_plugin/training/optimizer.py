@@ -16,7 +16,7 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
     Adagrad after clipping by the global norm, for models of which some gradients are row-sparse:
     the `bilm` with `sparse_gradients`, or an embedding with `sparse`. The numbers are those of the
     optimizer `adagrad` with the trainer's `grad_norm`, which takes dense gradients only. Its place
-    is here, so a trainer with this optimizer has no `grad_norm`.
+    is here: a trainer with this optimizer has `grad_norm: false`, which is AllenNLP's default.
 
     Of a table with a sparse gradient a step reads and writes the rows in it alone. That is exact,
     because Adagrad leaves a row without gradient as it was.

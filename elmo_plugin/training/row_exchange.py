@@ -32,8 +32,9 @@ def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
     learning = (table for table in tables if table.requires_grad)
     if not all(getattr(table, "takes_sparse_gradients", False) for table in learning):
         raise ConfigurationError(
-            "sparse_gradients: expected the optimizer clipped_adagrad, whose grad_norm takes the "
-            "place of the trainer's, found another optimizer"
+            'sparse_gradients: expected the optimizer of type "clipped_adagrad", found another; '
+            "write optimizer: { type: 'clipped_adagrad' } and grad_norm: false into the trainer, "
+            "for it clips by a grad_norm of its own"
         )
 
 

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import re
 import resource
 import sys
 from multiprocessing import get_context
@@ -193,10 +194,10 @@ def test_shards_are_the_whole(run, text, tmp_path, options):
 
 def test_half_precision_stdin_and_archive(run, text, tmp_path, bilm_archive, monkeypatch):
     """Expected: what a file and single precision give, rounded to NumPy's float16."""
-    run(text, tmp_path / "whole", "--top", "--archive", bilm_archive, "--forget-sentences")
+    run(text, tmp_path / "whole", "--top", "--archive-file", bilm_archive, "--forget-sentences")
     stdin = io.TextIOWrapper(io.BytesIO(text.read_bytes()))
     monkeypatch.setattr(sys, "stdin", stdin)
-    run("-", tmp_path / "half", "--top", "--archive", bilm_archive, "--float16")
+    run("-", tmp_path / "half", "--top", "--archive-file", bilm_archive, "--float16")
     whole, half = read(tmp_path / "whole"), read(tmp_path / "half")
     assert same({k: v.astype("float16") for k, v in whole.items()}, half)
     with h5py.File(tmp_path / "whole") as file:
@@ -217,14 +218,17 @@ def test_sentence_keys(run, text, tmp_path, options):
 @pytest.mark.parametrize(
     "content, arguments, message",
     [
-        ("One .\n\nTwo .\n", [], "line 2: expected a sentence"),
+        ("One .\n\nTwo .\n", [], r"text\.txt, line 2: expected a sentence"),
         ("One .\n", ["--shard", "1/2", "--initial-state", "carry"], "--shard"),
         (".\n", ["--use-sentence-keys"], r"text\.txt, line 1: '\.': HDF5"),
         ("a\nb/\nb\n", ["--use-sentence-keys"], "line 3: 'b': .* beside that of line 2, 'b/'"),
         (b"One \xff .\n", [], "line 1: expected UTF-8"),
     ],
 )
-def test_input_that_is_refused(run, tmp_path, options, content, arguments, message):
+def test_input_that_is_refused(run, tmp_path, options, monkeypatch, content, arguments, message):
+    """By hand; and before anything is computed."""
+    monkeypatch.setattr(Elmo, "embed", None)
+    monkeypatch.setattr(dump, "PART_SENTENCES", 1)
     file = tmp_path / "text.txt"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigurationError, match=message):
@@ -249,15 +253,67 @@ def test_shards_that_there_are_not(run, text, tmp_path, options, shard, capsys):
 def test_an_output_that_is_there_stays(run, text, tmp_path, options):
     out = tmp_path / "out"
     out.write_text("mine")
-    with pytest.raises(ConfigurationError, match="found one"):
+    with pytest.raises(ConfigurationError, match="found one; remove it to write it anew"):
         run(text, out, "--top", *options)
     assert out.read_text() == "mine"
+    with pytest.raises(ConfigurationError, match=r"new file, found a folder$"):
+        run(text, tmp_path, "--top", *options)
+
+
+def test_an_output_folder_that_is_not_there_is_not_made(run, text, tmp_path, options):
+    """By hand; a file in its place is told from none."""
+    for folder, found in ((tmp_path / "none", "none"), (text, "a file")):
+        message = rf"^output_file: \S+out: expected the folder {folder} to be there, found {found}$"
+        with pytest.raises(ConfigurationError, match=message):
+            run(text, folder / "out", "--top", *options)
+    assert list(tmp_path.iterdir()) == [text]
 
 
 def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
-    for given in ([], options[:2], [*options, "--archive", bilm_archive]):
-        with pytest.raises(ConfigurationError, match="--pretrained, --archive, or --options-file"):
+    """By hand: what was given is what is said to be found."""
+    cases = {
+        "none": [],
+        "--options-file": options[:2],
+        "--archive-file and --options-file and --weight-file": [
+            *options,
+            "--archive-file",
+            bilm_archive,
+        ],
+        "--pretrained and --archive-file": ["--pretrained", "small", "--archive-file", "X"],
+    }
+    for found, given in cases.items():
+        with pytest.raises(ConfigurationError) as error:
             run(text, tmp_path / "out", "--top", *given)
+        assert error.value.message == (
+            "expected one of --pretrained, --archive-file, or --options-file and --weight-file, "
+            f"found {found}"
+        )
+
+
+def test_inputs_that_are_not_there(run, text, tmp_path, options):
+    """By hand: one sentence that names the argument, the file and what it should have been."""
+    no, out = tmp_path / "no", tmp_path / "out"
+    for argument, arguments in {
+        "input_file": [no, out, *options],
+        "--archive-file": [text, out, "--archive-file", no],
+        "--weight-file": [text, out, *options[:2], "--weight-file", no],
+    }.items():
+        with pytest.raises(FileNotFoundError, match=rf"^{argument}: {no}: expected .* found no"):
+            run(*arguments, "--top")
+    with pytest.raises(ConfigurationError, match=r"^input_file: .* a file, found a folder"):
+        run(tmp_path, out, "--top", *options)
+
+
+@pytest.mark.parametrize(
+    "command, defaults", [("elmo", ["64", "-1", "warm", "1/1"]), ("bilm-encode", ["50", "8388608"])]
+)
+def test_help_says_each_default_once(monkeypatch, capsys, command, defaults):
+    """By hand, in the order of the options, and as one would type them."""
+    monkeypatch.setattr(sys, "argv", ["allennlp", command, "--help"])
+    with pytest.raises(SystemExit):
+        main(prog="allennlp")
+    shown = re.findall(r"\(default(?::| =) (\S+)\)", " ".join(capsys.readouterr().out.split()))
+    assert shown == defaults
 
 
 def test_pretrained(run, text, tmp_path, options, bilm_files, monkeypatch, capsys):

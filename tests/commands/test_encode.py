@@ -49,6 +49,16 @@ def test_text_that_is_none_is_named(tmp_path: Path, content: bytes, message: str
     assert not (tmp_path / "corpus").exists()
 
 
+def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
+    """By hand: the option is named as it is typed, and only where it would help."""
+    (tmp_path / "text.txt").write_text("a b\n")
+    bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
+    with pytest.raises(ConfigurationError, match=r"^out: .*corpus: .* \(--force replaces it\)$"):
+        bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
+    with pytest.raises(ConfigurationError, match=r"^out: .*text\.txt: .* found something else$"):
+        bilm_encode(tmp_path / "text.txt", tmp_path / "text.txt")
+
+
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """The system refuses files of more than a megabyte, and a million tokens take four: the corpus
     that was to be replaced stays, and nothing but its lock beside it."""

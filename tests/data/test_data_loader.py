@@ -256,6 +256,47 @@ def test_ranks_read_what_one_process_would(
         assert {key: first[key] + second[key] for key in whole} == whole
 
 
+@pytest.mark.parametrize("restart_every", [2, 3, 7])
+def test_rows_start_again(file: Path, monkeypatch: pytest.MonkeyPatch, restart_every: int) -> None:
+    """By definition: all in the first window; then each once in `restart_every`, not all at once;
+    and nothing else changes. Two ranks' rows start again as one process's do."""
+    loader = make(file, batch_size=6, restart_every=restart_every)
+    found = tensors_of(loader)
+    starts = np.array([window.pop("starts") for window in found])
+    for window, expected in zip(found, tensors_of(make(file, batch_size=6)), strict=True):
+        del expected["starts"]
+        assert window == expected
+    assert starts[0].all()
+    for row in starts[1:].T:
+        (again,) = np.nonzero(row)
+        assert len(again) and set(np.diff(again)) <= {restart_every}
+    assert not starts[1:].all(axis=1).any()
+    monkeypatch.setattr(data_loader, "is_distributed", lambda: True)
+    monkeypatch.setattr(data_loader.dist, "get_world_size", lambda: 2)
+    ranks = []
+    for rank in range(2):
+        monkeypatch.setattr(data_loader.dist, "get_rank", lambda rank=rank: rank)
+        half = make(file, batch_size=3, restart_every=restart_every)
+        ranks.append([window["starts"].tolist() for window in half])
+    assert np.array_equal(np.concatenate(ranks, axis=1), starts)
+
+
+def test_a_vocabulary_of_another_text_shows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By hand: all of the text's 200 sentences' tokens are unknown to it; of its own vocabulary of
+    40 of 60 words about a third; of one of all its words none."""
+    loader = make(file)
+    caplog.clear()
+    other = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "elsewhere"])
+    loader.index_with(other)
+    assert "text.txt: 100.0 % of its" in caplog.text
+    assert "vocabulary's 4 words; is vocabulary.corpus another text?" in caplog.text
+    caplog.clear()
+    all_words = [f"w{k}" for k in range(60)]
+    with caplog.at_level("INFO"):
+        loader.index_with(BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", *all_words]))
+    assert "text.txt: 0.0 % of its" in caplog.text and "another text" not in caplog.text
+
+
 def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Training refuses and names both numbers; evaluation takes the rows that there are."""
     file.write_text("a b\nc\n")
@@ -286,6 +327,7 @@ def test_a_line_of_a_million_tokens(file: Path) -> None:
         ({"tokens": "bytes"}, "found .* 'bytes'"),
         ({"batch_size": 0}, "at least 1, found 0 and 5"),
         ({"window": 0}, "at least 1, found 4 and 0"),
+        ({"restart_every": 1}, "restart_every to be at least 2, or null, found 1"),
     ],
 )
 def test_wrong_parameters_are_named(file: Path, params: dict, message: str) -> None:

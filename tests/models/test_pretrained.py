@@ -13,13 +13,15 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
+from elmo_plugin.bilm_tf import load_bilm
 from elmo_plugin.commands.bilm_export import export
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS
 from tests.models.test_bilm_sentences import batch_of
-from tests.models.test_training import TEXT, config
+from tests.models.test_training import ROOT, TEXT, config
 
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
 OTHER_ORDER = [*WORDS[:3], *reversed(WORDS[3:])]
@@ -47,6 +49,23 @@ def test_from_an_archive(bilm_archive):
     """Expected values: the archive's own."""
     model = tuned(NEW_WORDS, pretrained_file=bilm_archive)
     check_carried_over(load_language_model(bilm_archive), model)
+
+
+def test_from_a_model_that_comes_with_the_package():
+    """Expected: the weights that its name stands for, in the sizes of its config."""
+    sizes = Params.from_file(str(ROOT / "training_configs" / "bilm.jsonnet"))["model"]
+    blocks = {key: sizes[key].as_dict() for key in ("lstm", "char_cnn")}
+    model = tuned(NEW_WORDS, pretrained_file="small", **blocks)
+    expected = load_bilm(*pretrained_files("small")).state_dict()
+    for name, tensor in model.bilm.state_dict().items():
+        assert torch.equal(tensor, expected[name])
+
+
+@pytest.mark.parametrize("key", ["pretrained_file", "pretrained_vocabulary_file"])
+def test_a_missing_file_is_named(bilm_archive, key):
+    """With its key."""
+    with pytest.raises(ConfigurationError, match=f"{key}: expected a file, found none: .*nowhere"):
+        tuned(NEW_WORDS, **{"pretrained_file": bilm_archive, key: "nowhere/model.tar.gz"})
 
 
 def test_from_bilm_tfs_files(bilm_archive, tmp_path):

@@ -250,6 +250,15 @@ def test_characters_of_another_length(bilm_files):
         embedder(**bilm_files._asdict())(torch.ones(1, 2, 30, dtype=torch.long))
 
 
+def test_an_indexer_of_another_type(bilm_files):
+    """As it comes through AllenNLP, whose own error would name `forward`'s arguments."""
+    field_embedder = BasicTextFieldEmbedder({"elmo": embedder(**bilm_files._asdict())})
+    with pytest.raises(ConfigurationError, match=r'indexer of type "elmo".*gives tokens'):
+        field_embedder({"elmo": {"tokens": torch.ones(1, 2, dtype=torch.long)}})
+    with pytest.raises(ValueError, match=r"ids of shape .*found the shape \(1, 2\)"):
+        embedder(**bilm_files._asdict())(torch.ones(1, 2, dtype=torch.long))
+
+
 @pytest.mark.parametrize(
     "params, message",
     [

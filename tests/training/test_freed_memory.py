@@ -1,3 +1,4 @@
+import ctypes
 import multiprocessing
 import platform
 import resource
@@ -6,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from elmo_plugin.training.freed_memory import keep_freed_memory
+from elmo_plugin.training.freed_memory import M_MMAP_MAX, M_TRIM_THRESHOLD, keep_freed_memory
 
 N_BYTES = 2**27
+DEFAULTS = {M_MMAP_MAX: 2**16, M_TRIM_THRESHOLD: 2**17}  # of mallopt(3)
 
 
 def _resident() -> int:
@@ -24,6 +26,9 @@ def _kept_of_what_is_freed() -> int:
 
 
 def _before_and_after(kept) -> None:
+    keep_freed_memory.cache_clear()  # a test before may have called it
+    for key, value in DEFAULTS.items():
+        ctypes.CDLL(None).mallopt(key, value)
     kept.put(_kept_of_what_is_freed())
     keep_freed_memory()
     kept.put(_kept_of_what_is_freed())
