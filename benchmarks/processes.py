@@ -5,8 +5,7 @@ processes, which have half of the rows each and exchange gradients through gloo.
 
 import os
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -17,18 +16,16 @@ from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table,
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
 from benchmarks.training import (
     DROPOUT,
-    N_NEGATIVE_SAMPLES,
     N_WINDOWS,
-    N_WORDS,
-    ROWS,
     WINDOW,
     Trainer,
-    filled,
     first_windows,
     operations,
+    sizes,
+    vocabulary_of,
 )
+from benchmarks.workers import forked
 from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
 
 N_ROUNDS = 9
@@ -55,7 +52,9 @@ class Steps(NamedTuple):
 def run(settings: Settings) -> Record:
     """Prints the table and returns it, by name."""
     [name] = QUICK if settings.quick else SMALL
-    rows, negatives = sizes(settings)
+    text = settings.text
+    settings = replace(settings, text=str(open_corpus(settings.text).folder))
+    rows, negatives, _ = sizes(settings)
     records: list[Record] = []
     for way in WAYS:
         progress(f"{way.processes} process(es) of {way.threads} thread(s)")
@@ -76,27 +75,16 @@ def run(settings: Settings) -> Record:
     for record, one in zip(records, records[: len(GRADIENTS)] * len(WAYS)):
         record["ratio_to_one"] = record["tokens_per_second"] / one["tokens_per_second"]
     print_table(
-        f"Training {name} on {settings.text}, {rows} rows x {WINDOW} time steps in all processes "
+        f"Training {name} on {text}, {rows} rows x {WINDOW} time steps in all processes "
         f"together, {negatives:,} negatives",
         records,
     )
     return {"processes": records}
 
 
-def sizes(settings: Settings) -> tuple[int, int]:
-    """The rows of all processes together, and the negatives."""
-    return (8, 256) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES)
-
-
 def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
-    """What each process found. They are forked from one that has imported all and computed nothing:
-    what OpenMP and MKL keep of their threads does not outlive a fork."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ProcessPoolExecutor(way.processes, mp_context=context) as pool,
-    ):
+    """What each process found."""
+    with tempfile.TemporaryDirectory() as folder, forked(way.processes) as pool:
         store = f"file://{folder}/store"
         ranks = [
             pool.submit(time_steps, settings, way, rank, store) for rank in range(way.processes)
@@ -131,10 +119,9 @@ def bind(way: Way, rank: int) -> None:
 
 
 def trainer(settings: Settings, way: Way, gradients: str) -> Trainer:
-    rows, negatives = sizes(settings)
+    rows, negatives, _ = sizes(settings)
     [model] = (QUICK if settings.quick else SMALL).values()
-    words = open_corpus(settings.text).words()
-    vocabulary = BilmVocabulary.from_words(filled(words, 4000 if settings.quick else N_WORDS))
+    vocabulary = vocabulary_of(settings)
     torch.manual_seed(0)
     language_model: torch.nn.Module = BilmLanguageModel(
         vocabulary,

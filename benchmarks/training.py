@@ -3,6 +3,8 @@ Steps of training: ours beside the same model put together from AllenNLP's own p
 same windows of our data loader, with the same optimizer.
 """
 
+from dataclasses import replace
+from functools import partial
 from itertools import cycle, islice
 
 import torch
@@ -25,6 +27,7 @@ from benchmarks.operations import (
 )
 from benchmarks.peer_language_model import AllenNLPLanguageModel
 from benchmarks.settings import Settings, models, options_of
+from benchmarks.workers import Worker
 from elmo_plugin.data.corpus import SPECIAL_WORDS
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.data_loader import BilmDataLoader
@@ -47,59 +50,80 @@ Window = dict[str, Tensor]
 
 def run(settings: Settings) -> Record:
     """Prints the tables and returns them, by name."""
-    rows, n_negative_samples, n_words = (
-        (8, 256, 4000) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES, N_WORDS)
-    )
-    words = open_corpus(settings.text).words()
-    vocabulary = BilmVocabulary.from_words(filled(words, n_words))
-    windows = first_windows(settings.text, vocabulary, rows, WINDOW, N_WINDOWS)
+    corpus = open_corpus(settings.text)
+    encoded = replace(settings, text=str(corpus.folder))
+    rows, n_negative_samples, n_words = sizes(settings)
+    windows = first_windows(encoded.text, vocabulary_of(encoded), rows, WINDOW, N_WINDOWS)
+    n_tokens = rows * WINDOW
     speeds: list[Record] = []
     costs: list[Record] = []
     for name, model in models(settings).items():
         progress(f"training of {name}")
-        options = options_of(name, model)
-        torch.manual_seed(0)
-        peer = Trainer(
-            AllenNLPLanguageModel(options, n_words, n_negative_samples, DROPOUT), windows
-        )
-        for precision, dtype in PRECISIONS.items():
-            torch.manual_seed(0)
-            language_model = BilmLanguageModel(
-                vocabulary,
-                model["lstm"],
-                model["char_cnn"],
-                dropout=DROPOUT,
-                n_negative_samples=n_negative_samples,
-                precision=precision,
-            )
-            ours = Trainer(language_model, windows)
-            peak = MatrixProductPeak(dtype or torch.float32, quick=settings.quick)
-            _, own, theirs = in_turns(peak, ours.step, peer.step)
-            least = peak.seconds_at_least(operations(options, n_negative_samples, windows))
-            speeds.append(
-                {
-                    "model": name,
-                    "precision": precision,
-                    "ours": ours.n_tokens / own,
-                    "allennlp": peer.n_tokens / theirs,
-                    "ratio": theirs / own,
-                    "gflops_peak": peak.gflops,
-                    "limit": ours.n_tokens / least,
-                    "share_of_limit": least / own,
-                    "distinct_words": sum(len(w["words"]) for w in windows) / len(windows),
-                }
-            )
-            if settings.profile:
-                of = {"model": name, "precision": precision}
-                costs += [{**of, **cost} for cost in largest_costs(ours.step)]
+        n_operations = operations(options_of(name, model), n_negative_samples, windows)
+        # Each in a process of its own: ours changes what becomes of freed memory.
+        with Worker(settings.threads, peer_trainer, encoded, name) as peer:
+            for precision, dtype in PRECISIONS.items():
+                peak = MatrixProductPeak(dtype or torch.float32, quick=settings.quick)
+                with Worker(settings.threads, own_trainer, encoded, name, precision) as ours:
+                    _, own, theirs = in_turns(peak, partial(ours, "step"), partial(peer, "step"))
+                    found = ours("largest_costs") if settings.profile else []
+                least = peak.seconds_at_least(n_operations)
+                speeds.append(
+                    {
+                        "model": name,
+                        "precision": precision,
+                        "ours": n_tokens / own,
+                        "allennlp": n_tokens / theirs,
+                        "ratio": theirs / own,
+                        "gflops_peak": peak.gflops,
+                        "limit": n_tokens / least,
+                        "share_of_limit": least / own,
+                        "distinct_words": sum(len(w["words"]) for w in windows) / len(windows),
+                    }
+                )
+                costs += [{"model": name, "precision": precision, **cost} for cost in found]
+    of_text = min(corpus.num_words, n_words)
     print_table(
         f"Training on {settings.text}, {rows} rows x {WINDOW} time steps, {n_negative_samples:,} "
-        f"negatives, vocabulary {n_words:,} ({min(len(words), n_words):,} of the text): tokens/s",
+        f"negatives, vocabulary {n_words:,} ({of_text:,} of the text): tokens/s",
         speeds,
     )
     if costs:
         print_table("Our largest costs", costs)
     return {"training": speeds, "costs": costs}
+
+
+def sizes(settings: Settings) -> tuple[int, int, int]:
+    """Of rows, of negatives, and of words."""
+    return (8, 256, 4000) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES, N_WORDS)
+
+
+def vocabulary_of(settings: Settings) -> BilmVocabulary:
+    return BilmVocabulary.from_words(filled(open_corpus(settings.text).words(), sizes(settings)[2]))
+
+
+def peer_trainer(settings: Settings, name: str) -> "Trainer":
+    rows, n_negative_samples, n_words = sizes(settings)
+    torch.manual_seed(0)
+    options = options_of(name, models(settings)[name])
+    model = AllenNLPLanguageModel(options, n_words, n_negative_samples, DROPOUT)
+    vocabulary = vocabulary_of(settings)
+    return Trainer(model, first_windows(settings.text, vocabulary, rows, WINDOW, N_WINDOWS))
+
+
+def own_trainer(settings: Settings, name: str, precision: str) -> "Trainer":
+    rows, n_negative_samples, _ = sizes(settings)
+    torch.manual_seed(0)
+    vocabulary = vocabulary_of(settings)
+    model = BilmLanguageModel(
+        vocabulary,
+        models(settings)[name]["lstm"],
+        models(settings)[name]["char_cnn"],
+        dropout=DROPOUT,
+        n_negative_samples=n_negative_samples,
+        precision=precision,
+    )
+    return Trainer(model, first_windows(settings.text, vocabulary, rows, WINDOW, N_WINDOWS))
 
 
 def filled(words: list[str], size: int) -> list[str]:
@@ -149,6 +173,9 @@ class Trainer:
         self.optimizer.zero_grad()
         self.model(**next(self._following))["loss"].backward()
         self.optimizer.step()
+
+    def largest_costs(self) -> list[Record]:
+        return largest_costs(self.step)
 
 
 def operations(options: BiLMOptions, n_negative_samples: int, windows: list[Window]) -> float:
