@@ -3,6 +3,7 @@ Steps of training: ours beside the same model put together from AllenNLP's own p
 same windows of our data loader, with the same optimizer.
 """
 
+import time
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
@@ -44,6 +45,8 @@ N_NEGATIVE_SAMPLES = 8192
 N_WORDS = 50_000
 DROPOUT = 0.1
 N_WINDOWS = 4
+N_ROUNDS = 5
+WARM_UP_SECONDS = 10
 
 Window = dict[str, Tensor]
 
@@ -65,7 +68,9 @@ def run(settings: Settings) -> Record:
             for precision, dtype in PRECISIONS.items():
                 peak = MatrixProductPeak(dtype or torch.float32, quick=settings.quick)
                 with Worker(settings.threads, own_trainer, encoded, name, precision) as ours:
-                    _, own, theirs = in_turns(peak, partial(ours, "step"), partial(peer, "step"))
+                    _, own, theirs = in_turns(
+                        peak, partial(ours, "step"), partial(peer, "step"), n_rounds=N_ROUNDS
+                    )
                     found = ours("largest_costs") if settings.profile else []
                 least = peak.seconds_at_least(n_operations)
                 speeds.append(
@@ -156,7 +161,8 @@ class Trainer:
 
     model : `nn.Module`
     windows : `list[Window]`
-        What its steps read, again and again. The first step warms up, here.
+        What its steps read, again and again. To warm up, each is read here, a few times if that is
+        quick: other numbers of distinct words are other shapes, and memory settles.
     """
 
     def __init__(self, model: nn.Module, windows: list[Window]) -> None:
@@ -167,7 +173,12 @@ class Trainer:
             list(model.named_parameters())
         )  # bilm-tf's numbers
         self._following = cycle(windows)
-        self.step()
+        began = time.perf_counter()
+        for _ in range(3):
+            for _ in windows:
+                self.step()
+            if time.perf_counter() - began > WARM_UP_SECONDS:
+                break
 
     def step(self) -> None:
         self.optimizer.zero_grad()
