@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install demo test lint format bench lock clean
+.PHONY: install demo test test-all lint format bench lock clean
 
 install: $(INSTALLED)
 
@@ -26,6 +26,10 @@ demo: install
 
 test: install
 	$(RUN)/python -m pytest
+
+# What takes longer than `make test` may, and many more random cases; SEED=N gives others.
+test-all: install
+	$(RUN)/python -m pytest --long --fuzz-seed $(or $(SEED),0)
 
 lint: install
 	$(RUN)/ruff check .

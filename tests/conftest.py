@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -40,6 +42,43 @@ BLOCKS = {
         "max_characters_per_token": 50,
     },
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--long", action="store_true", help="also run tests marked long, and 20 times the cases"
+    )
+    parser.addoption("--fuzz-seed", type=int, default=0, help="the seed of random test cases")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        for item in items:
+            if "long" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="long: make test-all runs it"))
+
+
+class Fuzz:
+    """
+    Random cases: the same ones for the same `--fuzz-seed`, and `factor` times as many in a long
+    run.
+    """
+
+    def __init__(self, seed: int, factor: int) -> None:
+        self._seed = seed
+        self._factor = factor
+
+    def cases(self, n: int) -> Iterator[Random]:
+        """A generator of its own for each case, so that one case can be repeated by its number."""
+        for number in range(n * self._factor):
+            yield Random(f"{self._seed} {number}")
+
+
+@pytest.fixture(scope="session")
+def fuzz(pytestconfig: pytest.Config) -> Fuzz:
+    return Fuzz(
+        pytestconfig.getoption("--fuzz-seed"), 20 if pytestconfig.getoption("--long") else 1
+    )
 
 
 class BiLMFiles(NamedTuple):

@@ -1,0 +1,73 @@
+"""Damaged files, for tests that show that no wrong number comes out of one."""
+
+from random import Random
+
+BLOCK = 512
+"""A disk's sector."""
+
+
+def damage(data: bytes, random: Random) -> tuple[str, bytes]:
+    """
+    One of the ways in which a disk, a transfer or a kill damages a file.
+
+    # Parameters
+
+    data : `bytes`
+        A whole file, not empty.
+    random : `Random`
+        Chooses the way and the place.
+
+    # Returns
+
+    `tuple[str, bytes]`
+        A description for the failure message, and other bytes than `data`.
+    """
+    while True:
+        way = random.choice(WAYS)
+        place = random.randrange(len(data))
+        damaged = way(data, place, random)
+        if damaged != data:
+            return f"{way.__name__.lstrip('_')} at byte {place} of {len(data)}", damaged
+
+
+def _flipped_bit(data: bytes, place: int, random: Random) -> bytes:
+    return _replaced(data, place, bytes([data[place] ^ 1 << random.randrange(8)]))
+
+
+def _random_bytes(data: bytes, place: int, random: Random) -> bytes:
+    return _replaced(data, place, random.randbytes(random.randrange(1, 64)))
+
+
+def _zeroed_sector(data: bytes, place: int, random: Random) -> bytes:
+    return _replaced(data, place // BLOCK * BLOCK, bytes(BLOCK))
+
+
+def _swapped_sector(data: bytes, place: int, random: Random) -> bytes:
+    other = random.randrange(len(data)) // BLOCK * BLOCK
+    return _replaced(data, place // BLOCK * BLOCK, data[other : other + BLOCK])
+
+
+def _truncated(data: bytes, place: int, random: Random) -> bytes:
+    return data[:place]
+
+
+def _missing_run(data: bytes, place: int, random: Random) -> bytes:
+    return data[:place] + data[place + random.randrange(1, 64) :]
+
+
+def _replaced(data: bytes, place: int, run: bytes) -> bytes:
+    """`run` written over `data`, which keeps its length."""
+    run = run[: len(data) - place]
+    return data[:place] + run + data[place + len(run) :]
+
+
+WAYS = (
+    _flipped_bit,
+    _flipped_bit,  # what nothing but a checksum notices comes more often
+    _flipped_bit,
+    _random_bytes,
+    _zeroed_sector,
+    _swapped_sector,
+    _truncated,
+    _missing_run,
+)
