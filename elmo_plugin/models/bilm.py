@@ -10,6 +10,7 @@ from allennlp.nn import RegularizerApplicator, util
 from allennlp.nn.parallel import DdpAccelerator
 from torch import Tensor
 
+from elmo_plugin.checks import check_choice, check_count, check_flag, check_number
 from elmo_plugin.data.vocabulary import word_ids
 from elmo_plugin.models.pretrained import start_from
 from elmo_plugin.modules import AdaptiveSoftmax, LSTMState, SampledSoftmax, WordEmbedding
@@ -93,11 +94,12 @@ class BilmLanguageModel(Model):
         ddp_accelerator: Optional[DdpAccelerator] = None,
     ) -> None:
         super().__init__(vocab, regularizer, serialization_dir, ddp_accelerator)  # type: ignore[arg-type]
-        if initial_state not in INITIAL_STATES:
-            choices = ", ".join(INITIAL_STATES)
-            raise ConfigurationError(
-                f"initial_state: expected one of {choices}, found {initial_state!r}"
-            )
+        check_number("dropout", dropout, least=0, below=1)
+        if n_negative_samples is not None:
+            check_count("n_negative_samples", n_negative_samples)
+        check_choice("initial_state", initial_state, INITIAL_STATES)
+        check_choice("precision", precision, PRECISIONS)
+        check_flag("sparse_gradients", sparse_gradients)
         n_words = len(word_ids(vocab))
         try:
             self.options = BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="model")
@@ -123,6 +125,7 @@ class BilmLanguageModel(Model):
             leave_to_optimizer(self, self._tables)
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
+        self.precision = precision
         # Where each row of text stands: one for training, one for evaluation, so that evaluating in
         # between changes nothing. No buffers: distributed training would overwrite them.
         self._carried: dict[bool, Optional[LSTMState]] = {True: None, False: None}
@@ -247,21 +250,21 @@ class BilmLanguageModel(Model):
 
     def read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The top layer, `(2, T + 2, B, P)`, and what each place predicts, `(2, T + 2, B)`."""
-        mask = util.get_text_field_mask(source)
         if self.options.char_cnn is None:
-            tokens = torch.where(mask, targets + 1, 0)
+            tokens = torch.where(util.get_text_field_mask(source), targets + 1, 0)
         else:
             tokens = next(x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x)
+        lengths = self.bilm.sentence_lengths(tokens)
         n_rows = len(tokens)
         state = self._state_at_start(n_rows)
         carried = self._carried[self.training]
         if self.initial_state == "carry" and carried:
             state = carried.take(n_rows)
-        read = self.bilm.sentences(tokens, mask, state)
+        read = self.bilm.sentences(tokens, state)
         if self.initial_state == "carry":
             self._carried[self.training] = carried.put(read.state) if carried else read.state
 
-        goals = _between_boundaries(targets, mask)
+        goals = _between_boundaries(targets, lengths)
         nothing = goals.new_full((n_rows, 1), IGNORE)
         forward_goals = torch.cat([goals[:, 1:], nothing], dim=1)
         backward_goals = torch.cat([nothing, goals[:, :-1]], dim=1)
@@ -359,11 +362,12 @@ def _take_resume_state(
         model._carried[True] = LSTMState(**rows)
 
 
-def _between_boundaries(targets: Tensor, mask: Tensor) -> Tensor:
+def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
     """The vocabulary numbers of `<S> w_1 .. w_n </S>`, `IGNORE` behind: shape `(B, T + 2)`."""
+    mask = torch.arange(targets.size(1), device=targets.device) < lengths[:, None]
     targets = torch.nn.functional.pad(targets.masked_fill(~mask, IGNORE), (1, 1), value=IGNORE)
     targets[:, 0] = 0  # <S>
-    return targets.scatter(1, mask.sum(dim=1, keepdim=True) + 1, 1)  # </S>
+    return targets.scatter(1, lengths[:, None] + 1, 1)  # </S>
 
 
 def _scale_gradient(x: Tensor, factor: float) -> Tensor:
