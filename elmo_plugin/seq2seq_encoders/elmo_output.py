@@ -5,7 +5,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
-from elmo_plugin.checks import check_count
+from elmo_plugin.checks import check_count, fail
 
 
 @Seq2SeqEncoder.register("elmo_output")
@@ -39,6 +39,8 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
     """
 
     def __init__(self, encoder: Seq2SeqEncoder, elmo_dim: int, start: int) -> None:
+        if not isinstance(encoder, Seq2SeqEncoder):
+            fail("elmo_output: encoder", "the task's encoder", encoder)
         super().__init__(stateful=encoder.stateful)
         check_count("elmo_output: elmo_dim", elmo_dim)
         check_count("elmo_output: start", start, least=0)

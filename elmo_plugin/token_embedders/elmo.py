@@ -1,5 +1,5 @@
 import os
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -81,8 +81,9 @@ class ElmoEmbedder(TokenEmbedder):
         dropout: float = 0.5,
         requires_grad: bool = False,
         projection_dim: Optional[int] = None,
-        vocab_to_cache: Optional[List[str]] = None,
-        scalar_mix_parameters: Optional[List[float]] = None,
+        # Lists; AllenNLP would make one of a string's characters, so it is not told.
+        vocab_to_cache: Any = None,
+        scalar_mix_parameters: Any = None,
         archive_file: Optional[str] = None,
         num_output_representations: int = 1,
         initial_state: str = "warm",
