@@ -208,7 +208,7 @@ def test_an_error_in_the_background_reaches_the_model(file: Path) -> None:
     tokens.flush()
     windows = list(loader)
     for window in windows[:2]:
-        with pytest.raises(CorpusError, match=r"tokens-00000\.npy: expected ranks"):
+        with pytest.raises(CorpusError, match=r"tokens-00000\.npy: expected the content"):
             window["words"]
 
 
