@@ -5,7 +5,8 @@ write a file can write its digest.
 
 import json
 import os
-from hashlib import blake2b, file_digest as _hash_file
+from hashlib import blake2b
+from hashlib import file_digest as _hash_file
 from typing import Any
 
 DIGEST = "digest"

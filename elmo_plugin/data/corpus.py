@@ -199,9 +199,9 @@ class EncodedCorpus:
     def _check(self, file: Path, array: np.ndarray) -> None:
         if digest(array) != self._digests[file.name]:
             raise CorpusError(
-                f"{file}: expected the content that was written, found damage (its digest differs "
-                f"from that in {DESCRIPTION_FILE}); encode the text again or, if this is in a cache "
-                "of corpora, remove the folder"
+                f"{file}: expected the content that was written, found damage (its digest is not "
+                f"that in {DESCRIPTION_FILE}); encode the text again, or remove the folder if it "
+                "is in a cache of corpora"
             )
 
 
