@@ -12,6 +12,7 @@ from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.digest import sealed
 from tests.conftest import Fuzz
 from tests.damage import damage
+from tests.ordinary_user import as_ordinary_user
 
 
 @pytest.fixture
@@ -120,19 +121,12 @@ def test_any_index_is_harmless(tmp_path: Path, fuzz: Fuzz) -> None:
             assert list(open_corpus(file, cache).sentences()) == [text.split()], content
 
 
-def _open_as_nobody(path: Path, cache: Path, queue) -> None:
-    if os.geteuid() == 0:
-        os.setuid(65534)
-    try:
-        queue.put(list(open_corpus(path, cache).sentences()))
-    except Exception as error:
-        queue.put(str(error))
+def _sentences(path: Path, cache: Path) -> list[list[str]]:
+    return list(open_corpus(path, cache).sentences())
 
 
 def test_a_cache_that_cannot_be_written_to_serves_what_it_holds() -> None:
     """By hand, as a user without permission: the text, a copy of it, and an error for another."""
-    context = get_context("fork")
-    queue = context.Queue()
     with TemporaryDirectory() as name:  # other users may not enter pytest's own
         folder = Path(name)
         (folder / "text.txt").write_text("a b c\nd e\n")
@@ -141,29 +135,21 @@ def test_a_cache_that_cannot_be_written_to_serves_what_it_holds() -> None:
         (folder / "other.txt").write_text("f\n")
         for read_only in (folder / "cache", folder):
             read_only.chmod(0o555)
-        found = {}
-        for text, cache in [
-            ("text", "cache"),
-            ("copy", "cache"),
-            ("other", "cache"),
-            ("text", "new"),
-        ]:
-            process = context.Process(
-                target=_open_as_nobody, args=(folder / f"{text}.txt", folder / cache, queue)
-            )
-            process.start()
-            found[text, cache] = queue.get(timeout=60)
-            process.join()
+        places = [("text", "cache"), ("copy", "cache"), ("other", "cache"), ("text", "new")]
+        found = {
+            (text, cache): as_ordinary_user(_sentences, folder / f"{text}.txt", folder / cache)
+            for text, cache in places
+        }
         for writable in (folder, folder / "cache"):
             writable.chmod(0o755)
     assert found["text", "cache"] == found["copy", "cache"] == [["a", "b", "c"], ["d", "e"]]
-    for text, cache in [("other", "cache"), ("text", "new")]:
+    for text, cache in places[2:]:
         assert f"{cache}: expected a folder that can be written to" in found[text, cache]
         assert f"{text}.txt in it, found neither (Permission denied)" in found[text, cache]
 
 
 def _open(path: Path, cache: Path, queue) -> None:
-    queue.put(list(open_corpus(path, cache).sentences()))
+    queue.put(_sentences(path, cache))
 
 
 def test_processes_at_the_same_time_share_one_corpus(tmp_path: Path, file: Path) -> None:
