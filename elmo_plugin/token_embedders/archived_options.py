@@ -23,7 +23,7 @@ from allennlp.data import Vocabulary
 from elmo_plugin.bilm_tf import options_from_dict, options_to_dict
 from elmo_plugin.checks import shown
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.torch_file import check_torch_file
+from elmo_plugin.torch_file import DamagedFileError, check_torch_file
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,10 @@ def is_loading(serialization_dir: Optional[str]) -> bool:
     """
     for name in (ARCHIVED, TRAINED):
         if _holds(serialization_dir, name):
-            check_torch_file(os.path.join(str(serialization_dir), name))
+            try:
+                check_torch_file(os.path.join(str(serialization_dir), name))
+            except DamagedFileError as error:
+                raise DamagedFileError(f"{error}. To resume training, remove it") from error
             return True
     return False
 

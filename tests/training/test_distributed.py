@@ -79,22 +79,39 @@ def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Pat
         assert metrics[1][name] == pytest.approx(metrics[0][name], rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    "checkpointer, last_saved",
+    [
+        ({}, [Point(0, 21), Point(1, 7)]),
+        # The first process announces each save one batch ahead.
+        (
+            {"save_every_num_batches": None, "save_every_num_seconds": 0},
+            [Point(0, 24), Point(1, 12)],
+        ),
+    ],
+    ids=["batches", "seconds"],
+)
 def test_two_killed_processes_end_with_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpointer: dict[str, Any],
+    last_saved: list[Point],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    Both get a SIGKILL in mid-epoch, four batches after a checkpoint; and after `--recover` once
+    Both get a SIGKILL in mid-epoch, some batches after a checkpoint; and after `--recover` once
     more in the second epoch. Expected values: all that the run that was never killed ends with,
     each process's rows and random states included.
     """
     params = two_processes(tmp_path / "cache")
+    params["trainer"]["checkpointer"].update(checkpointer)
     expected = train(params, tmp_path / "whole")
     killed = tmp_path / "killed"
-    for after, options, last in [(25, [], Point(0, 21)), (46, ["--recover"], Point(1, 7))]:
+    for after, options, last in zip([25, 46], [[], ["--recover"]], last_saved):
         monkeypatch.setattr(SigkillCallback, "after", after)
         with pytest.raises(ProcessExitedException, match="SIG"):
             train(params, killed, *options)
-        assert CheckpointFiles(str(killed), rank=0, world_size=2).complete()[0] == last
+        for rank in range(2):
+            assert CheckpointFiles(str(killed), rank, world_size=2).complete()[0] == last
     monkeypatch.setattr(SigkillCallback, "after", None)
     found = train(params, killed, "--recover")
     assert found.keys() == expected.keys()
