@@ -22,7 +22,7 @@ from torch import Tensor
 from elmo_plugin.checks import shown
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.options import BiLMOptions, OptionsError
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.torch_file import load_torch_file
 from elmo_plugin.whole_file import NO_SPACE, DiskFullError
 
@@ -199,7 +199,7 @@ def _check_sizes(
             )
         with torch.device("meta"):
             expected = BilmLanguageModel(vocab, **parameters).state_dict()
-    except (OptionsError, RuntimeError, TypeError) as error:
+    except (ValueError, OverflowError, RuntimeError, TypeError) as error:
         message = str(error).partition("\n")[0]
         raise ConfigurationError(message) from error
     for name in sorted(expected.keys() | state.keys()):
