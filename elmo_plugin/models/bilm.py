@@ -1,8 +1,10 @@
 import math
+import os
 from collections.abc import Callable
 from typing import Any, Dict, List, Optional, Union
 
 import torch
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
@@ -17,6 +19,7 @@ from elmo_plugin.modules import AdaptiveSoftmax, LSTMState, SampledSoftmax, Word
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from elmo_plugin.torch_file import check_torch_file
 from elmo_plugin.training.freed_memory import keep_freed_memory
 from elmo_plugin.training.language_model_metrics import TokenAverage
 from elmo_plugin.training.row_exchange import check_optimizer, leave_to_optimizer
@@ -136,6 +139,18 @@ class BilmLanguageModel(Model):
         self.register_load_state_dict_pre_hook(_take_resume_state)
         if pretrained_file is not None:
             start_from(self, pretrained_file, pretrained_vocabulary_file)
+
+    @classmethod
+    def _load(
+        cls,
+        config: Params,
+        serialization_dir: Union[str, os.PathLike],
+        weights_file: Optional[Union[str, os.PathLike]] = None,
+        cuda_device: int = -1,
+    ) -> Model:
+        """AllenNLP's, which loads damaged weights without a word."""
+        check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
+        return super()._load(config, serialization_dir, weights_file, cuda_device)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> "BilmLanguageModel":
         super()._apply(fn, *args)

@@ -128,7 +128,8 @@ class ElmoEmbedder(TokenEmbedder):
             n_characters = self._elmo.max_characters_per_token
         except (ValueError, FileNotFoundError) as error:
             raise ConfigurationError(f'token embedder of type "elmo": {error}') from error
-        remember(vocab, source, self._elmo.options)
+        if known is None:
+            remember(vocab, source, self._elmo.options)
 
         table: Optional[Tensor] = None
         if vocab_to_cache is not None:
