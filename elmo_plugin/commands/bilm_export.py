@@ -124,7 +124,7 @@ def export(
             f"folder: {folder}: expected a folder that can be written to, found one that cannot"
         )
     options, vocabulary = folder / "options.json", folder / "vocabulary.txt"
-    # The last of these takes its name first, and the options theirs last: nothing loads before them.
+    # The last of these takes its name first, and the options last; nothing loads before they do.
     with (
         whole_file(options) as new_options,
         whole_file(vocabulary) as new_vocabulary,
