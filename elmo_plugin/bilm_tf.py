@@ -1,13 +1,16 @@
 """
 bilm-tf's files, both ways: `options.json`, and the weights in HDF5. The only file that knows their
 names. What is read are numbers; nothing in either file can run code.
+
+The weight files that are written here can be checked: each array has its digest, and the file says
+which options it belongs to. Other programs pass both over, and files of theirs, which have neither,
+are read as they are.
 """
 
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,19 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.data.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS
+from elmo_plugin.hdf5 import (
+    VERSION,
+    HDF5Error,
+    find_array,
+    open_hdf5,
+    read_array,
+    read_text,
+    write_array,
+    write_text,
+)
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, SampledSoftmax
 from elmo_plugin.modules.warm_state import warm_up
-from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm, options_of
 from elmo_plugin.whole_file import HDF5Bytes, whole_file
 
 LSTM_KEYS = {
@@ -38,9 +51,8 @@ CHAR_CNN_KEYS = {
     "n_highway",
 }
 
-
-class WeightsError(ValueError):
-    """Something is wrong with a weight file; the message names the file, the key and what is."""
+WRITTEN_FOR = "options.json"
+"""The attribute of a weight file that holds its options."""
 
 
 def table(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[Tensor]]:
@@ -80,6 +92,40 @@ def table(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[T
     return {name: [view.detach() for view in parts] for name, parts in views.items()}
 
 
+def array_shapes(
+    options: BiLMOptions, n_softmax_words: int | None = None
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The names and shapes of `table`, in its order, without memory for any of its numbers."""
+    lstm, cnn = options.lstm, options.char_cnn
+    dim, size = lstm.dim, lstm.projection_dim
+    if cnn is not None:
+        n_filters = cnn.n_filters
+        yield "char_embed", (NUM_CHARACTERS - 1, cnn.embedding_dim)
+        for i, (width, number) in enumerate(cnn.filters):
+            yield f"CNN/W_cnn_{i}", (1, width, cnn.embedding_dim, number)
+            yield f"CNN/b_cnn_{i}", (number,)
+        for k in range(cnn.n_highway):
+            for gate in ("carry", "transform"):
+                yield f"CNN_high_{k}/W_{gate}", (n_filters, n_filters)
+                yield f"CNN_high_{k}/b_{gate}", (n_filters,)
+        if n_filters != size:
+            yield "CNN_proj/W_proj", (n_filters, size)
+            yield "CNN_proj/b_proj", (size,)
+    else:
+        assert options.n_words is not None
+        yield "embedding", (options.n_words, size)
+    for k in range(lstm.n_layers):
+        for d in (0, 1):
+            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+            yield f"{cell}/W_0", (2 * size, 4 * dim)
+            yield f"{cell}/B", (4 * dim,)
+            if size != dim:
+                yield f"{cell}/W_P_0", (dim, size)
+    if n_softmax_words is not None:
+        yield "softmax/W", (n_softmax_words, size)
+        yield "softmax/b", (n_softmax_words,)
+
+
 def read_options(path: str | os.PathLike) -> BiLMOptions:
     """
     An options file, written for training (`n_characters` 261) or inference (262). What else stands
@@ -90,11 +136,30 @@ def read_options(path: str | os.PathLike) -> BiLMOptions:
     `OptionsError`
         Naming the file and the key.
     """
+    if not Path(path).is_file():
+        found = "a folder" if Path(path).is_dir() else "no such file"
+        raise OptionsError(f"{path}: expected an options file in JSON, found {found}")
+    return _parse_options(Path(path).read_bytes(), source=str(path))
+
+
+def _parse_options(text: bytes | str, source: str) -> BiLMOptions:
     try:
-        options = json.loads(Path(path).read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise OptionsError(f"{path}: expected an options file in JSON, found {error}") from None
-    return options_from_dict(options, source=str(path))
+        options = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise OptionsError(f"{source}: expected an options file in JSON, found {error}") from None
+    return options_from_dict(options, source=source)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    block = dict(pairs)
+    if len(block) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {max(keys, key=keys.count)!r} twice")
+    return block
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name}, which is not a number of JSON")
 
 
 def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions:
@@ -102,6 +167,9 @@ def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions
     `read_options`."""
     if not isinstance(options, Mapping) or "lstm" not in options:
         raise OptionsError(f"{source}: expected a block lstm, found none")
+    bidirectional = options.get("bidirectional", True)
+    if bidirectional is not True:
+        raise OptionsError(f"{source}: bidirectional: expected true, found {bidirectional!r}")
     lstm, char_cnn = options["lstm"], options.get("char_cnn")
     return BiLMOptions.from_blocks(
         _only(lstm, LSTM_KEYS),
@@ -147,29 +215,63 @@ def load_bilm(
 
     # Raises
 
-    `OptionsError`, `WeightsError`
+    `OptionsError`, `HDF5Error`
         Naming the file, the key, and what was expected and found.
     """
     options = read_options(options_file)
     if token_embedding_file is None:
+        check_weights(options, weight_file)
         bilm = build_bilm(options)
         read_weights(bilm, weight_file)
         return bilm
     if vocabulary_file is None:
-        raise WeightsError(
-            f"{token_embedding_file}: expected its vocabulary's file too, found none"
-        )
+        raise HDF5Error(f"{token_embedding_file}: expected its vocabulary's file too, found none")
     words = Path(vocabulary_file).read_text(encoding="utf-8").split()
     for boundary in (BEGIN_TOKEN, END_TOKEN):
         if boundary not in words:
-            raise WeightsError(
-                f"{vocabulary_file}: expected the word {boundary}, found no such line"
-            )
-    bilm = build_bilm(replace(options, char_cnn=None, n_words=len(words)))
+            raise HDF5Error(f"{vocabulary_file}: expected the word {boundary}, found no such line")
+    options = replace(options, char_cnn=None, n_words=len(words))
+    check_weights(options, weight_file, token_embedding_file=token_embedding_file)
+    bilm = build_bilm(options)
     numbers = [words.index(boundary) + 1 for boundary in (BEGIN_TOKEN, END_TOKEN)]
     bilm.boundaries.copy_(torch.tensor(numbers))
     read_weights(bilm, weight_file, token_embedding_file=token_embedding_file)
     return bilm
+
+
+def check_weights(
+    options: BiLMOptions,
+    path: str | os.PathLike,
+    n_softmax_words: int | None = None,
+    token_embedding_file: str | os.PathLike | None = None,
+) -> None:
+    """
+    Checks that a weight file belongs to `options`, before a biLM of these sizes is built.
+
+    # Parameters
+
+    options : `BiLMOptions`
+    path : `str | os.PathLike`
+        The weight file.
+    n_softmax_words : `int | None`
+        The number of words of its softmax, if that is going to be read.
+    token_embedding_file : `str | os.PathLike | None`
+        The file that has the table of words, if it is not the weight file.
+
+    # Raises
+
+    `HDF5Error`
+        For the first array that is missing or of another shape, and for a weight file that was
+        written for other options.
+    """
+    with open_hdf5(path) as file:
+        _check_options(file, options, token_embedding_file is not None)
+        for name, shape in array_shapes(options, n_softmax_words):
+            if name != "embedding" or token_embedding_file is None:
+                _find(file, name, shape)
+    if token_embedding_file is not None:
+        with open_hdf5(token_embedding_file) as file:
+            _find(file, *next(array_shapes(options)))
 
 
 def read_weights(
@@ -186,23 +288,24 @@ def read_weights(
 
     # Raises
 
-    `WeightsError`
-        For a file that is no HDF5, an array that is missing, of another shape, or not finite.
+    `HDF5Error`
+        For a file that is not HDF5, or was written for other options; and for an array that is
+        missing, of another shape, damaged, or not of finite numbers.
     """
     views = table(bilm, softmax)
-    with _open(path) as file:
+    with open_hdf5(path) as file:
+        _check_options(file, options_of(bilm), token_embedding_file is not None)
         words = views.pop("embedding", None) if token_embedding_file is not None else None
-        arrays = {name: _read(file, path, name, parts) for name, parts in views.items()}
+        arrays = {name: _read(file, name, parts) for name, parts in views.items()}
         warm = None
-        if "warm_state/memory" in file:
-            one_row = [bilm.warm_state.memory], [bilm.warm_state.output]
+        if find_array(file, "warm_state/memory") is not None:
             warm = LSTMState(
-                _read(file, path, "warm_state/memory", one_row[0]),
-                _read(file, path, "warm_state/output", one_row[1]),
+                _read(file, "warm_state/memory", [bilm.warm_state.memory]),
+                _read(file, "warm_state/output", [bilm.warm_state.output]),
             )
     if words is not None and token_embedding_file is not None:
-        with _open(token_embedding_file) as file:
-            arrays["embedding"] = _read(file, token_embedding_file, "embedding", words)
+        with open_hdf5(token_embedding_file) as file:
+            arrays["embedding"] = _read(file, "embedding", words)
         views["embedding"] = words
     for name, parts in views.items():
         for view, array in zip(parts, arrays[name].split([len(part) for part in parts])):
@@ -220,6 +323,15 @@ def write_weights(
     Writes a weight file, whole or not at all, that bilm-tf, AllenNLP and the others read; with the
     softmax's two arrays if it is given. They do not know the `warm_state`, and pass it over.
 
+    # Parameters
+
+    bilm : `BiLM`
+    path : `str | os.PathLike`
+    softmax : `SampledSoftmax | None`
+    dtype : `torch.dtype`
+        The type of the numbers; but the LSTMs' biases are always float32, because AllenNLP adds
+        the forget gate's 1 to them in the type that it finds.
+
     # Raises
 
     `DiskFullError`
@@ -231,54 +343,72 @@ def write_weights(
     with (
         whole_file(path) as temporary,
         HDF5Bytes(temporary) as disk,
-        h5py.File(disk, "w") as file,
+        h5py.File(disk, "w", libver=(VERSION, VERSION)) as file,
     ):
+        write_text(file, WRITTEN_FOR, json.dumps(options_to_dict(options_of(bilm))))
         for name, parts in arrays.items():
-            file[name] = torch.cat([part.to("cpu", dtype) for part in parts]).numpy()
+            kept = torch.float32 if name.endswith("/B") else dtype
+            write_array(file, name, torch.cat([part.to("cpu", kept) for part in parts]).numpy())
             disk.check()
 
 
+def n_softmax_words(path: str | os.PathLike) -> int | None:
+    """The number of words of a weight file's softmax, which bilm-tf itself leaves out."""
+    with open_hdf5(path) as file:
+        weight = find_array(file, "softmax/W")
+        return None if weight is None else int(weight.shape[0]) if weight.shape else 0
+
+
 def has_softmax(path: str | os.PathLike) -> bool:
-    """Whether a weight file holds the softmax, which bilm-tf itself leaves out."""
-    with _open(path) as file:
-        return "softmax/W" in file
+    """Whether a weight file holds the softmax."""
+    return n_softmax_words(path) is not None
 
 
-def _read(file: h5py.File, path: str | os.PathLike, name: str, parts: list[Tensor]) -> Tensor:
-    """The array `name`, checked against the views that it is to fill."""
-    if name not in file:
+def _read(file: h5py.File, name: str, parts: list[Tensor]) -> Tensor:
+    """The array `name`, of the shape of the views that it is to fill."""
+    shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+    return torch.from_numpy(read_array(_find(file, name, shape)))
+
+
+def _find(file: h5py.File, name: str, expected: tuple[int, ...]) -> h5py.Dataset:
+    found = find_array(file, name)
+    if found is None:
         # bilm-tf names the one cell of a one-layer model without the cells' common level.
-        name = name.replace("MultiRNNCell/Cell0/", "")
-    found = file.get(name)
-    if not isinstance(found, h5py.Dataset):
-        raise WeightsError(f"{path}: {name}: expected an array, found none")
-    expected = (sum(len(part) for part in parts), *parts[0].shape[1:])
+        found = find_array(file, name.replace("MultiRNNCell/Cell0/", ""))
+    if found is None:
+        raise HDF5Error(f"{file.filename}: {name}: expected an array, found none")
     if found.shape != expected:
         hint = ""
         if name == "char_embed" and found.shape[:1] == (NUM_CHARACTERS,):
             hint = "; the file has no row for padding, which readers add in front"
-        raise WeightsError(
-            f"{path}: {name}: the options ask for the shape {expected}, found {found.shape}{hint}"
+        raise HDF5Error(
+            f"{file.filename}: {name}: the options ask for the shape {expected}, "
+            f"found {found.shape}{hint}"
         )
-    try:
-        array = torch.from_numpy(found[()].astype("float32"))
-    except (OSError, ValueError, TypeError) as error:
-        raise WeightsError(f"{path}: {name}: expected numbers, found {error}") from None
-    if not bool(torch.isfinite(array).all()):
-        raise WeightsError(f"{path}: {name}: expected finite numbers, found NaN or infinity")
-    return array
+    return found
 
 
-@contextmanager
-def _open(path: str | os.PathLike) -> Iterator[h5py.File]:
-    if not Path(path).is_file():
-        raise WeightsError(f"{path}: expected a weight file, found no such file")
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        raise WeightsError(f"{path}: expected a whole HDF5 file, found {error}") from None
-    with file:
-        yield file
+def _check_options(file: h5py.File, options: BiLMOptions, other_words: bool) -> None:
+    """Whether the file says that it belongs to other options; those of the words do not matter for
+    `other_words`. Only files that were written here say so."""
+    text = read_text(file, WRITTEN_FOR)
+    if text is None:
+        return
+    found = _sizes(_parse_options(text, f"{file.filename}: {WRITTEN_FOR}"), not other_words)
+    expected = _sizes(options, not other_words)
+    for key in found | expected:
+        if found.get(key) != expected.get(key):
+            raise HDF5Error(
+                f"{file.filename}: expected weights for {key} {expected.get(key)}, as the options "
+                f"say, found weights that were written for {key} {found.get(key)}"
+            )
+
+
+def _sizes(options: BiLMOptions, with_words: bool) -> dict[str, Any]:
+    sizes = {f"lstm.{key}": value for key, value in asdict(options.lstm).items()}
+    if with_words and options.char_cnn is not None:
+        sizes |= {f"char_cnn.{key}": value for key, value in asdict(options.char_cnn).items()}
+    return sizes | ({"n_tokens_vocab": options.n_words} if with_words else {})
 
 
 def _only(block: Any, keys: set[str]) -> Any:

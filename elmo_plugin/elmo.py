@@ -10,6 +10,7 @@ from elmo_plugin.bilm_tf import load_bilm, read_options
 from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.embed import embed
 from elmo_plugin.layers import BiLMLayers
+from elmo_plugin.model_files import model_files
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files
@@ -85,8 +86,20 @@ class Elmo(BiLMLayers):
             self.add_module(f"scalar_mix_{k}", mix)  # AllenNLP's name, in regular expressions too
 
     @classmethod
-    def from_files(cls, options_file: str, weight_file: str, **kwargs: Any) -> Elmo:
-        """From bilm-tf's two files; `kwargs` as above. Raises what `load_bilm` raises."""
+    def from_files(
+        cls,
+        options_file: str | os.PathLike,
+        weight_file: str | os.PathLike | None = None,
+        **kwargs: Any,
+    ) -> Elmo:
+        """
+        From bilm-tf's two files. Or from one path, the folder or the zip file that holds them as
+        `options.json` and an HDF5 file. `kwargs` as above. Raises what `load_bilm` and
+        `model_files` raise.
+        """
+        if weight_file is None:
+            with model_files(options_file) as files:
+                return cls.from_files(*files, **kwargs)
         return cls(load_bilm(options_file, weight_file), read_options(options_file), **kwargs)
 
     @classmethod

@@ -10,6 +10,8 @@ A block may also say `n_characters`; it is checked where it is read. A bound, `n
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -28,6 +30,12 @@ from elmo_plugin.modules.char_cnn import ACTIVATIONS
 
 # bilm-tf reads them with `.get(key)` and asks whether what it got is true.
 NULL_IS_ABSENT = ("cell_clip", "n_highway", "proj_clip", "use_skip_connections")
+
+MOST = 2**31 - 1
+"""No size is larger, so that the product of any few of them can be computed and shown."""
+
+MOST_CHARACTERS = 10_000
+"""The most for `max_characters_per_token`, which is the one size that no weight has."""
 
 
 class OptionsError(ValueError):
@@ -49,6 +57,13 @@ class CharCNNOptions:
         """F, the sum of all convolutions' filters."""
         return sum(number for _, number in self.filters)
 
+    def n_parameters(self, projection_dim: int) -> int:
+        """The number of parameters of the CNN, which ends in P = `projection_dim` numbers."""
+        n, f = NUM_CHARACTERS * self.embedding_dim, self.n_filters
+        n += sum((width * self.embedding_dim + 1) * number for width, number in self.filters)
+        n += self.n_highway * 2 * (f + 1) * f
+        return n if f == projection_dim else n + (f + 1) * projection_dim
+
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMOptions:
@@ -61,6 +76,13 @@ class LSTMOptions:
     proj_clip: float | None
     use_skip_connections: bool
 
+    @property
+    def n_parameters(self) -> int:
+        """The number of parameters of all layers in both directions."""
+        n = (2 * self.projection_dim + 1) * 4 * self.dim
+        n += 0 if self.projection_dim == self.dim else self.dim * self.projection_dim
+        return self.n_layers * 2 * n
+
 
 @dataclass(frozen=True, kw_only=True)
 class BiLMOptions:
@@ -69,6 +91,15 @@ class BiLMOptions:
     lstm: LSTMOptions
     char_cnn: CharCNNOptions | None
     n_words: int | None = None
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of parameters, without a softmax."""
+        size = self.lstm.projection_dim
+        if self.char_cnn is not None:
+            return self.lstm.n_parameters + self.char_cnn.n_parameters(size)
+        assert self.n_words is not None
+        return self.lstm.n_parameters + (self.n_words + 1) * size
 
     @classmethod
     def from_blocks(
@@ -81,6 +112,7 @@ class BiLMOptions:
     ) -> BiLMOptions:
         """
         From the two blocks above, as they stand in `source` (a file's path, or "the config").
+        Without `char_cnn`, `n_words` is the number of words.
 
         # Raises
 
@@ -100,6 +132,11 @@ class BiLMOptions:
         if char_cnn is None:
             if n_words is None:
                 raise OptionsError(f"{source}: expected a block char_cnn, found none")
+            if not _is_count(n_words):
+                raise OptionsError(
+                    f"{source}: n_tokens_vocab: expected a whole number of at least 1, "
+                    f"found {n_words!r}"
+                )
             return cls(lstm=lstm_options, char_cnn=None, n_words=n_words)
 
         read = _Block(char_cnn, source, "char_cnn")
@@ -110,7 +147,10 @@ class BiLMOptions:
             n_highway=read.count("n_highway", default=0, least=0),
             activation=read.choice("activation", ACTIVATIONS, default="relu"),
             max_characters_per_token=read.count(
-                "max_characters_per_token", default=DEFAULT_MAX_CHARACTERS, least=3
+                "max_characters_per_token",
+                default=DEFAULT_MAX_CHARACTERS,
+                least=3,
+                most=MOST_CHARACTERS,
             ),
         )
         embedding.finish()
@@ -141,7 +181,30 @@ def build_bilm(options: BiLMOptions, *, dropout: float = 0.0) -> BiLM:
     options : `BiLMOptions`
     dropout : `float`
         See `BiLSTM`.
+
+    # Raises
+
+    `OptionsError`
+        Where this machine has no memory for these sizes.
     """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 4 * options.n_parameters > memory:
+        raise _too_large(options, f"a machine with {memory / 2**30:,.1f} GiB in all")
+    try:
+        return _build(options, dropout)
+    except (MemoryError, RuntimeError) as error:  # the second is what PyTorch's allocator raises
+        raise _too_large(options, f"too little left ({error})") from error
+
+
+def _too_large(options: BiLMOptions, found: str) -> OptionsError:
+    gibibytes = 4 * options.n_parameters / 2**30
+    return OptionsError(
+        f"lstm and char_cnn: expected {gibibytes:,.1f} GiB of memory, as much as the weights of "
+        f"these sizes take, found {found}"
+    )
+
+
+def _build(options: BiLMOptions, dropout: float) -> BiLM:
     lstm, char_cnn = options.lstm, options.char_cnn
     token_encoder: CharCNN | WordEmbedding
     if char_cnn is not None:
@@ -175,6 +238,37 @@ def build_bilm(options: BiLMOptions, *, dropout: float = 0.0) -> BiLM:
     return BiLM(token_encoder=token_encoder, bilstm=bilstm, boundaries=boundaries)
 
 
+def options_of(bilm: BiLM) -> BiLMOptions:
+    """The options that `build_bilm` makes such a biLM from."""
+    encoder, bilstm = bilm.token_encoder, bilm.bilstm
+    char_cnn, n_words = None, None
+    if isinstance(encoder, CharCNN):
+        char_cnn = CharCNNOptions(
+            embedding_dim=encoder.char_embedding.embedding_dim,
+            filters=tuple(
+                (conv.kernel_size[0], conv.out_channels) for conv in encoder.convolutions
+            ),
+            n_highway=len(encoder.highways),
+            activation=encoder.activation,
+            max_characters_per_token=bilm.boundaries.size(1),
+        )
+    else:
+        n_words = encoder.embedding.num_embeddings - 1
+    lstm = LSTMOptions(
+        dim=bilstm.dim,
+        projection_dim=bilstm.projection_dim,
+        n_layers=bilstm.n_layers,
+        cell_clip=bilstm.layers[0].cell_clip,
+        proj_clip=bilstm.layers[0].proj_clip,
+        use_skip_connections=bilstm.use_skip_connections,
+    )
+    return BiLMOptions(lstm=lstm, char_cnn=char_cnn, n_words=n_words)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MOST
+
+
 class _Block:
     """Reads one block key by key, so that every message can name the key and what was expected."""
 
@@ -203,10 +297,12 @@ class _Block:
             self.fail(key, f"{kind.__name__}", value)
         return value
 
-    def count(self, key: str, default: int | None = None, least: int = 1) -> int:
+    def count(self, key: str, default: int | None = None, least: int = 1, most: int = MOST) -> int:
         value = self.take(key, int, default)
         if value < least:
             self.fail(key, f"a whole number of at least {least}", value)
+        if value > most:
+            self.fail(key, f"a whole number of at most {most}", value)
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -215,7 +311,7 @@ class _Block:
     def bound(self, key: str) -> float | None:
         """A positive number; absent, null or 0 mean that there is no bound, as in bilm-tf."""
         value = self.block.pop(key, 0)
-        if not isinstance(value, (int, float)) or not value >= 0:
+        if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
             self.fail(key, "a positive number or null", value)
         return float(value) or None
 
@@ -228,8 +324,8 @@ class _Block:
     def filters(self, key: str) -> tuple[tuple[int, int], ...]:
         filters = self.take(key, list)
         for pair in filters:
-            whole = isinstance(pair, (list, tuple)) and all(isinstance(n, int) for n in pair)
-            if not whole or len(pair) != 2 or min(pair) < 1:
+            whole = isinstance(pair, (list, tuple)) and all(map(_is_count, pair))
+            if not whole or len(pair) != 2:
                 self.fail(key, "a list of [width, number] pairs", filters)
         if not filters:
             self.fail(key, "a list of [width, number] pairs", filters)

@@ -14,7 +14,6 @@ from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin.bilm_tf import (
-    WeightsError,
     has_softmax,
     load_bilm,
     options_from_dict,
@@ -24,6 +23,7 @@ from elmo_plugin.bilm_tf import (
     write_options,
     write_weights,
 )
+from elmo_plugin.hdf5 import HDF5Error
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from elmo_plugin.whole_file import DiskFullError
@@ -384,7 +384,8 @@ def _missing(file):
 
 
 def _not_finite(file):
-    file["CNN/b_cnn_0"][0] = np.nan
+    del file["CNN/b_cnn_0"]
+    file["CNN/b_cnn_0"] = np.full(4, np.nan, dtype="float32")
 
 
 def _with_padding_row(file):
@@ -402,7 +403,7 @@ def _narrow(file):
     "damage, message",
     [
         (_missing, "CNN_proj/W_proj: expected an array, found none"),
-        (_not_finite, "CNN/b_cnn_0: expected finite numbers, found NaN"),
+        (_not_finite, "CNN/b_cnn_0: expected finite float32 numbers, found NaN"),
         (_with_padding_row, r"char_embed: .*\(261, 4\), found \(262, 4\); .*row for padding"),
         (_narrow, r"CNN/b_cnn_0: the options ask for the shape \(4,\), found \(3,\)"),
     ],
@@ -415,7 +416,7 @@ def test_wrong_weights_name_the_file_and_the_key_and_change_nothing(files, damag
     before = {name: tensor.clone() for name, tensor in bilm.state_dict().items()}
     bilm.token_encoder.char_embedding.weight.data.add_(1.0)
     before["token_encoder.char_embedding.weight"] += 1.0
-    with pytest.raises(WeightsError, match=f"weights.hdf5: {message}"):
+    with pytest.raises(HDF5Error, match=f"weights.hdf5: {message}"):
         read_weights(bilm, path)
     for name, tensor in bilm.state_dict().items():
         assert torch.equal(tensor, before[name]), name
@@ -427,7 +428,7 @@ def test_truncated_weights(files, share):
     _, path, bilm = files
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(WeightsError, match=r"weights\.hdf5: .*expected"):
+    with pytest.raises(HDF5Error, match=r"weights\.hdf5: .*expected"):
         read_weights(bilm, path)
 
 

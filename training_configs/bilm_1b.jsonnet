@@ -1,5 +1,6 @@
 // The biLM of Peters et al. (2018): 93.6 M parameters beside its softmax, trained for ten epochs on
-// the 1 Billion Word Benchmark. It differs from bilm.jsonnet in sizes and data only.
+// the 1 Billion Word Benchmark. It differs from bilm.jsonnet in sizes, in data, and in that no row
+// starts from zeros again within an epoch (`restart_every`), since bilm-tf's never do.
 //
 //   BILM_TEXT=/data/1-billion-word allennlp train training_configs/bilm_1b.jsonnet \
 //     --include-package elmo_plugin -s OUT
@@ -16,7 +17,7 @@ local text = std.extVar('BILM_TEXT');
 
   // Three GPUs read 128 rows each. One reads all 384; with AllenNLP's "distributed" block on three,
   // say 128 here.
-  data_loader+: { batch_size: 384 },
+  data_loader+: { batch_size: 384, restart_every: null },
   validation_data_loader+: { batch_size: 128 },
 
   model+: {

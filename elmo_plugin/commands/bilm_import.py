@@ -5,10 +5,10 @@
 import argparse
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import torch
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common import Params
@@ -18,17 +18,19 @@ from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
 from elmo_plugin.bilm_tf import (
-    WeightsError,
-    has_softmax,
+    check_weights,
+    n_softmax_words,
     options_to_dict,
     read_options,
     read_weights,
 )
 from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
+from elmo_plugin.hdf5 import HDF5Error
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError
+from elmo_plugin.whole_file import NO_SPACE, DiskFullError
 
 
 @Subcommand.register("bilm-import")
@@ -59,7 +61,7 @@ def import_from_args(args: argparse.Namespace) -> None:
         )
     try:
         import_files(options, weights, vocabulary, args.archive)
-    except (OptionsError, WeightsError) as error:
+    except (OptionsError, HDF5Error) as error:
         raise ConfigurationError(str(error)) from None
     print(f"wrote {args.archive}")
 
@@ -75,41 +77,55 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
 
     # Raises
 
-    `WeightsError`
+    `OptionsError`, `HDF5Error`
         Also where there is no softmax: the vectors do not need it (the embedder `elmo` takes the
         files as they are), but a language model does.
     `ConfigurationError`
         Where the softmax has more or fewer words than the vocabulary.
+    `DiskFullError`
+        Where there is no space for the archive.
     """
-    if not has_softmax(weights):
-        raise WeightsError(
+    n_words = n_softmax_words(weights)
+    if n_words is None:
+        raise HDF5Error(
             f"{weights}: softmax/W: expected the softmax's weights, without which there is no "
             "language model, found none; for vectors name the files in the embedder"
         )
     vocab = BilmVocabulary.from_corpus(file=vocabulary)
-    _check_vocabulary(len(vocabulary_words(vocab)), vocabulary, weights)
-    config = _config(read_options(options))
+    n_listed = len(vocabulary_words(vocab))
+    if n_words != n_listed:
+        raise ConfigurationError(
+            f"{vocabulary}: expected {n_words} words, as softmax/W in {weights} has rows, "
+            f"found {n_listed}"
+        )
+    sizes = read_options(options)
+    if sizes.char_cnn is None:
+        sizes = replace(sizes, n_words=n_words)
+    check_weights(sizes, weights, n_words)
+    config = _config(sizes)
     model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocab)
     assert isinstance(model, BilmLanguageModel) and isinstance(model.softmax, SampledSoftmax)
     read_weights(model.bilm, weights, model.softmax)
-    with tempfile.TemporaryDirectory(dir=Path(archive).resolve().parent) as name:
+    try:
+        _write_archive(model, config, Path(archive))
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise DiskFullError(
+            f"{archive}: could not be written, the disk may be full ({error.strerror})"
+        ) from error
+
+
+def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=archive.resolve().parent) as name:
         run = Path(name)
-        vocab.save_to_files(str(run / "vocabulary"))
-        torch.save(model.state_dict(), run / "best.th")
+        model.vocab.save_to_files(str(run / "vocabulary"))
+        with open(run / "best.th", "wb") as file:  # which says why it cannot be written to
+            torch.save(model.state_dict(), file)
         (run / "config.json").write_text(json.dumps(config, indent=2))
         Meta.new().to_file(run / META_NAME)
         archive_model(run, archive_path=run / "model.tar.gz")
         (run / "model.tar.gz").replace(archive)
-
-
-def _check_vocabulary(n_words: int, vocabulary: str, weights: str) -> None:
-    with h5py.File(weights, "r") as file:
-        shape = getattr(file["softmax/W"], "shape", ())
-    if shape and shape[0] != n_words:
-        raise ConfigurationError(
-            f"{vocabulary}: expected {shape[0]} words, as softmax/W in {weights} has rows, "
-            f"found {n_words}"
-        )
 
 
 def _config(options: BiLMOptions) -> dict[str, Any]:

@@ -250,8 +250,8 @@ class BilmLanguageModel(Model):
         n_rows = len(starts)
         zero = self.bilm.bilstm.zero_state(n_rows)
         before = self._carried[self.training] or zero
-        # A row of training starts from zeros as bilm-tf's did, once an epoch: what the warm state
-        # is at that moment would differ with the number of processes.
+        # A row of training starts an epoch from zeros (in bilm-tf only the run's first) and not
+        # from the warm state, which at that moment would differ with the number of processes.
         start = zero if self.training else self._state_at_start(n_rows)
         state = before.take(n_rows).where(starts, start)
         if self.training:

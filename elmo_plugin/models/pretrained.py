@@ -61,7 +61,7 @@ def start_from(
 
     # Raises
 
-    `ConfigurationError`, `WeightsError`
+    `ConfigurationError`, `HDF5Error`
         Where the sizes are not those of `model`, or a vocabulary does not go with the file.
     """
     if pretrained_file in pretrained_names():

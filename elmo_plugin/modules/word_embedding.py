@@ -22,8 +22,8 @@ class WordEmbedding(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """bilm-tf's initial values."""
-        nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
+        """TensorFlow's default, Glorot uniform over the `(V, P)` table; bilm-tf gives no other."""
+        nn.init.xavier_uniform_(self.embedding.weight[1:])
         nn.init.zeros_(self.embedding.weight[0])
 
     def forward(self, words: Tensor) -> Tensor:

@@ -1,18 +1,26 @@
+import logging
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
-from elmo_plugin.commands.bilm_export import export, exportable_softmax
+from elmo_plugin.commands.bilm_export import (
+    export,
+    exportable_softmax,
+    refused_by_allennlp,
+    who_reads,
+)
 from elmo_plugin.models.bilm import BilmLanguageModel
+
+logger = logging.getLogger(__name__)
 
 
 @TrainerCallback.register("bilm_export")
 class BilmExportCallback(TrainerCallback):
     """
     Writes the best weights of a finished run as bilm-tf's files, to the folder `bilm-tf` in the
-    run's own.
+    run's own. Before training it warns if AllenNLP's own ELMo will not read them.
 
     Registered as a `TrainerCallback` with name "bilm_export".
 
@@ -32,6 +40,8 @@ class BilmExportCallback(TrainerCallback):
         self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
     ) -> None:
         assert isinstance(trainer.model, BilmLanguageModel)
+        if is_primary and refused_by_allennlp(trainer.model.options):
+            logger.warning("The files of bilm_export: %s", who_reads(trainer.model.options))
         if self.softmax:
             exportable_softmax(trainer.model)  # or an error now, not after days of training
 

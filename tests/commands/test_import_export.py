@@ -14,9 +14,9 @@ from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
-from elmo_plugin.bilm_tf import WeightsError
 from elmo_plugin.commands.bilm_export import export
 from elmo_plugin.commands.bilm_import import import_files
+from elmo_plugin.hdf5 import HDF5Error
 from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.training.export_callback import BilmExportCallback
 
@@ -82,7 +82,7 @@ def test_rounded_weights(bilm_archive, tmp_path):
 def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):
     """The message names the file and the missing array."""
     export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
-    with pytest.raises(WeightsError, match=r"weights\.hdf5: softmax/W: expected"):
+    with pytest.raises(HDF5Error, match=r"weights\.hdf5: softmax/W: expected"):
         import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
     assert not (tmp_path / "model.tar.gz").exists()
 

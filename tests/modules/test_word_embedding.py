@@ -16,8 +16,11 @@ def test_a_word_is_its_row():
 
 
 def test_initial_values_are_bilm_tfs():
-    """Expected: U(-1, 1), whose variance is 1 / 3."""
+    """Expected: TensorFlow's default where `tf.get_variable` names no initialiser, as in bilm-tf:
+    Glorot uniform over the table of V = 1000 words and P = 16."""
     torch.manual_seed(0)
-    weight = WordEmbedding(n_words=1001, projection_dim=16).embedding.weight[1:]
-    assert 0.999 < weight.abs().max() <= 1
-    assert abs(weight.var() - 1 / 3) < 0.01
+    weight = WordEmbedding(n_words=1001, projection_dim=16).embedding.weight
+    bound = (6 / (1000 + 16)) ** 0.5
+    assert 0.999 * bound < weight.abs().max() <= bound
+    assert abs(weight[1:].var() / (bound**2 / 3) - 1) < 0.02
+    assert not weight[0].any()
