@@ -43,6 +43,7 @@ KINDS: dict[str, list[Any]] = {
     "flag": [*OTHERS, "", "true", "false", 0.5, NAN, [True]],
     "choice": [*OTHERS, "", "nonsense", 7, NAN, ["warm"]],
     "path": [*OTHERS, "", "a\0b", 7, NAN, True, ["a"]],
+    "text": [*OTHERS, "", 7, NAN, True, ["a"]],
     "bound": [[], [[]], {}, {"a": 1}, NAN, INF, -INF, -1, "", "0.5", [0.5]],
     "block": [None, [], [[]], "", "x", 7, NAN, True, {}, {"a": 1}],
     "filters": [*OTHERS, 7, "x", [3], [[3]], [[3, 0]], [[0, 3]], [[3, -1]], [[3, True]], [[3, 1.5]]]
@@ -84,6 +85,7 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     (Model, "bilm"): BILM_MODEL,
     (DatasetReader, "bilm"): {
         "token_indexers": "indexers",
+        "max_instances": "count or 0",
         "max_characters_per_token": "count",
     },
     (DataLoader, "bilm"): {
@@ -100,18 +102,18 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
         "corpus": "path",
         "file": "path",
         "max_size": "count",
-        "min_count": "count",
+        "min_count": "count or 0",
         "cache_dir": "path",
     },
     (Checkpointer, "bilm"): {
         "save_completed_epochs": "flag",
-        "save_every_num_seconds": "number above 0",
+        "save_every_num_seconds": "number",
         "save_every_num_batches": "count",
         "keep_most_recent_by_count": "count or 0",
-        "keep_most_recent_by_age": "count or 0",
+        "keep_most_recent_by_age": "number",
     },
     (TokenIndexer, "elmo"): {
-        "namespace": "path",
+        "namespace": "text",
         "tokens_to_add": "added tokens",
         "max_characters_per_token": "count",
         "token_min_padding_length": "count or 0",
@@ -224,7 +226,7 @@ class Builder:
         if key == "file":
             del params["corpus"]
         if key == "pretrained_vocabulary_file":
-            params["pretrained_file"] = params["pretrained_vocabulary_file"]
+            params["pretrained_file"] = "small"
         return kind.from_params(Params({"type": name, **params}), **extras)
 
     def _vocab(self) -> Vocabulary:

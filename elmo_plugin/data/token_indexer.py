@@ -8,7 +8,7 @@ from allennlp.data import Token, TokenIndexer, Vocabulary
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 from allennlp.data.token_indexers.token_indexer import IndexedTokenList
 
-from elmo_plugin.checks import check_count, fail
+from elmo_plugin.checks import check_count, check_text, fail
 from elmo_plugin.data.characters import (
     DEFAULT_MAX_CHARACTERS,
     FIRST_BYTE,
@@ -54,6 +54,7 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
         max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
         token_min_padding_length: int = 0,
     ) -> None:
+        check_text(f"{NAME}: namespace", namespace)
         check_max_characters(f"{NAME}: max_characters_per_token", max_characters_per_token)
         check_count(f"{NAME}: token_min_padding_length", token_min_padding_length, least=0)
         if not isinstance(tokens_to_add, dict | None):

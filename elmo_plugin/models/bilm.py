@@ -12,7 +12,7 @@ from allennlp.nn import RegularizerApplicator, util
 from allennlp.nn.parallel import DdpAccelerator
 from torch import Tensor
 
-from elmo_plugin.checks import check_choice, check_count, check_flag, check_number
+from elmo_plugin.checks import check_choice, check_count, check_flag, check_number, check_path
 from elmo_plugin.data.vocabulary import word_ids
 from elmo_plugin.models.pretrained import start_from
 from elmo_plugin.modules import AdaptiveSoftmax, LSTMState, SampledSoftmax, WordEmbedding
@@ -103,6 +103,10 @@ class BilmLanguageModel(Model):
         check_choice("initial_state", initial_state, INITIAL_STATES)
         check_choice("precision", precision, PRECISIONS)
         check_flag("sparse_gradients", sparse_gradients)
+        if pretrained_file is not None:
+            check_path("pretrained_file", pretrained_file)
+        if pretrained_vocabulary_file is not None:
+            check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
         n_words = len(word_ids(vocab))
         try:
             self.options = BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="model")

@@ -5,6 +5,7 @@ from typing import Any, Dict, Optional
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
+from elmo_plugin.checks import check_flag
 from elmo_plugin.commands.bilm_export import (
     export,
     exportable_softmax,
@@ -34,6 +35,7 @@ class BilmExportCallback(TrainerCallback):
 
     def __init__(self, serialization_dir: str, softmax: bool = False) -> None:
         super().__init__(serialization_dir)
+        check_flag('callback of type "bilm_export": softmax', softmax)
         self.softmax = softmax
 
     def on_start(
