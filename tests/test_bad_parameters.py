@@ -50,7 +50,6 @@ KINDS: dict[str, list[Any]] = {
     + [[[3, 2, 1]], [["3", 2]], [[3, NAN]], [[10**9, 4]], [[None, 4]]],
     "mix": [[], {}, 0.5, "mix", [0.5], ["a", "b", "c"], [0, NAN, 0], [0, INF, 0], [[0], [0], [0]]],
     "words": [[], {}, 7, "the", [1, 2], [None], [[]]],
-    "cutoffs": [[], {}, 7, "x", [0], [-1], [5, 3], [3, 3], [1.5], [NAN], [10**30], ["3"], [None]],
     "added tokens": [[], 7, "x", ["a"], {"a": "b"}, {"a": NAN}, {"a": 1.5}, {"a": []}],
     "indexers": [[], 7, "x", {"a": 7}, {"a": {"type": "nonsense"}}],
     "encoder": [*OTHERS, 7, "nonsense", {"type": "nonsense"}],
@@ -74,7 +73,6 @@ BILM_MODEL = {
     "char_cnn.max_characters_per_token": "count",
     "dropout": "fraction",
     "n_negative_samples": "count",
-    "adaptive_cutoffs": "cutoffs",
     "initial_state": "choice",
     "precision": "choice",
     "sparse_gradients": "flag",
@@ -219,8 +217,6 @@ class Builder:
             block = block[step]
         if last is not None:
             block[last] = value
-        if key == "adaptive_cutoffs":
-            params["n_negative_samples"] = None
         if key in ("archive_file", "pretrained"):
             params = {k: v for k, v in params.items() if not k.endswith("_file") or k == key}
         if key == "file":

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from elmo_plugin.modules import CharCNN, WordEmbedding
 from elmo_plugin import options as options_module
+from elmo_plugin.modules import CharCNN, WordEmbedding
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm, options_of
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM

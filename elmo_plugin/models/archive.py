@@ -36,7 +36,6 @@ PARAMETERS: dict[str, tuple[type, ...]] = {
     "char_cnn": (dict, type(None)),
     "dropout": (float, int),
     "n_negative_samples": (int, type(None)),
-    "adaptive_cutoffs": (list, type(None)),
     "initial_state": (str,),
     "precision": (str,),
     "sparse_gradients": (bool,),
@@ -156,11 +155,6 @@ def _read_parameters(file: Path) -> dict[str, Any]:
         parameters[key] = value
     if "lstm" not in parameters:
         raise ConfigurationError(f"{CONFIG}: model: missing key lstm")
-    cutoffs = parameters.get("adaptive_cutoffs") or []
-    if not all(type(cutoff) is int for cutoff in cutoffs):
-        raise ConfigurationError(
-            f"{CONFIG}: model.adaptive_cutoffs: expected whole numbers, found {shown(cutoffs)}"
-        )
     return parameters
 
 
@@ -189,12 +183,12 @@ def _check_sizes(
             n_words=vocab.get_vocab_size("words"),
             source=f"{CONFIG}: model",
         )
-        n_modules = options.lstm.n_layers + len(parameters.get("adaptive_cutoffs") or [])
+        n_modules = options.lstm.n_layers
         if options.char_cnn is not None:
             n_modules += len(options.char_cnn.filters) + options.char_cnn.n_highway
         if n_modules > len(state):
             raise ConfigurationError(
-                f"expected the weights of {n_modules} layers, filters and clusters, as "
+                f"expected the weights of {n_modules} layers and filters, as "
                 f"{CONFIG} has them, found {len(state)} tensors"
             )
         with torch.device("meta"):

@@ -15,7 +15,7 @@ from torch import Tensor
 from elmo_plugin.checks import check_choice, check_count, check_flag, check_number, check_path
 from elmo_plugin.data.vocabulary import word_ids
 from elmo_plugin.models.pretrained import start_from
-from elmo_plugin.modules import AdaptiveSoftmax, LSTMState, SampledSoftmax, WordEmbedding
+from elmo_plugin.modules import LSTMState, SampledSoftmax, WordEmbedding
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
@@ -54,10 +54,7 @@ class BilmLanguageModel(Model):
         On each LSTM layer's input and on the last layer's output.
     n_negative_samples : `int`, optional (default = `8192`)
         How many words the sampled softmax draws in training, for each direction; `None` trains with
-        the full softmax, or with an adaptive one.
-    adaptive_cutoffs : `List[int]`, optional (default = `None`)
-        Makes the softmax adaptive (`elmo_plugin.modules.AdaptiveSoftmax`), without samples: the
-        number of the first word of each cluster, such as `[2000, 20000]`.
+        the full softmax.
     initial_state : `str`, optional (default = `"warm"`)
         Where a sentence, or a text in evaluation, starts: `"carry"` goes on from the batch before,
         `"zero"` from zeros, `"warm"` from the mean state that training found at sentence starts.
@@ -86,7 +83,6 @@ class BilmLanguageModel(Model):
         char_cnn: Optional[Dict[str, Any]] = None,
         dropout: float = 0.1,
         n_negative_samples: Optional[int] = 8192,
-        adaptive_cutoffs: Optional[List[int]] = None,
         initial_state: str = "warm",
         precision: str = "fp32",
         sparse_gradients: bool = False,
@@ -112,15 +108,13 @@ class BilmLanguageModel(Model):
             self.options = BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="model")
             self.bilm = build_bilm(self.options, dropout=dropout)
             self.bilm.set_precision(precision)
-            self.softmax: Union[SampledSoftmax, AdaptiveSoftmax] = _softmax(
-                n_words,
-                self.options.lstm.projection_dim,
-                n_negative_samples,
-                adaptive_cutoffs,
-                sparse_gradients,
+            self.softmax = SampledSoftmax(
+                n_words=n_words,
+                dim=self.options.lstm.projection_dim,
+                n_negative_samples=n_negative_samples,
+                sparse_gradients=sparse_gradients,
             )
-            if isinstance(self.softmax, SampledSoftmax):
-                self.softmax.precision = PRECISIONS[precision]
+            self.softmax.precision = PRECISIONS[precision]
         except (OptionsError, ValueError) as error:
             raise ConfigurationError(str(error)) from None
         self._tables: List[torch.nn.Parameter] = []
@@ -347,28 +341,6 @@ class BilmLanguageModel(Model):
         """Where each training row stands: what an exact resume needs beside the weights."""
         carried = self._carried[True]
         return {} if carried is None else dict(carried._asdict())
-
-
-def _softmax(
-    n_words: int,
-    dim: int,
-    n_negative_samples: Optional[int],
-    adaptive_cutoffs: Optional[List[int]],
-    sparse_gradients: bool,
-) -> Union[SampledSoftmax, AdaptiveSoftmax]:
-    if adaptive_cutoffs is None:
-        return SampledSoftmax(
-            n_words=n_words,
-            dim=dim,
-            n_negative_samples=n_negative_samples,
-            sparse_gradients=sparse_gradients,
-        )
-    if n_negative_samples is not None or sparse_gradients:
-        raise ValueError(
-            "adaptive_cutoffs: expected n_negative_samples to be null beside it, and no "
-            f"sparse_gradients, found {n_negative_samples} and {sparse_gradients}"
-        )
-    return AdaptiveSoftmax(n_words=n_words, dim=dim, cutoffs=adaptive_cutoffs)
 
 
 def _take_resume_state(

@@ -122,7 +122,6 @@ HOSTILE: dict[str, Callable[[Config, Path], None]] = {
     "dropout": popen_in("model", "dropout"),
     "vocab": popen_in("model", "vocab"),
     "serialization_dir": popen_in("model", "serialization_dir"),
-    "cutoffs": lambda config, trap: config["model"].update(adaptive_cutoffs=[popen(trap)]),
     "pretrained": lambda config, trap: config["model"]["lstm"].update(
         _pretrained={"archive_file": str(trap), "module_path": "bilm"}
     ),
@@ -226,9 +225,6 @@ def set_size(block: str, key: str, value: Any) -> Callable[[Config], None]:
         set_size("char_cnn", "filters", [[1, 10**9]]),
         set_size("char_cnn", "filters", [[1, 4]] * 100_000),
         set_size("char_cnn", "n_highway", 10**9),
-        lambda config: config["model"].update(
-            adaptive_cutoffs=list(range(3, 100_000)), n_negative_samples=None
-        ),
     ],
 )
 def test_sizes_are_compared_before_memory_is_taken(run, edit, monkeypatch):
