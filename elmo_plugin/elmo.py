@@ -4,13 +4,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from allennlp.common.file_utils import cached_path
 from torch import Tensor, nn
 
 from elmo_plugin.bilm_tf import load_bilm, read_options
 from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.embed import embed
 from elmo_plugin.layers import BiLMLayers
-from elmo_plugin.model_files import model_files
+from elmo_plugin.model_files import holds_model_files, model_files
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files
@@ -109,10 +110,16 @@ class Elmo(BiLMLayers):
 
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
-        """From the `model.tar.gz`, or the folder, of a trained `bilm`; `kwargs` as above."""
+        """
+        From the `model.tar.gz`, or the folder, of a trained `bilm`; or from a folder or a zip file
+        with bilm-tf's two files, as models are published. `kwargs` as above.
+        """
         from elmo_plugin.models.archive import load_language_model
 
-        model = load_language_model(archive_file)
+        path = cached_path(archive_file)
+        if holds_model_files(path):
+            return cls.from_files(path, **kwargs)
+        model = load_language_model(path)
         return cls(model.bilm, model.options, **kwargs)
 
     @classmethod

@@ -50,7 +50,8 @@ class ElmoEmbedder(TokenEmbedder):
     scalar_mix_parameters : `List[float]`, optional
         Fixed weights of the layers, before the softmax.
     archive_file : `str`, optional
-        In place of the two files: the `model.tar.gz` of a trained `bilm`.
+        In place of the two files: the `model.tar.gz` of a trained `bilm`, or a folder or a zip file
+        with bilm-tf's `options.json` and one HDF5 file, as models are published.
     num_output_representations : `int`, optional (default = `1`)
         How many mixes stand side by side in the output, each with weights of its own.
     initial_state : `str`, optional (default = `"warm"`)

@@ -1,4 +1,6 @@
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -316,3 +318,18 @@ def test_an_indexer_of_another_type(bilm_files):
 def test_other_mistakes(bilm_files, params, message):
     with pytest.raises(ConfigurationError, match=message):
         embedder(**bilm_files._asdict(), **params)
+
+
+@pytest.mark.parametrize("form", ["folder", "zip"])
+def test_models_as_they_are_published(bilm_files, tmp_path, form):
+    """Expected: the embedder of the same two files, named one by one."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    shutil.copy(bilm_files.options_file, folder / "options.json")
+    shutil.copy(bilm_files.weight_file, folder / "model.hdf5")
+    (folder / "vocab.txt").write_text("<S>\n</S>\n<UNK>\n")
+    if form == "zip":
+        folder = Path(shutil.make_archive(str(tmp_path / "193"), "zip", folder))
+    characters = batch_to_ids(SENTENCES)
+    found = embedder(archive_file=str(folder))(characters)
+    assert torch.equal(found, embedder(**bilm_files._asdict())(characters))
