@@ -15,7 +15,7 @@ from allennlp.modules.elmo import batch_to_ids
 from allennlp.modules.token_embedders import TokenEmbedder
 from torch import nn
 
-from elmo_plugin.bilm_tf import options_to_dict, write_options, write_weights
+from elmo_plugin.bilm_tf import load_bilm, options_to_dict, write_options, write_weights
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.token_embedders.archived_options import recall, remember
 from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files
@@ -141,14 +141,16 @@ def test_the_vocabulary_keeps_its_words(tmp_path):
 
 
 def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
-    """The files of another biLM in place of the one that is there."""
+    """The files of another biLM in place of the one that is there; of the same seed."""
     files = write_bilm_files(folder)
     options = BiLMOptions.from_blocks(
         {**BLOCKS["lstm"], key: value}, BLOCKS["char_cnn"], source="test"
     )
+    bilm = build_bilm(options)
+    if key != "projection_dim":
+        bilm.load_state_dict(load_bilm(*files).state_dict())
     write_options(options, files.options_file)
-    if key == "projection_dim":
-        write_weights(build_bilm(options), files.weight_file)
+    write_weights(bilm, files.weight_file)
     return files
 
 
