@@ -106,7 +106,7 @@ def _signature(files: Sequence[Path]) -> str:
 def _find_by_content(files: Sequence[Path], cache: Path) -> str | None:
     sizes = [file.stat().st_size for file in files]
     hashes: list[str] | None = None
-    for folder in sorted(cache.iterdir()) if cache.is_dir() else []:
+    for folder in sorted(cache.iterdir()) if os.path.isdir(cache) else []:
         if not ENTRY.fullmatch(folder.name) or not is_corpus(folder):
             continue
         try:

@@ -69,7 +69,7 @@ def find_files(path: str | os.PathLike) -> list[Path]:
             return files
         try:
             path = cached_path(path, extract_archive=True)
-        except FileNotFoundError as error:
+        except (OSError, ValueError) as error:  # no name, no host, or no answer
             raise FileNotFoundError(
                 f"{path}: expected a file, a folder, a glob or a URL, found nothing ({error})"
             ) from error

@@ -20,6 +20,7 @@ from elmo_plugin.data.characters import (
     word_to_characters,
 )
 
+MOST_PADDING = 1 << 16
 NAME = 'token indexer of type "elmo"'
 
 
@@ -56,7 +57,7 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
     ) -> None:
         check_text(f"{NAME}: namespace", namespace)
         check_max_characters(f"{NAME}: max_characters_per_token", max_characters_per_token)
-        check_count(f"{NAME}: token_min_padding_length", token_min_padding_length, least=0)
+        check_count(f"{NAME}: token_min_padding_length", token_min_padding_length, 0, MOST_PADDING)
         if not isinstance(tokens_to_add, dict | None):
             fail(f"{NAME}: tokens_to_add", "tokens with a number each", tokens_to_add)
         for token, character in (tokens_to_add or {}).items():

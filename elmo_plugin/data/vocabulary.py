@@ -86,8 +86,10 @@ class BilmVocabulary(Vocabulary):
                 raise ConfigurationError(f'{name}: "min_count" needs a "corpus", found a "file"')
             try:
                 file = cached_path(file)
-            except FileNotFoundError as error:
+            except (OSError, ValueError) as error:
                 raise FileNotFoundError(f"{name}: file: {error}") from error
+            if os.path.isdir(file):
+                raise ConfigurationError(f"{name}: file: {file}: expected a file, found a folder")
             return cls.from_words(read_vocabulary_file(file)[:max_size])
         check_path(f"{name}: corpus", corpus)
         try:

@@ -127,11 +127,14 @@ def test_wrong_parameters_are_named(params: dict, message: str) -> None:
         Vocabulary.from_params(Params({"type": "bilm", **params}))
 
 
-def test_what_is_not_there_is_named() -> None:
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     """By hand: the key and the path."""
     for key in ("corpus", "file"):
-        with pytest.raises(FileNotFoundError, match=rf"{key}: .*nothing\.txt"):
-            Vocabulary.from_params(Params({"type": "bilm", key: "nothing.txt"}))
+        for path in ("nothing.txt", "x" * 5000, "http://", "s3://"):
+            with pytest.raises(FileNotFoundError, match=rf"{key}: .*{path}"):
+                Vocabulary.from_params(Params({"type": "bilm", key: path}))
+    with pytest.raises(ConfigurationError, match=r"file: .*: expected a file, found a folder$"):
+        Vocabulary.from_params(Params({"type": "bilm", "file": str(tmp_path)}))
 
 
 def test_a_vocabulary_of_another_type_is_refused() -> None:
