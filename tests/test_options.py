@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import torch
 
+from elmo_plugin import options as options_module
 from elmo_plugin.modules import CharCNN, WordEmbedding
-from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm, options_of
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
 
@@ -89,6 +90,43 @@ def test_a_bilm_of_words_is_built_to_its_options():
     assert bilm.boundaries.tolist() == [1, 2]
 
 
+ARCHITECTURES = [
+    {},
+    {"lstm": {**LSTM, "projection_dim": 7}},  # P = D
+    {"lstm": {**LSTM, "projection_dim": 8, "cell_clip": None}},  # P = F
+    {"lstm": {**LSTM, "n_layers": 3, "proj_clip": None, "use_skip_connections": False}},
+    {"char_cnn": {**CHAR_CNN, "n_highway": 0, "activation": "tanh"}},
+    {"char_cnn": None, "n_words": 11},
+]
+
+
+@pytest.mark.parametrize("blocks", ARCHITECTURES, ids=str)
+def test_a_bilm_says_its_options(blocks):
+    """Expected: the options that it was built from, and the number of its parameters."""
+    options = read(**blocks)
+    bilm = build_bilm(options)
+    assert options_of(bilm) == options
+    assert options.n_parameters == sum(parameter.numel() for parameter in bilm.parameters())
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [{"lstm": {**LSTM, "dim": 10**9}}, {"lstm": {**LSTM, "n_layers": 10**9}}],
+    ids=["dim", "n_layers"],
+)
+def test_sizes_beyond_all_memory(blocks):
+    """By hand: 8 P D numbers and more for each direction and layer. Nothing is built."""
+    with pytest.raises(OptionsError, match=r"lstm and char_cnn: .* GiB .* found a machine with"):
+        build_bilm(read(**blocks))
+
+
+def test_sizes_for_which_too_little_memory_is_left(monkeypatch):
+    """Expected: PyTorch's allocator's own words, for more memory than there are addresses."""
+    monkeypatch.setattr(options_module.os, "sysconf", lambda name: 2**40)
+    with pytest.raises(OptionsError, match=r"GiB .* found too little left \(.*allocate"):
+        build_bilm(read({**LSTM, "dim": 10**13 // 10**4, "projection_dim": 2**20}))
+
+
 def without(block: dict[str, Any], key: str) -> dict[str, Any]:
     return {k: v for k, v in block.items() if k != key}
 
@@ -146,12 +184,35 @@ def without(block: dict[str, Any], key: str) -> dict[str, Any]:
             "char_cnn.filters: expected no width beyond max_characters_per_token, which is 10, "
             "found [[1, 3], [11, 3]]",
         ),
+        (
+            {"lstm": {**LSTM, "dim": 2**31}},
+            "lstm.dim: expected a whole number of at most 2147483647, found 2147483648",
+        ),
+        (
+            {"char_cnn": {**CHAR_CNN, "max_characters_per_token": 10001}},
+            "char_cnn.max_characters_per_token: expected a whole number of at most 10000, "
+            "found 10001",
+        ),
+        *(
+            (
+                {"lstm": {**LSTM, "proj_clip": clip}},
+                f"lstm.proj_clip: expected a positive number or null, found {clip}",
+            )
+            for clip in (True, float("inf"), 10**400, [3.0])
+        ),
+        *(
+            (
+                {"char_cnn": None, "n_words": n_words},
+                f"n_tokens_vocab: expected a whole number of at least 1, found {n_words}",
+            )
+            for n_words in ([1], 0, 1.0, True, 2**31)
+        ),
         *(
             (
                 {"char_cnn": {**CHAR_CNN, "filters": filters}},
                 f"char_cnn.filters: expected a list of [width, number] pairs, found {filters}",
             )
-            for filters in ([], [3], [[1, 2, 3]], [[1, 0]], [[1, "a"]])
+            for filters in ([], [3], [[1, 2, 3]], [[1, 0]], [[1, "a"]], [[3, True]], [[1, 2**31]])
         ),
     ],
 )

@@ -8,10 +8,13 @@ import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
+from allennlp.models import Model
 
 from elmo_plugin.bilm_tf import read_weights
+from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import build_bilm
+from elmo_plugin.training.export_callback import BilmExportCallback
 from tests.models.test_training import config
 
 
@@ -41,3 +44,23 @@ def test_what_cannot_be_exported_is_said_before_training(tmp_path):
     with pytest.raises(ConfigurationError, match="knows no adaptive softmax"):
         train(tmp_path / "run", n_negative_samples=None, adaptive_cutoffs=[20])
     assert not list((tmp_path / "run").glob("*.th"))
+
+
+def test_a_warning_before_training_where_allennlp_will_not_read_it(tmp_path, caplog):
+    """By hand: a residual is missing. The usual form needs no warning."""
+
+    class Trainer:
+        """What the callback looks at."""
+
+        def __init__(self, **lstm: Any) -> None:
+            params = config(tmp_path / "cache").as_dict()["model"]
+            params["lstm"] |= lstm
+            params["n_negative_samples"] = None
+            words = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "a"])
+            self.model = Model.from_params(Params(params), vocab=words)
+
+    callback: Any = BilmExportCallback(str(tmp_path))
+    callback.on_start(Trainer())
+    assert "bilm_export" not in caplog.text
+    callback.on_start(Trainer(use_skip_connections=False))
+    assert "does not: it needs lstm.use_skip_connections" in caplog.text
