@@ -4,15 +4,19 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from allennlp.common.file_utils import cached_path
 from torch import Tensor, nn
 
 from elmo_plugin.bilm_tf import load_bilm, read_options
+from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.embed import embed
 from elmo_plugin.layers import BiLMLayers
-from elmo_plugin.model_files import model_files
+from elmo_plugin.model_files import holds_model_files, model_files
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files
+
+MOST_MIXES = 1000
 
 
 class Elmo(BiLMLayers):
@@ -38,15 +42,16 @@ class Elmo(BiLMLayers):
     keep_sentence_boundaries : `bool`
         Whether the two boundaries' vectors stay, as the first and the last of a sentence.
     scalar_mix_parameters : `Sequence[float] | None`
-        Fixed weights of the layers, before the softmax, in place of learned ones.
+        Fixed weights of the L + 1 layers, before the softmax, in place of learned ones.
     kwargs
         `requires_grad`, `initial_state`, `precision`, `cache_dir`, `cache_dtype` and
         `cache_size_gb`: see `BiLMLayers`.
 
     # Raises
 
-    `ValueError`
-        For no mix, weights that are not one a layer, and what `BiLMLayers` refuses.
+    `ParameterError`
+        For no mix, weights that are not one finite number a layer, values of another type, and for
+        what `BiLMLayers` refuses.
     """
 
     def __init__(
@@ -61,18 +66,20 @@ class Elmo(BiLMLayers):
         scalar_mix_parameters: Sequence[float] | None = None,
         **kwargs: Any,
     ) -> None:
+        check_count("num_output_representations", num_output_representations, most=MOST_MIXES)
+        check_flag("do_layer_norm", do_layer_norm)
+        check_number("dropout", dropout, least=0, most=1)
+        check_flag("keep_sentence_boundaries", keep_sentence_boundaries)
+        n_layers = options.lstm.n_layers + 1
+        if scalar_mix_parameters is not None:
+            _check_mix(scalar_mix_parameters, n_layers)
         super().__init__(bilm, options, **kwargs)
-        if num_output_representations < 1:
-            raise ValueError(
-                "num_output_representations: expected at least 1, "
-                f"found {num_output_representations}"
-            )
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.dropout = nn.Dropout(dropout)
         self.num_output_representations = num_output_representations
         for k in range(num_output_representations):
             mix = ScalarMix(
-                options.lstm.n_layers + 1,
+                n_layers,
                 do_layer_norm=do_layer_norm,
                 initial_scalar_parameters=scalar_mix_parameters,
                 trainable=scalar_mix_parameters is None,
@@ -103,11 +110,17 @@ class Elmo(BiLMLayers):
 
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
-        """From the `model.tar.gz`, or the folder, of a trained `bilm`; `kwargs` as above."""
+        """
+        From the `model.tar.gz`, or the folder, of a trained `bilm`; or from a folder or a zip file
+        with bilm-tf's two files, as models are published. `kwargs` as above.
+        """
         from elmo_plugin.models.archive import load_language_model
 
-        model = load_language_model(archive_file)
-        return cls(without_dropout(model.bilm), model.options, **kwargs)
+        path = cached_path(archive_file)
+        if holds_model_files(path):
+            return cls.from_files(path, **kwargs)
+        model = load_language_model(path)
+        return cls(model.bilm, model.options, **kwargs)
 
     @classmethod
     def empty(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
@@ -184,7 +197,9 @@ class Elmo(BiLMLayers):
         return embed(self, sentences, layer, as_tensors)
 
 
-def without_dropout(bilm: BiLM) -> BiLM:
-    """The same biLM as it reads: what was dropped in training is not dropped in use."""
-    bilm.bilstm.dropout.p = 0.0
-    return bilm
+def _check_mix(weights: Any, n_layers: int) -> None:
+    name = "scalar_mix_parameters"
+    if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != n_layers:
+        fail(name, f"a list of {n_layers} numbers, one for each layer and one for words", weights)
+    for k, weight in enumerate(weights):
+        check_number(f"{name}[{k}]", weight)

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 def embed(elmo: Elmo, sentences: Any, layer: str | int, as_tensors: bool) -> Any:
     """See `Elmo.embed`."""
     batch, one = _token_lists(sentences)
-    was_training = elmo.training
-    elmo.eval()
-    try:
-        found = _embed(elmo, batch, layer)
-    finally:
-        elmo.train(was_training)
+    _check_layer(layer, elmo.options.lstm.n_layers + 1)
+    found = _embed(elmo, batch, layer)
     vectors = found if as_tensors else [x.cpu().numpy() for x in found]
     return vectors[0] if one else vectors
 
@@ -52,11 +48,17 @@ def _choose(elmo: Elmo, layers: list[Tensor], mask: Tensor, layer: str | int) ->
         return torch.stack(layers).mean(dim=0)
     if layer == "top":
         return layers[-1]
-    if isinstance(layer, int) and 0 <= layer < len(layers):
-        return layers[layer]
-    raise ValueError(
-        f"layer: expected mix, all, average, top or a number below {len(layers)}, found {layer!r}"
-    )
+    assert isinstance(layer, int)
+    return layers[layer]
+
+
+def _check_layer(layer: Any, n_layers: int) -> None:
+    """Before the sentences are read, since under `carry` reading them moves the state."""
+    is_number = isinstance(layer, int) and not isinstance(layer, bool) and 0 <= layer < n_layers
+    if not is_number and layer not in ("mix", "all", "average", "top"):
+        raise ValueError(
+            f"layer: expected mix, all, average, top or a number below {n_layers}, found {layer!r}"
+        )
 
 
 def _token_lists(sentences: Any) -> tuple[list[list[str]], bool]:

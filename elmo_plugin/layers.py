@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.checks import check_choice, check_flag
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.layer_cache import Fingerprint, LayerCache
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.arithmetic import arithmetic
+from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.version import VERSION
 from elmo_plugin.word_vectors import WordVectorCache
@@ -26,7 +28,7 @@ class BiLMLayers(nn.Module):
     # Parameters
 
     bilm : `BiLM`
-        From here on it is this one's: frozen or not, and in its precision.
+        Modified in place: its `requires_grad`, mode and precision are set.
     options : `BiLMOptions`
         Its sizes.
     requires_grad : `bool`
@@ -70,10 +72,10 @@ class BiLMLayers(nn.Module):
         cache_size_gb: float = 10.0,
     ) -> None:
         super().__init__()
-        if initial_state not in INITIAL_STATES:
-            choices = ", ".join(INITIAL_STATES)
-            raise ValueError(f"initial_state: expected one of {choices}, found {initial_state!r}")
-        self.bilm = bilm
+        check_flag("requires_grad", requires_grad)
+        check_choice("initial_state", initial_state, INITIAL_STATES)
+        check_choice("precision", precision, PRECISIONS)
+        self.bilm = bilm.eval()
         self.bilm.requires_grad_(requires_grad)
         self.bilm.set_precision(precision)
         self.options = options
@@ -139,8 +141,7 @@ class BiLMLayers(nn.Module):
 
     def train(self, mode: bool = True) -> BiLMLayers:
         super().train(mode)
-        if not self.requires_grad:
-            self.bilm.eval()
+        self.bilm.eval()  # the dropout of its own training is not part of its vectors
         return self
 
     def layers(self, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -165,7 +166,7 @@ class BiLMLayers(nn.Module):
                 f"max_characters_per_token, found {tokens.size(-1)}; the token indexer must "
                 "have the same"
             )
-        lengths = _mask(tokens).sum(dim=1)  # (B,)
+        lengths = self.bilm.sentence_lengths(tokens)  # (B,)
         time = torch.arange(tokens.size(1) + 2, device=tokens.device)
         mask = time < lengths[:, None] + 2  # (B, T + 2)
         sizes = self.options.lstm.n_layers + 1, self.output_dim
@@ -182,7 +183,7 @@ class BiLMLayers(nn.Module):
         encode = partial(self.word_vectors, self.bilm.token_encoder) if frozen else None
         state = self._initial_state(len(tokens))
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-            read = self.bilm.sentences(tokens, _mask(tokens), state, encode)
+            read = self.bilm.sentences(tokens, state, encode)
         if self.initial_state == "carry":
             before = self.carried_state
             keep = before is not None and before.n_rows > len(tokens)
@@ -202,11 +203,6 @@ class BiLMLayers(nn.Module):
         """What tells this biLM's layers from any other's."""
         facts = VERSION, self.options, self.initial_state, arithmetic(self.bilm)
         return self._fingerprint(self.bilm, facts)
-
-
-def _mask(tokens: Tensor) -> Tensor:
-    """`(B, T)`, true at real tokens."""
-    return (tokens > 0).any(dim=-1) if tokens.dim() == 3 else tokens > 0
 
 
 def _note_weights(reader: BiLMLayers, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:

@@ -46,6 +46,12 @@ def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
         )
 
 
+def holds_model_files(path: str | os.PathLike) -> bool:
+    """Whether `path` is a zip file, or a folder with an `options.json`."""
+    path = Path(path)
+    return (path / OPTIONS).is_file() or (path.is_file() and zipfile.is_zipfile(path))
+
+
 def _choose(source: Path, files: Iterable[Path] | Iterable[PurePosixPath]) -> tuple[str, str]:
     shown = sorted((file for file in files if not file.name.startswith(".")), key=str)
     options = [file for file in shown if file.name == OPTIONS]

@@ -52,7 +52,7 @@ class WordVectorCache(nn.Module):
         encoder : `nn.Module`
             From words to vectors; asked only for those that are new.
         words : `Tensor`
-            Shape `(U, C)` or `(U,)`, distinct.
+            Shape `(U, C)` or `(U,)`, best distinct.
 
         # Returns
 
@@ -69,21 +69,21 @@ class WordVectorCache(nn.Module):
 
     def _look_up(self, encoder: nn.Module, words: Tensor) -> Tensor:
         keys = [row.tobytes() for row in words.to("cpu", torch.int32).numpy()]
-        new = [i for i, key in enumerate(keys) if key not in self._rows]
+        new = {key: i for i, key in enumerate(keys) if key not in self._rows}
         if len(self._rows) + len(new) > self.capacity:
             self._rows = {}
-            new = list(range(len(keys)))
-        if len(keys) > self.capacity:
+            new = {key: i for i, key in enumerate(keys)}
+        if len(new) > self.capacity:
             return encoder(words)
         if new:
-            filled = new * (-(-FEWEST // len(new)))
+            filled = list(new.values()) * (-(-FEWEST // len(new)))
             vectors = encoder(words[filled])[: len(new)]
             if self._vectors is None:
                 self._vectors = vectors.new_empty(self.capacity, vectors.size(1))
-            self._vectors[len(self._rows) : len(self._rows) + len(new)] = vectors
-            for i in new:
-                self._rows[keys[i]] = len(self._rows)
+            rows = range(len(self._rows), len(self._rows) + len(new))
+            self._vectors[rows.start : rows.stop] = vectors
+            self._rows.update(zip(new, rows))
         if self._vectors is None:
             return encoder(words)
-        rows = torch.tensor([self._rows[key] for key in keys], device=words.device)
-        return self._vectors[rows]
+        found = torch.tensor([self._rows[key] for key in keys], device=words.device)
+        return self._vectors[found]

@@ -97,7 +97,7 @@ def test_activations_are_those_of_the_original(golden):
     for k, batch in enumerate(golden_batches(golden)):
         ids = batch_to_ids(batch)
         with torch.no_grad():
-            read = bilm.sentences(ids, ids.sum(dim=-1) > 0, state)
+            read = bilm.sentences(ids, state)
         state = state.put(read.state)
         for row, tokens in enumerate(batch):
             with h5py.File(golden / f"lm_embeddings_{row}.hdf5") as file:
@@ -118,8 +118,8 @@ def test_words_from_a_token_embedding_file_are_the_spelled_ones(golden):
     numbers = torch.tensor([sentence]) + 1  # 0 is "no word"
     state = spelled.bilstm.zero_state(1)
     with torch.no_grad():
-        expected = spelled.sentences(ids, ids.sum(dim=-1) > 0, state).layers
-        found = listed.sentences(numbers, numbers > 0, state).layers
+        expected = spelled.sentences(ids, state).layers
+        found = listed.sentences(numbers, state).layers
     for ours, theirs in zip(found, expected):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
@@ -133,7 +133,7 @@ def test_every_layer_is_that_of_allennlp(golden):
     for batch in golden_batches(golden):
         ids = batch_to_ids(batch)
         with torch.no_grad():
-            read = bilm.sentences(ids, ids.sum(dim=-1) > 0, state)
+            read = bilm.sentences(ids, state)
             expected = stock(ids)["activations"]
         state = state.put(read.state)
         for found, layer in zip(read.layers, expected):
@@ -149,7 +149,7 @@ def test_gradients_are_those_of_allennlp(golden):
     stock = StockElmo(*files, 1, requires_grad=True)._elmo_lstm
     bilm = load_bilm(*files)
     ids = batch_to_ids(golden_batches(golden)[0])
-    read = bilm.sentences(ids, ids.sum(dim=-1) > 0, bilm.bilstm.zero_state(3))
+    read = bilm.sentences(ids, bilm.bilstm.zero_state(3))
     for layers in (stock(ids)["activations"], read.layers):
         sum(
             (layer * torch.sin(torch.arange(layer.numel())).view_as(layer)).sum()
@@ -207,7 +207,7 @@ def test_allennlp_reads_what_we_write(files):
     ids = batch_to_ids(SENTENCES)
     with torch.no_grad():
         expected = stock(ids)["activations"]
-        found = bilm.sentences(ids, ids.sum(dim=-1) > 0, bilm.bilstm.zero_state(3)).layers
+        found = bilm.sentences(ids, bilm.bilstm.zero_state(3)).layers
     for ours, theirs in zip(found, expected):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
@@ -426,7 +426,7 @@ def test_small_is_read_by_allennlp():
     ids = batch_to_ids(SENTENCES)
     with torch.no_grad():
         expected = stock(ids)["activations"]
-        found = bilm.sentences(ids, ids.sum(dim=-1) > 0, bilm.bilstm.zero_state(3)).layers
+        found = bilm.sentences(ids, bilm.bilstm.zero_state(3)).layers
     for ours, theirs in zip(found, expected):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from elmo_plugin import Elmo
+from tests.compare import assert_close
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
 
@@ -96,3 +97,35 @@ def test_a_biLM_that_is_thawed_is_trained(elmo):
     torch.testing.assert_close(vectors(elmo).detach(), frozen, rtol=0, atol=1e-6)
     elmo.bilm.requires_grad_(False)
     assert torch.equal(vectors(elmo), frozen)
+
+
+WORDS = ["<S>", "</S>", "the", "dog", "", "naïve", "x" * 60, *(f"w{i}" for i in range(20))]
+
+
+@pytest.mark.parametrize("initial_state", ["zero", "warm"])
+def test_random_sentences_in_any_order(bilm_files, fuzz, initial_state):
+    """
+    Property: whatever was read before, and however often the cache overflowed, a sentence has the
+    vectors that a fresh biLM gives it. A word may be one of the two boundaries.
+    """
+    for random in fuzz.cases(30):
+        elmo = Elmo.from_files(*bilm_files, initial_state=initial_state)
+        elmo.word_vectors.capacity = random.choice([1, 3, 8, 15, 1000])
+        for _ in range(6):
+            batch = [random.choices(WORDS, k=random.randrange(7)) for _ in range(3)]
+            fresh = Elmo.from_files(*bilm_files, initial_state=initial_state)
+            expected = fresh.embed(batch, layer="all")
+            for found, right in zip(elmo.embed(batch, layer="all"), expected):
+                assert_close(found, right, atol=1e-5, what=f"{batch}")
+
+
+def test_words_given_twice(bilm_files):
+    """Property: two rows of the same word have the same vector, and so has the next word."""
+    elmo = Elmo.from_files(*bilm_files)
+    encoder = elmo.bilm.token_encoder
+    a, b = elmo.characters([["a", "b"]])[0]
+    with torch.no_grad():
+        expected = encoder(torch.stack([a, b] * 8))[:2]
+    elmo.word_vectors(encoder, torch.stack([a, a]))
+    found = elmo.word_vectors(encoder, torch.stack([b, a, b]))
+    assert_close(found, expected[[1, 0, 1]], atol=1e-6, what="vectors")

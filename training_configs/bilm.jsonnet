@@ -62,7 +62,8 @@
     grad_norm: 10.0,
     num_epochs: 1,
     validation_metric: '-perplexity',
-    checkpointer: { type: 'bilm' },  // --recover goes on exactly where a run was stopped
+    // Saves every five minutes and after each epoch; --recover resumes exactly from there.
+    checkpointer: { type: 'bilm' },
     callbacks: [{ type: 'learning_curve' }],  // learning_curve.png in the output folder
   },
 }

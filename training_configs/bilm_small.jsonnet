@@ -15,5 +15,4 @@
     n_negative_samples: 4096,
     precision: 'bf16',
   },
-  trainer+: { checkpointer+: { save_every_num_seconds: 300 } },
 }

@@ -16,7 +16,6 @@ from elmo_plugin.data.characters import DEFAULT_MAX_CHARACTERS
 from elmo_plugin.data.vocabulary import vocabulary_words, write_vocabulary_file
 from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.modules import AdaptiveSoftmax, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.whole_file import whole_file
 
@@ -106,11 +105,11 @@ def export(
     # Raises
 
     `ConfigurationError`
-        For an adaptive softmax, or where `folder` can be neither used nor made.
+        Where `folder` can be neither used nor made.
     `DiskFullError`
         Where there is no space for the files.
     """
-    softmax = exportable_softmax(model) if with_softmax else None
+    softmax = model.softmax if with_softmax else None
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,18 +134,3 @@ def export(
         write_weights(model.bilm, new_weights, softmax, dtype)
         options.unlink(missing_ok=True)
         vocabulary.unlink(missing_ok=True)
-
-
-def exportable_softmax(model: BilmLanguageModel) -> SampledSoftmax:
-    """
-    # Raises
-
-    `ConfigurationError`
-        For an adaptive softmax.
-    """
-    if isinstance(model.softmax, AdaptiveSoftmax):
-        raise ConfigurationError(
-            "bilm-tf's format knows no adaptive softmax: export without the softmax, which ELMo's "
-            "vectors do not need"
-        )
-    return model.softmax

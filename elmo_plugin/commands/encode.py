@@ -9,6 +9,7 @@ import time
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.checks import check_count, check_path
 from elmo_plugin.data.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
 from elmo_plugin.data.corpus import is_corpus
 from elmo_plugin.data.encoding import SHARD_TOKENS, encode
@@ -52,7 +53,10 @@ class BilmEncode(Subcommand):
 
 
 def encode_from_args(args: argparse.Namespace) -> None:
-    check_max_characters(args.max_characters)
+    check_max_characters("--max-characters", args.max_characters)
+    check_count("--shard-tokens", args.shard_tokens)
+    check_path("text", args.text)
+    check_path("out", args.out)
     if os.path.exists(args.out) and not args.force:
         found = (
             "an encoded corpus (--force replaces it)" if is_corpus(args.out) else "something else"

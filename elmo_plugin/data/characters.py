@@ -6,10 +6,13 @@ length; a sentence boundary is one token with a character of its own. The number
 which are bilm-tf's plus one, so that 0 is free to say "no token here". No other file knows them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+
+from elmo_plugin.checks import check_count
 
 NO_TOKEN = 0
 """Every character of a position that holds no token (the padding of a batch) has this id."""
@@ -32,13 +35,16 @@ DEFAULT_MAX_CHARACTERS = 50
 """`max_characters_per_token` of every published ELMo model."""
 
 
-def check_max_characters(max_characters_per_token: int) -> None:
-    """Raises a `ValueError` unless the marks of a word and one byte fit into the length."""
-    if max_characters_per_token < 3:
-        raise ValueError(
-            "max_characters_per_token: expected at least 3 (two marks and one byte), "
-            f"found {max_characters_per_token}"
-        )
+MOST_CHARACTERS = 1 << 12
+"""No word is that long; more characters a token would only take memory."""
+
+
+def check_max_characters(name: str, max_characters_per_token: Any) -> None:
+    """
+    Raises a `ConfigurationError` that begins with `name`, unless the marks of a word and one byte
+    fit into the length.
+    """
+    check_count(name, max_characters_per_token, least=3, most=MOST_CHARACTERS)
 
 
 def single_character(character: int, max_characters_per_token: int) -> np.ndarray:
@@ -81,14 +87,55 @@ def words_to_characters(
     return rows
 
 
+class CharacterIds(Sequence[int]):
+    """
+    The character ids of one word. They equal a list of the same numbers, as AllenNLP's own indexer
+    gives it and its programs compare it, but never change, and a batch of them is one copy.
+
+    # Parameters
+
+    row : `np.ndarray`
+        *Shape:* `(C,)` int16.
+    """
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, row: np.ndarray) -> None:
+        self._bytes = row.tobytes()
+
+    @staticmethod
+    def stack(rows: Iterable["CharacterIds"]) -> np.ndarray:
+        """N > 0 words. *Shape:* `(N, C)` int16."""
+        words = [row._bytes for row in rows]
+        return np.frombuffer(b"".join(words), dtype=np.int16).reshape(len(words), -1)
+
+    def tolist(self) -> list[int]:
+        return memoryview(self._bytes).cast("h").tolist()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.tolist()[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def __len__(self) -> int:
+        return len(self._bytes) // 2
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, CharacterIds):
+            return self._bytes == other._bytes
+        return self.tolist() == other if isinstance(other, list) else NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(self.tolist())
+
+
 @lru_cache(maxsize=2**16)
 def word_to_characters(
     word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS
-) -> np.ndarray:
-    """The character ids of one word, read-only and remembered. *Shape:* `(C,)` int16."""
-    row = words_to_characters([word], max_characters_per_token)[0]
-    row.setflags(write=False)
-    return row
+) -> CharacterIds:
+    """The character ids of one word, cached. C of them."""
+    return CharacterIds(words_to_characters([word], max_characters_per_token)[0])
 
 
 def bytes_to_characters(
@@ -111,7 +158,7 @@ def bytes_to_characters(
     `np.ndarray`
         *Shape:* `(N, C)` int16.
     """
-    check_max_characters(max_characters_per_token)
+    check_max_characters("max_characters_per_token", max_characters_per_token)
     kept = np.minimum(lengths, max_characters_per_token - 2)[:, None]  # (N, 1)
     position = np.arange(-1, max_characters_per_token - 1)[None, :]  # (1, C), 0 at the first byte
     rows = np.full((len(starts), max_characters_per_token), PADDING, dtype=np.int16)

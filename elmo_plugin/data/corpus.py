@@ -3,7 +3,7 @@ An encoded corpus: a text as numbers on the disk, mapped into memory, never read
 
 A corpus is a folder:
 
-    corpus.json           what there is; the other files are checked against it
+    corpus.json           what there is, with a digest of itself and of each other file
     words.txt             each distinct word, one a line, in UTF-8: `<S>`, `</S>`, `<UNK>`, then by
                           falling frequency, and by first occurrence where that is equal
     word_offsets.npy      (W + 1,) int64, where each word starts in words.txt
@@ -12,6 +12,9 @@ A corpus is a folder:
     sentences-00000.npy   int64, where each sentence starts in the tokens, and the last one's end
     documents-00000.npy   int64, where each document starts in the sentences, and the last one's end
     tokens-00001.npy ...  the next shard
+
+The digests are checked when a corpus is opened, and those of tokens-* when a shard is read into
+memory, so that opening a billion words stays cheap. That of an array is of its numbers alone.
 
 A word's characters are its UTF-8 bytes, so words.txt holds them for every model, whatever its
 `max_characters_per_token`; and it is a vocabulary file as bilm-tf has it.
@@ -26,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
 from elmo_plugin.data.characters import (
     BEGIN_SENTENCE,
@@ -35,9 +39,10 @@ from elmo_plugin.data.characters import (
     bytes_to_characters,
     single_character,
 )
+from elmo_plugin.digest import digest, is_sealed
 
 FORMAT = "elmo_plugin encoded corpus"
-VERSION = 1
+VERSION = 2
 
 DESCRIPTION_FILE = "corpus.json"
 WORDS_FILE = "words.txt"
@@ -101,7 +106,7 @@ class EncodedCorpus:
         Where it lies.
     description : `dict[str, Any]`
         corpus.json: `tokens`, `sentences`, `documents`, `words`, `shards` (the tokens of each),
-        and `files`, the text that it was made from.
+        `files`, the text that it was made from, and `digests`, one for each other file.
     """
 
     def __init__(self, folder: Path, description: dict[str, Any]) -> None:
@@ -111,17 +116,13 @@ class EncodedCorpus:
         self.num_sentences: int = description["sentences"]
         self.num_documents: int = description["documents"]
         self.num_words: int = description["words"]
-        self._offsets = _load(folder / OFFSETS_FILE, np.int64, self.num_words + 1)
-        self.counts = _load(folder / COUNTS_FILE, np.int64, self.num_words)
-        self._text = _map_bytes(folder / WORDS_FILE, int(self._offsets[-1]))
+        self._digests: dict[str, str] = description["digests"]
+        self._offsets = self._open(folder / OFFSETS_FILE, np.int64)
+        self.counts = self._open(folder / COUNTS_FILE, np.int64)
+        self._text = self._open(folder / WORDS_FILE, np.uint8)
         self.shards = [
-            _open_shard(folder, index, tokens) for index, tokens in enumerate(description["shards"])
+            self._open_shard(index, tokens) for index, tokens in enumerate(description["shards"])
         ]
-        if sum(shard.num_sentences for shard in self.shards) != self.num_sentences:
-            raise CorpusError(
-                f"{folder / DESCRIPTION_FILE}: expected the {self.num_sentences} sentences that it "
-                f"names, found {sum(shard.num_sentences for shard in self.shards)} in the shards"
-            )
 
     @classmethod
     def open(cls, folder: str | os.PathLike) -> "EncodedCorpus":
@@ -138,7 +139,7 @@ class EncodedCorpus:
 
     def words(self) -> list[str]:
         """All distinct words, in the order of their ranks."""
-        return (self.folder / WORDS_FILE).read_text("utf-8").split("\n")[:-1]
+        return self._text.tobytes().decode("utf-8").split("\n")[:-1]
 
     def word_lengths(self) -> np.ndarray:
         """The length of each word in UTF-8 bytes. *Shape:* `(W,)`."""
@@ -170,11 +171,7 @@ class EncodedCorpus:
     def load_tokens(self, index: int) -> np.ndarray:
         """The tokens of a shard, read into memory and checked. *Shape:* `(tokens,)` int32."""
         tokens = np.array(self.shards[index].tokens)
-        if not 0 <= tokens.min() <= tokens.max() < self.num_words:
-            raise CorpusError(
-                f"{shard_files(self.folder, index)[0]}: expected ranks from 0 to "
-                f"{self.num_words - 1}, found {tokens.min()} to {tokens.max()}"
-            )
+        self._check(shard_files(self.folder, index)[0], tokens)
         return tokens
 
     def sentences(self) -> Iterator[list[str]]:
@@ -184,6 +181,28 @@ class EncodedCorpus:
             tokens = self.load_tokens(index)
             for start, end in pairwise(shard.sentences.tolist()):
                 yield [words[rank] for rank in tokens[start:end].tolist()]
+
+    def _open_shard(self, index: int, num_tokens: int) -> Shard:
+        tokens_file, sentences_file, documents_file = shard_files(self.folder, index)
+        tokens = _map(tokens_file, np.int32)
+        if len(tokens) != num_tokens:
+            raise CorpusError(f"{tokens_file}: expected {num_tokens} tokens, found {len(tokens)}")
+        return Shard(
+            tokens, self._open(sentences_file, np.int64), self._open(documents_file, np.int64)
+        )
+
+    def _open(self, file: Path, dtype: type) -> np.ndarray:
+        array = _map(file, dtype)
+        self._check(file, array)
+        return array
+
+    def _check(self, file: Path, array: np.ndarray) -> None:
+        if digest(array) != self._digests[file.name]:
+            raise CorpusError(
+                f"{file}: expected the content that was written, found damage (its digest is not "
+                f"that in {DESCRIPTION_FILE}); encode the text again, or remove the folder if it "
+                "is in a cache of corpora"
+            )
 
 
 def is_corpus(path: str | os.PathLike) -> bool:
@@ -198,7 +217,7 @@ def read_description(folder: Path) -> dict[str, Any]:
         description = json.loads(file.read_text("utf-8"))
     except FileNotFoundError as error:
         raise CorpusError(f"{folder}: expected an encoded corpus, found no {file.name}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorpusError(f"{file}: expected JSON, found damage ({error})") from error
     found = (
         (description.get("format"), description.get("version"))
@@ -210,48 +229,27 @@ def read_description(folder: Path) -> dict[str, Any]:
             f"{file}: expected {FORMAT!r} of version {VERSION}, found {found}; "
             "encode the text again"
         )
+    if not is_sealed(description):
+        raise CorpusError(f"{file}: expected content that has its own digest, found damage")
     return description
 
 
-def _open_shard(folder: Path, index: int, num_tokens: int) -> Shard:
-    tokens_file, sentences_file, documents_file = shard_files(folder, index)
-    tokens = _load(tokens_file, np.int32, num_tokens)
-    sentences = _load(sentences_file, np.int64)
-    if sentences[0] != 0 or sentences[-1] != num_tokens:
-        raise CorpusError(
-            f"{sentences_file}: expected offsets from 0 to {num_tokens}, "
-            f"found {sentences[0]} to {sentences[-1]}"
-        )
-    documents = _load(documents_file, np.int64)
-    if documents[0] != 0 or documents[-1] != len(sentences) - 1:
-        raise CorpusError(
-            f"{documents_file}: expected offsets from 0 to {len(sentences) - 1}, "
-            f"found {documents[0]} to {documents[-1]}"
-        )
-    return Shard(tokens, sentences, documents)
-
-
-def _load(file: Path, dtype: type, length: int | None = None) -> np.ndarray:
+def _map(file: Path, dtype: type) -> np.ndarray:
+    """A file's numbers, mapped into memory. *Shape:* `(N,)`."""
     try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
+        if file.suffix == ".npy":
+            array = open_memmap(file, mode="r")
+        else:
+            array = np.memmap(file, dtype, mode="r")
     except FileNotFoundError as error:
         raise CorpusError(f"{file}: expected a file of the encoded corpus, found none") from error
-    except (ValueError, EOFError) as error:
-        raise CorpusError(f"{file}: expected a whole .npy file, found damage ({error})") from error
-    wrong_length = (
-        array.shape != (length,) if length is not None else array.ndim != 1 or not len(array)
-    )
-    if array.dtype != dtype or wrong_length:
+    except OSError:  # no damage, but no permission, for example; it names the file
+        raise
+    except Exception as error:  # NumPy raises many kinds for headers that are none
+        raise CorpusError(f"{file}: expected a whole file, found damage ({error})") from error
+    if array.dtype != dtype or array.ndim != 1:
         raise CorpusError(
-            f"{file}: expected {np.dtype(dtype)} of shape "
-            f"({'at least 1' if length is None else length},), "
+            f"{file}: expected one dimension of {np.dtype(dtype)}, "
             f"found {array.dtype} of shape {array.shape}"
         )
     return array
-
-
-def _map_bytes(file: Path, length: int) -> np.ndarray:
-    found = file.stat().st_size if file.exists() else None
-    if found != length:
-        raise CorpusError(f"{file}: expected {length} bytes, found {found}")
-    return np.memmap(file, dtype=np.uint8, mode="r")

@@ -5,27 +5,35 @@ A text is known at once by its files' paths, sizes and times of change, as `make
 hashing gigabytes at each start would take longer than opening them. Where these differ (a copy, a
 checkout, a touch) the content decides: the files' hashes are compared, and only a text that is new
 is encoded. The hashes were taken while encoding, so a new text is still read once.
+
+Nothing outside the cache is ever removed, whatever its index says, and a cache that cannot be
+written to serves what it holds.
 """
 
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Sequence
-from hashlib import blake2b
+from contextlib import ExitStack
 from pathlib import Path
 
+from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import CACHE_DIRECTORY, FileLock
 
 from elmo_plugin.data.corpus import VERSION, CorpusError, EncodedCorpus, is_corpus, read_description
 from elmo_plugin.data.encoding import encode
 from elmo_plugin.data.text import find_files
+from elmo_plugin.digest import digest, file_digest, is_sealed, sealed
 from elmo_plugin.whole_file import whole_file
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_CACHE = Path(CACHE_DIRECTORY) / "bilm"
 INDEX_FILE = "index.json"
+ENTRY = re.compile("[0-9a-f]{20}")
+"""The names of corpora in the cache, which are signatures of texts. No other name is followed."""
 
 
 def open_corpus(
@@ -46,9 +54,24 @@ def open_corpus(
         return EncodedCorpus.open(path)
     files = find_files(path)
     cache = Path(cache_dir or DEFAULT_CACHE).expanduser()
-    cache.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / ".lock"):
-        signature = _signature(files)
+    signature = _signature(files)
+    # Without a lock, as corpora and index appear whole: the cache may be another user's.
+    if name := _read_index(cache).get(signature):
+        try:
+            return EncodedCorpus.open(cache / name)
+        except CorpusError:
+            pass  # looked into again below, where it can be mended
+    with ExitStack() as stack:
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(cache / ".lock"))
+        except OSError as error:
+            if name := name or _find_by_content(files, cache):
+                return EncodedCorpus.open(cache / name)
+            raise ConfigurationError(
+                f"cache_dir: {cache}: expected a folder that can be written to, or an encoded "
+                f"corpus of {path} in it, found neither ({error.strerror})"
+            ) from error
         index = _read_index(cache)
         name = index.get(signature) or _find_by_content(files, cache) or signature
         if (cache / name).exists():
@@ -56,7 +79,7 @@ def open_corpus(
                 corpus = EncodedCorpus.open(cache / name)
             except CorpusError as error:
                 logger.warning("Encoding %s again: %s", path, error)
-                shutil.rmtree(cache / name)
+                _remove(cache / name)
                 corpus = encode(files, cache / name)
         else:
             logger.info("Encoding %s into %s", path, cache / name)
@@ -66,44 +89,53 @@ def open_corpus(
     return corpus
 
 
+def _remove(folder: Path) -> None:
+    if folder.is_symlink():  # what it points to is not the cache's
+        folder.unlink()
+    else:
+        shutil.rmtree(folder)
+
+
 def _signature(files: Sequence[Path]) -> str:
     facts = [
         (os.path.realpath(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files
     ]
-    return blake2b(json.dumps([VERSION, facts]).encode("utf-8"), digest_size=10).hexdigest()
+    return digest(json.dumps([VERSION, facts]).encode("utf-8"))[:20]
 
 
 def _find_by_content(files: Sequence[Path], cache: Path) -> str | None:
     sizes = [file.stat().st_size for file in files]
     hashes: list[str] | None = None
-    for folder in sorted(filter(is_corpus, cache.iterdir())):
+    for folder in sorted(cache.iterdir()) if cache.is_dir() else []:
+        if not ENTRY.fullmatch(folder.name) or not is_corpus(folder):
+            continue
         try:
             sources = read_description(folder)["files"]
         except CorpusError:
             continue
         if [source["bytes"] for source in sources] != sizes:
             continue
-        hashes = hashes or [_hash(file) for file in files]
+        hashes = hashes or [file_digest(file) for file in files]
         if [source["blake2b"] for source in sources] == hashes:
             return folder.name
     return None
 
 
-def _hash(file: Path) -> str:
-    digest = blake2b(digest_size=20)
-    with open(file, "rb") as opened:
-        while piece := opened.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
 def _read_index(cache: Path) -> dict[str, str]:
+    """The corpora's names by their texts' signatures; empty where the index is damaged."""
     try:
-        return json.loads((cache / INDEX_FILE).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
+        index = json.loads((cache / INDEX_FILE).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
+    if not is_sealed(index):
+        return {}
+    return {
+        signature: name
+        for signature, name in index.items()
+        if isinstance(name, str) and ENTRY.fullmatch(name)
+    }
 
 
 def _write_index(cache: Path, index: dict[str, str]) -> None:
     with whole_file(cache / INDEX_FILE) as temporary:
-        temporary.write_text(json.dumps(index, indent=2), "utf-8")
+        temporary.write_text(json.dumps(sealed(index), indent=2), "utf-8")

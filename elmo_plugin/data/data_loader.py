@@ -11,6 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
+from elmo_plugin.checks import check_choice, check_count, check_path
 from elmo_plugin.data.corpus import UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.dataset_reader import BilmDatasetReader
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 SHUFFLES = ("sentences", "documents", None)
 TOKENS = ("characters", "words")
+MOST_ROWS = 1 << 20
+WINDOW_TOKENS = 1 << 24
+"""Of one window. Their ids alone take half a gigabyte, and a model much more."""
 MANY_UNKNOWN = 0.1
 """Share of the tokens. Words that are left out for being rare are a few hundredths."""
 
@@ -94,33 +98,32 @@ class BilmDataLoader(DataLoader):
         restart_every: int | None = None,
         cache_dir: str | None = None,
     ) -> None:
+        name = 'data_loader of type "bilm"'
         if not isinstance(reader, BilmDatasetReader):
             raise ConfigurationError(
-                'data_loader of type "bilm": expected a dataset_reader of type "bilm", '
-                f"found {type(reader).__name__}"
+                f'{name}: expected a dataset_reader of type "bilm", found {type(reader).__name__}'
             )
-        if batch_size < 1 or window < 1:
-            raise ConfigurationError(
-                'data_loader of type "bilm": expected a batch_size and a window of at least 1, '
-                f"found {batch_size} and {window}"
-            )
-        if restart_every is not None and restart_every < 2:
-            raise ConfigurationError(
-                'data_loader of type "bilm": expected restart_every to be at least 2, or null, '
-                f"found {restart_every}"
-            )
-        if shuffle not in SHUFFLES or tokens not in TOKENS:
-            raise ConfigurationError(
-                f'data_loader of type "bilm": expected shuffle to be one of {SHUFFLES} and tokens '
-                f"one of {TOKENS}, found {shuffle!r} and {tokens!r}"
-            )
+        check_path(f"{name}: data_path", data_path)
+        check_count(f"{name}: batch_size", batch_size, most=MOST_ROWS)
+        check_count(f"{name}: window", window)
+        check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
+        check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
+        check_choice(f"{name}: tokens", tokens, TOKENS)
+        if restart_every is not None:
+            check_count(f"{name}: restart_every", restart_every, least=2)
+        if cache_dir is not None:
+            check_path(f"{name}: cache_dir", cache_dir)
         self.reader = reader
         self.data_path = data_path
-        self.corpus: EncodedCorpus = open_corpus(data_path, cache_dir)
+        try:
+            self.corpus: EncodedCorpus = open_corpus(data_path, cache_dir)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{name}: data_path: {error}") from error
         self._world_size, self._rank = 1, 0
         if is_distributed():
             self._world_size, self._rank = dist.get_world_size(), dist.get_rank()
         self.batch_size = self._check_rows(batch_size, shuffle)
+        check_count(f"{name}: window", window, most=WINDOW_TOKENS // self.batch_size)
         self.window = window
         self.shuffle = shuffle
         self.seed = seed

@@ -6,7 +6,8 @@ from typing import Optional
 from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
 from allennlp.data.fields import MetadataField, TextField
 
-from elmo_plugin.data.characters import DEFAULT_MAX_CHARACTERS
+from elmo_plugin.checks import check_count, fail
+from elmo_plugin.data.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
 from elmo_plugin.data.corpus import EncodedCorpus, is_corpus
 from elmo_plugin.data.text import read_sentences
 from elmo_plugin.data.token_indexer import ElmoTokenIndexer
@@ -34,6 +35,8 @@ class BilmDatasetReader(DatasetReader):
         By default `{"elmo": ElmoTokenIndexer(max_characters_per_token)}`.
     max_characters_per_token : `int`, optional (default=`50`)
         The model's own, here for the default indexer and for the data loader "bilm".
+    max_instances, serialization_dir : optional
+        See `DatasetReader`.
     """
 
     def __init__(
@@ -41,14 +44,27 @@ class BilmDatasetReader(DatasetReader):
         # AllenNLP builds what is in a dictionary for `Optional`, but not for `|`.
         token_indexers: Optional[dict[str, TokenIndexer]] = None,
         max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
-        **kwargs,
+        max_instances: Optional[int] = None,
+        serialization_dir: Optional[str] = None,
     ) -> None:
+        name = 'dataset_reader of type "bilm"'
+        check_max_characters(f"{name}: max_characters_per_token", max_characters_per_token)
+        if max_instances is not None:
+            check_count(f"{name}: max_instances", max_instances, least=0)
+        indexers = {} if token_indexers is None else token_indexers
+        if not isinstance(indexers, dict) or not all(
+            isinstance(indexer, TokenIndexer) for indexer in indexers.values()
+        ):
+            fail(f"{name}: token_indexers", "a token indexer for each key", token_indexers)
         super().__init__(
-            manual_distributed_sharding=True, manual_multiprocess_sharding=True, **kwargs
+            max_instances=max_instances,
+            serialization_dir=serialization_dir,
+            manual_distributed_sharding=True,
+            manual_multiprocess_sharding=True,
         )
         self.max_characters_per_token = max_characters_per_token
         default = ElmoTokenIndexer(max_characters_per_token=max_characters_per_token)
-        self._token_indexers: dict[str, TokenIndexer] = token_indexers or {"elmo": default}
+        self._token_indexers: dict[str, TokenIndexer] = indexers or {"elmo": default}
 
     def _read(self, file_path: str) -> Iterator[Instance]:
         sentences: Iterable[list[str]]

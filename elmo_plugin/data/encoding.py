@@ -14,7 +14,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from elmo_plugin.data.corpus import (
     shard_files,
 )
 from elmo_plugin.data.text import read_blocks
+from elmo_plugin.digest import digest, new_digest, sealed
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
         )
     shards.finish()
     with _writing():
-        shards.renumber(_write_words(folder, list(numbers), shards.counts))
+        shards.renumber(_write_words(folder, list(numbers), shards.counts, shards.digests))
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -154,20 +154,21 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
         "words": len(numbers),
         "shards": shards.sizes,
         "files": sources,
+        "digests": shards.digests,
     }
     with _writing():
-        (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2), "utf-8")
+        (folder / DESCRIPTION_FILE).write_text(json.dumps(sealed(description), indent=2), "utf-8")
 
 
 def _encode_file(
     file: Path, numbers: dict[str, int], shards: "_ShardWriter", progress: Any
 ) -> dict[str, Any]:
-    digest = blake2b(digest_size=20)
+    content = new_digest()
     num_bytes = 0
 
     def on_bytes(piece: memoryview) -> None:
         nonlocal num_bytes
-        digest.update(piece)
+        content.update(piece)
         num_bytes += len(piece)
         progress.update(len(piece))
 
@@ -189,10 +190,17 @@ def _encode_file(
         progress.set_postfix_str(f"{rate:,.0f} tokens/s", refresh=False)
     if shards.num_tokens == tokens_before:
         logger.warning("%s: expected sentences, found no token", file)
-    return {"name": file.name, "bytes": num_bytes, "blake2b": digest.hexdigest()}
+    return {"name": file.name, "bytes": num_bytes, "blake2b": content.hexdigest()}
 
 
-def _write_words(folder: Path, words: list[str], counts: np.ndarray) -> np.ndarray:
+def _save(file: Path, array: np.ndarray, digests: dict[str, str]) -> None:
+    np.save(file, array)
+    digests[file.name] = digest(array)
+
+
+def _write_words(
+    folder: Path, words: list[str], counts: np.ndarray, digests: dict[str, str]
+) -> np.ndarray:
     """Writes the word table and returns the rank of each number. *Shape:* `(W,)` int32."""
     special = len(SPECIAL_WORDS)
     # A stable sort keeps words of equal frequency in the order of their first occurrence.
@@ -200,9 +208,11 @@ def _write_words(folder: Path, words: list[str], counts: np.ndarray) -> np.ndarr
     order = np.concatenate([np.arange(special), by_frequency])
     encoded = [words[number].encode("utf-8") + b"\n" for number in order.tolist()]
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-    (folder / WORDS_FILE).write_bytes(b"".join(encoded))
-    np.save(folder / OFFSETS_FILE, np.concatenate([[0], np.cumsum(lengths)]))
-    np.save(folder / COUNTS_FILE, counts[order])
+    text = b"".join(encoded)
+    (folder / WORDS_FILE).write_bytes(text)
+    digests[WORDS_FILE] = digest(text)
+    _save(folder / OFFSETS_FILE, np.concatenate([[0], np.cumsum(lengths)]), digests)
+    _save(folder / COUNTS_FILE, counts[order], digests)
     ranks = np.empty(len(words), dtype=np.int32)
     ranks[order] = np.arange(len(words), dtype=np.int32)
     return ranks
@@ -230,6 +240,7 @@ class _ShardWriter:
         self.num_sentences = 0
         self.num_documents = 0
         self.sizes: list[int] = []
+        self.digests: dict[str, str] = {}
         # The special words have numbers though the text may not have them.
         self.counts = np.zeros(len(SPECIAL_WORDS), dtype=np.int64)
 
@@ -260,7 +271,7 @@ class _ShardWriter:
         """Replaces each number by its rank. *Shape:* `(W,)` int32."""
         for index in range(len(self.sizes)):
             file = shard_files(self._folder, index)[0]
-            np.save(file, ranks[np.load(file)])
+            _save(file, ranks[np.load(file)], self.digests)
 
     def _write_shard(self) -> None:
         tokens, lengths, opens = (np.concatenate(parts) for parts in zip(*self._pending))
@@ -271,8 +282,8 @@ class _ShardWriter:
         opens[0] = True
         with _writing():
             np.save(files[0], tokens[:size])
-            np.save(files[1], np.concatenate([[0], ends[:cut]]))
-            np.save(files[2], np.append(np.flatnonzero(opens[:cut]), cut))
+            _save(files[1], np.concatenate([[0], ends[:cut]]), self.digests)
+            _save(files[2], np.append(np.flatnonzero(opens[:cut]), cut), self.digests)
         self.sizes.append(size)
         counts = np.bincount(tokens[:size], minlength=len(self.counts))
         counts[: len(self.counts)] += self.counts

@@ -12,13 +12,16 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NoReturn, cast
 
 import zstandard
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 
 BLOCK_BYTES = 1 << 20
+LINE_BYTES = 1 << 25
+"""The longest line. No sentence comes near it, and a small compressed file may hold gigabytes."""
+ZSTD_BYTES = 1 << 12
 BYTE_ORDER_MARK = "\ufeff"
 
 # Compression is told by a file's first bytes, not by its name: `cached_path` renames downloads.
@@ -54,6 +57,8 @@ def find_files(path: str | os.PathLike) -> list[Path]:
 
     `FileNotFoundError`
         If there is no such file, or no file in the folder or for the glob.
+    `OSError`
+        If a folder within the folder cannot be read.
     """
     path = os.path.expanduser(os.fspath(path))
     if not os.path.exists(path):
@@ -71,16 +76,21 @@ def find_files(path: str | os.PathLike) -> list[Path]:
     resolved = Path(path)
     if not resolved.is_dir():
         return [resolved]
-    files = sorted(
-        file for file in resolved.rglob("*") if file.is_file() and not _hidden(file, resolved)
-    )
+    files = sorted(_walk(resolved))
     if not files:
         raise FileNotFoundError(f"{path}: expected text files, found an empty folder")
     return files
 
 
-def _hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+def _walk(folder: Path) -> Iterator[Path]:
+    def fail(error: OSError) -> NoReturn:  # or the text would come without what is in there
+        raise error
+
+    for parent, folders, names in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files = (Path(parent, name) for name in names if not name.startswith("."))
+        # A link that leads nowhere is named when it is opened.
+        yield from (file for file in files if file.is_file() or not file.exists())
 
 
 def read_blocks(
@@ -104,7 +114,8 @@ def read_blocks(
     # Raises
 
     `ConfigurationError`
-        If the file is not UTF-8, or if its compressed form is damaged or cut short.
+        If the file is not UTF-8, if its compressed form is damaged or cut short, or if a line is
+        longer than `LINE_BYTES`.
     """
     name = name or str(file)
     lines_before = 0
@@ -113,23 +124,31 @@ def read_blocks(
         text = _decompressed(raw)
         while True:
             try:
-                lines = text.readlines(BLOCK_BYTES)
+                data = text.read(BLOCK_BYTES)
+                rest = b"" if data.endswith(b"\n") else text.readline(LINE_BYTES + 1)
             except DECOMPRESSION_ERRORS as error:
                 raise ConfigurationError(
                     f"{name}: expected a whole compressed file, found damage after line "
                     f"{lines_before} ({error})"
                 ) from error
-            if not lines:
+            if not data:
                 break
-            block = _decode(b"".join(lines), name, lines_before)
+            if len(rest) > LINE_BYTES:
+                line = lines_before + data.count(b"\n") + 1
+                raise ConfigurationError(
+                    f"{name}, line {line}: expected one sentence of at most {LINE_BYTES:,} bytes, "
+                    "found a longer line"
+                )
+            block = _decode(data + rest, name, lines_before)
             if lines_before == 0:
                 if block.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):
                     raise ConfigurationError(
                         f"{name}: expected text, found a tar archive; unpack it first"
                     )
                 block = block.removeprefix(BYTE_ORDER_MARK)
+            lines = block.removesuffix("\n").split("\n")
             lines_before += len(lines)
-            yield block.removesuffix("\n").split("\n")
+            yield lines
 
 
 def read_sentences(path: str | os.PathLike) -> Iterator[list[str]]:
@@ -199,7 +218,8 @@ class _ZstdFile(io.RawIOBase):
 
     def readinto(self, buffer) -> int:
         while not self._text:
-            compressed = self._compressed or self._raw.read(BLOCK_BYTES // 8)
+            # At most 32,768 times as much comes out: a block of 4 bytes may hold 128 KiB.
+            compressed = self._compressed or self._raw.read(ZSTD_BYTES)
             if self._frame.eof:
                 if not compressed:
                     return 0

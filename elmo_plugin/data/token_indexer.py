@@ -4,26 +4,31 @@ from typing import Optional
 
 import numpy as np
 import torch
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import Token, TokenIndexer, Vocabulary
+from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 from allennlp.data.token_indexers.token_indexer import IndexedTokenList
 
+from elmo_plugin.checks import check_count, check_text, fail
 from elmo_plugin.data.characters import (
     DEFAULT_MAX_CHARACTERS,
     FIRST_BYTE,
     NO_TOKEN,
     NUM_CHARACTERS,
+    CharacterIds,
     check_max_characters,
     single_character,
     word_to_characters,
 )
 
+NAME = 'token indexer of type "elmo"'
+
 
 @TokenIndexer.register("elmo")
-class ElmoTokenIndexer(TokenIndexer):
+class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
     """
     Tokens to character ids, under the key `elmo_tokens`. *Shape:* `(T, C)` int64, 0 where there is
-    no token. With 50 characters a token these are the ids of AllenNLP's `elmo_characters`.
+    no token. With 50 characters a token these are the ids of AllenNLP's `elmo_characters`, which
+    this is a kind of, because AllenNLP's HotFlip knows no other.
 
     Registered as a `TokenIndexer` with name "elmo".
 
@@ -32,8 +37,9 @@ class ElmoTokenIndexer(TokenIndexer):
     namespace : `str`, optional (default=`"elmo_characters"`)
         Names the indexer; there is nothing to look up in a vocabulary.
     tokens_to_add : `Dict[str, int]`, optional
-        Tokens that are one character of their own, and bilm-tf's number of that character; unused
-        ones, such as 1 to 31, serve for models that are trained already.
+        Tokens that are one character of their own, and bilm-tf's number of that character, from -1
+        (which has no weights) to 260; unused ones, such as 1 to 31, serve for models that are
+        trained already.
     max_characters_per_token : `int`, optional (default=`50`)
         C: the model's own `max_characters_per_token`.
     token_min_padding_length : `int`, optional (default=`0`)
@@ -48,26 +54,24 @@ class ElmoTokenIndexer(TokenIndexer):
         max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
         token_min_padding_length: int = 0,
     ) -> None:
-        super().__init__(token_min_padding_length)
-        try:
-            check_max_characters(max_characters_per_token)
-        except ValueError as error:
-            raise ConfigurationError(f'token indexer of type "elmo": {error}') from error
-        self._namespace = namespace
-        self._tokens_to_add = tokens_to_add or {}
+        check_text(f"{NAME}: namespace", namespace)
+        check_max_characters(f"{NAME}: max_characters_per_token", max_characters_per_token)
+        check_count(f"{NAME}: token_min_padding_length", token_min_padding_length, least=0)
+        if not isinstance(tokens_to_add, dict | None):
+            fail(f"{NAME}: tokens_to_add", "tokens with a number each", tokens_to_add)
+        for token, character in (tokens_to_add or {}).items():
+            check_count(
+                f"{NAME}: tokens_to_add, {token!r}",
+                character,
+                least=NO_TOKEN - FIRST_BYTE,
+                most=NUM_CHARACTERS - FIRST_BYTE - 1,
+            )
+        super().__init__(namespace, tokens_to_add or {}, token_min_padding_length)
         self.max_characters_per_token = max_characters_per_token
-        for token, character in self._tokens_to_add.items():
-            if not 0 <= character < NUM_CHARACTERS - FIRST_BYTE:
-                raise ConfigurationError(
-                    f'token indexer of type "elmo", tokens_to_add, {token!r}: expected a number '
-                    f"from 0 to {NUM_CHARACTERS - FIRST_BYTE - 1}, found {character}"
-                )
-
-    def count_vocab_items(self, token: Token, counter: dict[str, dict[str, int]]) -> None:
-        pass
-
-    def get_empty_token_list(self) -> IndexedTokenList:
-        return {"elmo_tokens": []}
+        self._added = {
+            token: CharacterIds(single_character(character + FIRST_BYTE, max_characters_per_token))
+            for token, character in (tokens_to_add or {}).items()
+        }
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:
         return {"elmo_tokens": [self._row(token.ensure_text()) for token in tokens]}
@@ -78,11 +82,10 @@ class ElmoTokenIndexer(TokenIndexer):
         length = padding_lengths["elmo_tokens"]
         rows = np.full((length, self.max_characters_per_token), NO_TOKEN, dtype=np.int64)
         if kept := tokens["elmo_tokens"][:length]:
-            rows[: len(kept)] = np.stack(kept)
+            rows[: len(kept)] = CharacterIds.stack(kept)
         return {"elmo_tokens": torch.from_numpy(rows)}
 
-    def _row(self, word: str) -> np.ndarray:
-        if word in self._tokens_to_add:
-            character = self._tokens_to_add[word] + FIRST_BYTE
-            return single_character(character, self.max_characters_per_token)
+    def _row(self, word: str) -> CharacterIds:
+        if word in self._added:
+            return self._added[word]
         return word_to_characters(word, self.max_characters_per_token)

@@ -16,6 +16,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 
+from elmo_plugin.checks import check_count, check_path
 from elmo_plugin.data.corpus import SPECIAL_WORDS, UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.text import read_blocks
@@ -73,18 +74,26 @@ class BilmVocabulary(Vocabulary):
                 'vocabulary of type "bilm": expected one of "corpus" and "file", '
                 f"found {'neither' if corpus is None else 'both'}"
             )
-        if max_size is not None and max_size <= len(SPECIAL_WORDS):
-            raise ConfigurationError(
-                f'vocabulary of type "bilm": expected a "max_size" of more than '
-                f"{len(SPECIAL_WORDS)} ({', '.join(SPECIAL_WORDS)}), found {max_size}"
-            )
+        name = 'vocabulary of type "bilm"'
+        if max_size is not None:
+            check_count(f"{name}: max_size", max_size, least=len(SPECIAL_WORDS) + 1)
+        check_count(f"{name}: min_count", min_count, least=0)
+        if cache_dir is not None:
+            check_path(f"{name}: cache_dir", cache_dir)
         if file is not None:
+            check_path(f"{name}: file", file)
             if min_count != 1:
-                raise ConfigurationError(
-                    'vocabulary of type "bilm": "min_count" needs a "corpus", found a "file"'
-                )
-            return cls.from_words(read_vocabulary_file(cached_path(file))[:max_size])
-        opened = open_corpus(corpus, cache_dir)  # type: ignore[arg-type]
+                raise ConfigurationError(f'{name}: "min_count" needs a "corpus", found a "file"')
+            try:
+                file = cached_path(file)
+            except FileNotFoundError as error:
+                raise FileNotFoundError(f"{name}: file: {error}") from error
+            return cls.from_words(read_vocabulary_file(file)[:max_size])
+        check_path(f"{name}: corpus", corpus)
+        try:
+            opened = open_corpus(corpus, cache_dir)  # type: ignore[arg-type]
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{name}: corpus: {error}") from error
         special = len(SPECIAL_WORDS)
         # The counts fall, so those that are high enough are a prefix.
         frequent = special + int((opened.counts[special:] >= min_count).sum())

@@ -1,31 +1,210 @@
+"""
+Archives of a `bilm`, read so that nothing in them is run: AllenNLP's own `load_archive` constructs
+whatever class the archive's `config.json` names.
+"""
+
+import gzip
+import json
+import os
+import posixpath
+import re
 import tarfile
-from os import PathLike
-from typing import Union
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any, Union
 
+import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.models.archival import load_archive
+from allennlp.common.file_utils import cached_path
+from torch import Tensor
 
+from elmo_plugin.checks import shown
+from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.torch_file import load_torch_file
+from elmo_plugin.whole_file import NO_SPACE, DiskFullError
+
+CONFIG = "config.json"
+WORDS = "vocabulary/words.txt"
+WEIGHTS = ("weights.th", "best.th")
+"""The names of the weights in an archive, and in the folder of a training run."""
+
+PARAMETERS: dict[str, tuple[type, ...]] = {
+    "lstm": (dict,),
+    "char_cnn": (dict, type(None)),
+    "dropout": (float, int),
+    "n_negative_samples": (int, type(None)),
+    "initial_state": (str,),
+    "precision": (str,),
+    "sparse_gradients": (bool,),
+}
+"""What the block `model` may say, and the JSON types of the values."""
+
+TRAINING_ONLY = (
+    "type",
+    "initializer",
+    "regularizer",
+    "ddp_accelerator",
+    "pretrained_file",
+    "pretrained_vocabulary_file",
+)
+"""Keys of the block `model` that a trained model does not need. Their values are not looked at."""
+
+DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError)
 
 
-def load_language_model(archive_file: Union[str, PathLike]) -> BilmLanguageModel:
+def load_language_model(archive_file: Union[str, os.PathLike]) -> BilmLanguageModel:
     """
-    The language model of an archive, or of a training run's folder.
+    Loads the language model of an archive, or of a training run's folder. Only the block `model`,
+    the vocabulary and the weights are read, and only plain values: nothing that the archive names
+    is imported, constructed or run.
 
     # Raises
 
     `ConfigurationError`
-        Where the archive is of another kind of model.
+        If the archive is damaged, has members outside its own folder, or is of another kind of
+        model; the message begins with the archive.
     """
+    path = cached_path(archive_file)
     try:
-        model = load_archive(archive_file).model
-    except (tarfile.TarError, EOFError) as error:
-        raise ConfigurationError(
-            f"{archive_file}: expected a whole model.tar.gz, found damage ({error})"
+        if os.path.isdir(path):
+            return _read_folder(Path(path))
+        with tempfile.TemporaryDirectory() as folder:
+            _unpack(path, Path(folder))
+            return _read_folder(Path(folder))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{archive_file}: {error}") from error
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise DiskFullError(
+            f"{archive_file}: could not be unpacked in {tempfile.gettempdir()}, the disk may be "
+            f"full ({error.strerror})"
         ) from error
-    if not isinstance(model, BilmLanguageModel):
+
+
+def _unpack(path: str, folder: Path) -> None:
+    """Takes what is needed out of a `model.tar.gz`, and reads all of it for its checksum."""
+    try:
+        with gzip.open(path) as stream:
+            with tarfile.open(fileobj=stream, mode="r:") as archive:
+                for member in archive:
+                    name = posixpath.normpath(member.name)
+                    if name.startswith("/") or name.split("/")[0] == "..":
+                        raise ConfigurationError(
+                            f"expected members inside the archive's folder, found {shown(name)}"
+                        )
+                    if not (member.isreg() or member.isdir()):
+                        raise ConfigurationError(
+                            f"expected files and folders, found a link or a device: {shown(name)}"
+                        )
+                    if member.isreg() and name in (CONFIG, WORDS, *WEIGHTS):
+                        archive.extract(member.replace(name=name), folder, filter="data")
+            while stream.read(1 << 20):  # what follows, as far as the checksum
+                pass
+    except DAMAGE as error:
         raise ConfigurationError(
-            f"{archive_file}: expected the archive of a model of type bilm, "
-            f"found a {type(model).__name__}"
-        )
+            f"expected a whole model.tar.gz, found damage ({error})"
+        ) from error
+
+
+def _read_folder(folder: Path) -> BilmLanguageModel:
+    parameters = _read_parameters(folder / CONFIG)
+    words = re.split(r"\r?\n", _read_text(folder / WORDS))
+    vocab = BilmVocabulary.from_words(words[:-1] if words[-1] == "" else words)
+    weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
+    if weights is None:
+        raise ConfigurationError(f"expected weights, {' or '.join(WEIGHTS)}, found none")
+    state = load_torch_file(weights)
+    _check_state(state, weights.stat().st_size)
+    _check_sizes(vocab, parameters, state)
+    model = BilmLanguageModel(vocab, **parameters)
+    model.load_state_dict(state)
     return model
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise ConfigurationError(f"expected a file {file.name}, found none") from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file.name}: expected UTF-8, found {error}") from error
+
+
+def _read_parameters(file: Path) -> dict[str, Any]:
+    """The parameters of `BilmLanguageModel` in a `config.json`, which AllenNLP writes as JSON."""
+    try:
+        config = json.loads(_read_text(file))
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{CONFIG}: expected JSON, found {error}") from error
+    block = config.get("model") if isinstance(config, dict) else None
+    if not isinstance(block, dict) or block.get("type") != "bilm":
+        kind = block.get("type") if isinstance(block, dict) else block
+        raise ConfigurationError(f"expected a model of type bilm, found {shown(kind)}")
+    parameters = {}
+    for key, value in block.items():
+        if key in TRAINING_ONLY:
+            continue
+        if key not in PARAMETERS:
+            raise ConfigurationError(f"{CONFIG}: model: unknown key {shown(key)}")
+        if type(value) not in PARAMETERS[key]:
+            raise ConfigurationError(f"{CONFIG}: model.{key}: unexpected value {shown(value)}")
+        parameters[key] = value
+    if "lstm" not in parameters:
+        raise ConfigurationError(f"{CONFIG}: model: missing key lstm")
+    return parameters
+
+
+def _check_state(state: Any, file_size: int) -> None:
+    """Refuses what is not a dictionary of plain tensors that are all there in the file."""
+    plain = isinstance(state, dict) and all(
+        isinstance(name, str)
+        and isinstance(tensor, Tensor)
+        and tensor.layout == torch.strided
+        and tensor.device.type == "cpu"
+        for name, tensor in state.items()
+    )
+    # A tensor may stand for many more numbers than are stored, all of them the same ones.
+    if not plain or sum(x.numel() * x.element_size() for x in state.values()) > file_size:
+        raise ConfigurationError("expected the weights to be plain tensors, found something else")
+
+
+def _check_sizes(
+    vocab: BilmVocabulary, parameters: dict[str, Any], state: dict[str, Tensor]
+) -> None:
+    """Compares the config's sizes with those of the weights before memory is taken for them."""
+    try:
+        options = BiLMOptions.from_blocks(
+            parameters["lstm"],
+            parameters.get("char_cnn"),
+            n_words=vocab.get_vocab_size("words"),
+            source=f"{CONFIG}: model",
+        )
+        n_modules = options.lstm.n_layers
+        if options.char_cnn is not None:
+            n_modules += len(options.char_cnn.filters) + options.char_cnn.n_highway
+        if n_modules > len(state):
+            raise ConfigurationError(
+                f"expected the weights of {n_modules} layers and filters, as "
+                f"{CONFIG} has them, found {len(state)} tensors"
+            )
+        with torch.device("meta"):
+            expected = BilmLanguageModel(vocab, **parameters).state_dict()
+    except (ValueError, OverflowError, RuntimeError, TypeError) as error:
+        message = str(error).partition("\n")[0]
+        raise ConfigurationError(message) from error
+    for name in sorted(expected.keys() | state.keys()):
+        one, other = (_described(tensors.get(name)) for tensors in (expected, state))
+        if one != other:
+            raise ConfigurationError(
+                f"{name}: expected {one}, as the sizes in {CONFIG} have it, found {other}"
+            )
+
+
+def _described(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "no tensor"
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -1,8 +1,10 @@
 import math
+import os
 from collections.abc import Callable
 from typing import Any, Dict, List, Optional, Union
 
 import torch
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
@@ -10,12 +12,14 @@ from allennlp.nn import RegularizerApplicator, util
 from allennlp.nn.parallel import DdpAccelerator
 from torch import Tensor
 
+from elmo_plugin.checks import check_choice, check_count, check_flag, check_number, check_path
 from elmo_plugin.data.vocabulary import word_ids
 from elmo_plugin.models.pretrained import start_from
-from elmo_plugin.modules import AdaptiveSoftmax, LSTMState, SampledSoftmax, WordEmbedding
+from elmo_plugin.modules import LSTMState, SampledSoftmax, WordEmbedding
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from elmo_plugin.torch_file import check_torch_file
 from elmo_plugin.training.freed_memory import keep_freed_memory
 from elmo_plugin.training.language_model_metrics import TokenAverage
 from elmo_plugin.training.row_exchange import check_optimizer, leave_to_optimizer
@@ -50,10 +54,7 @@ class BilmLanguageModel(Model):
         On each LSTM layer's input and on the last layer's output.
     n_negative_samples : `int`, optional (default = `8192`)
         How many words the sampled softmax draws in training, for each direction; `None` trains with
-        the full softmax, or with an adaptive one.
-    adaptive_cutoffs : `List[int]`, optional (default = `None`)
-        Makes the softmax adaptive (`elmo_plugin.modules.AdaptiveSoftmax`), without samples: the
-        number of the first word of each cluster, such as `[2000, 20000]`.
+        the full softmax.
     initial_state : `str`, optional (default = `"warm"`)
         Where a sentence, or a text in evaluation, starts: `"carry"` goes on from the batch before,
         `"zero"` from zeros, `"warm"` from the mean state that training found at sentence starts.
@@ -82,7 +83,6 @@ class BilmLanguageModel(Model):
         char_cnn: Optional[Dict[str, Any]] = None,
         dropout: float = 0.1,
         n_negative_samples: Optional[int] = 8192,
-        adaptive_cutoffs: Optional[List[int]] = None,
         initial_state: str = "warm",
         precision: str = "fp32",
         sparse_gradients: bool = False,
@@ -93,25 +93,28 @@ class BilmLanguageModel(Model):
         ddp_accelerator: Optional[DdpAccelerator] = None,
     ) -> None:
         super().__init__(vocab, regularizer, serialization_dir, ddp_accelerator)  # type: ignore[arg-type]
-        if initial_state not in INITIAL_STATES:
-            choices = ", ".join(INITIAL_STATES)
-            raise ConfigurationError(
-                f"initial_state: expected one of {choices}, found {initial_state!r}"
-            )
+        check_number("dropout", dropout, least=0, below=1)
+        if n_negative_samples is not None:
+            check_count("n_negative_samples", n_negative_samples)
+        check_choice("initial_state", initial_state, INITIAL_STATES)
+        check_choice("precision", precision, PRECISIONS)
+        check_flag("sparse_gradients", sparse_gradients)
+        if pretrained_file is not None:
+            check_path("pretrained_file", pretrained_file)
+        if pretrained_vocabulary_file is not None:
+            check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
         n_words = len(word_ids(vocab))
         try:
             self.options = BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="model")
             self.bilm = build_bilm(self.options, dropout=dropout)
             self.bilm.set_precision(precision)
-            self.softmax: Union[SampledSoftmax, AdaptiveSoftmax] = _softmax(
-                n_words,
-                self.options.lstm.projection_dim,
-                n_negative_samples,
-                adaptive_cutoffs,
-                sparse_gradients,
+            self.softmax = SampledSoftmax(
+                n_words=n_words,
+                dim=self.options.lstm.projection_dim,
+                n_negative_samples=n_negative_samples,
+                sparse_gradients=sparse_gradients,
             )
-            if isinstance(self.softmax, SampledSoftmax):
-                self.softmax.precision = PRECISIONS[precision]
+            self.softmax.precision = PRECISIONS[precision]
         except (OptionsError, ValueError) as error:
             raise ConfigurationError(str(error)) from None
         self._tables: List[torch.nn.Parameter] = []
@@ -123,6 +126,7 @@ class BilmLanguageModel(Model):
             leave_to_optimizer(self, self._tables)
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
+        self.precision = precision
         # Where each row of text stands: one for training, one for evaluation, so that evaluating in
         # between changes nothing. No buffers: distributed training would overwrite them.
         self._carried: dict[bool, Optional[LSTMState]] = {True: None, False: None}
@@ -133,6 +137,18 @@ class BilmLanguageModel(Model):
         self.register_load_state_dict_pre_hook(_take_resume_state)
         if pretrained_file is not None:
             start_from(self, pretrained_file, pretrained_vocabulary_file)
+
+    @classmethod
+    def _load(
+        cls,
+        config: Params,
+        serialization_dir: Union[str, os.PathLike],
+        weights_file: Optional[Union[str, os.PathLike]] = None,
+        cuda_device: int = -1,
+    ) -> Model:
+        """AllenNLP's, which loads damaged weights without a word."""
+        check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
+        return super()._load(config, serialization_dir, weights_file, cuda_device)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> "BilmLanguageModel":
         super()._apply(fn, *args)
@@ -247,21 +263,21 @@ class BilmLanguageModel(Model):
 
     def read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The top layer, `(2, T + 2, B, P)`, and what each place predicts, `(2, T + 2, B)`."""
-        mask = util.get_text_field_mask(source)
         if self.options.char_cnn is None:
-            tokens = torch.where(mask, targets + 1, 0)
+            tokens = torch.where(util.get_text_field_mask(source), targets + 1, 0)
         else:
             tokens = next(x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x)
+        lengths = self.bilm.sentence_lengths(tokens)
         n_rows = len(tokens)
         state = self._state_at_start(n_rows)
         carried = self._carried[self.training]
         if self.initial_state == "carry" and carried:
             state = carried.take(n_rows)
-        read = self.bilm.sentences(tokens, mask, state)
+        read = self.bilm.sentences(tokens, state)
         if self.initial_state == "carry":
             self._carried[self.training] = carried.put(read.state) if carried else read.state
 
-        goals = _between_boundaries(targets, mask)
+        goals = _between_boundaries(targets, lengths)
         nothing = goals.new_full((n_rows, 1), IGNORE)
         forward_goals = torch.cat([goals[:, 1:], nothing], dim=1)
         backward_goals = torch.cat([nothing, goals[:, :-1]], dim=1)
@@ -327,28 +343,6 @@ class BilmLanguageModel(Model):
         return {} if carried is None else dict(carried._asdict())
 
 
-def _softmax(
-    n_words: int,
-    dim: int,
-    n_negative_samples: Optional[int],
-    adaptive_cutoffs: Optional[List[int]],
-    sparse_gradients: bool,
-) -> Union[SampledSoftmax, AdaptiveSoftmax]:
-    if adaptive_cutoffs is None:
-        return SampledSoftmax(
-            n_words=n_words,
-            dim=dim,
-            n_negative_samples=n_negative_samples,
-            sparse_gradients=sparse_gradients,
-        )
-    if n_negative_samples is not None or sparse_gradients:
-        raise ValueError(
-            "adaptive_cutoffs: expected n_negative_samples to be null beside it, and no "
-            f"sparse_gradients, found {n_negative_samples} and {sparse_gradients}"
-        )
-    return AdaptiveSoftmax(n_words=n_words, dim=dim, cutoffs=adaptive_cutoffs)
-
-
 def _take_resume_state(
     model: BilmLanguageModel, state_dict: Dict[str, Any], prefix: str, *_: Any
 ) -> None:
@@ -359,11 +353,12 @@ def _take_resume_state(
         model._carried[True] = LSTMState(**rows)
 
 
-def _between_boundaries(targets: Tensor, mask: Tensor) -> Tensor:
+def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
     """The vocabulary numbers of `<S> w_1 .. w_n </S>`, `IGNORE` behind: shape `(B, T + 2)`."""
+    mask = torch.arange(targets.size(1), device=targets.device) < lengths[:, None]
     targets = torch.nn.functional.pad(targets.masked_fill(~mask, IGNORE), (1, 1), value=IGNORE)
     targets[:, 0] = 0  # <S>
-    return targets.scatter(1, mask.sum(dim=1, keepdim=True) + 1, 1)  # </S>
+    return targets.scatter(1, lengths[:, None] + 1, 1)  # </S>
 
 
 def _scale_gradient(x: Tensor, factor: float) -> Tensor:

@@ -97,8 +97,7 @@ def _read_archive(model: "BilmLanguageModel", archive: Union[str, os.PathLike]) 
                 raise ConfigurationError(
                     f"{archive}: {block}.{key}: the config has {value}, found {found[block][key]}"
                 )
-    softmax = source.softmax if isinstance(source.softmax, SampledSoftmax) else None
-    return Pretrained(vocabulary_words(source.vocab), source.bilm, softmax)
+    return Pretrained(vocabulary_words(source.vocab), source.bilm, source.softmax)
 
 
 def _read_hdf5(
@@ -147,8 +146,7 @@ def _carry_over(model: "BilmLanguageModel", pretrained: Pretrained, source: str)
         logger.info("%s: carried over the vectors of %d of %d words", source, len(new), len(ours))
     model.bilm.load_state_dict(weights)
 
-    if softmax is None or not isinstance(model.softmax, SampledSoftmax):
-        # The clusters of an adaptive softmax belong to one vocabulary.
+    if softmax is None:
         logger.info("%s: nothing of a softmax to carry over; it starts anew", source)
         return
     model.softmax.weight[new] = softmax.weight[old]

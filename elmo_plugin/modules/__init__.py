@@ -5,7 +5,6 @@ Nothing in here knows AllenNLP, a file or a caller. Read in this order: `char_cn
 `projected_lstm`, `bilstm`, `bilm`, `scalar_mix`, `sampled_softmax`.
 """
 
-from elmo_plugin.modules.adaptive_softmax import AdaptiveSoftmax
 from elmo_plugin.modules.bilm import BiLM, SentenceLayers
 from elmo_plugin.modules.bilstm import BiLSTM
 from elmo_plugin.modules.char_cnn import CharCNN
@@ -16,7 +15,6 @@ from elmo_plugin.modules.scalar_mix import ScalarMix
 from elmo_plugin.modules.word_embedding import WordEmbedding
 
 __all__ = [
-    "AdaptiveSoftmax",
     "BiLM",
     "BiLSTM",
     "CharCNN",

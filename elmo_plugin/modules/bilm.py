@@ -18,7 +18,7 @@ PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
 class SentenceLayers(NamedTuple):
     """
-    What a biLM says of a batch of sentences, each with its two boundaries.
+    biLM output for a batch of sentences, each with its two boundaries.
 
     layers : `list[Tensor]`
         h_0 .. h_L of equation 1, each of shape `(B, T + 2, 2P)`: the forward direction, then the
@@ -85,6 +85,11 @@ class BiLM(nn.Module):
                 module.prepared.clear()
 
     @property
+    def n_ids(self) -> int:
+        """The number of character ids, or of word ids, that `token_encoder` has, 0 included."""
+        return self.token_encoder.n_ids
+
+    @property
     def output_dim(self) -> int:
         """2P, the size of each layer's vectors."""
         return 2 * self.bilstm.projection_dim
@@ -115,10 +120,39 @@ class BiLM(nn.Module):
         tokens = torch.stack([forward_inputs.T, backward_inputs.T])  # (2, T, B)
         return self.bilstm(nn.functional.embedding(tokens, vectors), state)
 
+    def sentence_lengths(self, tokens: Tensor) -> Tensor:
+        """
+        The number of real tokens of each row, boundaries not included, shape `(B,)`.
+
+        # Parameters
+
+        tokens : `Tensor`
+            Shape `(B, T, C)`, character ids, or `(B, T)`, word ids; a token of zeros is padding.
+
+        # Raises
+
+        `ValueError`
+            For an id that `token_encoder` does not have, and for padding that stands before a real
+            token: read as if it stood behind, the tokens after it would get other tokens' vectors.
+        """
+        if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < self.n_ids:
+            raise ValueError(
+                f"expected ids from 0 to {self.n_ids - 1}, "
+                f"found {int(tokens.min())} to {int(tokens.max())}"
+            )
+        real = tokens.any(dim=-1) if tokens.dim() == 3 else tokens > 0  # (B, T)
+        holes = real[:, 1:] & ~real[:, :-1]
+        if holes.any():
+            row, place = holes.nonzero()[0].tolist()
+            raise ValueError(
+                "expected padding behind each sentence's tokens alone, found it in row "
+                f"{row} at token {place}, before a real token"
+            )
+        return real.sum(dim=1)
+
     def sentences(
         self,
         tokens: Tensor,
-        mask: Tensor,
         state: LSTMState,
         encode: Callable[[Tensor], Tensor] | None = None,
     ) -> SentenceLayers:
@@ -128,22 +162,24 @@ class BiLM(nn.Module):
         # Parameters
 
         tokens : `Tensor`
-            Shape `(B, T, C)` or `(B, T)`: what `token_encoder` reads, without boundaries.
-        mask : `Tensor`
-            Shape `(B, T)`, true at real tokens, which come first in each row.
+            Shape `(B, T, C)` or `(B, T)`, without boundaries, as `sentence_lengths` takes them.
         state : `LSTMState`
-            Of B rows: where each starts.
+            The state of shape `(L, 2, B, ..)` with which each row starts.
         encode : `Callable[[Tensor], Tensor] | None`
-            In place of `token_encoder`, for one that remembers.
+            In place of `token_encoder`, for one with a cache.
+
+        # Raises
+
+        `ValueError`
+            See `sentence_lengths`.
         """
         encode = encode or self.token_encoder
         n_rows = tokens.size(0)
-        lengths = mask.sum(dim=1) + 2
         # Longest first, so that each step of the recurrence reads the first so many rows.
-        lengths, order = lengths.sort(descending=True, stable=True)
-        words, indices = distinct_words(tokens[order])
-        indices = _between(indices, lengths, len(words), len(words) + 1)  # (B, T + 2)
-        vectors = encode(torch.cat([words, self.boundaries.to(words)]))
+        lengths, order = (self.sentence_lengths(tokens) + 2).sort(descending=True, stable=True)
+        # With the boundaries in their places before words are told apart: a token may be one, too.
+        words, indices = distinct_words(self._with_boundaries(tokens[order], lengths))
+        vectors = encode(words)
 
         time = torch.arange(indices.size(1), device=tokens.device)
         real = time < lengths[:, None]  # (B, T + 2)
@@ -164,9 +200,12 @@ class BiLM(nn.Module):
             layers.append(both[unsort])
         return SentenceLayers(layers, real[unsort], after.select(unsort))
 
-
-def _between(indices: Tensor, lengths: Tensor, begin: int, end: int) -> Tensor:
-    """`(B, T)` word indices with `begin` before each sentence and `end` behind it: `(B, T + 2)`."""
-    indices = nn.functional.pad(indices, (1, 1), value=end)
-    indices[:, 0] = begin
-    return indices.scatter(1, lengths[:, None] - 1, end)
+    def _with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """`tokens` with `<S>` before and `</S>` behind each row's own: two more in dimension 1."""
+        begin, end = self.boundaries.to(tokens)
+        n_rows, n_steps = tokens.shape[:2]
+        padded = tokens.new_zeros(n_rows, n_steps + 2, *tokens.shape[2:])
+        padded[:, 1:-1] = tokens
+        padded[:, 0] = begin
+        padded[torch.arange(n_rows, device=tokens.device), lengths - 1] = end
+        return padded

@@ -55,6 +55,7 @@ class CharCNN(nn.Module):
             )
         n_filters = sum(number for _, number in filters)
         self.activation = activation
+        self.n_ids = n_characters
         self.output_dim = projection_dim
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
         self.convolutions: Iterable[Any] = nn.ModuleList(

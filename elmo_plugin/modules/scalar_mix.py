@@ -42,8 +42,8 @@ class ScalarMix(nn.Module):
         w = [0.0] * mixture_size if initial_scalar_parameters is None else initial_scalar_parameters
         if len(w) != mixture_size:
             raise ValueError(
-                f"scalar_mix_parameters: expected {mixture_size} numbers, one for each layer and "
-                f"one for the words themselves, found {len(w)}"
+                f"initial_scalar_parameters: expected {mixture_size} numbers, one for each layer, "
+                f"found {len(w)}"
             )
         self.do_layer_norm = do_layer_norm
         self.scalar_parameters = nn.ParameterList(

@@ -16,6 +16,7 @@ class WordEmbedding(nn.Module):
 
     def __init__(self, *, n_words: int, projection_dim: int) -> None:
         super().__init__()
+        self.n_ids = n_words
         self.output_dim = projection_dim
         self.embedding = nn.Embedding(n_words, projection_dim, padding_idx=0)
         self.reset_parameters()

@@ -1,3 +1,4 @@
+from copy import deepcopy
 from typing import List
 
 from allennlp.common import JsonDict
@@ -5,7 +6,7 @@ from allennlp.data import DatasetReader, Instance
 from allennlp.predictors import Predictor
 from overrides import overrides
 
-from elmo_plugin.elmo import Elmo, without_dropout
+from elmo_plugin.elmo import Elmo
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.predictors.sentences import SentencePredictor
 
@@ -15,7 +16,7 @@ class ElmoPredictor(SentencePredictor):
     """
     ELMo vectors from the archive of a `bilm`. Its input is that of the predictor "bilm"; its output
     has the `tokens` and `layers`, L + 1 lists of a vector of 2P numbers for each token: the words
-    themselves first, then each LSTM layer.
+    themselves first, then each LSTM layer. The model's `initial_state` and `precision` apply.
 
     Registered as a `Predictor` with name "elmo".
     """
@@ -24,7 +25,13 @@ class ElmoPredictor(SentencePredictor):
         self, model: BilmLanguageModel, dataset_reader: DatasetReader, frozen: bool = True
     ) -> None:
         super().__init__(model, dataset_reader, frozen)
-        self._elmo = Elmo(without_dropout(model.bilm), model.options).eval()
+        # A copy, since `Elmo` freezes the biLM that it is given.
+        self._elmo = Elmo(
+            deepcopy(model.bilm),
+            model.options,
+            initial_state=model.initial_state,
+            precision=model.precision,
+        ).eval()
 
     @overrides
     def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:

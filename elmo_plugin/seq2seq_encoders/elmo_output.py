@@ -5,6 +5,8 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
+from elmo_plugin.checks import check_count, fail
+
 
 @Seq2SeqEncoder.register("elmo_output")
 class ElmoOutputEncoder(Seq2SeqEncoder):
@@ -37,8 +39,12 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
     """
 
     def __init__(self, encoder: Seq2SeqEncoder, elmo_dim: int, start: int) -> None:
+        if not isinstance(encoder, Seq2SeqEncoder):
+            fail("elmo_output: encoder", "the task's encoder", encoder)
         super().__init__(stateful=encoder.stateful)
-        if not 0 <= start <= encoder.get_input_dim() or elmo_dim < 1:
+        check_count("elmo_output: elmo_dim", elmo_dim)
+        check_count("elmo_output: start", start, least=0)
+        if start > encoder.get_input_dim():
             raise ConfigurationError(
                 f"elmo_output: the encoder reads {encoder.get_input_dim()} columns; expected the "
                 f"{elmo_dim} of the second mix to start among or right behind them, found "

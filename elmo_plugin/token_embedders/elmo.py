@@ -1,5 +1,5 @@
 import os
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -8,6 +8,7 @@ from allennlp.data import Vocabulary
 from allennlp.modules.token_embedders import TokenEmbedder
 from torch import Tensor
 
+from elmo_plugin.checks import check_count, check_path, fail
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.token_embedders.archived_options import (
@@ -44,16 +45,15 @@ class ElmoEmbedder(TokenEmbedder):
     projection_dim : `int`, optional
         Project each mix to this size.
     vocab_to_cache : `List[str]`, optional
-        Words, the first of them the padding token, whose numbers come as `word_inputs` in place of
-        characters.
+        Words, the first of them the padding token. A token whose number `word_inputs` is among
+        theirs is that word, whatever its characters; any other is read from its characters.
     scalar_mix_parameters : `List[float]`, optional
         Fixed weights of the layers, before the softmax.
     archive_file : `str`, optional
-        In place of the two files: the `model.tar.gz` of a trained `bilm`.
+        In place of the two files: the `model.tar.gz` of a trained `bilm`, or a folder or a zip file
+        with bilm-tf's `options.json` and one HDF5 file, as models are published.
     num_output_representations : `int`, optional (default = `1`)
         How many mixes stand side by side in the output, each with weights of its own.
-    keep_sentence_boundaries : `bool`, optional (default = `False`)
-        Whether the vectors of the two boundaries stay.
     initial_state : `str`, optional (default = `"warm"`)
         Where a sentence starts: `"carry"` as bilm-tf and AllenNLP have it, `"zero"` or `"warm"`.
         See `Elmo`.
@@ -82,11 +82,11 @@ class ElmoEmbedder(TokenEmbedder):
         dropout: float = 0.5,
         requires_grad: bool = False,
         projection_dim: Optional[int] = None,
-        vocab_to_cache: Optional[List[str]] = None,
-        scalar_mix_parameters: Optional[List[float]] = None,
+        # Lists; AllenNLP would make one of a string's characters, so it is not told.
+        vocab_to_cache: Any = None,
+        scalar_mix_parameters: Any = None,
         archive_file: Optional[str] = None,
         num_output_representations: int = 1,
-        keep_sentence_boundaries: bool = False,
         initial_state: str = "warm",
         precision: str = "fp32",
         pretrained: Optional[str] = None,
@@ -97,13 +97,16 @@ class ElmoEmbedder(TokenEmbedder):
         serialization_dir: Optional[str] = None,
     ) -> None:
         super().__init__()
+        if projection_dim is not None:
+            check_count("projection_dim", projection_dim, least=0)
+        if vocab_to_cache is not None:
+            _check_words(vocab_to_cache)
         source = _source(options_file, weight_file, archive_file, pretrained)
         kwargs: dict[str, Any] = {
             "num_output_representations": num_output_representations,
             "requires_grad": requires_grad,
             "do_layer_norm": do_layer_norm,
             "dropout": dropout,
-            "keep_sentence_boundaries": keep_sentence_boundaries,
             "scalar_mix_parameters": scalar_mix_parameters,
             "initial_state": initial_state,
             "precision": precision,
@@ -126,7 +129,8 @@ class ElmoEmbedder(TokenEmbedder):
             n_characters = self._elmo.max_characters_per_token
         except (ValueError, FileNotFoundError) as error:
             raise ConfigurationError(f'token embedder of type "elmo": {error}') from error
-        remember(vocab, source, self._elmo.options)
+        if known is None:
+            remember(vocab, source, self._elmo.options)
 
         table: Optional[Tensor] = None
         if vocab_to_cache is not None:
@@ -156,7 +160,7 @@ class ElmoEmbedder(TokenEmbedder):
         elmo_tokens : `Tensor`
             Shape `(.., batch_size, timesteps, C)`, character ids.
         word_inputs : `Tensor`, optional
-            Shape `(.., batch_size, timesteps)`, numbers in `vocab_to_cache`, read in their place.
+            Shape `(.., batch_size, timesteps)`, numbers in `vocab_to_cache`, 0 at padding.
 
         # Returns
 
@@ -166,7 +170,8 @@ class ElmoEmbedder(TokenEmbedder):
         # Raises
 
         `ConfigurationError`
-            Where the token indexer is not of type `elmo`, and for a number beyond `vocab_to_cache`.
+            Where the token indexer is not of type `elmo`, and for a number beyond `vocab_to_cache`
+            of a token that has no characters either.
         """
         if elmo_tokens is None:
             raise ConfigurationError(
@@ -174,18 +179,26 @@ class ElmoEmbedder(TokenEmbedder):
                 f"same key, found one that gives {', '.join(others) or 'nothing'}"
             )
         if self._word_characters is not None and word_inputs is not None:
-            n_words = len(self._word_characters)
-            if (word_inputs >= n_words).any():
-                raise ConfigurationError(
-                    f"vocab_to_cache holds {n_words} words, found the word number "
-                    f"{int(word_inputs.max())}"
-                )
-            elmo_tokens = self._word_characters[word_inputs]
+            elmo_tokens = self._known_words(elmo_tokens, word_inputs)
         mixes = [mix.float() for mix in self._elmo(elmo_tokens)["elmo_representations"]]
         if self._projection is not None:
             dtype = self._projection.weight.dtype
             mixes = [self._projection(mix.to(dtype)) for mix in mixes]
         return torch.cat(mixes, dim=-1)
+
+    def _known_words(self, elmo_tokens: Tensor, word_inputs: Tensor) -> Tensor:
+        """`elmo_tokens` with the words of `vocab_to_cache` where `word_inputs` names one."""
+        assert self._word_characters is not None
+        n_words = len(self._word_characters)
+        is_known = (word_inputs >= 0) & (word_inputs < n_words)
+        if (~is_known & ~elmo_tokens.any(dim=-1)).any():
+            fail(
+                "vocab_to_cache",
+                f"word numbers below {n_words}, the words that it holds, or a token's characters",
+                int(word_inputs[~is_known][0]),
+            )
+        words = self._word_characters[torch.where(is_known, word_inputs, 0)]
+        return torch.where(is_known.unsqueeze(-1), words, elmo_tokens)
 
 
 def _source(
@@ -201,6 +214,9 @@ def _source(
         "archive_file": archive_file,
         "pretrained": pretrained,
     }
+    for key, value in given.items():
+        if value is not None:
+            check_path(key, value)
     found = {key: os.fspath(value) for key, value in given.items() if value is not None}
     if found.keys() not in ({"options_file", "weight_file"}, {"archive_file"}, {"pretrained"}):
         raise ConfigurationError(
@@ -210,3 +226,8 @@ def _source(
     if pretrained is not None:
         return f"pretrained {pretrained}"
     return " ".join(found.values())
+
+
+def _check_words(words: Any) -> None:
+    if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
+        fail("vocab_to_cache", "a list of words, the first of them the padding token", words)

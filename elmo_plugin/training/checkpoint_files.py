@@ -1,6 +1,5 @@
 """The files of exact checkpoints: their names, and how they are written, read and removed."""
 
-import errno
 import logging
 import os
 import pickle
@@ -12,6 +11,8 @@ import numpy
 import torch
 from allennlp.common.checks import ConfigurationError
 from torch.serialization import get_unsafe_globals_in_checkpoint
+
+from elmo_plugin.torch_file import DamagedFileError, load_torch_file
 
 logger = logging.getLogger(__name__)
 
@@ -107,8 +108,8 @@ class CheckpointFiles:
             os.replace(temporary, path)
         except (OSError, RuntimeError) as error:
             raise OSError(
-                f"Could not write {path} ({error}). The checkpoints before it are kept: "
-                f"mend the cause and go on with --recover."
+                f"Could not write {path} ({error}). The checkpoints before it are kept: remove "
+                f"the cause and continue with --recover."
             ) from error
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise _not_plain(path, str(error)) from error
@@ -128,12 +129,9 @@ class CheckpointFiles:
         states = []
         for path in self._of(point):
             try:
-                states.append(torch.load(path, map_location="cpu", weights_only=True))
-            except (RuntimeError, EOFError, pickle.UnpicklingError, OSError) as error:
-                # Looking for what is cut off is an invalid seek. Other errors are the disk's.
-                if isinstance(error, OSError) and error.errno != errno.EINVAL:
-                    raise
-                logger.warning("Ignoring the checkpoint of %s, which is damaged: %s", path, error)
+                states.append(load_torch_file(path))
+            except DamagedFileError as error:
+                logger.warning("Ignoring the checkpoint of %s", error)
                 return None
         rank_state, training_state, model_state = states
         return rank_state, training_state, model_state

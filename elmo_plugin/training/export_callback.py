@@ -5,9 +5,9 @@ from typing import Any, Dict, Optional
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
+from elmo_plugin.checks import check_flag
 from elmo_plugin.commands.bilm_export import (
     export,
-    exportable_softmax,
     refused_by_allennlp,
     who_reads,
 )
@@ -34,6 +34,7 @@ class BilmExportCallback(TrainerCallback):
 
     def __init__(self, serialization_dir: str, softmax: bool = False) -> None:
         super().__init__(serialization_dir)
+        check_flag('callback of type "bilm_export": softmax', softmax)
         self.softmax = softmax
 
     def on_start(
@@ -42,8 +43,6 @@ class BilmExportCallback(TrainerCallback):
         assert isinstance(trainer.model, BilmLanguageModel)
         if is_primary and refused_by_allennlp(trainer.model.options):
             logger.warning("The files of bilm_export: %s", who_reads(trainer.model.options))
-        if self.softmax:
-            exportable_softmax(trainer.model)  # or an error now, not after days of training
 
     def on_end(
         self,

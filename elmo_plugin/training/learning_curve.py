@@ -5,7 +5,8 @@ from typing import Any, Dict, List, Optional
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
-from elmo_plugin.whole_file import whole_file
+from elmo_plugin.checks import check_count
+from elmo_plugin.whole_file import NO_SPACE, DiskFullError, whole_file
 
 
 @TrainerCallback.register("learning_curve")
@@ -26,6 +27,7 @@ class LearningCurveCallback(TrainerCallback):
 
     def __init__(self, serialization_dir: str, interval: int = 20) -> None:
         super().__init__(serialization_dir)
+        check_count('callback of type "learning_curve": interval', interval)
         self.interval = interval
         self.path = Path(serialization_dir) / "learning_curve.jsonl"
         self._losses: List[float] = []
@@ -65,8 +67,17 @@ class LearningCurveCallback(TrainerCallback):
             draw(self.path, self.path.with_suffix(".png"))
 
     def _add(self, trainer: GradientDescentTrainer, metrics: Dict[str, Any]) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps({"batch": trainer._total_batches_completed, **metrics}) + "\n")
+        line = json.dumps({"batch": trainer._total_batches_completed, **metrics}) + "\n"
+        try:
+            with self.path.open("a") as file:
+                file.write(line)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            raise DiskFullError(
+                f"{self.path}: could not be written, the disk may be full ({error.strerror}). Make "
+                "space and continue with --recover"
+            ) from error
         self._n_lines += 1
 
     def state_dict(self) -> Dict[str, Any]:

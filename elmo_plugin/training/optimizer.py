@@ -1,13 +1,17 @@
+import re
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
-from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import is_distributed
 from allennlp.training.optimizers import AdagradOptimizer, Optimizer
 from torch import Tensor
 
+from elmo_plugin.checks import check_choice, check_flag, check_number, check_text, fail
 from elmo_plugin.training.row_exchange import mean_over_processes
+
+GROUP_NUMBERS = ("lr", "lr_decay", "weight_decay", "eps")
+"""What PyTorch's Adagrad reads from a group; it ignores everything else without a word."""
 
 
 @Optimizer.register("clipped_adagrad")
@@ -31,7 +35,8 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
     model_parameters : `List[Tuple[str, torch.nn.Parameter]]`
         AllenNLP gives them.
     parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
-        As in AllenNLP's other optimizers.
+        As in AllenNLP's other optimizers: regular expressions for names of parameters, and of those
+        parameters `lr`, `lr_decay`, `weight_decay`, `eps`, or `"requires_grad": false`.
     lr : `float`, optional (default = `0.2`)
         The defaults are bilm-tf's.
     initial_accumulator_value : `float`, optional (default = `1.0`)
@@ -47,11 +52,11 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         initial_accumulator_value: float = 1.0,
         grad_norm: float = 10.0,
     ) -> None:
-        if not grad_norm > 0:
-            raise ConfigurationError(
-                f'optimizer of type "clipped_adagrad": grad_norm: expected a positive number, '
-                f"found {grad_norm}"
-            )
+        name = 'optimizer of type "clipped_adagrad": '
+        check_number(f"{name}lr", lr, least=0)
+        check_number(f"{name}initial_accumulator_value", initial_accumulator_value, least=0)
+        check_number(f"{name}grad_norm", grad_norm, above=0)
+        _check_groups(f"{name}parameter_groups", parameter_groups)
         super().__init__(
             model_parameters,
             parameter_groups,  # type: ignore[arg-type]
@@ -90,6 +95,25 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
 
     def _parameters(self) -> List[torch.nn.Parameter]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
+
+
+def _check_groups(name: str, groups: Any) -> None:
+    for group in [] if groups is None else groups if isinstance(groups, list) else [groups]:
+        if not isinstance(group, (list, tuple)) or [*map(type, group)] != [list, dict]:
+            fail(name, "a list of pairs [[regex, ..], {option: value, ..}]", groups)
+        regexes, options = group
+        for regex in regexes:
+            check_text(name, regex)
+            try:
+                re.compile(regex)
+            except re.error:
+                fail(name, "regular expressions", regex)
+        for option, value in options.items():
+            check_choice(f"{name}: option", option, [*GROUP_NUMBERS, "requires_grad"])
+            if option == "requires_grad":
+                check_flag(f"{name}: {option}", value)
+            else:
+                check_number(f"{name}: {option}", value, least=0)
 
 
 def _clip(gradients: List[Tensor], max_norm: float) -> None:

@@ -59,6 +59,22 @@ def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
         bilm_encode(tmp_path / "text.txt", tmp_path / "text.txt")
 
 
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [("--max-characters", [2, -1, 10**12]), ("--shard-tokens", [0, -1, 10**12])],
+)
+def test_wrong_numbers_are_named(tmp_path: Path, option: str, values: list[int]) -> None:
+    """By hand; nothing is written."""
+    (tmp_path / "text.txt").write_text("a b\n")
+    for value in values:
+        with pytest.raises(ConfigurationError, match=rf"^{option}: expected .*, found {value}$"):
+            bilm_encode(tmp_path / "text.txt", tmp_path / "corpus", f"{option}={value}")
+    for text, out in [("", tmp_path / "corpus"), (tmp_path / "text.txt", "")]:
+        with pytest.raises(ConfigurationError, match=r"^(text|out): expected a path, found ''$"):
+            bilm_encode(text, out)
+    assert [file.name for file in tmp_path.iterdir()] == ["text.txt"]
+
+
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """The system refuses files of more than a megabyte, and a million tokens take four: the corpus
     that was to be replaced stays, and nothing but its lock beside it."""

@@ -8,6 +8,8 @@ import pytest
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.data.corpus import CorpusError, EncodedCorpus
 from elmo_plugin.data.encoding import encode
+from tests.conftest import Fuzz
+from tests.damage import damage
 
 TEXT = "the dog barks .\nthe 👍 and é\n\nanother <S> document\n" + "x" * 70 + "\n"
 
@@ -60,14 +62,14 @@ def pickle(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "damage"),
+    ("name", "change"),
     [
         ("corpus.json", remove),
         ("corpus.json", garble),
         ("corpus.json", make_list),
-        *[(name, damage) for name in ["words.txt"] for damage in (cut_short, remove)],
+        *[(name, change) for name in ["words.txt"] for change in (cut_short, remove)],
         *[
-            (name, damage)
+            (name, change)
             for name in [
                 "word_offsets.npy",
                 "word_counts.npy",
@@ -75,13 +77,13 @@ def pickle(file: Path) -> None:
                 "sentences-00000.npy",
                 "documents-00001.npy",
             ]
-            for damage in (cut_short, remove, change_kind, change_length, pickle)
+            for change in (cut_short, remove, change_kind, change_length, pickle)
         ],
     ],
 )
-def test_a_damaged_file_is_named(folder: Path, name: str, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_file_is_named(folder: Path, name: str, change: Callable[[Path], None]) -> None:
     """Each damage makes the file other than it was written."""
-    damage(folder / name)
+    change(folder / name)
     with pytest.raises(CorpusError, match=name):
         EncodedCorpus.open(folder)
 
@@ -90,15 +92,46 @@ def test_another_version_is_refused(folder: Path) -> None:
     """The error names both versions."""
     description = json.loads((folder / "corpus.json").read_text())
     (folder / "corpus.json").write_text(json.dumps({**description, "version": 99}))
-    with pytest.raises(CorpusError, match=r"corpus\.json: expected .* version 1, found .* 99"):
+    with pytest.raises(CorpusError, match=r"corpus\.json: expected .* version 2, found .* 99"):
         EncodedCorpus.open(folder)
 
 
-def test_ranks_beyond_the_words_are_named_when_read(folder: Path) -> None:
-    """By hand: a rank as high as the number of words is one too high."""
-    corpus = EncodedCorpus.open(folder)
+def test_damaged_tokens_are_named_when_read(folder: Path) -> None:
+    """By hand: one rank becomes another of the same corpus, which nothing but a digest notices."""
     tokens = np.load(folder / "tokens-00001.npy")
-    tokens[-1] = corpus.num_words
+    tokens[-1] -= 1
     np.save(folder / "tokens-00001.npy", tokens)
-    with pytest.raises(CorpusError, match=r"tokens-00001\.npy: expected ranks from 0"):
-        list(EncodedCorpus.open(folder).sentences())
+    corpus = EncodedCorpus.open(folder)
+    with pytest.raises(CorpusError, match=r"tokens-00001\.npy: expected the content that was wri"):
+        list(corpus.sentences())
+
+
+def content_of(folder: Path) -> tuple:
+    """All that a model can read of a corpus."""
+    corpus = EncodedCorpus.open(folder)
+    documents = [shard.documents.tolist() for shard in corpus.shards]
+    characters = corpus.characters(np.arange(corpus.num_words), 20).tolist()
+    sizes = corpus.num_tokens, corpus.num_sentences, corpus.num_documents, corpus.num_words
+    return list(corpus.sentences()), corpus.counts.tolist(), documents, characters, sizes
+
+
+def test_damage_to_any_file_is_noticed(folder: Path, fuzz: Fuzz) -> None:
+    """The oracle is the corpus before the damage: an error that names the file, or the same text
+    (a header has bytes that say nothing)."""
+    expected = content_of(folder)
+    files = sorted(folder.iterdir())
+    noticed = 0
+    for random in fuzz.cases(200):
+        file = random.choice(files)
+        whole = file.read_bytes()
+        how, damaged = damage(whole, random)
+        file.write_bytes(damaged)
+        try:
+            found = content_of(folder)
+        except CorpusError as error:
+            assert str(file) in str(error), how
+            noticed += 1
+        else:
+            assert found == expected, f"{file.name}: {how}"
+        file.write_bytes(whole)
+    assert noticed

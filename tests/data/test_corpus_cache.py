@@ -1,12 +1,18 @@
+import json
 import os
 import shutil
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from elmo_plugin.data import corpus_cache
 from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.digest import sealed
+from tests.conftest import Fuzz
+from tests.damage import damage
+from tests.ordinary_user import as_ordinary_user
 
 
 @pytest.fixture
@@ -73,8 +79,77 @@ def test_an_encoded_corpus_is_opened_where_it_lies(
     assert not (tmp_path / "unused").exists()
 
 
+@pytest.mark.parametrize("kind", ["relative", "absolute", "link"])
+def test_nothing_outside_the_cache_is_removed(
+    tmp_path: Path, file: Path, encodings: list[Path], kind: str
+) -> None:
+    """A property: a damaged corpus elsewhere, which the index names, stays as it is."""
+    cache = tmp_path / "cache"
+    name = open_corpus(file, cache).folder.name
+    precious = Path(shutil.move(cache / name, tmp_path / "precious"))
+    (precious / "words.txt").write_text("precious")
+    if kind == "link":
+        (cache / name).symlink_to(precious)
+    elsewhere = {"relative": "../precious", "absolute": str(precious), "link": name}[kind]
+    index = json.loads((cache / "index.json").read_text())
+    index.pop("digest", None)
+    changed = dict.fromkeys(index, elsewhere)
+    for content in (changed, sealed(changed)):
+        (cache / "index.json").write_text(json.dumps(content))
+        assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
+        assert (precious / "words.txt").read_text() == "precious"
+        assert len(list(precious.iterdir())) == 7
+
+
+def test_any_index_is_harmless(tmp_path: Path, fuzz: Fuzz) -> None:
+    """The oracle is the text: two texts in one cache stay apart, whatever the index holds."""
+    cache = tmp_path / "cache"
+    texts = {tmp_path / "1.txt": "a b c\n", tmp_path / "2.txt": "d e f\n"}
+    for file, text in texts.items():
+        file.write_text(text)
+        open_corpus(file, cache)
+    index = cache / "index.json"
+    whole = index.read_bytes()
+    flat = json.loads(whole)
+    contents = [b"", b"null", b"[]", b"3", b'"x"', b"NaN", b"{}", b"[" * 10**5, b"\xff"]
+    contents += [json.dumps(dict.fromkeys(flat, bad)).encode() for bad in (None, 1, [], "..", "")]
+    contents += [json.dumps(dict(zip(flat, [*flat.values()][1::-1]))).encode()]
+    contents += [damage(whole, random)[1] for random in fuzz.cases(40)]
+    for content in contents:
+        index.write_bytes(content)
+        for file, text in texts.items():
+            assert list(open_corpus(file, cache).sentences()) == [text.split()], content
+
+
+def _sentences(path: Path, cache: Path) -> list[list[str]]:
+    return list(open_corpus(path, cache).sentences())
+
+
+def test_a_cache_that_cannot_be_written_to_serves_what_it_holds() -> None:
+    """By hand, as a user without permission: the text, a copy of it, and an error for another."""
+    with TemporaryDirectory() as name:  # other users may not enter pytest's own
+        folder = Path(name)
+        (folder / "text.txt").write_text("a b c\nd e\n")
+        open_corpus(folder / "text.txt", folder / "cache")
+        shutil.copy(folder / "text.txt", folder / "copy.txt")
+        (folder / "other.txt").write_text("f\n")
+        for read_only in (folder / "cache", folder):
+            read_only.chmod(0o555)
+        places = [("text", "cache"), ("copy", "cache"), ("other", "cache"), ("text", "new")]
+        found = {
+            (text, cache): as_ordinary_user(_sentences, folder / f"{text}.txt", folder / cache)
+            for text, cache in places
+        }
+        for writable in (folder, folder / "cache"):
+            writable.chmod(0o755)
+    assert found["text", "cache"] == found["copy", "cache"] == [["a", "b", "c"], ["d", "e"]]
+    for text, cache in places[2:]:
+        assert f"{cache}: expected a folder that can be written to" in found[text, cache]
+        assert f"{text}.txt in it, found neither (Permission denied)" in found[text, cache]
+
+
 def _open(path: Path, cache: Path, queue) -> None:
-    queue.put(list(open_corpus(path, cache).sentences()))
+    queue.put(_sentences(path, cache))
 
 
 def test_processes_at_the_same_time_share_one_corpus(tmp_path: Path, file: Path) -> None:

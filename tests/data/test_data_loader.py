@@ -4,7 +4,7 @@ import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -208,7 +208,7 @@ def test_an_error_in_the_background_reaches_the_model(file: Path) -> None:
     tokens.flush()
     windows = list(loader)
     for window in windows[:2]:
-        with pytest.raises(CorpusError, match=r"tokens-00000\.npy: expected ranks"):
+        with pytest.raises(CorpusError, match=r"tokens-00000\.npy: expected the content"):
             window["words"]
 
 
@@ -320,20 +320,38 @@ def test_a_line_of_a_million_tokens(file: Path) -> None:
     assert peak < 8_000_000
 
 
+NOT_COUNTS = [None, 0, -1, 10**12, 1e30, 2.0, True, "3", "", [], [3], {}, float("nan"), 10**5000]
+
+
 @pytest.mark.parametrize(
-    ("params", "message"),
+    ("key", "values"),
     [
-        ({"shuffle": "words"}, "found 'words'"),
-        ({"tokens": "bytes"}, "found .* 'bytes'"),
-        ({"batch_size": 0}, "at least 1, found 0 and 5"),
-        ({"window": 0}, "at least 1, found 4 and 0"),
-        ({"restart_every": 1}, "restart_every to be at least 2, or null, found 1"),
+        ("batch_size", NOT_COUNTS),
+        ("window", [*NOT_COUNTS, 1 << 23]),
+        ("restart_every", [1, *NOT_COUNTS[1:]]),
+        ("seed", [value for value in NOT_COUNTS if value not in (0, 10**12)]),
+        ("shuffle", ["words", "", True, 0, [], {}]),
+        ("tokens", ["bytes", None, "", True, 0, [], {}]),
+        ("data_path", [None, "", 3, True, [], ["a"], {}, "a\0b"]),
+        ("cache_dir", ["", 3, True, [], {}, "a\0b"]),
     ],
 )
-def test_wrong_parameters_are_named(file: Path, params: dict, message: str) -> None:
-    """One error for each rule of the docstring."""
-    with pytest.raises(ConfigurationError, match=message):
-        make(file, **params)
+def test_wrong_parameters_are_named(file: Path, key: str, values: list) -> None:
+    """By hand, from the docstring; a window of 2^23 steps of 4 rows would take a gigabyte."""
+    params: dict[str, Any] = {"batch_size": 4, "cache_dir": str(file.parent / "cache")}
+    params["data_path"] = str(file)
+    BilmDataLoader(BilmDatasetReader(), **params)
+    for value in values:
+        with pytest.raises(ConfigurationError, match=rf"{key}: expected .*, found "):
+            BilmDataLoader(BilmDatasetReader(), **{**params, key: value})
+
+
+def test_what_is_not_there_is_named(file: Path) -> None:
+    """By hand: the key and the path."""
+    with pytest.raises(FileNotFoundError, match=r"data_path: 3: expected a file, a folder"):
+        BilmDataLoader(BilmDatasetReader(), "3")
+    with pytest.raises(ConfigurationError, match=r"cache_dir: .*text\.txt: expected a folder that"):
+        BilmDataLoader(BilmDatasetReader(), str(file), cache_dir=str(file))
 
 
 def test_another_reader_is_refused(file: Path) -> None:

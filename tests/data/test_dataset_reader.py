@@ -3,6 +3,7 @@ from typing import Any, cast
 
 import pytest
 from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
 from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
@@ -98,3 +99,18 @@ def test_from_a_config_in_allennlps_loader(file: Path) -> None:
     loader.index_with(BilmVocabulary.from_words(["<S>", "</S>", "<UNK>"]))
     (batch,) = cast(list[dict[str, Any]], list(loader))
     assert batch["source"]["chars"]["elmo_tokens"].shape == (3, 3, 50)
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("max_characters_per_token", [None, 2, -1, 10**12, 50.0, True, "50", [], {}, float("nan")]),
+        ("max_instances", [-1, 10**12, 5.0, True, "5", [], {}, float("inf")]),
+        ("token_indexers", [[], "elmo", 3, True, {"elmo": "elmo"}, {"elmo": None}, [1]]),
+    ],
+)
+def test_wrong_parameters_are_named(key: str, values: list) -> None:
+    """By hand, from the docstring."""
+    for value in values:
+        with pytest.raises(ConfigurationError, match=rf"{key}: expected .*, found "):
+            BilmDatasetReader(**{key: value})

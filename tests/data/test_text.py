@@ -2,8 +2,10 @@ import gzip
 import io
 import lzma
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import zstandard
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from elmo_plugin.data import text
 from elmo_plugin.data.text import find_files, read_blocks, read_sentences
+from tests.ordinary_user import as_ordinary_user
 
 TEXT = "One sentence .\n\nAnother , with an é and a 👍 .\n" * 50
 SENTENCES = [line.split() for line in TEXT.split("\n") if line]
@@ -57,6 +60,27 @@ def test_a_compressed_file_cut_short_is_an_error(tmp_path: Path, suffix: str) ->
     file = write(tmp_path / f"cut{suffix}", data[: len(data) // 2])
     with pytest.raises(ConfigurationError, match=rf"cut{suffix}: expected a whole compressed file"):
         list(read_sentences(file))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "size", "most"),
+    [(".gz", 1 << 26, 1 << 24), (".xz", 1 << 26, 1 << 24), (".zst", 1 << 28, 150 << 20)],
+)
+def test_a_line_without_end_is_an_error_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, size: int, most: int
+) -> None:
+    """By hand: the third line is as good as all of the file, of which a block and the longest line
+    are read, each a megabyte, or what 4 KiB of zstandard can hold, which is 128 MiB."""
+    monkeypatch.setattr(text, "LINE_BYTES", 1 << 20)
+    bomb = b"a\n" * 2 + bytes(size)
+    file = write(tmp_path / f"bomb{suffix}", COMPRESSIONS[suffix](bomb))
+    del bomb
+    tracemalloc.start()
+    with pytest.raises(ConfigurationError, match=rf"bomb{suffix}, line 3: .* 1,048,576 bytes"):
+        list(read_sentences(file))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < most
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
@@ -132,6 +156,31 @@ def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
     """A file that exists is that file, whatever characters its name has."""
     file = write(tmp_path / "text[1].txt", "x\n")
     assert find_files(file) == [file]
+
+
+def _words(path: Path) -> list[list[str]]:
+    return list(read_sentences(path))
+
+
+@pytest.mark.parametrize("name", ["closed", "closed/below", "a.txt", "no_entry", "dangling"])
+def test_what_cannot_be_read_in_a_folder_is_named(name: str) -> None:
+    """By hand: a subfolder or a file without permission, and a link that leads nowhere."""
+    with TemporaryDirectory() as temporary:  # other users may not enter pytest's own
+        folder = Path(temporary)
+        unreadable = folder / name
+        write(folder / "a.txt", "a\n")
+        write(folder / "closed/below/b.txt", "b\n")
+        write(folder / "no_entry/c.txt", "c\n")
+        folder.chmod(0o755)
+        assert as_ordinary_user(_words, folder) == [["a"], ["b"], ["c"]]
+        if name == "dangling":
+            unreadable.symlink_to(folder / "nowhere")
+        else:
+            unreadable.chmod(0o444 if name == "no_entry" else 0)
+        found = as_ordinary_user(_words, folder)
+        if name != "dangling":
+            unreadable.chmod(0o755)
+    assert str(unreadable) in found
 
 
 @pytest.mark.parametrize(

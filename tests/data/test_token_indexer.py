@@ -1,3 +1,6 @@
+import pickle
+from copy import deepcopy
+
 import pytest
 import torch
 from allennlp.common import Params
@@ -64,14 +67,54 @@ def test_from_a_config() -> None:
     assert batch_of(indexer, [["add"]])[0, 0, :3].tolist() == [259, 8, 260]
 
 
+@pytest.mark.parametrize("character", range(-1, 261))
+def test_all_characters_that_allennlps_models_can_read(character: int) -> None:
+    """The oracle is AllenNLP's indexer; its biLM has weights for 0 to 260, and zeros for -1."""
+    added = {"x": character}
+    expected = batch_of(ELMoTokenCharactersIndexer(tokens_to_add=added), [["x", "y"]])
+    assert torch.equal(batch_of(ElmoTokenIndexer(tokens_to_add=added), [["x", "y"]]), expected)
+
+
+def indexed(indexer: TokenIndexer, words: list[str]) -> TextField:
+    field = TextField([Token(word) for word in words], {"elmo": indexer})
+    field.index(Vocabulary())
+    return field
+
+
+def test_fields_compare_as_with_allennlps_indexer() -> None:
+    """The oracle is AllenNLP's indexer, whose lists its own tests compare."""
+    words = ["the", "é", "added", "<S>"]
+    own, stock = (
+        kind(tokens_to_add={"added": 7}) for kind in (ElmoTokenIndexer, ELMoTokenCharactersIndexer)
+    )
+    tokens = [Token(word) for word in words]
+    expected = stock.tokens_to_indices(tokens, Vocabulary())
+    found = own.tokens_to_indices(tokens, Vocabulary())
+    assert found == expected
+    assert expected == found
+    assert found != {"elmo_tokens": [*expected["elmo_tokens"][:3], expected["elmo_tokens"][0]]}
+    assert [list(row) for row in found["elmo_tokens"]] == expected["elmo_tokens"]
+    assert torch.LongTensor(found["elmo_tokens"]).tolist() == expected["elmo_tokens"]
+    for copy in (copy_of(found) for copy_of in (deepcopy, lambda x: pickle.loads(pickle.dumps(x)))):
+        assert copy == found
+        lengths = {"elmo_tokens": 6}
+        one, other = (own.as_padded_tensor_dict(rows, lengths) for rows in (copy, found))
+        assert torch.equal(one["elmo_tokens"], other["elmo_tokens"])
+    assert indexed(own, words) == indexed(own, words)
+    assert indexed(own, words) != indexed(own, ["the", "e", "added", "<S>"])
+    assert indexed(own, words).duplicate() == indexed(own, words)
+
+
 @pytest.mark.parametrize(
-    ("params", "message"),
+    ("key", "values"),
     [
-        ({"max_characters_per_token": 2}, "expected at least 3"),
-        ({"tokens_to_add": {"x": 261}}, "tokens_to_add, 'x': expected a number from 0 to 260"),
+        ("max_characters_per_token", [None, 2, -1, 10**12, 50.0, True, "50", [], float("nan")]),
+        ("token_min_padding_length", [None, -1, 10**12, 5.0, True, "5", [], float("nan")]),
+        ("tokens_to_add", [[], "x", 3, True, {"x": 261}, {"x": -2}, {"x": None}, {"x": 7.0}]),
     ],
 )
-def test_wrong_parameters_are_named(params: dict, message: str) -> None:
-    """A word needs two marks and a byte; there are 261 characters in bilm-tf's numbering."""
-    with pytest.raises(ConfigurationError, match=message):
-        ElmoTokenIndexer(**params)
+def test_wrong_parameters_are_named(key: str, values: list) -> None:
+    """A word needs two marks and a byte; the ids of bilm-tf's 261 characters and of none."""
+    for value in values:
+        with pytest.raises(ConfigurationError, match=rf"{key}.*: expected .*, found "):
+            ElmoTokenIndexer(**{key: value})

@@ -107,7 +107,17 @@ def test_a_word_that_a_vocabulary_cannot_hold_is_refused() -> None:
     [
         ({}, "found neither"),
         ({"corpus": "a", "file": "b"}, "found both"),
-        ({"corpus": "a", "max_size": 3}, '"max_size" of more than 3 .* found 3'),
+        *[
+            ({"corpus": "a", "max_size": bad}, "max_size: expected a whole number from 4")
+            for bad in (3, -1, True, "5", 5.0, 1e30, 10**12, [], {}, float("nan"))
+        ],
+        *[
+            ({"corpus": "a", "min_count": bad}, "min_count: expected a whole number from 0")
+            for bad in (-1, 10**12)
+        ],
+        *[({"corpus": bad}, "corpus: expected a path") for bad in ("", 3, True, [], {}, "a\0b")],
+        *[({"file": bad}, "file: expected a path") for bad in ("", 3, True, [], {}, "a\0b")],
+        ({"corpus": "a", "cache_dir": ""}, "cache_dir: expected a path"),
         ({"file": "a", "min_count": 2}, '"min_count" needs a "corpus"'),
     ],
 )
@@ -115,6 +125,13 @@ def test_wrong_parameters_are_named(params: dict, message: str) -> None:
     """One error for each rule of the docstring."""
     with pytest.raises(ConfigurationError, match=message):
         Vocabulary.from_params(Params({"type": "bilm", **params}))
+
+
+def test_what_is_not_there_is_named() -> None:
+    """By hand: the key and the path."""
+    for key in ("corpus", "file"):
+        with pytest.raises(FileNotFoundError, match=rf"{key}: .*nothing\.txt"):
+            Vocabulary.from_params(Params({"type": "bilm", key: "nothing.txt"}))
 
 
 def test_a_vocabulary_of_another_type_is_refused() -> None:

@@ -231,7 +231,7 @@ def test_a_perplexity_beyond_numbers_is_infinite():
     [
         ({"lstm": {**LSTM, "dims": 3}}, "model: lstm: unknown key dims"),
         ({"n_negative_sample": 3}, "Extra parameters .*n_negative_sample"),
-        ({"initial_state": "cold"}, "initial_state: expected one of carry, zero, warm"),
+        ({"initial_state": "cold"}, "initial_state: expected one of 'carry', 'zero', 'warm'"),
         ({"n_negative_samples": 10}, "n_negative_samples: .* less than the 10 words"),
         ({"vocab": Vocabulary()}, 'vocabulary, namespace "words": .* vocabulary of type "bilm"'),
         ({"char_cnn": {**CHAR_CNN, "filters": 3}}, "model: char_cnn.filters: expected .* found 3"),

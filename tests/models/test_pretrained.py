@@ -121,14 +121,6 @@ def test_the_config_is_read(monkeypatch):
     assert found["vocabulary"]["corpus"] == found["train_data_path"] == str(TEXT)
 
 
-def test_an_adaptive_softmax_starts_anew(bilm_archive):
-    """Expected: the biLM's weights, and nothing of a softmax of another kind."""
-    adaptive = {"n_negative_samples": None, "adaptive_cutoffs": [3]}
-    model = tuned(NEW_WORDS, pretrained_file=bilm_archive, **adaptive)
-    for name, tensor in load_language_model(bilm_archive).bilm.state_dict().items():
-        assert torch.equal(tensor, model.bilm.state_dict()[name]), name
-
-
 def word_model(folder: Path) -> tuple[BilmLanguageModel, str]:
     """A model of `WORDS` that reads them from a table, and its archive."""
     model = tuned(WORDS, char_cnn=None)

@@ -7,14 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from allennlp.commands.evaluate import evaluate_from_archive
 from allennlp.commands.train import train_model
 from allennlp.common import Params
-from allennlp.common.checks import ConfigurationError
 from allennlp.training.callbacks import TrainerCallback
 
-from elmo_plugin.commands.bilm_export import export
-from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.modules import sampled_softmax
 
 ROOT = Path(__file__).parents[2]
@@ -137,34 +133,6 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(whole, tmp_pa
     found = train(tmp_path / "broken", recover=True)
     for name, tensor in expected.items():
         assert torch.equal(tensor, found[name]), name
-
-
-def test_an_adaptive_softmax_learns_and_is_archived(tmp_path):
-    """Held-out perplexity is below that of guessing; a loaded archive has the same; bilm-tf's
-    format, which knows no such softmax, takes the rest."""
-    params = config(tmp_path / "cache").as_dict()
-    params["model"].update(n_negative_samples=None, adaptive_cutoffs=[20])
-    train_model(Params(params), str(tmp_path / "run"))
-    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    n_words = len((tmp_path / "run" / "vocabulary" / "words.txt").read_text().splitlines())
-    assert metrics["best_validation_perplexity"] < n_words / 2
-    archive = tmp_path / "run" / "model.tar.gz"
-    found = evaluate_from_archive(archive, str(TEXT / "heldout.txt"))
-    assert found["perplexity"] == pytest.approx(metrics["best_validation_perplexity"], rel=1e-4)
-
-    model = load_language_model(archive)
-    export(model, tmp_path / "exported", with_softmax=False)
-    with pytest.raises(ConfigurationError, match="knows no adaptive softmax"):
-        export(model, tmp_path / "refused", with_softmax=True)
-    assert not (tmp_path / "refused").exists()
-
-
-def test_an_adaptive_softmax_takes_no_samples(tmp_path):
-    """The message names both keys."""
-    params = config(tmp_path / "cache").as_dict()
-    params["model"]["adaptive_cutoffs"] = [20]
-    with pytest.raises(ConfigurationError, match="adaptive_cutoffs: expected n_negative_samples"):
-        train_model(Params(params), str(tmp_path / "run"))
 
 
 def test_the_papers_trainer_trains(tmp_path, monkeypatch):

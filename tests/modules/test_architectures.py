@@ -49,12 +49,12 @@ def test_sentences_are_the_oracles(variant, tmp_path):
     bilm, options = random_bilm(lstm, char_cnn, n_words=10 if char_cnn is None else None)
     arrays = arrays_of(bilm, tmp_path)
     before = random_state(bilm, len(SENTENCES))
-    tokens, mask = _batch(bilm, options)
+    tokens = _batch(bilm, options)
     for dtype, atol in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         bilm.to(dtype)
         with torch.no_grad():
             layers, found_mask, after = bilm.sentences(
-                tokens, mask, LSTMState(*(x.to(dtype) for x in before))
+                tokens, LSTMState(*(x.to(dtype) for x in before))
             )
         for row, sentence in enumerate(NUMBERED if char_cnn is None else SENTENCES):
             bounded = [0, *sentence, 1] if char_cnn is None else ["<S>", *sentence, "</S>"]
@@ -105,16 +105,16 @@ def test_tiny_clips_bite(tmp_path):
     """The bounds are reached, or the variants above would say nothing of them. By the definition of
     a clip: no state is beyond it and some are on it."""
     bilm, options = random_bilm(*VARIANTS["tiny_clips"])
-    _, _, after = bilm.sentences(*_batch(bilm, options), bilm.bilstm.zero_state(len(SENTENCES)))
+    _, _, after = bilm.sentences(_batch(bilm, options), bilm.bilstm.zero_state(len(SENTENCES)))
     for found, bound in ((after.memory, 0.02), (after.output, 0.01)):
         assert found.abs().max() == torch.tensor(bound)
 
 
 def test_an_encoder_given_is_asked_in_place_of_the_own():
     """Property: vectors from elsewhere (a cache) give what the own encoder's would; each distinct
-    word is asked for once, the two boundaries last."""
+    word is asked for once, the two boundaries among them."""
     bilm, options = random_bilm()
-    tokens, mask = _batch(bilm, options)
+    tokens = _batch(bilm, options)
     asked = []
 
     def encode(words):
@@ -122,26 +122,25 @@ def test_an_encoder_given_is_asked_in_place_of_the_own():
         return bilm.token_encoder(words)
 
     state = bilm.bilstm.zero_state(len(tokens))
-    expected = bilm.sentences(tokens, mask, state)
-    found = bilm.sentences(tokens, mask, state, encode)
+    expected = bilm.sentences(tokens, state)
+    found = bilm.sentences(tokens, state, encode)
     assert all(map(torch.equal, found.layers, expected.layers))
     (words,) = asked
     n_distinct = len({word for sentence in SENTENCES for word in sentence})
     assert len(words) == n_distinct + 1 + 2  # and "no word"
-    assert torch.equal(words[-2:], bilm.boundaries)
+    for boundary in bilm.boundaries:
+        assert (words == boundary).all(dim=1).sum() == 1
 
 
-def _batch(bilm, options) -> tuple[torch.Tensor, torch.Tensor]:
-    """`SENTENCES`, padded with one column more than is needed, and their mask."""
+def _batch(bilm, options) -> torch.Tensor:
+    """`SENTENCES`, padded with one column more than is needed."""
     width = max(map(len, SENTENCES)) + 1
-    mask = torch.zeros(len(SENTENCES), width, dtype=torch.bool)
     length = options.get("char_cnn", {}).get("max_characters_per_token")
     tokens = torch.zeros(len(SENTENCES), width, *([length] if length else []), dtype=torch.long)
     for row, (sentence, numbers) in enumerate(zip(SENTENCES, NUMBERED)):
-        mask[row, : len(sentence)] = True
         tokens[row, : len(sentence)] = (
             torch.tensor([oracle.characters(word, length) for word in sentence]) + 1
             if length
             else torch.tensor(numbers) + 1
         )
-    return tokens, mask
+    return tokens

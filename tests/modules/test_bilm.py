@@ -19,14 +19,12 @@ def read(sentences: list[list[str]], state_name: str = "zero", padding: int = 0)
     """`sentences` as one batch, with `padding` empty columns more than the longest needs."""
     width = max(map(len, sentences)) + padding
     tokens = torch.zeros(len(sentences), width, LENGTH, dtype=torch.long)
-    mask = torch.zeros(len(sentences), width, dtype=torch.bool)
     for row, sentence in enumerate(sentences):
-        mask[row, : len(sentence)] = True
         if sentence:
             tokens[row, : len(sentence)] = torch.from_numpy(words_to_characters(sentence, LENGTH))
     state = BILM.bilstm.zero_state if state_name == "zero" else BILM.warm_state
     with torch.no_grad():
-        return BILM.sentences(tokens, mask, state(len(sentences)))
+        return BILM.sentences(tokens, state(len(sentences)))
 
 
 def test_a_sentence_is_its_two_streams():
@@ -102,7 +100,7 @@ def test_gradients_do_not_depend_on_company():
         )
         mask = torch.tensor([[column < len(s) for column in range(width)] for s in batch])
         layers, real, _ = BILM.sentences(
-            tokens * mask[:, :, None], mask, random_state(BILM, 1).expand(len(batch))
+            tokens * mask[:, :, None], random_state(BILM, 1).expand(len(batch))
         )
         loss = sum((h[real] ** 2).sum() for h in layers)
         return list(torch.autograd.grad(loss, [*BILM.parameters()]))

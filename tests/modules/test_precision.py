@@ -17,7 +17,7 @@ def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torc
     torch.manual_seed(0)
     tokens = torch.randint(1, 200, (3, 6, 10))
     tokens[1, 4:] = 0
-    read = bilm.sentences(tokens, tokens[:, :, 0] > 0, bilm.bilstm.zero_state(3))
+    read = bilm.sentences(tokens, bilm.bilstm.zero_state(3))
     vectors = torch.cat([layer[read.mask] for layer in read.layers])
     vectors.square().sum().backward()
     gradients = [p.grad.flatten() for p in bilm.parameters() if p.grad is not None]
@@ -42,7 +42,7 @@ def test_frozen_weights_are_cast_anew_when_they_change():
     tokens = torch.randint(1, 200, (1, 3, 10))
 
     def read() -> torch.Tensor:
-        return bilm.sentences(tokens, tokens[:, :, 0] > 0, bilm.bilstm.zero_state(1)).layers[-1]
+        return bilm.sentences(tokens, bilm.bilstm.zero_state(1)).layers[-1]
 
     before = read()
     layer = bilm.bilstm.layers[0]

@@ -1,4 +1,6 @@
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal, getcontext
 
 import numpy as np
@@ -8,7 +10,6 @@ import torch
 from elmo_plugin.modules import SampledSoftmax, sampled_softmax
 from elmo_plugin.modules.sampled_softmax import IGNORE, expected_count, log_uniform_sample
 from tests.compare import assert_close
-from tests.modules.test_adaptive_softmax import kept_for_gradient
 from tests.oracle import log_softmax
 
 N_WORDS, DIM = 30, 5
@@ -32,6 +33,19 @@ def hidden_and_targets() -> tuple[torch.Tensor, torch.Tensor]:
     """Of shape `(2, 4)`, three of them with nothing to predict; frequent and rare words."""
     targets = torch.tensor([[0, IGNORE, 29, 1], [7, IGNORE, 1, IGNORE]])
     return torch.randn(2, 4, DIM, generator=torch.Generator().manual_seed(1)), targets
+
+
+@contextmanager
+def kept_for_gradient() -> Iterator[list[int]]:
+    """The sizes in bytes of the tensors that autograd keeps."""
+    kept: list[int] = []
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x.nbytes)
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        yield kept
 
 
 def test_words_are_drawn_log_uniformly():

@@ -1,5 +1,6 @@
 """The predictors `bilm` and `elmo`, through the archive of a tiny language model."""
 
+import json
 import math
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo
@@ -129,3 +131,17 @@ def test_vectors(bilm_archive):
     for x in found:
         expected = elmo.embed(x["tokens"], layer="all")
         numpy.testing.assert_allclose(x["layers"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("initial_state, precision", [("zero", "bf16"), ("carry", "fp32")])
+def test_vectors_as_the_model_reads(bilm_archive, initial_state, precision):
+    """Expected: `Elmo` with the `initial_state` and the precision of the archive's model; the
+    predictor leaves the model itself as it was."""
+    overrides = {"model.initial_state": initial_state, "model.precision": precision}
+    archive = load_archive(bilm_archive, overrides=json.dumps(overrides))
+    predictor = Predictor.from_archive(archive, "elmo")
+    expected = Elmo.from_archive(bilm_archive, initial_state=initial_state, precision=precision)
+    for _ in range(2):
+        found = predictor.predict_json({"tokens": TOKENS})["layers"]
+        numpy.testing.assert_array_equal(numpy.float32(found), expected.embed(TOKENS, layer="all"))
+    assert all(parameter.requires_grad for parameter in archive.model.parameters())

@@ -1,7 +1,9 @@
 """What becomes of a task model's archive when the biLM's own files change, move or disappear."""
 
+import json
 import shutil
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +15,11 @@ from allennlp.modules.elmo import batch_to_ids
 from allennlp.modules.token_embedders import TokenEmbedder
 from torch import nn
 
-from tests.conftest import write_bilm_files
+from elmo_plugin.bilm_tf import load_bilm, options_to_dict, write_options, write_weights
+from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.token_embedders.archived_options import recall, remember
+from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files
+from tests.damage import damage
 
 
 class _Task(Model):
@@ -132,3 +138,108 @@ def test_the_vocabulary_keeps_its_words(tmp_path):
     train(config_of(files), tmp_path / "run")
     vocab = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
     assert vocab.get_vocab_size("tokens") == Vocabulary().get_vocab_size("tokens")
+
+
+def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
+    """The files of another biLM in place of the one that is there; of the same seed."""
+    files = write_bilm_files(folder)
+    options = BiLMOptions.from_blocks(
+        {**BLOCKS["lstm"], key: value}, BLOCKS["char_cnn"], source="test"
+    )
+    bilm = build_bilm(options)
+    if key != "projection_dim":
+        bilm.load_state_dict(load_bilm(*files).state_dict())
+    write_options(options, files.options_file)
+    write_weights(bilm, files.weight_file)
+    return files
+
+
+@pytest.mark.parametrize("changed", [("cell_clip", 0.01), ("projection_dim", 12)])
+def test_a_vocabulary_that_is_used_again_has_the_newest_options(tmp_path, changed):
+    """A is replaced by B at the same path, and then by A again; each run begins with the vocabulary
+    of the run before. Expected: each archive gives what its model said when it was saved."""
+    vocab, vectors = Vocabulary(), []
+    characters = batch_to_ids([["He", "threw", "the", "stick"]])
+    for number, change in enumerate([("cell_clip", 3.0), changed, ("cell_clip", 3.0)]):
+        files = write_changed(tmp_path / "bilm", *change)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        config = config_of(files, dropout=0.0)
+        model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
+        vocab.save_to_files(str(folder / "vocabulary"))
+        torch.save(model.state_dict(), folder / "best.th")
+        vocab = Vocabulary.from_files(str(folder / "vocabulary"))
+        vectors.append(model.eval().embedder(characters))
+        assert torch.equal(load(config, folder).embedder(characters), vectors[-1])
+    assert vectors[0].shape != vectors[1].shape or not torch.equal(vectors[0], vectors[1])
+    assert torch.equal(vectors[0], vectors[2])
+
+
+def test_options_are_remembered_once():
+    """However often a run begins with the same biLM."""
+    options = BiLMOptions.from_blocks(**BLOCKS, source="test")
+    vocab = Vocabulary()
+    for _ in range(3):
+        remember(vocab, "a", options)
+    entries = vocab.get_token_to_index_vocabulary("elmo_options")
+    assert sum(entry.startswith("{") for entry in entries) == 1
+
+
+def test_entries_without_a_number_are_read():
+    """As they were written before entries had one."""
+    options = BiLMOptions.from_blocks(**BLOCKS, source="test")
+    vocab = Vocabulary()
+    entry = json.dumps({"source": "a", "options": options_to_dict(options)})
+    vocab.add_token_to_namespace(entry, "elmo_options")
+    assert recall(vocab, "a") == options
+    other = BiLMOptions.from_blocks(
+        {**BLOCKS["lstm"], "cell_clip": 1.0}, BLOCKS["char_cnn"], source="test"
+    )
+    remember(vocab, "a", other)
+    assert recall(vocab, "a") == other
+
+
+@pytest.mark.parametrize("entry", ["{", "{}", '{"source": [], "options": 1}'])
+def test_an_entry_that_cannot_be_read_is_named(entry):
+    """With its namespace."""
+    vocab = Vocabulary()
+    vocab.add_token_to_namespace(entry, "elmo_options")
+    with pytest.raises(ConfigurationError, match='namespace "elmo_options": expected'):
+        recall(vocab, "a")
+
+
+def test_a_source_overridden_on_loading(tmp_path, caplog):
+    """`evaluate -o` with a path where the files may have been moved to. Expected: the numbers of
+    the model that was saved, as its biLM is in the archive; a warning says so."""
+    files = write_bilm_files(tmp_path / "bilm")
+    (tmp_path / "run").mkdir()
+    model = train(config_of(files), tmp_path / "run")
+    characters = batch_to_ids([["He", "threw"]])
+    other = BiLMFiles("moved/options.json", "moved/weights.hdf5")
+    loaded = load(config_of(other), tmp_path / "run")
+    assert torch.equal(loaded.embedder(characters), model.embedder(characters))
+    assert "moved/options.json moved/weights.hdf5: the model was saved with another" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["best.th", "weights.th"])
+def test_damaged_weights_are_noticed(tmp_path, name, fuzz: Fuzz):
+    """An error that names the file, or else the numbers of the model that was saved."""
+    config = config_of(write_bilm_files(tmp_path / "bilm"))
+    run = tmp_path / "run"
+    run.mkdir()
+    model = train(config, run)
+    if name == "weights.th":
+        (run / "best.th").rename(run / name)
+    data = (run / name).read_bytes()
+    characters = batch_to_ids([["He", "threw"]])
+    expected = model.embedder(characters)
+    for random in fuzz.cases(40):
+        description, damaged = damage(data, random)
+        (run / name).write_bytes(damaged)
+        loading = Params({"model": params(config)})
+        try:
+            loaded = Model.load(loading, serialization_dir=str(run), weights_file=str(run / name))
+        except ConfigurationError as error:
+            assert str(run / name) in str(error), description
+        else:
+            assert torch.equal(loaded.eval().embedder(characters), expected), description

@@ -1,4 +1,6 @@
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from allennlp.modules.token_embedders import ElmoTokenEmbedder as StockEmbedder
 from allennlp.modules.token_embedders import TokenEmbedder
 from allennlp.training.optimizers import Optimizer
 
+from elmo_plugin import Elmo
 from elmo_plugin.bilm_tf import load_bilm
 
 SENTENCES = [
@@ -42,12 +45,12 @@ def test_mixes_and_boundaries_are_stock_elmo(bilm_files):
     """Expected: AllenNLP's `Elmo` with three representations and the boundaries kept; the mixes'
     weights are random and the same in both."""
     stock = StockElmo(*bilm_files, 3, dropout=0.0, keep_sentence_boundaries=True).eval()
-    ours = embedder(
-        **bilm_files._asdict(),
+    ours = Elmo.from_files(
+        *bilm_files,
         num_output_representations=3,
         keep_sentence_boundaries=True,
         initial_state="carry",
-    )
+    ).eval()
     weights = {
         name: torch.randn(1, generator=torch.Generator().manual_seed(number))
         for number, name in enumerate(n for n, _ in stock.named_parameters() if "scalar_mix" in n)
@@ -55,11 +58,15 @@ def test_mixes_and_boundaries_are_stock_elmo(bilm_files):
     assert len(weights) == 3 * 4
     stock.load_state_dict(weights, strict=False)
     names = [name for name, _ in ours.named_parameters() if "scalar_mix_" in name]
-    assert sorted(names) == sorted(f"_elmo.{name}" for name in weights)
-    ours.load_state_dict({f"_elmo.{name}": w for name, w in weights.items()}, strict=False)
+    assert sorted(names) == sorted(weights)
+    ours.load_state_dict(weights, strict=False)
     characters = batch_to_ids(SENTENCES)
-    expected = torch.cat(stock(characters)["elmo_representations"], dim=-1)
-    torch.testing.assert_close(ours(characters), expected, atol=1e-5, rtol=0)
+    expected, found = stock(characters), ours(characters)
+    for one, other in zip(
+        found["elmo_representations"], expected["elmo_representations"], strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+    assert torch.equal(found["mask"], expected["mask"])
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
@@ -107,8 +114,46 @@ def test_vocab_to_cache_is_the_words_themselves(bilm_files):
     ours = embedder(**bilm_files._asdict(), vocab_to_cache=words)
     expected = embedder(**bilm_files._asdict())(characters)
     assert torch.equal(ours(torch.zeros_like(characters), numbers), expected)
-    with pytest.raises(ConfigurationError, match=r"vocab_to_cache.* 4 words.*4"):
-        ours(characters, torch.tensor([[1, 4], [3, 0]]))
+
+
+def test_a_word_that_is_not_in_vocab_to_cache_is_spelled(bilm_files):
+    """Expected: AllenNLP's own embedder, which goes back to the characters; without characters
+    there is nothing to read."""
+    words = ["@@PADDING@@", "the", "dog"]
+    numbers = torch.tensor([[1, 7], [5, 0]])
+    characters = batch_to_ids([["the", "dog"], ["stick"]])
+    stock = StockEmbedder(**bilm_files._asdict(), vocab_to_cache=words, dropout=0.0).eval()
+    ours = embedder(**bilm_files._asdict(), vocab_to_cache=words, initial_state="carry")
+    torch.testing.assert_close(
+        ours(characters, numbers), stock(characters, numbers), atol=1e-5, rtol=0
+    )
+    with pytest.raises(ConfigurationError, match=r"vocab_to_cache: .*below 3.*found 7"):
+        ours(torch.zeros_like(characters), numbers)
+
+
+def test_padding_anywhere_but_behind_is_refused(bilm_files):
+    """AllenNLP's own module takes such rows for others, padded behind, and gives the real tokens
+    the vectors of their neighbours."""
+    ours = embedder(**bilm_files._asdict())
+    characters = batch_to_ids([["He", "threw", "it"]])
+    for column in (0, 1):
+        holed = characters.clone()
+        holed[:, column] = 0
+        with pytest.raises(ValueError, match=rf"row 0 at token {column}, before a real token"):
+            ours(holed)
+    holed = characters.clone()
+    holed[:, 2] = 0
+    torch.testing.assert_close(ours(holed)[:, :2], ours(characters[:, :2]), atol=1e-5, rtol=0)
+
+
+def test_ids_that_are_none(bilm_files):
+    """There are 262 ids of characters; others would be read out of another row of a table."""
+    ours = embedder(**bilm_files._asdict())
+    for wrong in (-1, 262, 2**32 + 1):
+        characters = batch_to_ids([["He"]])
+        characters[0, 0, 1] = wrong
+        with pytest.raises(ValueError, match=rf"ids from 0 to 261, found .*{wrong}"):
+            ours(characters)
 
 
 def test_projection_of_each_mix(bilm_files):
@@ -237,7 +282,7 @@ def test_cache_dir(bilm_files, tmp_path, monkeypatch):
     monkeypatch.setattr(ours._elmo.bilm, "sentences", None)
     assert torch.equal(ours(characters), expected)
     for weights, is_kept in (("best.th", True), ("weights.th", False)):
-        (tmp_path / weights).touch()
+        torch.save({}, tmp_path / weights)
         loaded = embedder(
             **bilm_files._asdict(), cache_dir=cache_dir, serialization_dir=str(tmp_path)
         )
@@ -263,11 +308,28 @@ def test_an_indexer_of_another_type(bilm_files):
     "params, message",
     [
         ({"initial_state": "cold"}, "initial_state.*cold"),
-        ({"scalar_mix_parameters": [0.0, 1.0]}, "scalar_mix_parameters.*3.*2"),
+        ({"scalar_mix_parameters": [0.0, 1.0]}, "scalar_mix_parameters.*3.*0.0, 1.0"),
+        ({"scalar_mix_parameters": [0.0, float("nan"), 1.0]}, r"scalar_mix_parameters\[1\].*nan"),
         ({"num_output_representations": 0}, "num_output_representations.*0"),
+        ({"keep_sentence_boundaries": True}, "keep_sentence_boundaries"),
         ({"cache_dir": "unused", "requires_grad": True}, "cache_dir.*requires_grad"),
     ],
 )
 def test_other_mistakes(bilm_files, params, message):
     with pytest.raises(ConfigurationError, match=message):
         embedder(**bilm_files._asdict(), **params)
+
+
+@pytest.mark.parametrize("form", ["folder", "zip"])
+def test_models_as_they_are_published(bilm_files, tmp_path, form):
+    """Expected: the embedder of the same two files, named one by one."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    shutil.copy(bilm_files.options_file, folder / "options.json")
+    shutil.copy(bilm_files.weight_file, folder / "model.hdf5")
+    (folder / "vocab.txt").write_text("<S>\n</S>\n<UNK>\n")
+    if form == "zip":
+        folder = Path(shutil.make_archive(str(tmp_path / "193"), "zip", folder))
+    characters = batch_to_ids(SENTENCES)
+    found = embedder(archive_file=str(folder))(characters)
+    assert torch.equal(found, embedder(**bilm_files._asdict())(characters))

@@ -2,6 +2,7 @@
 The oracle of nearly all tests here is a training that nobody disturbed.
 """
 
+import io
 import itertools
 import logging
 import multiprocessing
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -27,6 +29,8 @@ from allennlp.training import TrainerCallback
 
 from elmo_plugin.training.checkpoint_files import CheckpointFiles, Point
 from elmo_plugin.training.checkpointer import BilmCheckpointer
+from tests.conftest import Fuzz
+from tests.damage import damage
 from tests.training.toy_training import (
     BATCHES,
     Killed,
@@ -223,6 +227,117 @@ def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
     files = CheckpointFiles(str(tmp_path), rank=1, world_size=2)
     files.remove_leftovers(Point(1, 0))
     assert set(os.listdir(tmp_path)) == kept
+
+
+def test_any_damage_is_noticed(tmp_path: Path, fuzz: Fuzz) -> None:
+    """Expected: the states as they were before the damage, or `None`, for which the checkpoint
+    before is taken."""
+    _train(tmp_path)
+    files = CheckpointFiles(str(tmp_path), rank=0, world_size=1)
+    newest = files.complete()[0]
+    expected = _bytes_of(files.read(newest))
+    paths = sorted(tmp_path.glob("*_state_e3_b0*.th"))
+    for random in fuzz.cases(120):
+        path = random.choice(paths)
+        data = path.read_bytes()
+        description, damaged = damage(data, random)
+        path.write_bytes(damaged)
+        found = files.read(newest)
+        assert found is None or _bytes_of(found) == expected, (path.name, description)
+        path.write_bytes(data)
+
+
+def _bytes_of(states: Any) -> bytes:
+    """The same for the same tensors and values."""
+    file = io.BytesIO()
+    torch.save(states, file)
+    return file.getvalue()
+
+
+@pytest.fixture
+def fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks at the clock 100 seconds pass."""
+    seconds = itertools.count(step=100)
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr("elmo_plugin.training.save_clock.time", clock)
+
+
+def test_saved_every_few_minutes_by_default(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fast_clock: None,
+) -> None:
+    """A run of one epoch, killed before its last batch, resumes after the third, and says so. Each
+    batch takes 100 seconds. Expected: what the run that nobody disturbed ends with."""
+    options: dict[str, Any] = {
+        "num_epochs": 1,
+        "checkpointer": {"save_every_num_batches": None},
+    }
+    caplog.set_level(logging.INFO)
+    expected = result(_train(tmp_path / "whole", **options), tmp_path / "whole")
+    assert f"No checkpoint in {tmp_path / 'whole'}: training starts from the" in caplog.text
+    folder = tmp_path / "killed"
+    batches = itertools.count(1)
+
+    def kill_before_last() -> None:
+        if next(batches) == BATCHES:
+            raise Killed
+
+    with pytest.raises(Killed):
+        _train(folder, kill_before_last, **options)
+    assert CheckpointFiles(str(folder), rank=0, world_size=1).complete() == [Point(0, 3)]
+    assert_identical(result(_train(folder, **options), folder), expected)
+    path = folder / "model_state_e0_b3.th"
+    assert f"Resuming training after 0 epochs and 3 batches, from {path}" in caplog.text
+
+
+def test_damaged_best_weights_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The run was killed in its last epoch, and the one before was the best: the trainer, which
+    would return the damaged weights, finds none."""
+    batches = itertools.count(1)
+
+    def kill_in_last_epoch() -> None:
+        if next(batches) == 2 * (BATCHES + 1) + BATCHES:
+            raise Killed
+
+    with pytest.raises(Killed):
+        _train(tmp_path, kill_in_last_epoch)
+    best = tmp_path / "best.th"
+    data = best.read_bytes()
+    best.unlink()  # and so leave the checkpoint, a link to it, alone
+    stored = torch.load(io.BytesIO(data))["linear.bias"].numpy().tobytes()
+    best.write_bytes(data.replace(stored, stored[::-1]))
+    with pytest.raises(FileNotFoundError, match=r"best\.th"):
+        _train(tmp_path)
+    assert f"Removing {best}: expected a whole file of torch.save, found damage" in caplog.text
+
+
+BAD_NUMBERS = [True, "1", [1], {}, float("nan"), float("inf"), -1, 10**400]
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        *(
+            (key, value)
+            for key in (
+                "save_every_num_seconds",
+                "save_every_num_batches",
+                "keep_most_recent_by_count",
+                "keep_most_recent_by_age",
+            )
+            for value in BAD_NUMBERS
+        ),
+        *(("save_completed_epochs", value) for value in ("false", 1, None, [])),
+        ("save_every_num_batches", 0),
+        ("keep_most_recent_by_count", 1.5),
+    ],
+)
+def test_bad_values_are_named(key: str, value: Any, tmp_path: Path) -> None:
+    """With the parameter."""
+    with pytest.raises(ConfigurationError, match=f'of type "bilm": {key}: expected'):
+        BilmCheckpointer(tmp_path, ToyModel(), **{key: value})
 
 
 def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,13 @@ class SigkillCallback(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.fixture(autouse=True)
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def forked() -> Iterator[None]:
     """Processes that have AllenNLP already: importing it takes longer than all of a test."""
     fork = partial(multiprocessing.start_processes, start_method="fork")
-    monkeypatch.setattr(multiprocessing, "spawn", fork)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiprocessing, "spawn", fork)
+        yield
 
 
 def two_processes(cache: Path) -> dict[str, Any]:
@@ -79,27 +82,54 @@ def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Pat
         assert metrics[1][name] == pytest.approx(metrics[0][name], rel=1e-5)
 
 
+@pytest.fixture(scope="module")
+def whole(
+    tmp_path_factory: pytest.TempPathFactory, forked: None
+) -> tuple[Path, dict[str, torch.Tensor]]:
+    """The run that is never killed: its folder and its weights."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder / "run", train(two_processes(folder / "cache"), folder / "run")
+
+
+@pytest.mark.parametrize(
+    "checkpointer, last_saved",
+    [
+        ({}, [Point(0, 21), Point(1, 7)]),
+        # The first process announces each save one batch ahead.
+        (
+            {"save_every_num_batches": None, "save_every_num_seconds": 0},
+            [Point(0, 24)],
+        ),
+    ],
+    ids=["batches", "seconds"],
+)
 def test_two_killed_processes_end_with_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpointer: dict[str, Any],
+    last_saved: list[Point],
+    whole: tuple[Path, dict[str, torch.Tensor]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    Both get a SIGKILL in mid-epoch, four batches after a checkpoint; and after `--recover` once
+    Both get a SIGKILL in mid-epoch, some batches after a checkpoint; one run after `--recover` once
     more in the second epoch. Expected values: all that the run that was never killed ends with,
     each process's rows and random states included.
     """
     params = two_processes(tmp_path / "cache")
-    expected = train(params, tmp_path / "whole")
+    params["trainer"]["checkpointer"].update(checkpointer)
     killed = tmp_path / "killed"
-    for after, options, last in [(25, [], Point(0, 21)), (46, ["--recover"], Point(1, 7))]:
+    for after, options, last in zip([25, 46], [[], ["--recover"]], last_saved):
         monkeypatch.setattr(SigkillCallback, "after", after)
         with pytest.raises(ProcessExitedException, match="SIG"):
             train(params, killed, *options)
-        assert CheckpointFiles(str(killed), rank=0, world_size=2).complete()[0] == last
+        for rank in range(2):
+            assert CheckpointFiles(str(killed), rank, world_size=2).complete()[0] == last
     monkeypatch.setattr(SigkillCallback, "after", None)
     found = train(params, killed, "--recover")
+    folder, expected = whole
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
         assert torch.equal(tensor, found[name]), name
     for rank in range(2):
         name = f"rank_state_e2_b0_w{rank}of2.th"
-        assert (killed / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (killed / name).read_bytes() == (folder / name).read_bytes()

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
-from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
 
 from elmo_plugin.bilm_tf import read_weights
@@ -37,13 +35,6 @@ def test_the_best_weights_are_exported(tmp_path):
     for name, tensor in model.bilm.state_dict().items():
         if name != "warm_state.count":
             assert torch.equal(bilm.state_dict()[name], tensor), name
-
-
-def test_what_cannot_be_exported_is_said_before_training(tmp_path):
-    """An adaptive softmax has no place in the format; the first checkpoint never comes."""
-    with pytest.raises(ConfigurationError, match="knows no adaptive softmax"):
-        train(tmp_path / "run", n_negative_samples=None, adaptive_cutoffs=[20])
-    assert not list((tmp_path / "run").glob("*.th"))
 
 
 def test_a_warning_before_training_where_allennlp_will_not_read_it(tmp_path, caplog):

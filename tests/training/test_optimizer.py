@@ -12,6 +12,7 @@ from allennlp.training.optimizers import Optimizer
 from torch.nn.utils import clip_grad_norm_
 
 from elmo_plugin.modules.row_sparse import take_rows
+from elmo_plugin.training.optimizer import ClippedAdagradOptimizer
 from tests.compare import assert_close
 from tests.models.running_text import TEXT, language_model, windows
 from tests.models.test_training import KillCallback, Killed, config
@@ -141,11 +142,30 @@ def test_a_closure_and_no_gradients():
     assert torch.equal(model.table, expected.table)
 
 
-@pytest.mark.parametrize("grad_norm", [0.0, -1.0])
-def test_a_norm_that_is_none(grad_norm):
-    """The message names the key and what was found."""
-    with pytest.raises(ConfigurationError, match="grad_norm: expected a positive number"):
-        optimizer_of(Tables(sparse=True), grad_norm=grad_norm)
+BAD_NUMBERS = [True, "1", None, [1], {}, float("nan"), float("inf"), -1.0, 10**400]
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        *(
+            (key, value)
+            for key in ("lr", "initial_accumulator_value", "grad_norm")
+            for value in BAD_NUMBERS
+        ),
+        ("grad_norm", 0.0),
+        *(("parameter_groups", groups) for groups in (1, "table", {"a": 1}, [1], [[1, 2]], [[[]]])),
+        *(("parameter_groups", [[[regex], {"lr": 0.1}]]) for regex in ("(", 1, "", None)),
+        *(("parameter_groups", [[["table"], {"lr": value}]]) for value in BAD_NUMBERS),
+        ("parameter_groups", [[["table"], {"learning_rate": 0.1}]]),
+        ("parameter_groups", [[["table"], {"requires_grad": "false"}]]),
+    ],
+)
+def test_bad_values_are_named(key, value):
+    """With the parameter."""
+    model = Tables(sparse=True)
+    with pytest.raises(ConfigurationError, match=f'"clipped_adagrad": {key}.*: expected'):
+        ClippedAdagradOptimizer([*model.named_parameters()], **{key: value})
 
 
 @pytest.mark.parametrize("char_cnn", ["char_cnn", None])

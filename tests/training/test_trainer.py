@@ -5,16 +5,28 @@ import re
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from allennlp.commands import main
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
+from allennlp.training.callbacks import TrainerCallback
 from tensorboardX.proto.event_pb2 import Event
 
 from elmo_plugin.data.text import read_sentences
 from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.training.learning_curve import LearningCurveCallback
+from elmo_plugin.training.wandb_callback import (
+    COUNTS,
+    FLAGS,
+    LISTS,
+    TEXTS,
+    CurrentWandBCallback,
+)
+from elmo_plugin.whole_file import DiskFullError
 from tests.models.test_training import TEXT, config
 
 BATCH_SIZE = 4
@@ -163,3 +175,48 @@ def test_bad_input_is_named(
     Params(params).to_file("config.json")
     with pytest.raises((ConfigurationError, FileNotFoundError), match=message):
         allennlp("train", "config.json", "-s", "run", "--include-package", "elmo_plugin")
+
+
+@pytest.mark.parametrize("value", [True, "20", None, 0, -1, 2.5, float("nan"), 10**400, []])
+def test_an_interval_that_is_none(value: Any, tmp_path: Path) -> None:
+    """The message names the parameter."""
+    with pytest.raises(ConfigurationError, match='"learning_curve": interval: expected a whole'):
+        LearningCurveCallback(str(tmp_path), interval=value)
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        *((key, value) for key in COUNTS for value in (0, -1, True, "1", 1.5, float("nan"))),
+        *((key, value) for key in FLAGS for value in (None, "false", 1)),
+        *((key, value) for key in TEXTS for value in ("", 1, [])),
+        *((key, value) for key in LISTS for value in ("a", [1], {})),
+        ("summary_interval", None),
+        ("files_to_save", None),
+        ("wandb_kwargs", [1]),
+    ],
+)
+def test_bad_values_for_wandb_are_named(key: str, value: Any, tmp_path: Path) -> None:
+    """With the parameter, before the callback is constructed by AllenNLP."""
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigurationError, match=f'"wandb": {key}: expected'):
+        CurrentWandBCallback(str(tmp_path), **{key: value})
+
+
+def test_values_for_wandb_are_read(tmp_path: Path) -> None:
+    """From a config, as AllenNLP's own callback has them."""
+    (tmp_path / "config.json").write_text("{}")
+    params = {"type": "wandb", "summary_interval": 5, "project": "p", "tags": ["a"]}
+    callback = TrainerCallback.from_params(Params(params), serialization_dir=str(tmp_path))
+    assert isinstance(callback, CurrentWandBCallback)
+    assert callback._summary_interval == 5
+    assert callback._wandb_kwargs["project"] == "p" and callback._wandb_kwargs["tags"] == ["a"]
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    """/dev/full is the operating system's own full disk."""
+    callback = LearningCurveCallback(str(tmp_path))
+    callback.path.symlink_to("/dev/full")
+    trainer = SimpleNamespace(_total_batches_completed=20)
+    with pytest.raises(DiskFullError, match=r"learning_curve\.jsonl: could not be written"):
+        callback.on_batch(trainer, [], [{"loss": torch.ones(())}], {}, 0, 20, is_training=True)

@@ -1,0 +1,57 @@
+"""When the last checkpoint is old enough for the next, as all processes agree on it."""
+
+import time
+from typing import Optional
+
+import torch.distributed as dist
+from allennlp.common.util import is_distributed
+from torch.distributed.distributed_c10d import _get_default_store
+
+from elmo_plugin.training.checkpoint_files import Point
+
+ANNOUNCED = "elmo_plugin/next_save"
+
+
+class SaveClock:
+    """
+    Says after each batch whether it is time to save, to every process after the same batch.
+
+    With several processes the first one's clock counts. When it is time, that process announces in
+    the process group's key-value store that all save after the next batch. The others, which look
+    there after each batch, cannot have missed it: their part of that batch ends when all gradients
+    have been exchanged, and the first process joins in after its announcement. This is not a
+    collective operation, for which a process that has no data left would have to be waited for.
+
+    # Parameters
+
+    seconds : `float`, optional
+        The time between two saves. It is never time if this is `None`.
+    """
+
+    def __init__(self, seconds: Optional[float]) -> None:
+        self._seconds = seconds
+        self._is_first = not is_distributed() or dist.get_rank() == 0
+        self.restart()
+        if is_distributed() and self._is_first:
+            _get_default_store().set(ANNOUNCED, "")
+
+    def restart(self) -> None:
+        """To be called after each save."""
+        self._last_save = time.monotonic()
+
+    def is_time_to_save(self, point: Point) -> bool:
+        """`point`: where training stands, right after a batch."""
+        if self._seconds is None:
+            return False
+        if not is_distributed():
+            return self._is_old()
+        store = _get_default_store()
+        if store.get(ANNOUNCED).decode() == str(point):
+            return True
+        if self._is_first and self._is_old():
+            store.set(ANNOUNCED, str(point._replace(batches=point.batches + 1)))
+            store.get(ANNOUNCED)  # whose answer means that the store has it
+        return False
+
+    def _is_old(self) -> bool:
+        return time.monotonic() - self._last_save >= self._seconds  # type: ignore[operator]

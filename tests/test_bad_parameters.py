@@ -1,0 +1,305 @@
+"""
+Every parameter of every registrable, with values that it cannot have: the error names the
+parameter, and nothing is built.
+
+Expected values: a parameter's kind follows from its docstring, and what a kind cannot be from the
+kind: a count is no fraction, no number is NaN. AllenNLP itself takes `true` for the whole number 1,
+and 1 for `true`, before a constructor is asked, so these two are left out.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import DataLoader, DatasetReader, TokenIndexer, Vocabulary
+from allennlp.models import Model
+from allennlp.modules import Seq2SeqEncoder, TokenEmbedder
+from allennlp.predictors import Predictor
+from allennlp.training.callbacks import TrainerCallback
+from allennlp.training.checkpointer import Checkpointer
+from allennlp.training.optimizers import Optimizer
+
+from elmo_plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.data.vocabulary import BilmVocabulary
+from tests.conftest import BLOCKS, WORDS
+
+NAN, INF = math.nan, math.inf
+OTHERS: list[Any] = [None, [], [[]], {}, {"a": 1}]
+NUMBERS: list[Any] = [-1, 1.5, NAN, INF, -INF, 1e30, 10**30]
+
+KINDS: dict[str, list[Any]] = {
+    "count": [*OTHERS, *NUMBERS, 0, "", "3", [3]],
+    "count or 0": [*OTHERS, *NUMBERS, "", "3", [3]],
+    "number": [*OTHERS, NAN, INF, -INF, -1, "", "0.5", [0.5]],
+    "number above 0": [*OTHERS, NAN, INF, -INF, -1, 0, "", "0.5", [0.5]],
+    "fraction": [*OTHERS, NAN, INF, -INF, -0.1, 1.1, 10**30, "", "0.5", [0.5]],
+    "flag": [*OTHERS, "", "true", "false", 0.5, NAN, [True]],
+    "choice": [*OTHERS, "", "nonsense", 7, NAN, ["warm"]],
+    "path": [*OTHERS, "", "a\0b", 7, NAN, True, ["a"]],
+    "text": [*OTHERS, "", 7, NAN, True, ["a"]],
+    "bound": [[], [[]], {}, {"a": 1}, NAN, INF, -INF, -1, "", "0.5", [0.5]],
+    "block": [None, [], [[]], "", "x", 7, NAN, True, {}, {"a": 1}],
+    "filters": [*OTHERS, 7, "x", [3], [[3]], [[3, 0]], [[0, 3]], [[3, -1]], [[3, True]], [[3, 1.5]]]
+    + [[[3, 2, 1]], [["3", 2]], [[3, NAN]], [[10**9, 4]], [[None, 4]]],
+    "mix": [[], {}, 0.5, "mix", [0.5], ["a", "b", "c"], [0, NAN, 0], [0, INF, 0], [[0], [0], [0]]],
+    "words": [[], {}, 7, "the", [1, 2], [None], [[]]],
+    "added tokens": [[], 7, "x", ["a"], {"a": "b"}, {"a": NAN}, {"a": 1.5}, {"a": []}],
+    "indexers": [[], 7, "x", {"a": 7}, {"a": {"type": "nonsense"}}],
+    "encoder": [*OTHERS, 7, "nonsense", {"type": "nonsense"}],
+    "groups": [7, "x", [7], [["a"]], [[["a"], 7]], {"a": 1}],
+}
+
+BILM_MODEL = {
+    "lstm": "block",
+    "lstm.dim": "count",
+    "lstm.projection_dim": "count",
+    "lstm.n_layers": "count",
+    "lstm.cell_clip": "bound",
+    "lstm.proj_clip": "bound",
+    "lstm.use_skip_connections": "flag",
+    "char_cnn": "block",
+    "char_cnn.embedding": "block",
+    "char_cnn.embedding.dim": "count",
+    "char_cnn.filters": "filters",
+    "char_cnn.n_highway": "count or 0",
+    "char_cnn.activation": "choice",
+    "char_cnn.max_characters_per_token": "count",
+    "dropout": "fraction",
+    "n_negative_samples": "count",
+    "initial_state": "choice",
+    "precision": "choice",
+    "sparse_gradients": "flag",
+    "pretrained_file": "path",
+    "pretrained_vocabulary_file": "path",
+}
+PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
+    (Model, "bilm"): BILM_MODEL,
+    (DatasetReader, "bilm"): {
+        "token_indexers": "indexers",
+        "max_instances": "count or 0",
+        "max_characters_per_token": "count",
+    },
+    (DataLoader, "bilm"): {
+        "data_path": "path",
+        "batch_size": "count",
+        "window": "count",
+        "shuffle": "choice",
+        "seed": "count or 0",
+        "tokens": "choice",
+        "restart_every": "count",
+        "cache_dir": "path",
+    },
+    (Vocabulary, "bilm"): {
+        "corpus": "path",
+        "file": "path",
+        "max_size": "count",
+        "min_count": "count or 0",
+        "cache_dir": "path",
+    },
+    (Checkpointer, "bilm"): {
+        "save_completed_epochs": "flag",
+        "save_every_num_seconds": "number",
+        "save_every_num_batches": "count",
+        "keep_most_recent_by_count": "count or 0",
+        "keep_most_recent_by_age": "number",
+    },
+    (TokenIndexer, "elmo"): {
+        "namespace": "text",
+        "tokens_to_add": "added tokens",
+        "max_characters_per_token": "count",
+        "token_min_padding_length": "count or 0",
+    },
+    (TokenEmbedder, "elmo"): {
+        "options_file": "path",
+        "weight_file": "path",
+        "do_layer_norm": "flag",
+        "dropout": "fraction",
+        "requires_grad": "flag",
+        "projection_dim": "count or 0",
+        "vocab_to_cache": "words",
+        "scalar_mix_parameters": "mix",
+        "archive_file": "path",
+        "num_output_representations": "count",
+        "initial_state": "choice",
+        "precision": "choice",
+        "pretrained": "choice",
+        "cache_dir": "path",
+        "cache_dtype": "choice",
+        "cache_size_gb": "number above 0",
+    },
+    (Seq2SeqEncoder, "elmo_output"): {
+        "encoder": "encoder",
+        "elmo_dim": "count",
+        "start": "count or 0",
+    },
+    (Optimizer, "clipped_adagrad"): {
+        "parameter_groups": "groups",
+        "lr": "number",
+        "initial_accumulator_value": "number",
+        "grad_norm": "number above 0",
+    },
+    (TrainerCallback, "learning_curve"): {"interval": "count"},
+    (TrainerCallback, "bilm_export"): {"softmax": "flag"},
+}
+WITHOUT_PARAMETERS = {(Predictor, "bilm"), (Predictor, "elmo"), (TrainerCallback, "wandb")}
+"""AllenNLP's own parameters alone."""
+
+GIVEN_BY_ALLENNLP = {
+    "self",
+    "vocab",
+    "serialization_dir",
+    "model",
+    "model_parameters",
+    "reader",
+    "regularizer",
+    "ddp_accelerator",
+    "kwargs",
+}
+
+
+class Builder:
+    """Builds each registrable from parameters that are right but for the one that is changed."""
+
+    def __init__(self, folder: Path, weights: Any) -> None:
+        self.folder = folder
+        self.text = folder / "text.txt"
+        self.text.write_text("the dog threw the stick .\nhe threw it to the dog .\n" * 4)
+        self.right: dict[tuple[type, str], tuple[dict[str, Any], dict[str, Any]]] = {
+            (Model, "bilm"): ({**BLOCKS, "n_negative_samples": 4}, {"vocab": self._vocab()}),
+            (DatasetReader, "bilm"): ({}, {}),
+            (DataLoader, "bilm"): (
+                {
+                    "batch_size": 2,
+                    "cache_dir": str(folder / "corpora"),
+                    "data_path": str(self.text),
+                },
+                {"reader": BilmDatasetReader()},
+            ),
+            (Vocabulary, "bilm"): (
+                {"corpus": str(self.text), "cache_dir": str(folder / "corpora")},
+                {},
+            ),
+            (Checkpointer, "bilm"): (
+                {},
+                {"serialization_dir": str(folder), "model": torch.nn.Linear(2, 2)},
+            ),
+            (TokenIndexer, "elmo"): ({}, {}),
+            (TokenEmbedder, "elmo"): (
+                {**weights._asdict(), "cache_dir": str(folder / "layers")},
+                {"vocab": Vocabulary()},
+            ),
+            (Seq2SeqEncoder, "elmo_output"): (
+                {"encoder": {"type": "pass_through", "input_dim": 5}, "elmo_dim": 4, "start": 5},
+                {},
+            ),
+            (Optimizer, "clipped_adagrad"): (
+                {},
+                {"model_parameters": list(torch.nn.Linear(2, 2).named_parameters())},
+            ),
+            (TrainerCallback, "learning_curve"): ({}, {"serialization_dir": str(folder)}),
+            (TrainerCallback, "bilm_export"): ({}, {"serialization_dir": str(folder)}),
+        }
+
+    def __call__(self, registrable: tuple[type, str], key: str | None, value: Any = None) -> Any:
+        kind, name = registrable
+        params, extras = self.right[registrable]
+        params, extras = deepcopy(params), dict(extras)
+        *blocks, last = key.split(".") if key else [None]
+        block = params
+        for step in blocks:
+            block = block[step]
+        if last is not None:
+            block[last] = value
+        if key in ("archive_file", "pretrained"):
+            params = {k: v for k, v in params.items() if not k.endswith("_file") or k == key}
+        if key == "file":
+            del params["corpus"]
+        if key == "pretrained_vocabulary_file":
+            params["pretrained_file"] = "small"
+        return kind.from_params(Params({"type": name, **params}), **extras)
+
+    def _vocab(self) -> Vocabulary:
+        return BilmVocabulary.from_words(WORDS)
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory, bilm_files) -> Builder:
+    return Builder(tmp_path_factory.mktemp("bad_parameters"), bilm_files)
+
+
+def test_every_parameter_is_tried():
+    """Expected: the parameters of the constructors as they are; a new one needs a line here."""
+    registered = {
+        (kind, name)
+        for kind in (
+            *(DataLoader, DatasetReader, TokenIndexer, Vocabulary, Model, Seq2SeqEncoder),
+            *(TokenEmbedder, Predictor, TrainerCallback, Checkpointer, Optimizer),
+        )
+        for name in kind.list_available()
+        if kind.by_name(name).__module__.startswith("elmo_plugin.")
+    }
+    assert registered == {*PARAMETERS, *WITHOUT_PARAMETERS}
+    for (kind, name), tried in PARAMETERS.items():
+        constructor = _constructor(kind, name)
+        found = set(inspect.signature(constructor).parameters) - GIVEN_BY_ALLENNLP
+        assert {key.split(".")[0] for key in tried} - {"data_path"} == found - {"data_path"}
+
+
+@pytest.mark.parametrize(
+    "registrable", PARAMETERS, ids=lambda registrable: f"{registrable[0].__name__} {registrable[1]}"
+)
+def test_bad_values(build, registrable, subtests):
+    """Each value of the parameter's kind is refused, by an error that names the parameter."""
+    assert build(registrable, None) is not None
+    defaults = inspect.signature(_constructor(*registrable)).parameters
+    for key, kind in PARAMETERS[registrable].items():
+        optional = key in defaults and defaults[key].default is None
+        for value in KINDS[kind]:
+            if value is None and (optional or (registrable, key) in NULL_HAS_A_MEANING):
+                continue
+            if (key, repr(value)) in HARMLESS:
+                continue
+            with subtests.test(parameter=key, value=repr(value)):
+                _check_refused(build, registrable, key, value)
+
+
+NULL_HAS_A_MEANING = {
+    ((Model, "bilm"), "n_negative_samples"),
+    ((Model, "bilm"), "lstm.cell_clip"),
+    ((Model, "bilm"), "lstm.proj_clip"),
+    ((Model, "bilm"), "lstm.use_skip_connections"),
+    ((Model, "bilm"), "char_cnn.n_highway"),
+    ((DataLoader, "bilm"), "shuffle"),
+    ((Checkpointer, "bilm"), "save_every_num_seconds"),
+    ((Checkpointer, "bilm"), "keep_most_recent_by_count"),
+}
+HARMLESS = {
+    ("token_indexers", "[]"),  # as if none were given
+    ("tokens_to_add", "[]"),
+    ("parameter_groups", "[]"),
+}
+
+
+def _constructor(kind: type, name: str) -> Callable[..., Any]:
+    cls, method = kind.resolve_class_name(name)
+    return getattr(cls, method) if method else cls
+
+
+def _check_refused(build: Builder, registrable: tuple[type, str], key: str, value: Any) -> None:
+    try:
+        found = build(registrable, key, value)
+    except (ConfigurationError, ValueError, TypeError, FileNotFoundError) as error:
+        names = [
+            key.rsplit(".", maxsplit=1)[-1],
+            *(["Extra parameters"] if value == {"a": 1} else []),
+        ]
+        assert any(name in str(error) for name in names), f"{type(error).__name__}: {error}"
+    else:
+        pytest.fail(f"accepted: {found}"[:200])

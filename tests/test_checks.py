@@ -1,0 +1,66 @@
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    check_path,
+    check_text,
+)
+
+NAN, INFINITY = float("nan"), float("inf")
+NONSENSE = [None, "3", "", [], {}, [3], b"3", NAN, INFINITY, -INFINITY, object()]
+share = partial(check_number, least=0, below=1)
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad"),
+    [
+        (check_count, [1, 64, 2**31 - 1], [0, -1, 1.0, 1e30, True, 2**31, 10**5000]),
+        (partial(check_count, least=0, most=2), [0, 2], [-1, 3]),
+        (check_number, [0, -1.5, 1e308], [True, 10**400, 10**5000]),
+        (share, [0, 0.5], [-1e-9, 1, 1.0, True]),
+        (partial(check_number, above=0, most=1), [1e-9, 1], [0, 1.1, -1]),
+        (check_flag, [True, False], [0, 1, "true"]),
+    ],
+)
+def test_numbers_and_flags(check: Callable[[str, Any], None], good: list, bad: list) -> None:
+    """By hand; the message begins with the name."""
+    for value in good:
+        check("batch_size", value)
+    for value in [*bad, *NONSENSE]:
+        with pytest.raises(ConfigurationError, match=r"^batch_size: expected .*, found "):
+            check("batch_size", value)
+
+
+def test_strings() -> None:
+    """By hand: a choice is one of those listed, of the same type, and hashed by nobody."""
+    check_choice("shuffle", None, ("sentences", None))
+    check_path("corpus", Path("a"))
+    check_text("namespace", "a")
+    for value in [0, 1, True, "", "Sentences", [], {}, NAN]:
+        with pytest.raises(
+            ConfigurationError, match=r"^shuffle: expected one of 'sentences', null"
+        ):
+            check_choice("shuffle", value, ("sentences", None))
+    for value in [None, True, 1, "", "a\0b", [], ["a"], {}]:
+        with pytest.raises(ConfigurationError, match=r"^corpus: expected a path, found"):
+            check_path("corpus", value)
+        if value != "a\0b":
+            with pytest.raises(ConfigurationError, match=r"^namespace: expected a string that is"):
+                check_text("namespace", value)
+
+
+def test_what_was_found_is_shown_short() -> None:
+    """By hand: null as a config has it; a long list is cut."""
+    with pytest.raises(ConfigurationError, match=r"found null$"):
+        check_count("n", None)
+    with pytest.raises(ConfigurationError, match=r"found \[0, 0, .{,60}\.\.\.$"):
+        check_count("n", [0] * 1000)
