@@ -117,8 +117,12 @@ def read_array(array: h5py.Dataset) -> np.ndarray:
 
 def write_array(file: h5py.File, name: str, numbers: np.ndarray) -> None:
     """Adds an array with its digest to a file that was opened for writing, in `VERSION`."""
-    file[name] = numbers
-    write_text(file[name], DIGEST, _digest(numbers))
+    *groups, last = name.split("/")
+    group = file
+    for part in groups:
+        group = group.require_group(part)  # one by one: HDF5 gives those in between the time of day
+    group[last] = numbers
+    write_text(group[last], DIGEST, _digest(numbers))
 
 
 def _digest(numbers: np.ndarray) -> str:

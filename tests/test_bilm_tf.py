@@ -13,20 +13,25 @@ import torch
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
+from elmo_plugin import bilm_tf
 from elmo_plugin.bilm_tf import (
+    array_shapes,
     has_softmax,
     load_bilm,
     options_from_dict,
     options_to_dict,
     read_options,
     read_weights,
+    table,
     write_options,
     write_weights,
 )
 from elmo_plugin.hdf5 import HDF5Error
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
+from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.whole_file import DiskFullError
+from tests.damage import damage
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "data" / "golden.tar.xz"
 BLOCKS = {
@@ -318,6 +323,114 @@ def test_the_warm_state_travels(files):
     assert torch.equal(again.warm_state.output, bilm.warm_state.output)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"projection_dim": 12},  # P = D
+        {"projection_dim": 9, "n_layers": 3},  # P = F
+        {"n_highway": 0, "n_layers": 1},
+        {"n_highway": 2, "filters": [[1, 4]]},
+        None,  # a word table
+    ],
+    ids=str,
+)
+def test_shapes_are_those_of_the_table(changes):
+    """Expected: the names and shapes of the table that is written and read, in its order."""
+    options = (
+        BiLMOptions.from_blocks(BLOCKS["lstm"], None, n_words=9, source="test")
+        if changes is None
+        else options_with(**changes)
+    )
+    softmax = SampledSoftmax(n_words=7, dim=options.lstm.projection_dim, n_negative_samples=None)
+    expected = [
+        (name, tuple(torch.cat(parts).shape))
+        for name, parts in table(build_bilm(options), softmax).items()
+    ]
+    assert list(array_shapes(options, 7)) == expected
+
+
+@pytest.mark.parametrize(
+    "block, key, value, message",
+    [
+        ("lstm", "dim", 10**9, r"Cell0/LSTMCell/W_0: the options ask for .* \(12, 4000000000\)"),
+        ("lstm", "n_layers", 20000, "Cell2/LSTMCell/W_0: expected an array, found none"),
+        ("char_cnn", "n_highway", 10**9, "CNN_high_1/W_carry: expected an array, found none"),
+        ("char_cnn", "filters", [[1, 10**9]], r"W_cnn_0: the options ask for .* 1000000000\)"),
+        ("char_cnn", "embedding", {"dim": 10**9}, r"char_embed: .* \(261, 1000000000\)"),
+    ],
+)
+def test_sizes_are_checked_before_memory_is_taken(files, monkeypatch, block, key, value, message):
+    """By hand: the first array that does not fit is named, and no biLM is built."""
+    options_file, path, _ = files
+    with h5py.File(path, "a") as file:
+        del file.attrs["options.json"]  # as in others' files
+    options = json.loads(options_file.read_text())
+    options[block][key] = value
+    options_file.write_text(json.dumps(options))
+    monkeypatch.setattr(bilm_tf, "build_bilm", lambda _: pytest.fail("was built"))
+    with pytest.raises(HDF5Error, match=rf"weights\.hdf5: .*{message}"):
+        load_bilm(options_file, path)
+
+
+@pytest.mark.parametrize(
+    "block, key, value, message",
+    [
+        ("lstm", "cell_clip", 8.0, "for lstm.cell_clip 8.0, .* for lstm.cell_clip 3.0"),
+        ("lstm", "use_skip_connections", False, "use_skip_connections False, .* True"),
+        ("char_cnn", "activation", "tanh", "char_cnn.activation tanh, .* relu"),
+        ("char_cnn", "max_characters_per_token", 60, "max_characters_per_token 60, .* 50"),
+    ],
+)
+def test_weights_belong_to_their_options(files, block, key, value, message):
+    """By hand: no array has another shape, but what is computed would be another model. The error
+    names both values. Files by others do not say what they belong to, and are read."""
+    options_file, path, _ = files
+    options = json.loads(options_file.read_text())
+    options[block][key] = value
+    options_file.write_text(json.dumps(options))
+    with pytest.raises(HDF5Error, match=rf"weights\.hdf5: expected weights .*{message}"):
+        load_bilm(options_file, path)
+    with h5py.File(path, "a") as file:
+        del file.attrs["options.json"]
+    load_bilm(options_file, path)
+
+
+def test_damage_is_noticed(files, fuzz):
+    """Property: whatever happened to either file, one sentence that names it, or the same numbers
+    to the bit."""
+    *paths, _ = files
+    whole = [path.read_bytes() for path in paths]
+    expected = load_bilm(*paths).state_dict()
+    for random in fuzz.cases(60):
+        for path, data in zip(paths, whole):
+            path.write_bytes(data)
+        damaged = random.randrange(2)
+        way, data = damage(whole[damaged], random)
+        paths[damaged].write_bytes(data)
+        try:
+            found = load_bilm(*paths).state_dict()
+        except (OptionsError, HDF5Error) as error:
+            assert ".json: " in str(error) or ".hdf5: " in str(error), way
+            continue
+        for name, tensor in expected.items():
+            assert torch.equal(found[name], tensor), f"{paths[damaged].name}: {way}: {name}"
+
+
+def test_small_is_read_by_allennlp():
+    """Expected values: AllenNLP's stock `Elmo`. It adds the forget gate's 1 to the biases in the
+    type that they have in the file, and float16 would round the sum."""
+    files = pretrained_files("small")
+    stock = StockElmo(*files, 1)._elmo_lstm.eval()
+    bilm = load_bilm(*files)
+    ids = batch_to_ids(SENTENCES)
+    with torch.no_grad():
+        expected = stock(ids)["activations"]
+        found = bilm.sentences(ids, bilm.bilstm.zero_state(3)).layers
+    for ours, theirs in zip(found, expected):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
 def test_has_softmax(files):
     """By construction: written without, then with."""
     _, path, bilm = files
@@ -371,12 +484,52 @@ def test_wrong_options_name_the_file_and_the_key(tmp_path, block, key, value, me
         read_options(path)
 
 
-def test_options_that_are_no_json(tmp_path):
-    """The message names the file."""
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("{", "Expecting"),
+        ("[" * 100_000, "maximum recursion depth"),
+        ('{"lstm": {"dim": 1' + "0" * 5000 + "}}", "Exceeds the limit"),
+        ('{"lstm": {"cell_clip": Infinity}}', "Infinity, which is not a number of JSON"),
+        ('{"lstm": {"dim": 7, "cell_clip": 3, "dim": 8}}', "the key 'dim' twice"),
+        (b"\xff{}", "codec can't decode"),
+        (None, "a folder"),
+    ],
+    ids=["cut off", "deep", "long number", "infinity", "twice", "no text", "folder"],
+)
+def test_options_that_are_no_json(tmp_path, text, found):
+    """By hand: the message names the file, and what is wrong with it."""
     path = tmp_path / "options.json"
-    path.write_text("{")
-    with pytest.raises(OptionsError, match=r"options\.json: expected an options file in JSON"):
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(
+        OptionsError, match=rf"options\.json: expected an options file in JSON, found .*{found}"
+    ):
         read_options(path)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('"cell_clip": 1e400', "lstm.cell_clip: expected a positive number or null, found inf"),
+        ('"cell_clip": true', "lstm.cell_clip: expected a positive number or null, found True"),
+    ],
+)
+def test_numbers_that_json_takes_and_we_do_not(tmp_path, text, message):
+    """By hand: Python reads 1e400 as infinity, and counts `true` among the numbers."""
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps(BLOCKS).replace('"cell_clip": 3.0', text))
+    with pytest.raises(OptionsError, match=rf"options\.json: {message}"):
+        read_options(path)
+
+
+@pytest.mark.parametrize("value", [False, None, 1])
+def test_a_model_of_one_direction(value):
+    """By hand: bilm-tf's `bidirectional: false` means a model that has no backward weights."""
+    with pytest.raises(OptionsError, match="test: bidirectional: expected true, found"):
+        options_from_dict({**BLOCKS, "bidirectional": value}, source="test")
 
 
 def _missing(file):
@@ -400,7 +553,7 @@ def _narrow(file):
 
 
 @pytest.mark.parametrize(
-    "damage, message",
+    "change, message",
     [
         (_missing, "CNN_proj/W_proj: expected an array, found none"),
         (_not_finite, "CNN/b_cnn_0: expected finite float32 numbers, found NaN"),
@@ -408,11 +561,11 @@ def _narrow(file):
         (_narrow, r"CNN/b_cnn_0: the options ask for the shape \(4,\), found \(3,\)"),
     ],
 )
-def test_wrong_weights_name_the_file_and_the_key_and_change_nothing(files, damage, message):
+def test_wrong_weights_name_the_file_and_the_key_and_change_nothing(files, change, message):
     """Each message has the file, the key, what was expected and found; the biLM stays as it was."""
     _, path, bilm = files
     with h5py.File(path, "a") as file:
-        damage(file)
+        change(file)
     before = {name: tensor.clone() for name, tensor in bilm.state_dict().items()}
     bilm.token_encoder.char_embedding.weight.data.add_(1.0)
     before["token_encoder.char_embedding.weight"] += 1.0

@@ -1,12 +1,13 @@
 """The strict reader of HDF5 files: against files that h5py itself wrote, array by array."""
 
+import time
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from elmo_plugin.hdf5 import HDF5Error, find_array, open_hdf5, read_array, write_array
+from elmo_plugin.hdf5 import VERSION, HDF5Error, find_array, open_hdf5, read_array, write_array
 
 NUMBERS = np.arange(6, dtype="float32").reshape(2, 3)
 
@@ -162,6 +163,15 @@ def test_what_is_no_file(tmp_path, content, found):
         path.mkdir()
     with pytest.raises(HDF5Error, match=rf"x\.hdf5: expected an HDF5 file, found {found}"):
         read(path)
+
+
+def test_the_same_numbers_are_the_same_bytes(tmp_path):
+    """Property: a file holds no time of day."""
+    for name in ("x", "y"):
+        with h5py.File(tmp_path / name, "w", libver=(VERSION, VERSION)) as file:
+            write_array(file, "a/b/x", NUMBERS)
+        time.sleep(1.1)
+    assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
 
 
 def test_other_numbers_than_those_written(tmp_path):

@@ -1,8 +1,16 @@
 """`bilm-export` and `bilm-import`, one after the other, on a random model's archive."""
 
+import errno
 import logging
 import os
+import resource
+import shutil
 import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from multiprocessing import get_context
+from typing import Any
 
 import h5py
 import numpy as np
@@ -13,12 +21,17 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
-from elmo_plugin import Elmo
-from elmo_plugin.commands.bilm_export import export
+from elmo_plugin import Elmo, hdf5
+from elmo_plugin.bilm_tf import write_options, write_weights
+from elmo_plugin.commands.bilm_export import export, refused_by_allennlp, who_reads
 from elmo_plugin.commands.bilm_import import import_files
+from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
 from elmo_plugin.hdf5 import HDF5Error
 from elmo_plugin.models.archive import load_language_model
+from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from elmo_plugin.training.export_callback import BilmExportCallback
+from elmo_plugin.whole_file import DiskFullError
+from tests.conftest import BLOCKS
 
 FILES = ("options.json", "weights.hdf5", "vocabulary.txt")
 
@@ -59,7 +72,8 @@ def test_allennlp_gives_an_exported_models_vectors(bilm_archive, tmp_path):
 
 
 def test_rounded_weights(bilm_archive, tmp_path):
-    """Expected: NumPy's rounding of every array of the file in full; a smaller file."""
+    """Expected: NumPy's rounding of every array of the file in full, but for the LSTMs' biases,
+    to which AllenNLP adds 1 in the type that they have; a smaller file."""
     model, dtypes = (
         load_language_model(bilm_archive),
         {"full": torch.float32, "half": torch.float16},
@@ -74,9 +88,176 @@ def test_rounded_weights(bilm_archive, tmp_path):
         full.visit(names.append)
         for name in names:
             if isinstance(full[name], h5py.Dataset):
-                assert np.array_equal(half[name][...], full[name][...].astype(np.float16)), name
+                dtype = np.float32 if name.endswith("/B") else np.float16
+                assert half[name].dtype == dtype, name
+                assert np.array_equal(half[name][...], full[name][...].astype(dtype)), name
     sizes = [(tmp_path / folder / "weights.hdf5").stat().st_size for folder in dtypes]
     assert sizes[1] < sizes[0]
+
+
+OPERATIONS = ("open", "os.chmod", "os.mkdir", "os.remove", "os.rename")
+"""The events of Python's audit for what a program asks of a folder's files."""
+
+hooks: list[Callable[[str, str], None]] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if hooks and event in OPERATIONS:
+        hooks[-1](event, str(arguments[0]))
+
+
+def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
+    """
+    A second model of the same sizes, with other clips and words, is exported over the first; and
+    each of the file operations in turn is met by an error, or by a kill.
+
+    Expected: the bytes of either set, or no options, without which nothing loads. The old set, if
+    the error came before it was touched. Nothing else in the folder after an error.
+    """
+    models = [load_language_model(bilm_archive), load_language_model(bilm_archive)]
+    models[1].options = replace(
+        models[1].options, lstm=replace(models[1].options.lstm, cell_clip=0.1)
+    )
+    for layer in models[1].bilm.bilstm.layers:
+        layer.cell_clip = 0.1
+    torch.nn.init.normal_(models[1].bilm.token_encoder.projection.weight)
+    words = [*vocabulary_words(models[1].vocab)[:3], *"abcdefg"]
+    models[1].vocab = BilmVocabulary.from_words(words)
+    sets = []
+    for number, model in enumerate(models):
+        export(model, tmp_path / str(number), with_softmax=False)
+        sets.append([(tmp_path / str(number) / name).read_bytes() for name in FILES])
+    assert all(old != new for old, new in zip(*sets))
+
+    def export_until(last: int, kill: bool) -> None:
+        """Ends with 0 if the operation number `last` was never come to."""
+        operations = 0
+
+        def stop(event: str, path: str) -> None:
+            nonlocal operations
+            if str(folder) in path:
+                operations += 1
+                if operations == last:
+                    hooks.clear()
+                    if kill:
+                        os._exit(9)
+                    raise OSError(errno.EIO, f"{event} failed")
+
+        sys.addaudithook(_audit)
+        hooks.append(stop)
+        try:
+            export(models[1], folder, with_softmax=False)
+        except OSError:
+            assert not hooks
+        os._exit(0 if hooks else 1)
+
+    outcomes = set()
+    for kill in (False, True):
+        for last in count(1):
+            folder = tmp_path / f"folder {kill} {last}"
+            shutil.copytree(tmp_path / "0", folder)
+            child = get_context("fork").Process(target=export_until, args=(last, kill))
+            child.start()
+            child.join()
+            found = [
+                (folder / name).read_bytes() if (folder / name).exists() else None for name in FILES
+            ]
+            if found[0] is not None:
+                assert found in sets, (kill, last)
+                outcomes.add(sets.index(found))
+            else:
+                outcomes.add(None)
+                with pytest.raises(OptionsError):
+                    Elmo.from_files(folder / "options.json", folder / "weights.hdf5")
+            if not kill:
+                assert {file.name for file in folder.iterdir()} <= set(FILES)
+            if child.exitcode == 0:
+                break
+        assert found == sets[1]
+        assert last > 8
+    assert outcomes == {0, None, 1}
+
+
+def test_an_error_before_all_is_written_changes_nothing(bilm_archive, tmp_path, monkeypatch):
+    """Expected: the files that were there, to the bit, and nothing beside them."""
+    model = load_language_model(bilm_archive)
+    export(model, tmp_path, with_softmax=False)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    model.bilm.token_encoder.projection.weight.data.zero_()
+    monkeypatch.setattr(hdf5, "_digest", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        export(model, tmp_path, with_softmax=False)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({}, None),
+        ({"n_layers": 1, "n_highway": 0, "activation": "tanh"}, None),
+        ({"cell_clip": None, "proj_clip": None}, None),
+        ({"use_skip_connections": False}, "lstm.use_skip_connections"),
+        ({"projection_dim": 24}, "an lstm.projection_dim other than lstm.dim"),
+        ({"projection_dim": 20}, "an lstm.projection_dim other than the number of filters"),
+        ({"max_characters_per_token": 40}, "a char_cnn.max_characters_per_token of 50"),
+        ({"char_cnn": None}, "char_cnn, as it knows no table of words"),
+    ],
+    ids=str,
+)
+def test_who_reads_an_export(tmp_path, changes, reason):
+    """Expected: AllenNLP's stock `Elmo` gives our vectors, or else an error, as was said."""
+    lstm, char_cnn = (
+        {key: changes.get(key, value) for key, value in block.items()}
+        for block in (BLOCKS["lstm"], BLOCKS["char_cnn"])
+    )
+    options = BiLMOptions.from_blocks(
+        lstm, changes.get("char_cnn", char_cnn), n_words=10, source="test"
+    )
+    assert refused_by_allennlp(options) == ([reason] if reason else [])
+    files = str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5")
+    write_options(options, files[0])
+    write_weights(build_bilm(options), files[1])
+    ids = batch_to_ids([["He", "threw"], ["stick"]])
+    try:
+        found = StockElmo(*files, 1, dropout=0)(ids)["elmo_representations"][0]
+    except (ConfigurationError, KeyError, RuntimeError):
+        assert reason is not None
+        assert reason in who_reads(options)
+    else:
+        assert reason is None
+        assert who_reads(options) == "AllenNLP's own ELMo reads them, as elmo_plugin does"
+        expected = Elmo.from_files(*files, initial_state="zero")(ids)["elmo_representations"][0]
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_an_export_says_who_reads_it(run, bilm_archive, tmp_path, capsys):
+    """By hand: two lines, what was written and who reads it."""
+    run("bilm-export", bilm_archive, tmp_path)
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"wrote options.json, weights.hdf5 and vocabulary.txt to {tmp_path}",
+        "AllenNLP's own ELMo reads them, as elmo_plugin does",
+    ]
+
+
+def test_an_import_to_a_full_disk(bilm_archive, tmp_path):
+    """
+    A limit on files' sizes stands for the full disk, at each of the archive's files. Expected: one
+    sentence with the archive's name; nothing of it is left.
+    """
+    export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    names = sorted(tmp_path.iterdir())
+
+    def import_with(limit: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        with pytest.raises(DiskFullError, match=r"model\.tar\.gz: could not .* may be full \(File"):
+            import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
+
+    for limit in (0, 100, 4096, 20_000):
+        child = get_context("fork").Process(target=import_with, args=(limit,))
+        child.start()
+        child.join()
+        assert child.exitcode == 0, limit
+        assert sorted(tmp_path.iterdir()) == names
 
 
 def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):

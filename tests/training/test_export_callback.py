@@ -6,10 +6,13 @@ from typing import Any
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
+from allennlp.models import Model
 
 from elmo_plugin.bilm_tf import read_weights
+from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import build_bilm
+from elmo_plugin.training.export_callback import BilmExportCallback
 from tests.models.test_training import config
 
 
@@ -32,3 +35,23 @@ def test_the_best_weights_are_exported(tmp_path):
     for name, tensor in model.bilm.state_dict().items():
         if name != "warm_state.count":
             assert torch.equal(bilm.state_dict()[name], tensor), name
+
+
+def test_a_warning_before_training_where_allennlp_will_not_read_it(tmp_path, caplog):
+    """By hand: a residual is missing. The usual form needs no warning."""
+
+    class Trainer:
+        """What the callback looks at."""
+
+        def __init__(self, **lstm: Any) -> None:
+            params = config(tmp_path / "cache").as_dict()["model"]
+            params["lstm"] |= lstm
+            params["n_negative_samples"] = None
+            words = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "a"])
+            self.model = Model.from_params(Params(params), vocab=words)
+
+    callback: Any = BilmExportCallback(str(tmp_path))
+    callback.on_start(Trainer())
+    assert "bilm_export" not in caplog.text
+    callback.on_start(Trainer(use_skip_connections=False))
+    assert "does not: it needs lstm.use_skip_connections" in caplog.text
