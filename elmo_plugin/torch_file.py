@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
+from torch.serialization import get_unsafe_globals_in_checkpoint
 
 
 class DamagedFileError(ConfigurationError):
@@ -33,6 +34,7 @@ def check_torch_file(path: str | os.PathLike) -> None:
         with zipfile.ZipFile(path) as file:
             wrong = file.testzip()
             size = sum(entry.file_size for entry in file.infolist())
+        get_unsafe_globals_in_checkpoint(path)  # opens it as PyTorch does, which is stricter
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -42,6 +44,7 @@ def check_torch_file(path: str | os.PathLike) -> None:
         OverflowError,
         RuntimeError,
         ValueError,
+        pickle.UnpicklingError,
     ) as error:
         # Looking for what is cut off is an invalid seek. Other errors are the disk's.
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
