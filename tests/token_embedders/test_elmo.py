@@ -237,7 +237,7 @@ def test_cache_dir(bilm_files, tmp_path, monkeypatch):
     monkeypatch.setattr(ours._elmo.bilm, "sentences", None)
     assert torch.equal(ours(characters), expected)
     for weights, is_kept in (("best.th", True), ("weights.th", False)):
-        (tmp_path / weights).touch()
+        torch.save({}, tmp_path / weights)
         loaded = embedder(
             **bilm_files._asdict(), cache_dir=cache_dir, serialization_dir=str(tmp_path)
         )
