@@ -46,7 +46,7 @@ def test_an_archive_is_complete(small, tmp_path, monkeypatch):
     vocabulary = Vocabulary()
     trained = ElmoEmbedder(pretrained="small", vocab=vocabulary).eval()
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "small")
-    (tmp_path / "weights.th").touch()
+    torch.save({}, tmp_path / "weights.th")
     where = {"vocab": vocabulary, "serialization_dir": str(tmp_path)}
     loaded = ElmoEmbedder(pretrained="small", **where).eval()
     loaded.load_state_dict(trained.state_dict())

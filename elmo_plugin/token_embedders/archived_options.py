@@ -88,14 +88,16 @@ def is_loading(serialization_dir: Optional[str]) -> bool:
     `DamagedFileError`
         If these weights are damaged: AllenNLP, which loads them next, does not notice.
     """
-    for name in (ARCHIVED, TRAINED):
-        if _holds(serialization_dir, name):
-            try:
-                check_torch_file(os.path.join(str(serialization_dir), name))
-            except DamagedFileError as error:
-                raise DamagedFileError(f"{error}. To resume training, remove it") from error
-            return True
-    return False
+    if is_archive(serialization_dir):
+        check_torch_file(os.path.join(str(serialization_dir), ARCHIVED))
+        return True
+    if not _holds(serialization_dir, TRAINED):
+        return False
+    try:
+        check_torch_file(os.path.join(str(serialization_dir), TRAINED))
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error}. To resume training, remove it") from error
+    return True
 
 
 def is_archive(serialization_dir: Optional[str]) -> bool:

@@ -1,4 +1,5 @@
 import re
+from collections.abc import Mapping
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -99,9 +100,11 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
 
 def _check_groups(name: str, groups: Any) -> None:
     for group in [] if groups is None else groups if isinstance(groups, list) else [groups]:
-        if not isinstance(group, (list, tuple)) or [*map(type, group)] != [list, dict]:
-            fail(name, "a list of pairs [[regex, ..], {option: value, ..}]", groups)
-        regexes, options = group
+        match group:
+            case [list(regexes), Mapping() as options]:  # AllenNLP's `Params` is a mapping
+                pass
+            case _:
+                fail(name, "a list of pairs [[regex, ..], {option: value, ..}]", groups)
         for regex in regexes:
             check_text(name, regex)
             try:
