@@ -25,11 +25,11 @@ demo: install
 	$(RUN)/python -m demo
 
 test: install
-	$(RUN)/python -m pytest
+	$(RUN)/python -m pytest -n auto
 
 # What takes longer than `make test` may, and many more random cases; SEED=N gives others.
 test-all: install
-	$(RUN)/python -m pytest --long --fuzz-seed $(or $(SEED),0)
+	$(RUN)/python -m pytest -n auto --long --fuzz-seed $(or $(SEED),0)
 
 lint: install
 	$(RUN)/ruff check .
