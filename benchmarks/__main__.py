@@ -31,7 +31,7 @@ def main() -> None:
     import elmo_plugin  # noqa: F401  registers docs://
     from benchmarks.settings import Settings
     from elmo_plugin.data.text import find_files
-    from elmo_plugin.whole_file import whole_file
+    from elmo_plugin.files.atomic_write import atomic_write
 
     try:
         find_files(arguments.text)
@@ -53,7 +53,7 @@ def main() -> None:
         except ConfigurationError as error:
             sys.exit(f"{part}: {error}")
         if arguments.json:
-            with whole_file(arguments.json) as temporary:
+            with atomic_write(arguments.json) as temporary:
                 temporary.write_text(json.dumps(results, indent=2) + "\n")
 
 

@@ -30,12 +30,13 @@ from benchmarks.measure import (
 )
 from benchmarks.operations import char_cnn_operations, lstm_operations
 from benchmarks.settings import Settings, models, options_of
-from elmo_plugin.bilm_tf import write_options, write_weights
+from elmo_plugin.bilm_tf.options_file import write_options
+from elmo_plugin.bilm_tf.weight_file import write_weights
 from elmo_plugin.data.text import read_sentences
-from elmo_plugin.elmo import Elmo
-from elmo_plugin.layers import INITIAL_STATES
-from elmo_plugin.modules.distinct import distinct_words
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.layers import INITIAL_STATES
 from elmo_plugin.modules.warm_state import warm_up
+from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions, build_bilm
 
 ROWS = 32
@@ -205,7 +206,7 @@ def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int
     n_tokens = sum(int(mask.sum()) for mask in present)
     n_boundaries = 2 * sum(map(len, batches)) if initial_state == "carry" else 0
     tokens = torch.cat([batch[mask] for batch, mask in zip(batches, present)])  # (N, C)
-    words, _ = distinct_words(tokens[None])
+    words, _ = unique_words(tokens[None])
     of_lstm = lstm_operations(elmo.options, n_tokens + n_boundaries)
     return of_lstm + char_cnn_operations(elmo.options, words)
 

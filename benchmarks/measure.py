@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from elmo_plugin.modules.matrix_product import times_transposed
+from elmo_plugin.ops.matmul import times_transposed
 
 Record = dict[str, Any]
 """One row of a table, by column."""

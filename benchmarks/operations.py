@@ -6,7 +6,7 @@ that the work takes at least.
 
 from torch import Tensor
 
-from elmo_plugin.modules.char_convolution import sort_by_length
+from elmo_plugin.ops.char_conv import sort_by_length
 from elmo_plugin.options import BiLMOptions
 
 FORWARD_AND_BACKWARD = 3

@@ -83,7 +83,7 @@ def run(settings: Settings) -> Record:
                         "gflops_peak": peak.gflops,
                         "limit": n_tokens / least,
                         "share_of_limit": least / own,
-                        "distinct_words": sum(len(w["words"]) for w in windows) / len(windows),
+                        "unique_words": sum(len(w["words"]) for w in windows) / len(windows),
                     }
                 )
                 costs += [{"model": name, "precision": precision, **cost} for cost in found]

@@ -8,10 +8,12 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 `docs://train` and `docs://heldout`.
 """
 
-from elmo_plugin._environment import check_environment
+from elmo_plugin.environment import check_environment
 
 check_environment()
 
+from elmo_plugin.callbacks import bilm_export as bilm_export_callback
+from elmo_plugin.callbacks import learning_curve, wandb
 from elmo_plugin.commands import bilm_export, bilm_import, encode
 from elmo_plugin.commands import elmo as elmo_command
 from elmo_plugin.data import (
@@ -21,18 +23,12 @@ from elmo_plugin.data import (
     token_indexer,
     vocabulary,
 )
-from elmo_plugin.elmo import Elmo
+from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.models import bilm
 from elmo_plugin.predictors import bilm as bilm_predictor
 from elmo_plugin.predictors import elmo as elmo_predictor
 from elmo_plugin.seq2seq_encoders import elmo_output
 from elmo_plugin.token_embedders import elmo as elmo_embedder
-from elmo_plugin.training import (
-    checkpointer,
-    export_callback,
-    learning_curve,
-    optimizer,
-    wandb_callback,
-)
+from elmo_plugin.training import checkpointer, optimizer
 
 __all__ = ["Elmo"]

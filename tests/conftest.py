@@ -14,7 +14,8 @@ from allennlp.common import Params
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
-from elmo_plugin.bilm_tf import write_options, write_weights
+from elmo_plugin.bilm_tf.options_file import write_options
+from elmo_plugin.bilm_tf.weight_file import write_weights
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.modules.warm_state import warm_up
 from elmo_plugin.options import BiLMOptions, build_bilm

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from elmo_plugin import _environment
+from elmo_plugin import environment
 
 ROOT = Path(__file__).parents[1]
 
@@ -148,7 +148,7 @@ def test_what_is_installed_is_what_is_locked() -> None:
 
 def test_a_whole_environment_passes() -> None:
     """The tests run in one, or they would not have come so far."""
-    _environment.check_environment()
+    environment.check_environment()
 
 
 @pytest.mark.parametrize("module", ["allennlp", "allennlp_models", "ftfy", "rouge", "h5py"])
@@ -158,10 +158,10 @@ def test_a_missing_package_is_named_in_one_line(
     """The finder says that there is no such module, as Python's own does where it is absent."""
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        _environment, "find_spec", lambda name: None if name == module else find_spec(name)
+        environment, "find_spec", lambda name: None if name == module else find_spec(name)
     )
     with pytest.raises(ModuleNotFoundError) as error:
-        _environment.check_environment()
+        environment.check_environment()
     message = str(error.value)
     assert error.value.name == module
     assert module.replace("_", "-") in message.lower()
@@ -171,18 +171,18 @@ def test_a_missing_package_is_named_in_one_line(
 
 def test_another_allennlp_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """2.9.3 was AllenNLP's release before 2.10."""
-    monkeypatch.setattr(_environment, "version", lambda distribution: "2.9.3")
+    monkeypatch.setattr(environment, "version", lambda distribution: "2.9.3")
     with pytest.raises(ImportError, match=r"needs allennlp 2\.10\.1, found 2\.9\.3: pip install"):
-        _environment.check_environment()
+        environment.check_environment()
 
 
 @pytest.mark.parametrize("found", ["3.8.20", "3.10.14", "2.7.18"])
 def test_an_old_python_is_named_in_one_line(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """pip refuses it, going by setup.py; and so does the package, where it is just on the path."""
-    monkeypatch.setattr(_environment, "python_version_tuple", lambda: tuple(found.split(".")))
+    monkeypatch.setattr(environment, "python_version_tuple", lambda: tuple(found.split(".")))
     number = found.rpartition(".")[0]
     with pytest.raises(ImportError, match=f"needs Python 3.11, found {number}: ") as error:
-        _environment.check_environment()
+        environment.check_environment()
     assert "\n" not in str(error.value)
     assert not SpecifierSet(_setup("python_requires")).contains(found)
 
@@ -190,7 +190,7 @@ def test_an_old_python_is_named_in_one_line(found: str, monkeypatch: pytest.Monk
 def test_pythons_are_the_same_everywhere() -> None:
     """Expected: the lock's, as the Makefile resolves it; it is the oldest, and what is tested."""
     (locked,) = re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text())
-    assert locked == ".".join(map(str, _environment.OLDEST_PYTHON))
+    assert locked == ".".join(map(str, environment.OLDEST_PYTHON))
     assert SpecifierSet(_setup("python_requires")).contains(f"{locked}.2")
     pythons = [c for c in _setup("classifiers") if c.startswith("Programming Language")]
     assert pythons == [f"Programming Language :: Python :: {locked}"]

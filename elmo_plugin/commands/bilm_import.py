@@ -17,20 +17,15 @@ from allennlp.common.meta import META_NAME, Meta
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
-from elmo_plugin.bilm_tf import (
-    check_weights,
-    n_softmax_words,
-    options_to_dict,
-    read_options,
-    read_weights,
-)
+from elmo_plugin.bilm_tf.options_file import options_to_dict, read_options
+from elmo_plugin.bilm_tf.weight_file import check_weights, n_softmax_words, read_weights
 from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
-from elmo_plugin.hdf5 import HDF5Error
+from elmo_plugin.files.atomic_write import NO_SPACE, DiskFullError
+from elmo_plugin.files.hdf5 import HDF5Error
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError
-from elmo_plugin.whole_file import NO_SPACE, DiskFullError
 
 
 @Subcommand.register("bilm-import")

@@ -16,11 +16,11 @@ from allennlp.models.archival import get_weights_path
 
 from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.text import read_blocks
-from elmo_plugin.dump import Sentence, check_is_new, dump, file_digest
-from elmo_plugin.elmo import Elmo
-from elmo_plugin.layers import INITIAL_STATES
+from elmo_plugin.elmo.dump import Sentence, check_is_new, dump, file_digest
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.layers import INITIAL_STATES
+from elmo_plugin.elmo.sentence_keys import check_sentence_keys
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
-from elmo_plugin.sentence_keys import check_sentence_keys
 from elmo_plugin.version import VERSION
 
 ORDINARY_LENGTH = 32

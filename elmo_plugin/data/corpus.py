@@ -39,7 +39,7 @@ from elmo_plugin.data.characters import (
     bytes_to_characters,
     single_character,
 )
-from elmo_plugin.digest import digest, is_sealed
+from elmo_plugin.files.digest import digest, is_sealed
 
 FORMAT = "elmo_plugin encoded corpus"
 VERSION = 2

@@ -25,8 +25,8 @@ from allennlp.common.file_utils import CACHE_DIRECTORY, FileLock
 from elmo_plugin.data.corpus import VERSION, CorpusError, EncodedCorpus, is_corpus, read_description
 from elmo_plugin.data.encoding import encode
 from elmo_plugin.data.text import find_files
-from elmo_plugin.digest import digest, file_digest, is_sealed, sealed
-from elmo_plugin.whole_file import whole_file
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.digest import digest, file_digest, is_sealed, sealed
 
 logger = logging.getLogger(__name__)
 
@@ -137,5 +137,5 @@ def _read_index(cache: Path) -> dict[str, str]:
 
 
 def _write_index(cache: Path, index: dict[str, str]) -> None:
-    with whole_file(cache / INDEX_FILE) as temporary:
+    with atomic_write(cache / INDEX_FILE) as temporary:
         temporary.write_text(json.dumps(sealed(index), indent=2), "utf-8")

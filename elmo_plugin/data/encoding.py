@@ -36,7 +36,7 @@ from elmo_plugin.data.corpus import (
     shard_files,
 )
 from elmo_plugin.data.text import read_blocks
-from elmo_plugin.digest import digest, new_digest, sealed
+from elmo_plugin.files.digest import digest, new_digest, sealed
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from elmo_plugin.checks import check_count, check_path
 from elmo_plugin.data.corpus import SPECIAL_WORDS, UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.text import read_blocks
-from elmo_plugin.whole_file import whole_file
+from elmo_plugin.files.atomic_write import atomic_write
 
 logger = logging.getLogger(__name__)
 
@@ -261,5 +261,5 @@ def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None
         raise ConfigurationError(
             f"{file}: expected words that UTF-8 can hold, found {error.object[error.start]!r}"
         ) from error
-    with whole_file(file) as temporary:
+    with atomic_write(file) as temporary:
         temporary.write_bytes(text)

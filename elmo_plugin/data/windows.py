@@ -35,7 +35,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Deal:
+class _ShardLayout:
     """
     A shard's sentences, in the epoch's order, and each row's piece of them. A sentence takes one
     time step more than it has tokens.
@@ -102,7 +102,7 @@ class Epoch:
     @cached_property
     def num_windows(self) -> int:
         """As many as the longest row has."""
-        *_, last = self._deals()
+        *_, last = self._layouts()
         return self._count(last)
 
     def windows(self, rows: slice = slice(None), first: int = 0) -> Iterator[Window]:
@@ -116,7 +116,7 @@ class Epoch:
         """
         reading: list[_Reader] = []
         index = first
-        for count, deal in enumerate(self._deals(), start=1):
+        for count, deal in enumerate(self._layouts(), start=1):
             reading.append(_Reader(self._corpus, deal, rows))
             is_last = count == len(self._corpus.shards)
             complete = self._count(deal) if is_last else int(deal.end.min()) // self._window
@@ -128,7 +128,7 @@ class Epoch:
                 yield self._read(reading, begin)
                 index += 1
 
-    def _count(self, last: _Deal) -> int:
+    def _count(self, last: _ShardLayout) -> int:
         return math.ceil(int(last.end.max()) / self._window)
 
     def _read(self, reading: list["_Reader"], begin: int) -> Window:
@@ -144,7 +144,7 @@ class Epoch:
             reader.read(begin, window)
         return window
 
-    def _deals(self) -> Iterator[_Deal]:
+    def _layouts(self) -> Iterator[_ShardLayout]:
         shards = self._corpus.shards
         order = np.arange(len(shards))
         if self._shuffle:
@@ -155,9 +155,9 @@ class Epoch:
             starts = shards[index].sentences[sentences]
             lengths = shards[index].sentences[sentences + 1] - starts
             steps = np.concatenate([[0], np.cumsum(lengths + 1)])
-            cuts = steps[_deal(steps, end)]
+            cuts = steps[_cut_into_rows(steps, end)]
             begin, end = end, end + np.diff(cuts)
-            yield _Deal(index, starts, lengths, steps, cuts[:-1], begin, end)
+            yield _ShardLayout(index, starts, lengths, steps, cuts[:-1], begin, end)
 
     def _random(self, stream: int) -> np.random.Generator:
         return np.random.default_rng((self._seed, self._epoch, stream))
@@ -166,7 +166,7 @@ class Epoch:
 class _Reader:
     """Reads windows from a deal; takes the shard into memory when the first is read."""
 
-    def __init__(self, corpus: EncodedCorpus, deal: _Deal, rows: slice) -> None:
+    def __init__(self, corpus: EncodedCorpus, deal: _ShardLayout, rows: slice) -> None:
         self.rows = rows
         self.last_step = int(deal.end.max())
         self._corpus = corpus
@@ -214,7 +214,7 @@ def _order(shard: Shard, shuffle: str | None, random: np.random.Generator) -> np
     return np.arange(shard.num_sentences)
 
 
-def _deal(steps: np.ndarray, row_lengths: np.ndarray) -> np.ndarray:
+def _cut_into_rows(steps: np.ndarray, row_lengths: np.ndarray) -> np.ndarray:
     """
     Cuts a shard into one piece for each row, at the sentence boundaries that make the rows' lengths
     most equal.

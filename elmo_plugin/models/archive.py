@@ -21,10 +21,10 @@ from torch import Tensor
 
 from elmo_plugin.checks import shown
 from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.files.atomic_write import NO_SPACE, DiskFullError
+from elmo_plugin.files.torch_file import load_torch_file
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.torch_file import load_torch_file
-from elmo_plugin.whole_file import NO_SPACE, DiskFullError
 
 CONFIG = "config.json"
 WORDS = "vocabulary/words.txt"

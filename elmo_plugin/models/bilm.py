@@ -12,16 +12,16 @@ from allennlp.nn import RegularizerApplicator, util
 from allennlp.nn.parallel import DdpAccelerator
 from torch import Tensor
 
+from elmo_plugin.callbacks.keep_freed_memory import keep_freed_memory
 from elmo_plugin.checks import check_choice, check_count, check_flag, check_number, check_path
 from elmo_plugin.data.vocabulary import word_ids
-from elmo_plugin.models.pretrained import start_from
+from elmo_plugin.files.torch_file import check_torch_file
+from elmo_plugin.models.transfer import start_from
 from elmo_plugin.modules import LSTMState, SampledSoftmax, WordEmbedding
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
-from elmo_plugin.torch_file import check_torch_file
-from elmo_plugin.training.freed_memory import keep_freed_memory
-from elmo_plugin.training.language_model_metrics import TokenAverage
+from elmo_plugin.training.metrics import TokenAverage
 from elmo_plugin.training.row_exchange import check_optimizer, leave_to_optimizer
 
 INITIAL_STATES = ("carry", "zero", "warm")

@@ -6,12 +6,12 @@ from torch import Tensor, nn
 
 from elmo_plugin.modules.bilstm import BiLSTM
 from elmo_plugin.modules.char_cnn import CharCNN
-from elmo_plugin.modules.distinct import distinct_words
-from elmo_plugin.modules.linear import Linear
 from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.modules.projected_lstm import ProjectedLSTM
 from elmo_plugin.modules.warm_state import WarmState
 from elmo_plugin.modules.word_embedding import WordEmbedding
+from elmo_plugin.ops.linear import Linear
+from elmo_plugin.ops.unique_words import unique_words
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
@@ -78,7 +78,7 @@ class BiLM(nn.Module):
             if isinstance(module, (Linear, ProjectedLSTM)):
                 module.precision = PRECISIONS[precision]
 
-    def forget_prepared(self) -> None:
+    def clear_packed_weights(self) -> None:
         """Weights are prepared anew for the next product."""
         for module in self.modules():
             if isinstance(module, (Linear, ProjectedLSTM)):
@@ -178,7 +178,7 @@ class BiLM(nn.Module):
         # Longest first, so that each step of the recurrence reads the first so many rows.
         lengths, order = (self.sentence_lengths(tokens) + 2).sort(descending=True, stable=True)
         # With the boundaries in their places before words are told apart: a token may be one, too.
-        words, indices = distinct_words(self._with_boundaries(tokens[order], lengths))
+        words, indices = unique_words(self._with_boundaries(tokens[order], lengths))
         vectors = encode(words)
 
         time = torch.arange(indices.size(1), device=tokens.device)

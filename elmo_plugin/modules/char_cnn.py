@@ -4,9 +4,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.modules.char_convolution import max_of_convolution, sort_by_length
 from elmo_plugin.modules.highway import Highway
-from elmo_plugin.modules.linear import Linear
+from elmo_plugin.ops.char_conv import max_of_convolution, sort_by_length
+from elmo_plugin.ops.linear import Linear
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 

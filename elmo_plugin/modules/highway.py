@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.modules.linear import Linear
+from elmo_plugin.ops.linear import Linear
 
 
 class Highway(nn.Module):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.modules.lstm_scan import lstm_scan
-from elmo_plugin.modules.matrix_product import Prepared
+from elmo_plugin.ops.lstm import lstm_scan
+from elmo_plugin.ops.matmul import PackedWeightCache
 
 
 class ProjectedLSTM(nn.Module):
@@ -48,7 +48,7 @@ class ProjectedLSTM(nn.Module):
     ) -> None:
         super().__init__()
         self.precision: torch.dtype | None = None  # that of the weights
-        self.prepared = Prepared()
+        self.prepared = PackedWeightCache()
         self.dim = dim
         self.projection_dim = projection_dim
         self.cell_clip = cell_clip

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from elmo_plugin.modules.linear import linear
-from elmo_plugin.modules.row_sparse import take_rows
-from elmo_plugin.modules.sampled_loss import sampled_loss
+from elmo_plugin.ops.linear import linear
+from elmo_plugin.ops.sampled_softmax_loss import sampled_loss
+from elmo_plugin.ops.take_rows import take_rows
 
 IGNORE = -100
 """The target where there is nothing to predict; PyTorch's own `ignore_index`."""

@@ -6,7 +6,7 @@ from allennlp.data import DatasetReader, Instance
 from allennlp.predictors import Predictor
 from overrides import overrides
 
-from elmo_plugin.elmo import Elmo
+from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.predictors.sentences import SentencePredictor
 

@@ -20,10 +20,10 @@ from typing import Optional
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
-from elmo_plugin.bilm_tf import options_from_dict, options_to_dict
+from elmo_plugin.bilm_tf.options_file import options_from_dict, options_to_dict
 from elmo_plugin.checks import shown
+from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.torch_file import DamagedFileError, check_torch_file
 
 logger = logging.getLogger(__name__)
 

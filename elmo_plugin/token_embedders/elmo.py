@@ -10,7 +10,7 @@ from torch import Tensor
 
 from elmo_plugin.checks import check_count, check_path, fail
 from elmo_plugin.data.characters import words_to_characters
-from elmo_plugin.elmo import Elmo
+from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.token_embedders.archived_options import (
     is_archive,
     is_loading,

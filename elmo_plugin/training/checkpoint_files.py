@@ -12,7 +12,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
-from elmo_plugin.torch_file import DamagedFileError, load_torch_file
+from elmo_plugin.files.torch_file import DamagedFileError, load_torch_file
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
 
 from elmo_plugin.checks import check_count, check_flag, check_number
-from elmo_plugin.torch_file import DamagedFileError, check_torch_file
+from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.training.checkpoint_files import CheckpointFiles, Point, remove
 from elmo_plugin.training.moving_average_state import attach, averaged, without_parameters
 from elmo_plugin.training.random_states import get_random_states, set_resting_random_states

@@ -20,7 +20,7 @@ from benchmarks.peer_language_model import AllenNLPLanguageModel
 from benchmarks.settings import QUICK, Settings, blocks, options_of
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.elmo import Elmo
+from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.options import BiLMOptions, build_bilm
 

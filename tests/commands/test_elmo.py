@@ -16,7 +16,7 @@ from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import dump, pretrained
-from elmo_plugin.elmo import Elmo
+from elmo_plugin.elmo.elmo import Elmo
 
 TEXT = [
     "He threw the stick to the dog .",

@@ -9,7 +9,7 @@ import pytest
 
 from elmo_plugin.data import corpus_cache
 from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.digest import sealed
+from elmo_plugin.files.digest import sealed
 from tests.conftest import Fuzz
 from tests.damage import damage
 from tests.ordinary_user import as_ordinary_user

@@ -18,10 +18,10 @@ from allennlp.models.archival import load_archive
 
 from elmo_plugin import Elmo
 from elmo_plugin.data.vocabulary import vocabulary_words
+from elmo_plugin.files.atomic_write import DiskFullError
+from elmo_plugin.files.torch_file import DamagedFileError
 from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.torch_file import DamagedFileError
-from elmo_plugin.whole_file import DiskFullError
 from tests.conftest import Fuzz
 from tests.damage import damage
 

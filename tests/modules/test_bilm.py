@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.modules.bilm import SentenceLayers
-from elmo_plugin.modules.distinct import distinct_words
 from elmo_plugin.modules.warm_state import warm_up
+from elmo_plugin.ops.unique_words import unique_words
 from tests.compare import assert_close
 from tests.random_bilm import CHAR_CNN, random_bilm, random_state
 
@@ -32,7 +32,7 @@ def test_a_sentence_is_its_two_streams():
     words from the last to the first, put back into order."""
     sentence = ["the", "dog", "the", "🙂", ""]
     layers, mask, after = read([sentence])
-    words, inputs = distinct_words(
+    words, inputs = unique_words(
         torch.from_numpy(words_to_characters(["<S>", *sentence, "</S>"], LENGTH))[None].long()
     )
     with torch.no_grad():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.modules import CharCNN
-from elmo_plugin.modules.char_convolution import sort_by_length
+from elmo_plugin.ops.char_conv import sort_by_length
 from tests.compare import assert_close
 from tests.random_bilm import randomize
 

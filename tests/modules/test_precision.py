@@ -5,8 +5,8 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.linear import Linear
-from elmo_plugin.modules.matrix_product import Prepared
+from elmo_plugin.ops.linear import Linear
+from elmo_plugin.ops.matmul import PackedWeightCache
 from tests.random_bilm import random_bilm
 
 
@@ -48,7 +48,7 @@ def test_frozen_weights_are_cast_anew_when_they_change():
     layer = bilm.bilstm.layers[0]
     layer.recurrent_weight.mul_(2.0)
     after = read()
-    layer._prepared = Prepared()
+    layer._prepared = PackedWeightCache()
     assert torch.equal(after, read())
     assert not torch.equal(before, after)
 

@@ -15,7 +15,8 @@ from allennlp.modules.elmo import batch_to_ids
 from allennlp.modules.token_embedders import TokenEmbedder
 from torch import nn
 
-from elmo_plugin.bilm_tf import load_bilm, options_to_dict, write_options, write_weights
+from elmo_plugin.bilm_tf.options_file import options_to_dict, write_options
+from elmo_plugin.bilm_tf.weight_file import load_bilm, write_weights
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.token_embedders.archived_options import recall, remember
 from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files

@@ -14,7 +14,7 @@ from allennlp.modules.token_embedders import TokenEmbedder
 from allennlp.training.optimizers import Optimizer
 
 from elmo_plugin import Elmo
-from elmo_plugin.bilm_tf import load_bilm
+from elmo_plugin.bilm_tf.weight_file import load_bilm
 
 SENTENCES = [
     "He threw the stick to the dog .".split(),

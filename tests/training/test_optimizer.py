@@ -11,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.training.optimizers import Optimizer
 from torch.nn.utils import clip_grad_norm_
 
-from elmo_plugin.modules.row_sparse import take_rows
+from elmo_plugin.ops.take_rows import take_rows
 from elmo_plugin.training.optimizer import ClippedAdagradOptimizer
 from tests.compare import assert_close
 from tests.models.running_text import TEXT, language_model, windows

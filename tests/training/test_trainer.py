@@ -16,17 +16,17 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.training.callbacks import TrainerCallback
 from tensorboardX.proto.event_pb2 import Event
 
-from elmo_plugin.data.text import read_sentences
-from elmo_plugin.modules.sampled_softmax import IGNORE
-from elmo_plugin.training.learning_curve import LearningCurveCallback
-from elmo_plugin.training.wandb_callback import (
+from elmo_plugin.callbacks.learning_curve import LearningCurveCallback
+from elmo_plugin.callbacks.wandb import (
     COUNTS,
     FLAGS,
     LISTS,
     TEXTS,
     CurrentWandBCallback,
 )
-from elmo_plugin.whole_file import DiskFullError
+from elmo_plugin.data.text import read_sentences
+from elmo_plugin.files.atomic_write import DiskFullError
+from elmo_plugin.modules.sampled_softmax import IGNORE
 from tests.models.test_training import TEXT, config
 
 BATCH_SIZE = 4

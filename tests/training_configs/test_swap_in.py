@@ -16,7 +16,7 @@ from allennlp.commands import main
 from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
 
-from elmo_plugin.elmo import Elmo
+from elmo_plugin.elmo.elmo import Elmo
 from tests.conftest import write_bilm_archive
 
 ROOT = Path(__file__).parents[2]

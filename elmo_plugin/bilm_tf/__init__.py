@@ -1,0 +1,1 @@
+"""bilm-tf's files, both ways. Only this package knows their names."""

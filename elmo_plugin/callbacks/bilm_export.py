@@ -1,0 +1,59 @@
+import logging
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import TrainerCallback
+
+from elmo_plugin.checks import check_flag
+from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.models.export import (
+    export,
+    refused_by_allennlp,
+    who_reads,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@TrainerCallback.register("bilm_export")
+class BilmExportCallback(TrainerCallback):
+    """
+    Writes the best weights of a finished run as bilm-tf's files, to the folder `bilm-tf` in the
+    run's own. Before training it warns if AllenNLP's own ELMo will not read them.
+
+    Registered as a `TrainerCallback` with name "bilm_export".
+
+    # Parameters
+
+    serialization_dir : `str`
+        AllenNLP gives it.
+    softmax : `bool`, optional (default = `False`)
+        Whether to add the softmax's weights.
+    """
+
+    def __init__(self, serialization_dir: str, softmax: bool = False) -> None:
+        super().__init__(serialization_dir)
+        check_flag('callback of type "bilm_export": softmax', softmax)
+        self.softmax = softmax
+
+    def on_start(
+        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
+    ) -> None:
+        assert isinstance(trainer.model, BilmLanguageModel)
+        if is_primary and refused_by_allennlp(trainer.model.options):
+            logger.warning("The files of bilm_export: %s", who_reads(trainer.model.options))
+
+    def on_end(
+        self,
+        trainer: GradientDescentTrainer,
+        metrics: Optional[Dict[str, Any]] = None,
+        epoch: Optional[int] = None,
+        is_primary: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        # The trainer has put the best weights back by now; without metrics it did not get so far.
+        if is_primary and metrics is not None:
+            folder = Path(self.serialization_dir) / "bilm-tf"
+            assert isinstance(trainer.model, BilmLanguageModel)
+            export(trainer.model, folder, with_softmax=self.softmax)

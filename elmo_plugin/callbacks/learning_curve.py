@@ -1,0 +1,129 @@
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import TrainerCallback
+
+from elmo_plugin.checks import check_count
+from elmo_plugin.files.atomic_write import NO_SPACE, DiskFullError, atomic_write
+
+
+@TrainerCallback.register("learning_curve")
+class LearningCurveCallback(TrainerCallback):
+    """
+    Writes `learning_curve.jsonl`, a line each `interval` batches and each epoch with the metrics
+    of that moment, and draws it as `learning_curve.png` at each epoch's end.
+
+    Registered as a `TrainerCallback` with name "learning_curve".
+
+    # Parameters
+
+    serialization_dir : `str`
+        Where both files go; AllenNLP gives it.
+    interval : `int`, optional (default = `20`)
+        How many batches a line sums up.
+    """
+
+    def __init__(self, serialization_dir: str, interval: int = 20) -> None:
+        super().__init__(serialization_dir)
+        check_count('callback of type "learning_curve": interval', interval)
+        self.interval = interval
+        self.path = Path(serialization_dir) / "learning_curve.jsonl"
+        self._losses: List[float] = []
+        self._n_lines = 0
+
+    def on_batch(
+        self,
+        trainer: GradientDescentTrainer,
+        batch_inputs: Any,
+        batch_outputs: Any,
+        batch_metrics: Dict[str, Any],
+        epoch: int,
+        batch_number: int,
+        is_training: bool,
+        is_primary: bool = True,
+        batch_grad_norm: Optional[float] = None,
+        **kwargs: Any,
+    ) -> None:
+        if not (is_training and is_primary):
+            return
+        self._losses += [output["loss"].item() for output in batch_outputs]
+        if batch_number % self.interval == 0:
+            self._add(trainer, {"training_loss": sum(self._losses) / len(self._losses)})
+            self._losses = []
+
+    def on_epoch(
+        self,
+        trainer: GradientDescentTrainer,
+        metrics: Dict[str, Any],
+        epoch: int,
+        is_primary: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if is_primary:
+            found = {k: v for k, v in metrics.items() if k.startswith("validation_")}
+            self._add(trainer, found)
+            draw(self.path, self.path.with_suffix(".png"))
+
+    def _add(self, trainer: GradientDescentTrainer, metrics: Dict[str, Any]) -> None:
+        line = json.dumps({"batch": trainer._total_batches_completed, **metrics}) + "\n"
+        try:
+            with self.path.open("a") as file:
+                file.write(line)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            raise DiskFullError(
+                f"{self.path}: could not be written, the disk may be full ({error.strerror}). Make "
+                "space and continue with --recover"
+            ) from error
+        self._n_lines += 1
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {"n_lines": self._n_lines, "losses": self._losses}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Lines from after the checkpoint will come again: the file is cut back to it."""
+        self._n_lines, self._losses = state_dict["n_lines"], list(state_dict["losses"])
+        lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
+        with atomic_write(self.path) as temporary:
+            temporary.write_text("".join(lines[: self._n_lines]))
+
+
+def draw(curve: Path, picture: Path) -> None:
+    """
+    # Parameters
+
+    curve : `Path`
+        A `learning_curve.jsonl`.
+    picture : `Path`
+        The PNG to write: the training loss by batch and, at each epoch's end, the logarithms of
+        the held-out perplexities, which are losses too (nats a token).
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    lines = [json.loads(line) for line in curve.read_text().splitlines()]
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+
+    def plot(key: str, label: str, marker: str, transform: Any = np.asarray) -> None:
+        points = [(line["batch"], line[key]) for line in lines if key in line]
+        if points:
+            batches, values = zip(*points)
+            axes.plot(batches, transform(values), marker, label=label)
+
+    plot("training_loss", "training loss", "-")
+    for direction, marker in (("forward", "o--"), ("backward", "s--")):
+        key = f"validation_{direction}_perplexity"
+        plot(key, f"held-out, {direction}, full softmax", marker, np.log)
+    axes.set_xlabel("batches")
+    axes.set_ylabel("negative log likelihood (nats a token)")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    with atomic_write(picture) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
+    plt.close(figure)

@@ -1,0 +1,1 @@
+"""Files that appear whole, and are checked when they are read."""

@@ -1,0 +1,98 @@
+"""A language model as bilm-tf's files, for everything that reads them."""
+
+import os
+from pathlib import Path
+
+import torch
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.bilm_tf.options_file import write_options
+from elmo_plugin.bilm_tf.weight_file import write_weights
+from elmo_plugin.data.characters import DEFAULT_MAX_CHARACTERS
+from elmo_plugin.data.vocabulary import vocabulary_words, write_vocabulary_file
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.options import BiLMOptions
+
+
+def export(
+    model: BilmLanguageModel,
+    folder: str | Path,
+    *,
+    with_softmax: bool,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """
+    Writes the three files so that `folder` never holds files of two models that load together. If
+    there is an error before all three are written, then the folder is as it was.
+
+    # Parameters
+
+    model : `BilmLanguageModel`
+    folder : `str | Path`
+        Made if it is not there.
+    with_softmax : `bool`
+        Whether the softmax is written too.
+    dtype : `torch.dtype`
+        Of the weights in the file.
+
+    # Raises
+
+    `ConfigurationError`
+        Where `folder` can be neither used nor made.
+    `DiskFullError`
+        Where there is no space for the files.
+    """
+    softmax = model.softmax if with_softmax else None
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        found = "a file" if folder.is_file() else f"none, and it cannot be made ({error.strerror})"
+        raise ConfigurationError(
+            f"folder: {folder}: expected a folder to write to, found {found}"
+        ) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigurationError(
+            f"folder: {folder}: expected a folder that can be written to, found one that cannot"
+        )
+    options, vocabulary = folder / "options.json", folder / "vocabulary.txt"
+    # The last of these takes its name first, and the options last; nothing loads before they do.
+    with (
+        atomic_write(options) as new_options,
+        atomic_write(vocabulary) as new_vocabulary,
+        atomic_write(folder / "weights.hdf5") as new_weights,
+    ):
+        write_options(model.options, new_options)
+        write_vocabulary_file(vocabulary_words(model.vocab), new_vocabulary)
+        write_weights(model.bilm, new_weights, softmax, dtype)
+        options.unlink(missing_ok=True)
+        vocabulary.unlink(missing_ok=True)
+
+
+def who_reads(options: BiLMOptions) -> str:
+    """One sentence about AllenNLP's own ELMo, which most programs have copied."""
+    reasons = refused_by_allennlp(options)
+    if not reasons:
+        return "AllenNLP's own ELMo reads them, as elmo_plugin does"
+    return f"elmo_plugin reads them; AllenNLP's own ELMo does not: it needs {', '.join(reasons)}"
+
+
+def refused_by_allennlp(options: BiLMOptions) -> list[str]:
+    """What AllenNLP's own ELMo needs and these options do not have; nothing if it reads them."""
+    lstm, char_cnn = options.lstm, options.char_cnn
+    reasons = {
+        "char_cnn, as it knows no table of words": char_cnn is None,
+        "lstm.use_skip_connections": not lstm.use_skip_connections,
+        "an lstm.projection_dim other than lstm.dim": lstm.projection_dim == lstm.dim,
+    }
+    if char_cnn is not None:
+        reasons |= {
+            "an lstm.projection_dim other than the number of filters": (
+                lstm.projection_dim == char_cnn.n_filters
+            ),
+            "a char_cnn.max_characters_per_token of 50": (
+                char_cnn.max_characters_per_token != DEFAULT_MAX_CHARACTERS
+            ),
+        }
+    return [reason for reason, is_missing in reasons.items() if is_missing]

@@ -1,0 +1,1 @@
+"""Kernels in plain PyTorch, each beside its reference, the equation."""

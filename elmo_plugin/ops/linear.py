@@ -1,0 +1,67 @@
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from elmo_plugin.ops.matmul import PackedWeightCache, products, times_transposed
+from elmo_plugin.ops.no_double_backward import no_double_backward
+
+
+class Linear(nn.Linear):
+    """PyTorch's, on the products of `matrix_product`. Attribute `precision`: that of the weight."""
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features)
+        self.precision: torch.dtype | None = None
+        self.prepared = PackedWeightCache()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
+        if torch.is_grad_enabled():
+            return linear(x, self.weight, self.bias, self.precision)
+        [weight] = self.prepared([self.weight.t()[None]], self.precision)
+        return products(x[None], weight)[0].add_(self.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | None = None) -> Tensor:
+    """
+    x W^T + b, differentiable.
+
+    # Parameters
+
+    x : `Tensor`
+        Shape `(n, k)`.
+    weight : `Tensor`
+        Shape `(m, k)`, as in `torch.nn.Linear`.
+    bias : `Tensor`
+        Shape `(m,)`.
+    precision : `torch.dtype | None`
+        Of the product; by default the weight's.
+
+    # Returns
+
+    `Tensor`
+        Shape `(n, m)`, of x's type.
+    """
+    return _Linear.apply(x, weight.to(precision or weight.dtype), bias)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return times_transposed(x.to(weight.dtype), weight).to(x.dtype).add_(bias)
+
+    @staticmethod
+    @no_double_backward
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        d_y = grads[0].to(weight.dtype)
+        d_x = d_weight = d_bias = None
+        if ctx.needs_input_grad[0]:
+            d_x = times_transposed(d_y, weight.t()).to(x.dtype)
+        if ctx.needs_input_grad[1]:
+            d_weight = times_transposed(d_y.t(), x.to(weight.dtype).t())
+        if ctx.needs_input_grad[2]:
+            d_bias = grads[0].sum(dim=0)
+        return d_x, d_weight, d_bias

@@ -1,0 +1,57 @@
+"""Which sentences can be names of datasets: against HDF5 itself."""
+
+import h5py
+import pytest
+from allennlp.common.checks import ConfigurationError
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from elmo_plugin.elmo.dump import Sentence
+from elmo_plugin.elmo.sentence_keys import check_sentence_keys
+
+
+def numbered(texts: list[str]) -> list[Sentence]:
+    return [Sentence(line, text) for line, text in enumerate(texts)]
+
+
+@settings(max_examples=300, deadline=None)
+@example(["a / b", "a", "a /b"])
+@given(st.lists(st.text("ab/. ", min_size=1, max_size=6), min_size=1, max_size=5, unique=True))
+def test_what_is_refused_is_what_hdf5_can_not_name(texts):
+    """The oracle is HDF5, asked to make the datasets one after the other."""
+    refused = None
+    with h5py.File.in_memory() as part, h5py.File.in_memory() as joined:
+        part["0"] = 0
+        for line, text in enumerate(texts):
+            try:
+                part.copy("0", joined, name=text)
+            except (RuntimeError, ValueError):
+                refused = line
+                break
+    if refused is None:
+        assert check_sentence_keys(numbered(texts), "text") == numbered(texts)
+    else:
+        with pytest.raises(ConfigurationError, match=rf"^text, line {refused + 1}: "):
+            check_sentence_keys(numbered(texts), "text")
+
+
+@pytest.mark.parametrize(
+    "texts, message",
+    [
+        (["x", "a/b", "a"], "text, line 3: 'a': .* beside that of line 2, 'a/b'"),
+        (["a", "x", "a/b"], "text, line 3: 'a/b': .* beside that of line 1, 'a'"),
+        (["a//b", "a/./b"], "text, line 2: 'a/./b': .* beside that of line 1, 'a//b'"),
+        (["x", "/"], "text, line 2: '/': HDF5 has no dataset of this name"),
+        (["a\0b"], r"text, line 1: 'a\\x00b': HDF5 has no dataset of this name"),
+    ],
+)
+def test_both_sentences_are_named(texts, message):
+    """By hand; the last is one that HDF5 would cut at the zero without a word."""
+    with pytest.raises(ConfigurationError, match=message):
+        check_sentence_keys(numbered(texts), "text")
+
+
+def test_equal_sentences_share_a_name():
+    """By hand: they are no clash."""
+    sentences = numbered(["a/b", "c", "a/b"])
+    assert check_sentence_keys(iter(sentences), "text") == sentences

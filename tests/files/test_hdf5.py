@@ -1,0 +1,195 @@
+"""The strict reader of HDF5 files: against files that h5py itself wrote, array by array."""
+
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from elmo_plugin.files.hdf5 import (
+    VERSION,
+    HDF5Error,
+    find_array,
+    open_hdf5,
+    read_array,
+    write_array,
+)
+
+NUMBERS = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def read(path: Path, name: str = "a/x") -> np.ndarray:
+    with open_hdf5(path) as file:
+        array = find_array(file, name)
+        assert array is not None
+        return read_array(array)
+
+
+@pytest.mark.parametrize("dtype", ["<f2", ">f2", "<f4", ">f4", "<f8", ">f8"])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"chunks": (1, 3)},
+        {"compression": "gzip", "shuffle": True},
+        {"compression": "lzf", "fletcher32": True},
+        {"scaleoffset": 3},
+    ],
+    ids=str,
+)
+def test_plain_numbers_are_read(tmp_path, dtype, properties):
+    """Expected: the numbers that h5py wrote, in float32."""
+    if "scaleoffset" in properties and dtype.endswith("f2"):
+        pytest.skip("HDF5 has no such filter for float16")
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        file.create_dataset("a/x", data=NUMBERS.astype(dtype), **properties)
+    found = read(tmp_path / "x.hdf5")
+    assert found.dtype == np.float32 and found.dtype.isnative
+    np.testing.assert_array_equal(found, NUMBERS)
+
+
+def _of_type(dtype):
+    def write(file):
+        file["a/x"] = np.zeros((2, 3), dtype=dtype)
+
+    return write
+
+
+def _enumeration(file):
+    file.create_dataset("a/x", (2, 3), h5py.enum_dtype({"one": 1}), data=np.ones((2, 3), int))
+
+
+def _text(file):
+    file["a/x"] = [["1", "2", "3"]] * 2
+
+
+def _own_float(file):
+    """bfloat16, as a type of the file's own."""
+    kind = h5py.h5t.IEEE_F16LE.copy()
+    kind.set_fields(15, 7, 8, 0, 7)
+    kind.set_ebias(127)
+    space = h5py.h5s.create_simple((2, 3))
+    array = h5py.h5d.create(file.create_group("a").id, b"x", kind, space)
+    array.write(space, space, np.ones((2, 3), "float16"), kind)
+
+
+def _virtual(file):
+    file["y"] = NUMBERS
+    layout = h5py.VirtualLayout((2, 3), "f4")
+    layout[:] = h5py.VirtualSource(file["y"])
+    file.create_virtual_dataset("a/x", layout)
+
+
+def _external(file):
+    secret = Path(file.filename).with_name("secret")
+    secret.write_bytes(b"any file's bytes as weights")
+    file.create_dataset("a/x", (2, 3), "f4", external=[(str(secret), 0, 24)])
+
+
+def _never_written(file):
+    file.create_dataset("a/x", (2, 3), "f4")
+
+
+def _written_in_part(file):
+    file.create_dataset("a/x", (2, 3), "f4", chunks=(1, 3))[0] = 1
+
+
+def _soft_link(file):
+    file["y"] = NUMBERS
+    file["a/x"] = h5py.SoftLink("/y")
+
+
+def _external_link(file):
+    other = Path(file.filename).with_name("other.hdf5")
+    with h5py.File(other, "w") as target:
+        target["x"] = NUMBERS
+    file["a"] = h5py.ExternalLink(str(other), "/")
+
+
+def _other_filter(file):
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_chunk((2, 3))
+    properties.set_filter(32001, h5py.h5z.FLAG_OPTIONAL, (1,))
+    space = h5py.h5s.create_simple((2, 3))
+    array = h5py.h5d.create(file.create_group("a").id, b"x", h5py.h5t.IEEE_F32LE, space, properties)
+    array.write(space, space, NUMBERS)
+
+
+def _beyond_float32(file):
+    file["a/x"] = np.full((2, 3), 1e300)
+
+
+def _infinite(file):
+    file["a/x"] = np.full((2, 3), np.inf, "float32")
+
+
+@pytest.mark.parametrize(
+    "write, message",
+    [
+        (_of_type("complex64"), "expected numbers of the type .* found complex64"),
+        (_of_type("bool"), "expected numbers of the type .* found bool"),
+        (_of_type("int32"), "expected numbers of the type .* found int32"),
+        (_of_type("S4"), "expected numbers of the type .* found .S4"),
+        (_of_type([("real", "f4")]), "expected numbers of the type .* found .*real"),
+        (_enumeration, "expected numbers of the type .* found uint8"),
+        (_text, "expected numbers of the type .* found object"),
+        (_own_float, "expected numbers of the type float16"),
+        (_virtual, "expected numbers in the file itself, found numbers in other places"),
+        (_external, "expected numbers in the file itself, found numbers in other places"),
+        (_never_written, "expected numbers, found an array of which a part was never written"),
+        (_written_in_part, "expected numbers, found an array of which a part was never written"),
+        (_soft_link, "expected the array itself, found a link to another place"),
+        (_external_link, "expected the array itself, found a link to another place"),
+        (_other_filter, "expected one of HDF5's own filters, found 32001"),
+        (_beyond_float32, "expected finite float32 numbers, found NaN or infinity"),
+        (_infinite, "expected finite float32 numbers, found NaN or infinity"),
+    ],
+)
+def test_anything_else_is_refused(tmp_path, write, message):
+    """By hand: the message names the file, the array, what was expected and what was found."""
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        write(file)
+    with pytest.raises(HDF5Error, match=rf"x\.hdf5: a/x: {message}"):
+        read(tmp_path / "x.hdf5")
+
+
+def test_what_is_no_array(tmp_path):
+    """By hand: neither a group, nor something below an array, nor nothing at all is one."""
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        file["a/x"] = NUMBERS
+    with open_hdf5(tmp_path / "x.hdf5") as file:
+        assert [find_array(file, name) for name in ("a", "a/x/y", "b", "b/c")] == [None] * 4
+
+
+@pytest.mark.parametrize("content, found", [(None, "no such file"), ("folder", "a folder")])
+def test_what_is_no_file(tmp_path, content, found):
+    """By hand."""
+    path = tmp_path / "x.hdf5"
+    if content is not None:
+        path.mkdir()
+    with pytest.raises(HDF5Error, match=rf"x\.hdf5: expected an HDF5 file, found {found}"):
+        read(path)
+
+
+def test_the_same_numbers_are_the_same_bytes(tmp_path):
+    """Property: a file holds no time of day."""
+    for name in ("x", "y"):
+        with h5py.File(tmp_path / name, "w", libver=(VERSION, VERSION)) as file:
+            write_array(file, "a/b/x", NUMBERS)
+        time.sleep(1.1)
+    assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
+
+
+def test_other_numbers_than_those_written(tmp_path):
+    """Property: a digest shows the change of a single bit, which nothing else would."""
+    path = tmp_path / "x.hdf5"
+    with h5py.File(path, "w") as file:
+        write_array(file, "a/x", NUMBERS)
+        offset = file["a/x"].id.get_offset()
+    np.testing.assert_array_equal(read(path), NUMBERS)
+    data = bytearray(path.read_bytes())
+    data[offset + 5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(HDF5Error, match=r"x\.hdf5: a/x: .*that were written, found others"):
+        read(path)
