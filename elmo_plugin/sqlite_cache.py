@@ -12,10 +12,11 @@ import logging
 import os
 import sqlite3
 import threading
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+from elmo_plugin.checksum import CHECKSUM_SIZE, checksum
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,6 @@ MAX_VALUE = 10**9 - 1
 """Bytes with the checksum; SQLite's own limit. A longer value is not stored."""
 LOCK_SECONDS = 10.0
 """Time to wait for another process, which holds the lock for milliseconds unless it was stopped."""
-CHECKSUM_SIZE = 4
 
 
 class SQLiteCache:
@@ -71,7 +71,7 @@ class SQLiteCache:
         """Stores or replaces all values, or none."""
         if not self.is_writable:
             return
-        rows = [(key, value + _checksum(key, value)) for key, value in values.items()]
+        rows = [(key, value + checksum([key, value])) for key, value in values.items()]
         try:
             with self._open() as database:
                 database.execute("BEGIN IMMEDIATE")
@@ -119,11 +119,7 @@ def _checked(key: bytes, row: tuple | None) -> memoryview | None:
         return None
     stored = memoryview(row[0])
     value = stored[:-CHECKSUM_SIZE]
-    return value if stored[-CHECKSUM_SIZE:] == _checksum(key, value) else None
-
-
-def _checksum(key: bytes, value: bytes | memoryview) -> bytes:
-    return zlib.crc32(value, zlib.crc32(key)).to_bytes(CHECKSUM_SIZE, "little")
+    return value if stored[-CHECKSUM_SIZE:] == checksum([key, value]) else None
 
 
 _no_fork = threading.Lock()
