@@ -28,7 +28,6 @@ setup(
         "jsonnet",
         "overrides",
         "h5py",
-        "lmdb",
         "numpy",
         "matplotlib",
         "zstandard",

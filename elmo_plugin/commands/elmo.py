@@ -14,12 +14,14 @@ from allennlp.common import logging as common_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import get_weights_path
 
+from elmo_plugin.checks import check_count, fail, shown
 from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.text import read_blocks
-from elmo_plugin.elmo.dump import Sentence, check_is_new, dump, file_digest
+from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, check_is_new, dump
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.layers import INITIAL_STATES
 from elmo_plugin.elmo.sentence_keys import check_sentence_keys
+from elmo_plugin.files.digest import file_digest
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from elmo_plugin.version import VERSION
 
@@ -61,7 +63,7 @@ class ElmoCommand(Subcommand):
         subparser.add_argument("--weight-file", type=str, help="and bilm-tf's weights")
         subparser.add_argument(
             "--batch-size",
-            type=_positive,
+            type=_batch_size,
             default=64,
             help="sentences of ordinary length to read at once",
         )
@@ -101,6 +103,9 @@ def elmo_from_args(args: argparse.Namespace) -> None:
     common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
     check_output_folder("output_file", args.output_file)
     check_is_new(args.output_file)
+    check_count("--cuda-device", args.cuda_device, least=-1)
+    if args.cuda_device >= (n_gpus := torch.cuda.device_count()):
+        fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
     shard, n_shards = args.shard
     if args.initial_state == "carry" and n_shards > 1:
         raise ConfigurationError(
@@ -194,9 +199,12 @@ def _sentences(
         yield Sentence(number, line.strip())
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text}")
+def _batch_size(text: str) -> int:
+    # A part of the output is at most one batch.
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= PART_SENTENCES:
+        raise argparse.ArgumentTypeError(
+            f"expected a number from 1 to {PART_SENTENCES}, found {shown(text)}"
+        )
     return int(text)
 
 

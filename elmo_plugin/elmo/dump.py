@@ -4,15 +4,16 @@ each sentence, named by its line number, and `sentence_to_index`, a JSON string 
 name.
 
 The work is done in parts of `PART_SENTENCES` sentences. A part is written whole to a folder beside
-the output, and all parts become the output at the end, so that an interrupted dump goes on with the
-first part that is missing and ends with the same numbers, to the bit.
+the output, with a checksum, and all parts become the output at the end, so that an interrupted dump
+continues with the first part that is missing or damaged and ends with the same numbers, to the bit.
 """
 
-import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,11 +22,16 @@ import h5py
 import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import FileLock
 
 from elmo_plugin.elmo.batching import MAX_TOKENS, batches_by_length
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.atomic_write import DiskFullError, HDF5Bytes, atomic_write
+from elmo_plugin.files.checksum import append_checksum, ends_in_checksum
+from elmo_plugin.files.digest import digest
 from elmo_plugin.modules import LSTMState
+
+logger = logging.getLogger(__name__)
 
 PART_SENTENCES = 4096
 STATE = "state"
@@ -84,20 +90,20 @@ def dump(
     # Raises
 
     `ConfigurationError`
-        Where `out` is there already, or an interrupted dump had other settings or another text.
+        Where `out` is there already or another process is writing it, or an interrupted dump had
+        other settings or another text.
     `DiskFullError`
         Where there is no space for a part or for `out`; what was written before is kept.
     """
     out = Path(out)
-    check_is_new(out)
-    parts = _parts_folder(out, settings)
+    described = json.dumps(settings, sort_keys=True)
     index: dict[str, int] = {}
+    paths = []
     try:
-        with _Progress(total, out.name) as progress:
+        with _parts_folder(out) as parts, _Progress(total, out.name) as progress:
             for number, part in enumerate(_groups(sentences, PART_SENTENCES)):
-                path = parts / f"{number:08d}.hdf5"
-                if path.exists():
-                    _resume(elmo, path, part, out)
+                paths.append(path := parts / f"{number:08d}.hdf5")
+                if path.exists() and _resume(elmo, path, part, described):
                     progress.skip(part)
                 else:
                     if elmo.initial_state == "carry":
@@ -106,16 +112,16 @@ def dump(
                         lengths = [len(sentence.text.split()) for sentence in part]
                         places = batches_by_length(lengths, max_tokens)
                         batches = ([part[place] for place in batch] for batch in places)
-                    _write_part(elmo, part, path, progress.of(batches), layer, dtype)
+                    _write_part(elmo, part, path, progress.of(batches), layer, dtype, described)
                 if use_sentence_keys or not forget_sentences:
                     index.update((sentence.text, sentence.line) for sentence in part)
-        keys = {line: text for text, line in index.items()} if use_sentence_keys else None
-        _join(parts, out, keys, None if forget_sentences or use_sentence_keys else index)
+            keys = {line: text for text, line in index.items()} if use_sentence_keys else None
+            _join(paths, out, keys, None if forget_sentences or use_sentence_keys else index)
+            shutil.rmtree(parts, ignore_errors=True)  # another process may just have come to it
     except DiskFullError as error:
         raise DiskFullError(
             f"{error}; with space for it, the same command goes on from where it was"
         ) from None
-    shutil.rmtree(parts)
 
 
 def check_is_new(out: str | os.PathLike) -> None:
@@ -133,23 +139,28 @@ def check_is_new(out: str | os.PathLike) -> None:
         )
 
 
-def _parts_folder(out: Path, settings: dict[str, Any]) -> Path:
-    """The folder of an interrupted dump with the same settings, or a new one."""
+@contextmanager
+def _parts_folder(out: Path) -> Iterator[Path]:
+    """The folder of the parts, old and new, which no other process uses meanwhile."""
     parts = out.with_name(f".{out.name}.parts")
-    written = json.dumps(settings, sort_keys=True)
-    manifest = parts / "settings.json"
-    if not manifest.exists():
-        shutil.rmtree(parts, ignore_errors=True)
-        parts.mkdir()
-        with atomic_write(manifest) as temporary:
-            temporary.write_text(written)
-    elif manifest.read_text() != written:
+    lock = FileLock(parts / "lock", timeout=0)
+    check_is_new(out)
+    try:
+        parts.mkdir(exist_ok=True)
+        lock.acquire()
+    except TimeoutError:
         raise ConfigurationError(
-            f"{parts}: an interrupted dump is there with other settings; remove it to begin anew"
-        )
-    for temporary in parts.glob(".*"):  # of a dump that was killed
-        temporary.unlink()
-    return parts
+            f"{out}: expected to be the only one to write it, found another process at it"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"{out}: cannot be written there: {error}") from None
+    try:
+        check_is_new(out)  # it may have appeared meanwhile
+        for temporary in parts.glob(".*"):  # of a dump that was killed
+            temporary.unlink()
+        yield parts
+    finally:
+        lock.release()
 
 
 def _write_part(
@@ -159,50 +170,64 @@ def _write_part(
     batches: Iterable[list[Sentence]],
     layer: str,
     dtype: str,
+    settings: str,
 ) -> None:
     # What a word's vector was computed beside may show in its last bit: each part begins anew.
     elmo.word_vectors.clear()
-    with (
-        atomic_write(path) as temporary,
-        HDF5Bytes(temporary) as disk,
-        h5py.File(disk, "w") as file,
-    ):
-        file.attrs["text"] = _digest(part)
-        for batch in batches:
-            vectors = elmo.embed([sentence.text.split() for sentence in batch], layer)
-            for sentence, found in zip(batch, vectors):
-                file.create_dataset(str(sentence.line), data=found.astype(dtype))
-            disk.check()
-        if elmo.carried_state is not None:
-            for name, numbers in elmo.carried_state._asdict().items():
-                file[f"{STATE}/{name}"] = numbers.cpu().numpy()
+    with atomic_write(path) as temporary:
+        with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
+            file.attrs["settings"] = settings
+            file.attrs["text"] = _digest(part)
+            for batch in batches:
+                vectors = elmo.embed([sentence.text.split() for sentence in batch], layer)
+                for sentence, found in zip(batch, vectors):
+                    file.create_dataset(str(sentence.line), data=found.astype(dtype))
+                disk.check()
+            if elmo.carried_state is not None:
+                for name, numbers in elmo.carried_state._asdict().items():
+                    file[f"{STATE}/{name}"] = numbers.cpu().numpy()
+        append_checksum(temporary)
 
 
-def _resume(elmo: Elmo, path: Path, part: list[Sentence], out: Path) -> None:
-    """A part that is written already: it must be this one, and `carry` goes on from behind it."""
+def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool:
+    """Whether a part is there undamaged. It must be this one; `carry` continues from its end."""
+    if not ends_in_checksum(path):
+        logger.warning("%s: this part of an interrupted dump is damaged, computing it again", path)
+        return False
     with h5py.File(path, "r") as file:
+        if file.attrs["settings"] != settings:
+            raise ConfigurationError(
+                f"{path.parent}: an interrupted dump is there with other settings; remove it to "
+                "begin anew"
+            )
         if file.attrs["text"] != _digest(part):
             raise ConfigurationError(
-                f"{out}: the text differs from that of the interrupted dump in {path.parent}, in "
-                f"the lines {part[0].line + 1} to {part[-1].line + 1}; remove it to begin anew"
+                f"{path.parent}: an interrupted dump is there whose text differs in the lines "
+                f"{part[0].line + 1} to {part[-1].line + 1}; remove it to begin anew"
             )
         if STATE in file:
             numbers = (torch.from_numpy(file[f"{STATE}/{name}"][()]) for name in LSTMState._fields)
             device = elmo.bilm.boundaries.device
             elmo.carried_state = LSTMState(*(x.to(device) for x in numbers))
+    return True
 
 
 def _join(
-    parts: Path, out: Path, keys: dict[int, str] | None, index: dict[str, int] | None
+    paths: list[Path], out: Path, keys: dict[int, str] | None, index: dict[str, int] | None
 ) -> None:
     """`keys`: datasets' names, if they are not the lines' numbers; `index`: `sentence_to_index`."""
-    whole = parts / "joined"
+    whole = out.with_name(f".{out.name}.parts") / "joined"
     with (
         atomic_write(whole) as temporary,
         HDF5Bytes(temporary) as disk,
         h5py.File(disk, "w") as joined,
     ):
-        for path in sorted(parts.glob("*.hdf5")):
+        for path in paths:
+            if not ends_in_checksum(path):
+                raise OSError(
+                    f"{path}: this part was damaged after it had been written; the same command "
+                    "computes it again"
+                )
             with h5py.File(path, "r") as part:
                 for line in sorted(int(name) for name in part if name != STATE):
                     key = str(line) if keys is None else keys.get(line)
@@ -244,14 +269,7 @@ class _Progress:
 
 
 def _digest(part: list[Sentence]) -> str:
-    text = "\n".join(f"{sentence.line} {sentence.text}" for sentence in part)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def file_digest(path: str | os.PathLike) -> str:
-    """What tells one model from another: a hash of the file's bytes."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return digest("\n".join(f"{sentence.line} {sentence.text}" for sentence in part).encode())
 
 
 def _groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -1,13 +1,8 @@
 """
 A frozen biLM's layers on disk, so that each sentence of a task is read once, whatever the number of
-epochs and of runs.
-
-They lie in LMDB, which AllenNLP brings along: one file, mapped into memory, that any number of
-processes may read and write at once, and that a kill leaves whole. It wants a disk of the machine's
-own, not one shared over a network. What is stored are numbers; nothing in the file can run code.
+epochs and of runs. What is stored are numbers; nothing in the file can run code.
 """
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -15,18 +10,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.checks import check_choice, check_number, check_path
+from elmo_plugin.files.sqlite_cache import SQLiteCache
 from elmo_plugin.ops.numerics_key import tensor_versions
 
-logger = logging.getLogger(__name__)
-
 DTYPES = {"float32": np.float32, "float16": np.float16}
-MAP_SIZE = 2**40
-"""Of addresses, which cost nothing. The file has the size of what is in it."""
+FILE = "layers.sqlite"
 
 
 class LayerCache:
@@ -37,29 +30,35 @@ class LayerCache:
         Made if it is not there. Several models, tasks and processes may share it.
     dtype : `str`
         Of the numbers kept: `"float32"`, or `"float16"` for half the size. What is read now and
-        what is read later are the same numbers either way.
+        what is read later are the same numbers either way. A sentence with numbers that this type
+        cannot hold (in float16 those above 65504), or with NaN, is neither stored nor rounded.
     size_gb : `float`
         The most that the folder may take, in GiB. When it is full, what is new is computed each
         time, as without a cache.
 
     # Raises
 
+    `ParameterError`
+        For another dtype or size, or what is no path.
     `ValueError`
-        For another dtype or size, a folder that cannot be written to, or a damaged file in it.
+        For a folder that cannot be made.
     """
 
     def __init__(
         self, folder: str | os.PathLike, dtype: str = "float32", size_gb: float = 10.0
     ) -> None:
-        if dtype not in DTYPES:
-            raise ValueError(f"cache_dtype: expected float32 or float16, found {dtype!r}")
-        if not size_gb > 0:
-            raise ValueError(f"cache_size_gb: expected a size above 0, found {size_gb}")
+        check_path("cache_dir", Path(folder) if isinstance(folder, os.PathLike) else folder)
+        check_choice("cache_dtype", dtype, DTYPES)
+        check_number("cache_size_gb", size_gb, above=0)
         self.folder = Path(folder).resolve()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(
+                f"cache_dir: {folder}: expected a folder, or a place for one, found: {error}"
+            ) from None
         self.dtype = dtype
-        self.size = int(size_gb * 2**30)
-        self.is_full = False
-        _environment(self.folder)
+        self._entries = SQLiteCache(self.folder / FILE, size_gb * 2**30)
 
     @torch.no_grad()
     def __call__(
@@ -96,57 +95,40 @@ class LayerCache:
         counts: list[int] = lengths.tolist()
         keys = _keys(model + self.dtype.encode(), tokens, counts)
         layers = np.zeros((n_layers, len(keys), tokens.size(1) + 2, dim), dtype=np.float32)
-        new = self._get(keys, [layers[:, row, : n + 2] for row, n in enumerate(counts)])
+        places = [layers[:, row, : n + 2] for row, n in enumerate(counts)]
+        new = self._get(keys, places)
         if new:
             if len(new) < len(keys):
                 tokens = tokens[new, : max(counts[row] for row in new)]
             computed = torch.stack(read(tokens)).float().cpu().numpy()  # (L + 1, B', T' + 2, 2P)
-            computed = computed.astype(DTYPES[self.dtype])
-            layers[:, new, : computed.shape[2]] = computed
-            self._put([(keys[b], computed[:, row, : counts[b] + 2]) for row, b in enumerate(new)])
+            found = [(row, computed[:, k, : counts[row] + 2]) for k, row in enumerate(new)]
+            self._put([(keys[row], numbers, places[row]) for row, numbers in found])
         return list(torch.from_numpy(layers).to(tokens.device))
 
     def _get(self, keys: list[bytes], places: list[np.ndarray]) -> list[int]:
         """Fills those of the places, shape `(L + 1, n + 2, 2P)`, that are there; says which are
         not."""
         absent = []
-        try:
-            with _environment(self.folder).begin(buffers=True) as transaction:
-                for row, (key, place) in enumerate(zip(keys, places)):
-                    found = transaction.get(key)
-                    if found is None:
-                        absent.append(row)
-                    else:
-                        place[:] = np.frombuffer(found, DTYPES[self.dtype]).reshape(place.shape)
-        except lmdb.Error as error:
-            raise ValueError(
-                f"{self.folder}: expected a whole cache of layers, found: {error}; remove it"
-            ) from None
+        dtype = np.dtype(DTYPES[self.dtype])
+        for row, (stored, place) in enumerate(zip(self._entries.get(keys), places)):
+            if stored is None or len(stored) != place.size * dtype.itemsize:
+                absent.append(row)
+            else:
+                place[:] = np.frombuffer(stored, dtype).reshape(place.shape)
         return absent
 
-    def _put(self, items: Sequence[tuple[bytes, np.ndarray]]) -> None:
-        if self.is_full:
-            return
-        environment = _environment(self.folder)
-        try:
-            with environment.begin(write=True) as transaction:
-                page = environment.stat()["psize"]
-                used = page * (environment.info()["last_pgno"] + 1)
-                # A record has a page's header, and fills its last page.
-                if used + sum(numbers.nbytes + 2 * page for _, numbers in items) <= self.size:
-                    for key, numbers in items:
-                        # Of two processes that read a sentence at once, the first is right.
-                        transaction.put(key, numbers.tobytes(), overwrite=False)
-                    return
-            reason = "is full"
-        except lmdb.Error as error:
-            reason = f"takes no more ({error})"
-        self.is_full = True
-        logger.warning(
-            "%s: the cache of layers %s; sentences that are not in it are read each time",
-            self.folder,
-            reason,
-        )
+    def _put(self, items: Sequence[tuple[bytes, np.ndarray, np.ndarray]]) -> None:
+        """Stores what was computed for a key, and fills its place with it as it will be found."""
+        values = {}
+        for key, computed, place in items:
+            with np.errstate(over="ignore"):
+                rounded = computed.astype(DTYPES[self.dtype])
+            if np.isfinite(rounded).all():
+                values[key] = rounded.tobytes()
+                place[:] = rounded
+            else:
+                place[:] = computed
+        self._entries.put(values)
 
 
 class Fingerprint:
@@ -186,45 +168,3 @@ def _keys(model: bytes, tokens: Tensor, counts: list[int]) -> list[bytes]:
     return [
         blake2b(model + row[:n].tobytes(), digest_size=32).digest() for row, n in zip(rows, counts)
     ]
-
-
-_environments: dict[Path, tuple[int, lmdb.Environment]] = {}
-"""By folder: LMDB allows one environment a file and process, however many models there are."""
-
-
-def _environment(folder: Path) -> lmdb.Environment:
-    file = folder / "data.mdb"
-    inode, environment = _environments.get(folder, (None, None))
-    if environment is not None:
-        if file.exists() and file.stat().st_ino == inode:
-            return environment
-        _environments.pop(folder)
-        environment.close()  # the folder was removed, and perhaps made anew
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        environment = lmdb.open(str(folder), map_size=MAP_SIZE, metasync=False)
-    except (OSError, lmdb.Error) as error:
-        raise ValueError(
-            f"cache_dir {folder}: expected a folder that can be written to, with a whole cache in "
-            f"it or none, found: {error}"
-        ) from None
-    # Where pages are missing, to read them would kill the process.
-    expected = environment.stat()["psize"] * (environment.info()["last_pgno"] + 1)
-    if file.stat().st_size < expected:
-        environment.close()
-        raise ValueError(
-            f"{file}: expected {expected} bytes, found {file.stat().st_size}; it was cut short: "
-            "remove the folder"
-        )
-    _environments[folder] = file.stat().st_ino, environment
-    return environment
-
-
-def _close_inherited() -> None:
-    """A forked process must open its own."""
-    for _, environment in _environments.values():
-        environment.close()
-    _environments.clear()
-
-
-os.register_at_fork(after_in_child=_close_inherited)

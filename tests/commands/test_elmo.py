@@ -10,13 +10,16 @@ from pathlib import Path
 import h5py
 import numpy
 import pytest
+import torch
 from allennlp.commands import main
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
-from elmo_plugin import dump, pretrained
+from elmo_plugin import pretrained
+from elmo_plugin.elmo import dump
 from elmo_plugin.elmo.elmo import Elmo
+from tests.damage import damage
 
 TEXT = [
     "He threw the stick to the dog .",
@@ -175,6 +178,132 @@ def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, mon
     text.write_text(text.read_text("utf-8").replace("and/or", "or"), "utf-8")
     with pytest.raises(ConfigurationError, match="lines 3 to 4"):
         run(text, out, "--all", *options)
+
+
+@pytest.fixture
+def interrupted(tmp_path, bilm_files, monkeypatch):
+    """A dump, and the parts that it had when it was killed over the last step."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+
+    def interrupt(initial_state):
+        elmo = Elmo.from_files(*bilm_files, initial_state=initial_state).eval()
+
+        def again(out=tmp_path / "out", text=TEXT):
+            elmo.carried_state = None
+            sentences = [dump.Sentence(line, sentence) for line, sentence in enumerate(text)]
+            dump.dump(elmo, sentences, out, layer="all", settings={"seed": 1})
+            return read(out)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            again()
+        parts = sorted((tmp_path / ".out.parts").glob("*.hdf5"))
+        assert len(parts) == 4
+        return again, parts
+
+    return interrupt
+
+
+@pytest.mark.parametrize("initial_state", ["warm", "carry"])
+def test_damaged_parts_are_computed_again(tmp_path, interrupted, caplog, fuzz, initial_state):
+    """Property: to the bit what an undamaged dump gives, whichever part was damaged and wherever,
+    and only that part is computed again."""
+    again, parts = interrupted(initial_state)
+    whole = [part.read_bytes() for part in parts]
+    expected = again(tmp_path / "whole")
+    for random in fuzz.cases(25):
+        (tmp_path / ".out.parts").mkdir(exist_ok=True)
+        chosen = random.randrange(4)
+        for k, (part, data) in enumerate(zip(parts, whole)):
+            how, damaged = damage(data, random)
+            part.write_bytes(damaged if k == chosen else data)
+        caplog.clear()
+        assert same(again(), expected), how
+        [warning] = [r.getMessage() for r in caplog.records if r.name == "elmo_plugin.elmo.dump"]
+        assert warning.startswith(f"{parts[chosen]}: this part of an interrupted dump is damaged")
+        (tmp_path / "out").unlink()
+
+
+def test_a_part_that_is_damaged_before_it_is_joined(tmp_path, interrupted, monkeypatch):
+    """By hand: one sentence that names it, no output; then the same command mends it."""
+    again, parts = interrupted("warm")
+    join = dump._join
+    data = parts[1].read_bytes()
+
+    def damaged(*rest):
+        parts[1].write_bytes(data[:-200] + bytes([data[-200] ^ 1]) + data[-199:])
+        join(*rest)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=f"^{parts[1]}: .* damaged"):
+        patch.setattr(dump, "_join", damaged)
+        again()
+    assert not (tmp_path / "out").exists()
+    assert same(again(), again(tmp_path / "whole"))
+
+
+def test_parts_behind_the_end_of_the_text(interrupted):
+    """By hand: the text lost its last lines since; they are not in the output."""
+    again, _ = interrupted("warm")
+    assert sorted(again(text=TEXT[:4])) == ["0", "1", "2", "3"]
+
+
+def test_two_processes_with_one_output(run, text, tmp_path, options, monkeypatch):
+    """By hand: the second one says so at once; the first is not disturbed, and leaves no lock. A
+    process that was killed stands in no one's way."""
+    arguments = [text, tmp_path / "out", "--all", *options]
+    run(text, tmp_path / "whole", *arguments[2:])
+    context = get_context("fork")
+    embed = Elmo.embed
+
+    def start():
+        started, goes_on = context.Event(), context.Event()
+
+        def waiting(*rest):
+            started.set()
+            assert goes_on.wait(60)
+            return embed(*rest)
+
+        child = context.Process(target=run, args=arguments)
+        with monkeypatch.context() as patch:
+            patch.setattr(Elmo, "embed", waiting)
+            child.start()
+        assert started.wait(60)
+        return child, goes_on
+
+    killed, _ = start()
+    killed.kill()
+    killed.join()
+    first, goes_on = start()
+    message = rf"^{arguments[1]}: expected to be the only one to write it, found another process"
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=message):
+            run(*arguments)
+    goes_on.set()
+    first.join()
+    assert first.exitcode == 0
+    assert same(read(arguments[1]), read(tmp_path / "whole"))
+    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "out"}
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "1e9", "4097", "1.5", "9" * 5000, "x", ""])
+def test_batch_sizes_that_are_refused(run, text, tmp_path, options, size, capsys):
+    """By hand: also those that no part of a dump has sentences for."""
+    with pytest.raises(SystemExit):
+        run(text, tmp_path / "out", "--top", *options, "--batch-size", size)
+    assert "--batch-size: expected a number from 1 to 4096, found" in capsys.readouterr().err
+
+
+def test_devices_that_there_are_not(run, text, tmp_path, options):
+    """By hand; before anything is read."""
+    for device in (torch.cuda.device_count(), 1000, -2, 2**40):
+        with pytest.raises(ConfigurationError, match=rf"^--cuda-device: expected .*{device}$"):
+            run(text, tmp_path / "out", "--top", *options, "--cuda-device", device)
+
+
+def test_names_that_cannot_be_written(run, text, tmp_path, options):
+    """By hand: a name that leaves no room for that of the folder beside it."""
+    with pytest.raises(ConfigurationError, match=r"x: cannot be written there: .*name too long"):
+        run(text, tmp_path / ("x" * 252), "--top", *options)
 
 
 def test_shards_are_the_whole(run, text, tmp_path, options):

@@ -21,16 +21,17 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
-from elmo_plugin import Elmo, hdf5
+from elmo_plugin import Elmo
 from elmo_plugin.bilm_tf.options_file import write_options
 from elmo_plugin.bilm_tf.weight_file import write_weights
 from elmo_plugin.callbacks.bilm_export import BilmExportCallback
-from elmo_plugin.models.export import export, refused_by_allennlp, who_reads
 from elmo_plugin.commands.bilm_import import import_files
 from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
+from elmo_plugin.files import hdf5
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.files.hdf5 import HDF5Error
 from elmo_plugin.models.archive import load_language_model
+from elmo_plugin.models.export import export, refused_by_allennlp, who_reads
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from tests.conftest import BLOCKS
 

@@ -1,16 +1,13 @@
 import copy
 import logging
-import multiprocessing
-import os
 import shutil
-import signal
 
-import numpy
 import pytest
 import torch
 
-from elmo_plugin import Elmo, layer_cache
-from elmo_plugin.elmo.layer_cache import LayerCache
+from elmo_plugin import Elmo
+from elmo_plugin.elmo.layer_cache import FILE, LayerCache
+from tests.damage import damage
 
 SENTENCES = [
     "He threw the stick to the dog .".split(),
@@ -152,69 +149,109 @@ def _first_number(tokens):
     return torch.nn.functional.pad(tokens.float(), (1, 1))[:, :, None]
 
 
-def test_bounded(read, bilm_files, tmp_path, caplog):
-    """The folder stays below its bound; what finds no room is right all the same, with one line in
-    the log."""
-    sentences = [[f"w{number}"] * 20 for number in range(40)]
-    bound = 100_000
-    elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path / "cache", cache_size_gb=bound / 2**30)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            for start in range(0, 40, 4):
-                batch = sentences[start : start + 4]
-                assert torch.equal(read(batch, elmo), read(batch, cache_dir=None))
-    assert bound / 2 < (tmp_path / "cache" / "data.mdb").stat().st_size <= bound
-    assert [record.getMessage().split(": ")[1] for record in caplog.records] == [
-        "the cache of layers is full; sentences that are not in it are read each time"
-    ]
+def _two_layers(tokens):
+    """Layers that say each token's number and its half."""
+    return [_first_number(tokens), _first_number(tokens) / 2]
 
 
-def _fill(folder, seed):
-    cache = LayerCache(folder)
-    random = numpy.random.default_rng(seed)
-    for _ in range(30):
-        tokens = torch.from_numpy(random.integers(1, 20, (4, 3)))
-        [layer] = cache(b"model", tokens, torch.full((4,), 3), (1, 1), lambda t: [_first_number(t)])
+def test_damage_is_computed_again(tmp_path, fuzz):
+    """Property: the right numbers, wherever the file was damaged, by a new model and by one that
+    has used it before."""
+    tokens = torch.arange(1, 32_001).view(40, 800)
+    tokens[:20, 100:] = 0
+    lengths = (tokens > 0).sum(dim=1)
+    expected = torch.stack(_two_layers(tokens))
+    asked = []
+
+    def n_read(cache):
+        asked.clear()
+        found = cache(
+            b"model", tokens, lengths, (2, 1), lambda t: asked.append(len(t)) or _two_layers(t)
+        )
+        assert torch.equal(torch.stack(found), expected)
+        return sum(asked)
+
+    assert n_read(LayerCache(tmp_path)) == 40
+    data = (tmp_path / FILE).read_bytes()
+    n_all = n_cases = 0
+    for random in fuzz.cases(60):
+        n_cases += 1
+        damaged = damage(data, random)[1]
+        (tmp_path / FILE).write_bytes(damaged)
+        cache = LayerCache(tmp_path)
+        n_all += n_read(cache) == 40
+        n_read(cache)
+        (tmp_path / FILE).write_bytes(damaged)
+        n_read(cache)
+        (tmp_path / FILE).unlink()
+    assert n_all < n_cases / 2  # in most cases only some entries are lost
+
+
+def test_a_flipped_bit_is_put_right(tmp_path):
+    """By hand: of two sentences the damaged one is read again, once."""
+    tokens, lengths = torch.tensor([[7, 8], [9, 10]]), torch.tensor([2, 2])
+    asked = []
+    cache = LayerCache(tmp_path)
+    for n_read in (2, 0, 1, 0):
+        if n_read == 1:
+            data = (tmp_path / FILE).read_bytes()
+            number = torch.tensor([9.0]).numpy().tobytes()
+            assert data.count(number) == 1
+            (tmp_path / FILE).write_bytes(data.replace(number, b"\x01" + number[1:]))
+        asked.clear()
+        [layer] = cache(
+            b"model", tokens, lengths, (1, 1), lambda t: asked.append(t) or [_first_number(t)]
+        )
         assert torch.equal(layer, _first_number(tokens))
+        assert sum(map(len, asked)) == n_read
 
 
-def _fill_forked(folder, seed):
-    assert not layer_cache._environments  # LMDB forbids the use of an inherited one
-    _fill(folder, seed)
+@pytest.mark.parametrize(
+    "dtype, number, is_kept",
+    [
+        ("float16", 65504.0, True),
+        ("float16", 65520.0, False),
+        ("float16", -1e30, False),
+        ("float32", 1e30, True),
+        ("float32", float("nan"), False),
+        ("float16", float("inf"), False),
+    ],
+)
+def test_numbers_that_the_type_cannot_hold(tmp_path, dtype, number, is_kept):
+    """By hand, after IEEE 754: a sentence with such a number is computed each time, and none of its
+    numbers are rounded; those beside it are kept."""
+    layer = torch.tensor([[[0.1], [0.1], [0.1]], [[0.1], [number], [0.1]]])
+    tokens, lengths = torch.tensor([[1], [2]]), torch.tensor([1, 1])
+    expected = layer.to(getattr(torch, dtype)).float()
+    if not is_kept:
+        expected[1] = layer[1]
+    asked = []
+    for _ in range(2):
+        [found] = LayerCache(tmp_path, dtype)(
+            b"model", tokens, lengths, (1, 1), lambda t: asked.append(t) or [layer[-len(t) :]]
+        )
+        assert torch.equal(found.nan_to_num(7), expected.nan_to_num(7))
+    assert [len(t) for t in asked] == ([2] if is_kept else [2, 1])
 
 
-def test_many_processes_at_once(tmp_path):
-    """Property: each finds the right numbers, whoever wrote them, though all are forked from one
-    that has the cache open."""
-    _fill(tmp_path, seed=0)
-    fork = multiprocessing.get_context("fork")
-    processes = [fork.Process(target=_fill_forked, args=(tmp_path, seed)) for seed in range(1, 5)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 4
-    _fill(tmp_path, seed=0)
-
-
-def _killed_while_writing(folder):
-    with layer_cache._environment(folder).begin(write=True) as transaction:
-        transaction.put(b"key", b"value")
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_writer_that_is_killed(tmp_path):
-    """What it was writing is not there, and the others go on."""
-    _fill(tmp_path, seed=0)
-    process = multiprocessing.get_context("fork").Process(
-        target=_killed_while_writing, args=(tmp_path,)
-    )
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
-    with layer_cache._environment(tmp_path).begin() as transaction:
-        assert transaction.get(b"key") is None
-    _fill(tmp_path, seed=1)
+def test_a_full_or_useless_cache(read, bilm_files, tmp_path, caplog):
+    """Expected: the numbers without a cache, and one line in the log."""
+    batches = [[[f"w{4 * b + row}"] * 20 for row in range(4)] for b in range(10)]
+    without = Elmo.from_files(*bilm_files)
+    expected = [read(batch, without) for batch in batches]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / FILE).write_text("mine" * 10_000)
+    for folder, reason in (("full", "takes no more"), ("other", "cannot be used")):
+        caplog.clear()
+        where = {"cache_dir": tmp_path / folder, "cache_size_gb": 150_000 / 2**30}
+        elmo = Elmo.from_files(*bilm_files, **where)
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                for batch, vectors in zip(batches, expected):
+                    assert torch.equal(read(batch, elmo), vectors)
+        [record] = caplog.records
+        assert f"{FILE}: the cache {reason}" in record.getMessage()
+    assert 75_000 < (tmp_path / "full" / FILE).stat().st_size <= 150_000
 
 
 def test_a_folder_that_was_removed(read, bilm_files, tmp_path):
@@ -224,15 +261,7 @@ def test_a_folder_that_was_removed(read, bilm_files, tmp_path):
     shutil.rmtree(tmp_path / "cache")
     for found in (read(SENTENCES, elmo), read(SENTENCES, copy.deepcopy(elmo)), read(SENTENCES)):
         assert torch.equal(found, expected)
-    assert (tmp_path / "cache" / "data.mdb").stat().st_size > expected.numel()
-
-
-def test_a_folder_of_two_names(read, tmp_path):
-    """LMDB allows one environment a file and process, whatever the file is called."""
-    (tmp_path / "link").symlink_to(tmp_path / "cache", target_is_directory=True)
-    expected = read(SENTENCES)
-    for name in ("link", "cache/../cache"):
-        assert torch.equal(read(SENTENCES, cache_dir=tmp_path / name), expected)
+    assert (tmp_path / "cache" / FILE).stat().st_size > expected.numel()
 
 
 def test_a_biLM_in_half_precision(bilm_files, read, tmp_path):
@@ -243,30 +272,20 @@ def test_a_biLM_in_half_precision(bilm_files, read, tmp_path):
         assert torch.equal(read(SENTENCES, elmo), expected)
 
 
-def test_a_folder_that_cannot_be_used(read, tmp_path):
-    """A file in its place; no LMDB file; one that was cut short."""
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(ValueError, match=r"cache_dir .*file.*can be written to"):
-        read(SENTENCES, cache_dir=tmp_path / "file" / "cache")
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "data.mdb").write_text("text" * 10_000)
-    with pytest.raises(ValueError, match=r"cache_dir .*text.*not an LMDB file"):
-        read(SENTENCES, cache_dir=tmp_path / "text")
-    read(SENTENCES, cache_dir=tmp_path / "whole")
-    (tmp_path / "half").mkdir()
-    whole = (tmp_path / "whole" / "data.mdb").read_bytes()
-    (tmp_path / "half" / "data.mdb").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"data\.mdb: expected \d+ bytes, found \d+; it was cut"):
-        read(SENTENCES, cache_dir=tmp_path / "half")
-
-
 @pytest.mark.parametrize(
     "kwargs, message",
     [
         ({"requires_grad": True}, "cache_dir: expected a frozen biLM"),
         ({"initial_state": "carry"}, "cache_dir: expected initial_state zero or warm, found carry"),
-        ({"cache_dtype": "int8"}, "cache_dtype: expected float32 or float16, found 'int8'"),
-        ({"cache_size_gb": 0}, "cache_size_gb: expected a size above 0, found 0"),
+        *(
+            ({"cache_dtype": found}, "cache_dtype: expected one of 'float32', 'float16', found")
+            for found in ("int8", 3, None, [], {}, True)
+        ),
+        *(
+            ({"cache_size_gb": found}, "cache_size_gb: expected a finite number above 0, found")
+            for found in (0, -1, "1", float("nan"), float("inf"), True, None, [], 10**400)
+        ),
+        *(({"cache_dir": found}, "cache_dir: expected a path, found") for found in (3, "", "\0")),
     ],
 )
 def test_what_is_refused(read, tmp_path, kwargs, message):
@@ -274,3 +293,13 @@ def test_what_is_refused(read, tmp_path, kwargs, message):
     with pytest.raises(ValueError, match=message):
         read(SENTENCES, **kwargs)
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_file_in_the_place_of_a_folder(read, tmp_path):
+    """By hand: it is refused when the model is made, not in the middle of training."""
+    (tmp_path / "file").write_text("mine")
+    for folder in (tmp_path / "file", tmp_path / "file" / "cache"):
+        with pytest.raises(
+            ValueError, match=r"cache_dir: \S*file\S*: expected a folder, or a place"
+        ):
+            read(SENTENCES, cache_dir=folder)

@@ -1,0 +1,337 @@
+"""Of a key there is its own value or none, whatever befalls the file."""
+
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import sqlite3
+import threading
+from random import Random
+
+import pytest
+
+from elmo_plugin.files import sqlite_cache
+from elmo_plugin.files.sqlite_cache import SQLiteCache
+from tests.damage import damage
+
+FORK = multiprocessing.get_context("fork")
+VALUES = {
+    bytes([number] * 32): Random(number).randbytes(size)
+    for number, size in enumerate([0, 1, 3_000, 3_000, 3_000, 40_000, 100_000, 200_000])
+}
+"""Some that share a page, and some of several pages."""
+OTHERS = {bytes([number] * 32): Random(number).randbytes(300_000) for number in range(10, 15)}
+
+
+def open_cache(folder, size=2**30):
+    return SQLiteCache(folder / "cache.sqlite", size)
+
+
+def found(cache, values=VALUES):
+    """How many of the values are there; each that is there is right."""
+    stored = list(cache.get(list(values)))
+    assert len(stored) == len(values)
+    for value, expected in zip(stored, values.values()):
+        assert value is None or value == expected
+    return len(values) - stored.count(None)
+
+
+def in_child(function, *arguments):
+    """Exit code of a forked process that calls the function."""
+    process = FORK.Process(target=function, args=arguments)
+    process.start()
+    process.join(60)
+    process.kill()
+    process.join()
+    return process.exitcode
+
+
+@pytest.fixture
+def warnings(caplog):
+    caplog.set_level(logging.WARNING)
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A cache that has all values."""
+    cache = open_cache(tmp_path)
+    cache.put(VALUES)
+    assert found(cache) == len(VALUES)
+    return cache
+
+
+def test_what_was_put_is_found(full):
+    """By hand: all values by another instance, too; other keys are absent, in the keys' order; a
+    value that is put again is replaced."""
+    again = SQLiteCache(full.file, 2**30)
+    keys = [b"none", *VALUES, b"nor this"]
+    assert list(again.get(keys)) == [None, *VALUES.values(), None]
+    again.put({keys[3]: b"another"})
+    assert list(full.get(keys[2:4])) == [VALUES[keys[2]], b"another"]
+    assert list(full.get([])) == []
+
+
+def test_a_damaged_file(full, tmp_path, fuzz):
+    """Property: no wrong value and no exception, with a new instance and with one that has used the
+    file before. Most of what is put then is found."""
+    data = full.file.read_bytes()
+    n_found = n_found_then = 0
+    for number, random in enumerate(fuzz.cases(150), start=1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        cache = open_cache(folder)
+        damaged = damage(data, random)[1]
+        cache.file.write_bytes(damaged)
+        n_found += found(cache)
+        cache.put(VALUES)
+        n_found_then += found(cache)
+        cache.file.write_bytes(damaged)
+        found(cache)
+        cache.file.unlink()
+    assert len(VALUES) * number / 2 < n_found < n_found_then
+
+
+def test_values_of_other_keys(full):
+    """By hand: an index that points to another entry finds nothing."""
+    with sqlite3.connect(full.file) as database:
+        database.execute("UPDATE entries SET value = (SELECT max(value) FROM entries)")
+    database.close()
+    assert found(full) == 1
+    full.put(VALUES)
+    assert found(full) == len(VALUES)
+
+
+@pytest.mark.parametrize("value", [None, 1, 1.5, "text", "\udcff", b"", b"abc"])
+def test_values_of_other_types(full, value):
+    """By hand: they count as absent, and other entries are found."""
+    key = list(VALUES)[3]
+    with sqlite3.connect(full.file) as database:
+        database.execute(
+            "UPDATE entries SET value = CAST(? AS TEXT) WHERE key = ?"
+            if value == "\udcff"
+            else "UPDATE entries SET value = ? WHERE key = ?",
+            [b"\xff" if value == "\udcff" else value, key],
+        )
+    database.close()
+    assert found(full) == len(VALUES) - 1
+
+
+def write_and_die(cache):
+    """More than SQLite keeps in memory, so that some of it is in the file already."""
+    with cache._open() as database:
+        database.execute("BEGIN IMMEDIATE")
+        rows = [(key, value + bytes(4)) for key, value in {**VALUES, **OTHERS}.items()]
+        database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", rows)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_writer_that_is_killed(full):
+    """Expected: what was there before, and nothing of what was being written."""
+    before = full.file.stat().st_size
+    assert in_child(write_and_die, full) == -signal.SIGKILL
+    assert full.file.with_name("cache.sqlite-journal").stat().st_size > 0
+    assert full.file.stat().st_size > before
+    assert found(full) == len(VALUES)
+    assert found(full, OTHERS) == 0
+    full.put(OTHERS)
+    assert found(full, OTHERS) == len(OTHERS)
+    assert [file.name for file in full.file.parent.iterdir()] == ["cache.sqlite"]
+
+
+def test_a_damaged_journal(full, tmp_path, fuzz):
+    """Property: what a killed writer left gives no wrong value, damaged here or there."""
+    in_child(write_and_die, full)
+    files = [full.file, full.file.with_name("cache.sqlite-journal")]
+    whole = [file.read_bytes() for file in files]
+    n_found = 0
+    for random in fuzz.cases(60):
+        chosen = random.randrange(2)
+        for k, (file, data) in enumerate(zip(files, whole)):
+            file.write_bytes(damage(data, random)[1] if k == chosen else data)
+        cache = open_cache(tmp_path)
+        n_found += found(cache) + found(cache, OTHERS)
+        cache.put({**VALUES, **OTHERS})
+        n_found += found(cache) + found(cache, OTHERS)
+    assert n_found
+
+
+def flip_bits(file, seed):
+    random = Random(seed)
+    with open(file, "r+b", buffering=0) as opened:
+        while True:
+            size = os.fstat(opened.fileno()).st_size
+            if not size:
+                continue
+            place = random.randrange(size)
+            os.pwrite(opened.fileno(), random.randbytes(1), place)
+            if not random.randrange(50):
+                os.ftruncate(opened.fileno(), place)
+
+
+def test_damage_while_it_is_read_and_written(full, tmp_path, fuzz):
+    """Property: no wrong value and no crash, while another process damages the file."""
+    data = full.file.read_bytes()
+    for number, _ in enumerate(fuzz.cases(3)):
+        process = FORK.Process(target=flip_bits, args=(full.file, number))
+        process.start()
+        for _ in range(20):
+            full.file.write_bytes(data)
+            cache = open_cache(tmp_path)
+            for _ in range(5):
+                found(cache)
+                cache.put(VALUES)
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+
+
+def test_bounded(tmp_path, warnings):
+    """Expected: a file below the bound, with what found room; all of it stays readable; one
+    warning, however often more is put."""
+    cache = open_cache(tmp_path, size=1_000_000)
+    for _ in range(2):
+        for key, value in {**VALUES, **OTHERS}.items():
+            cache.put({key: value})
+    assert 500_000 < cache.file.stat().st_size <= 1_000_000
+    assert found(cache) == len(VALUES)
+    assert found(cache, OTHERS) == 1
+    [warning] = warnings()
+    assert f"{cache.file}: the cache takes no more (database or disk is full)" in warning
+
+
+def test_a_value_too_long_for_sqlite(full, monkeypatch, warnings):
+    """By hand, with a smaller limit: it is left out, without a warning."""
+    monkeypatch.setattr(sqlite_cache, "MAX_VALUE", 250_000)
+    full.put({**OTHERS, b"short": b"value"})
+    assert found(full, {**OTHERS, b"short": b"value"}) == 1
+    assert not warnings()
+
+
+def test_a_full_disk(full, warnings):
+    """A limit on files' sizes stands for it. Expected: one warning, and what is there is found."""
+
+    def run():
+        limit = full.file.stat().st_size + 100_000
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        for _ in range(2):
+            full.put(OTHERS)
+        assert found(full, OTHERS) == 0 and found(full) == len(VALUES)
+        [warning] = warnings()
+        assert "takes no more (" in warning
+
+    assert in_child(run) == 0
+    assert found(full) == len(VALUES)
+
+
+def test_little_memory(full):
+    """By hand: a cache of 10 GiB needs no such address space, as under `ulimit -v`."""
+
+    def run():
+        pages = int(open("/proc/self/statm").read().split()[0])
+        limit = pages * resource.getpagesize() + 2**28
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        cache = SQLiteCache(full.file, 10 * 2**30)
+        cache.put(OTHERS)
+        assert found(cache, OTHERS) == len(OTHERS) and found(cache) == len(VALUES)
+
+    assert in_child(run) == 0
+
+
+def test_a_lock_that_does_not_come_free(full, monkeypatch, warnings):
+    """By hand: a process that was stopped while it writes. One warning for the file, then none."""
+    monkeypatch.setattr(sqlite_cache, "LOCK_SECONDS", 0.05)
+    with full._open() as database:
+        database.execute("BEGIN EXCLUSIVE")
+        sqlite_cache._no_fork.release()  # which another process would not hold
+        try:
+            for _ in range(2):
+                assert found(full) == 0
+                full.put(OTHERS)
+        finally:
+            sqlite_cache._no_fork.acquire()
+    [warning] = warnings()
+    assert f"{full.file}: the cache cannot be used (database is locked)" in warning
+
+
+def another_database(file):
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE entries (name TEXT)")
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "make, reason",
+    [
+        (lambda file: file.write_text("mine" * 10_000), "file is not a database"),
+        (lambda file: file.mkdir(), "unable to open database file"),
+        (another_database, "no such column: value"),
+    ],
+)
+def test_a_file_of_another_kind(tmp_path, warnings, make, reason):
+    """It stays as it is; one warning that names it."""
+    cache = open_cache(tmp_path)
+    make(cache.file)
+    before = cache.file.stat().st_size
+    for _ in range(2):
+        cache.put(VALUES)
+        assert found(cache) == 0
+        cache.put(VALUES)
+    assert cache.file.stat().st_size == before
+    for warning in warnings():
+        assert f"{cache.file}: the cache" in warning
+    assert reason in warnings()[-1] or reason in warnings()[0]
+    assert len(warnings()) <= 2
+
+
+def test_a_folder_that_turns_into_a_file(full, tmp_path, warnings):
+    """By hand: nothing is raised, and there is one warning."""
+    full.file.unlink()
+    tmp_path.rmdir()
+    tmp_path.write_text("mine")
+    assert found(full) == 0
+    full.put(VALUES)
+    assert len(warnings()) == 1
+
+
+def use(folder, seed):
+    cache = open_cache(folder)
+    random = Random(seed)
+    values = {**VALUES, **OTHERS}
+    for _ in range(15):
+        some = {key: values[key] for key in random.sample(list(values), 4)}
+        found(cache, some)
+        cache.put(some)
+        assert found(cache, some) == len(some)
+    assert cache.is_readable and cache.is_writable
+
+
+def test_many_processes_at_once(tmp_path):
+    """Property: each finds what it put; they make the file together, and none is turned away."""
+    processes = [FORK.Process(target=use, args=(tmp_path / "new", seed)) for seed in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+
+
+def test_forked_while_threads_use_it(tmp_path):
+    """Property: the children use the cache themselves, though the threads that were in the middle
+    of something are not there in them."""
+    stop = threading.Event()
+
+    def keep_using(seed):
+        while not stop.is_set():
+            use(tmp_path, seed)
+
+    threads = [threading.Thread(target=keep_using, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert [in_child(use, tmp_path, seed) for seed in range(4)] == [0] * 4
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
