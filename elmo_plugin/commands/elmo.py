@@ -19,9 +19,9 @@ from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.text import read_blocks
 from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, check_is_new, dump
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.layers import INITIAL_STATES
 from elmo_plugin.elmo.sentence_keys import check_sentence_keys
 from elmo_plugin.files.digest import file_digest
+from elmo_plugin.modules.initial_state import INITIAL_STATES
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from elmo_plugin.version import VERSION
 

@@ -14,11 +14,10 @@ from elmo_plugin.elmo.layer_cache import Fingerprint, LayerCache
 from elmo_plugin.elmo.word_cache import WordVectorCache
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import PRECISIONS
+from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
 from elmo_plugin.ops.numerics_key import numerics_key
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.version import VERSION
-
-INITIAL_STATES = ("carry", "zero", "warm")
 
 
 class BiLMLayers(nn.Module):
@@ -181,23 +180,12 @@ class BiLMLayers(nn.Module):
         """`tokens` as above, at least one row; the layers as above."""
         frozen = not self.requires_grad
         encode = partial(self.word_vectors, self.bilm.token_encoder) if frozen else None
-        state = self._initial_state(len(tokens))
+        state = initial_state(self.bilm, self.initial_state, len(tokens), self.carried_state)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
             read = self.bilm.sentences(tokens, state, encode)
         if self.initial_state == "carry":
-            before = self.carried_state
-            keep = before is not None and before.n_rows > len(tokens)
-            self.carried_state = (
-                before.put(read.state) if before is not None and keep else read.state
-            )
+            self.carried_state = carry_on(self.carried_state, read.state)
         return read.layers
-
-    def _initial_state(self, n_rows: int) -> LSTMState:
-        if self.initial_state == "warm":
-            return self.bilm.warm_state(n_rows)
-        if self.initial_state == "carry" and self.carried_state is not None:
-            return self.carried_state.take(n_rows)
-        return self.bilm.bilstm.zero_state(n_rows)
 
     def _model_key(self) -> bytes:
         """What tells this biLM's layers from any other's."""

@@ -19,12 +19,11 @@ from elmo_plugin.files.torch_file import check_torch_file
 from elmo_plugin.models.transfer import start_from
 from elmo_plugin.modules import LSTMState, SampledSoftmax, WordEmbedding
 from elmo_plugin.modules.bilm import PRECISIONS
+from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from elmo_plugin.training.metrics import TokenAverage
 from elmo_plugin.training.row_exchange import check_optimizer, leave_to_optimizer
-
-INITIAL_STATES = ("carry", "zero", "warm")
 
 
 @Model.register("bilm")
@@ -250,7 +249,7 @@ class BilmLanguageModel(Model):
         before = self._carried[self.training] or zero
         # A row of training starts an epoch from zeros (in bilm-tf only the run's first) and not
         # from the warm state, which at that moment would differ with the number of processes.
-        start = zero if self.training else self._state_at_start(n_rows)
+        start = zero if self.training else initial_state(self.bilm, self.initial_state, n_rows)
         state = before.take(n_rows).where(starts, start)
         if self.training:
             keep_freed_memory()
@@ -269,13 +268,11 @@ class BilmLanguageModel(Model):
             tokens = next(x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x)
         lengths = self.bilm.sentence_lengths(tokens)
         n_rows = len(tokens)
-        state = self._state_at_start(n_rows)
         carried = self._carried[self.training]
-        if self.initial_state == "carry" and carried:
-            state = carried.take(n_rows)
+        state = initial_state(self.bilm, self.initial_state, n_rows, carried)
         read = self.bilm.sentences(tokens, state)
         if self.initial_state == "carry":
-            self._carried[self.training] = carried.put(read.state) if carried else read.state
+            self._carried[self.training] = carry_on(carried, read.state)
 
         goals = _between_boundaries(targets, lengths)
         nothing = goals.new_full((n_rows, 1), IGNORE)
@@ -284,11 +281,6 @@ class BilmLanguageModel(Model):
         backward_goals = backward_goals.masked_fill(goals == IGNORE, IGNORE)
         hidden = torch.stack(self.dropout(read.layers[-1]).transpose(0, 1).chunk(2, dim=-1))
         return hidden, torch.stack([forward_goals.T, backward_goals.T])
-
-    def _state_at_start(self, n_rows: int) -> LSTMState:
-        if self.initial_state == "warm":
-            return self.bilm.warm_state(n_rows)
-        return self.bilm.bilstm.zero_state(n_rows)
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """`hidden`: shape `(2, T, B, P)`; `targets`: shape `(2, T, B)`."""
