@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.ops.linear import linear
-from elmo_plugin.ops.sampled_softmax_loss import sampled_loss
+from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
 from elmo_plugin.ops.take_rows import take_rows
 
 IGNORE = -100
@@ -134,7 +134,7 @@ class SampledSoftmax(nn.Module):
         numbers = torch.cat([targets, samples])
         weight, bias = self._rows(numbers)
         bias = bias - torch.log(expected_count(numbers, n_tries, self.n_words))
-        return sampled_loss(
+        return sampled_softmax_loss(
             hidden, targets, samples, weight.to(self.precision or weight.dtype), bias
         )
 

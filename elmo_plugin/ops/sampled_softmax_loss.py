@@ -18,7 +18,7 @@ BLOCK_NUMBERS = 2**21
 """Logits that are held at once: 8 MiB in fp32."""
 
 
-def sampled_loss(
+def sampled_softmax_loss(
     hidden: Tensor, targets: Tensor, samples: Tensor, weight: Tensor, bias: Tensor
 ) -> Tensor:
     """

@@ -128,7 +128,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(whole, tmp_pa
         monkeypatch.context() as patch,
         pytest.raises(FloatingPointError, match=r"batch 25 .* inf"),
     ):
-        patch.setattr(sampled_softmax, "sampled_loss", broken)
+        patch.setattr(sampled_softmax, "sampled_softmax_loss", broken)
         train(tmp_path / "broken")
     found = train(tmp_path / "broken", recover=True)
     for name, tensor in expected.items():

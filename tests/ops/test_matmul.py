@@ -6,7 +6,7 @@ import pickle
 import pytest
 import torch
 
-from elmo_plugin.modules import matrix_product
+from elmo_plugin.ops import matmul
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.ops.matmul import (
     PackedWeightCache,
@@ -37,7 +37,7 @@ def test_products_are_torchs(dtype, n_rows, packed):
     """Expected: the float64 product. All three ways to get it, also into every other row."""
     x, weights, expected = factors(dtype, n_rows)
     if packed:
-        if dtype not in matrix_product._ONEDNN:
+        if dtype not in matmul._ONEDNN:
             pytest.skip(f"oneDNN here does not multiply {dtype}")
         weights = PackedWeights(weights)
     atol = TOLERANCE[dtype]

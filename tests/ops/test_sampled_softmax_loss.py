@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from elmo_plugin.modules import sampled_loss as module
-from elmo_plugin.ops.sampled_softmax_loss import sampled_loss
+from elmo_plugin.ops import sampled_softmax_loss as module
+from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
 from tests.compare import assert_close
 
 N, DIM, N_SAMPLES = 11, 5, 7
@@ -34,7 +34,7 @@ def test_loss_and_gradients_are_the_formulas(monkeypatch, rows_at_once):
     own = [x.requires_grad_() for x in (hidden, weight, bias)]
     double = [x.detach().double().requires_grad_() for x in own]
 
-    found = sampled_loss(hidden, targets, samples, weight, bias)
+    found = sampled_softmax_loss(hidden, targets, samples, weight, bias)
     expected = plain(double[0], targets, samples, *double[1:])
     assert_close(found, expected, atol=1e-5, what="loss")
     gradients = torch.autograd.grad(0.3 * found, own)
@@ -46,5 +46,7 @@ def test_loss_and_gradients_are_the_formulas(monkeypatch, rows_at_once):
 def test_large_logits_do_not_overflow():
     """Expected: where one logit towers above all others, its row's loss is the distance to it."""
     hidden, weight = torch.ones(1, 1), torch.tensor([[0.0], [1e4], [-1e4]])
-    found = sampled_loss(hidden, torch.tensor([0]), torch.tensor([1, 2]), weight, torch.zeros(3))
+    found = sampled_softmax_loss(
+        hidden, torch.tensor([0]), torch.tensor([1, 2]), weight, torch.zeros(3)
+    )
     assert_close(found, 1e4, atol=1e-2, what="loss")

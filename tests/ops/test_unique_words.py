@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo_plugin.modules import distinct
+from elmo_plugin.ops import unique_words as module
 from elmo_plugin.ops.unique_words import unique_words
 from tests.oracle import characters
 
@@ -35,7 +35,7 @@ def test_numbers_of_words(rows):
 
 def test_words_with_one_key_stay_apart(monkeypatch):
     """Property: where two words' keys collide (here all do) the words are still told apart."""
-    monkeypatch.setattr(distinct, "_hash_weights", lambda n: torch.zeros(n, dtype=torch.long))
+    monkeypatch.setattr(module, "_hash_weights", lambda n: torch.zeros(n, dtype=torch.long))
     tokens = torch.tensor([[[1, 2], [3, 4]], [[1, 2], [1, 4]]])
     words, indices = unique_words(tokens)
     assert torch.equal(words[indices], tokens)
