@@ -12,6 +12,7 @@ from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.modules.projected_lstm import ProjectedLSTM
 from elmo_plugin.modules.sampled_softmax import SampledSoftmax
 from elmo_plugin.modules.scalar_mix import ScalarMix
+from elmo_plugin.modules.token_encoder import TokenEncoder
 from elmo_plugin.modules.word_embedding import WordEmbedding
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "SampledSoftmax",
     "ScalarMix",
     "SentenceLayers",
+    "TokenEncoder",
     "WordEmbedding",
 ]

@@ -5,11 +5,10 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.modules.bilstm import BiLSTM
-from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.modules.projected_lstm import ProjectedLSTM
+from elmo_plugin.modules.token_encoder import TokenEncoder
 from elmo_plugin.modules.warm_state import WarmState
-from elmo_plugin.modules.word_embedding import WordEmbedding
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.ops.unique_words import unique_words
 
@@ -40,19 +39,17 @@ class BiLM(nn.Module):
 
     # Parameters
 
-    token_encoder : `CharCNN | WordEmbedding`
-        From a word to its vector.
+    token_encoder : `TokenEncoder`
+        The module that gives a word its vector.
     bilstm : `BiLSTM`
         The layers over it.
     boundaries : `Tensor`
-        How `token_encoder` is told of `<S>` and `</S>`: shape `(2, C)`, or `(2,)` for word numbers.
+        Ids of `<S>` and `</S>`, shape `(2, *id_shape)`.
     """
 
     boundaries: Tensor
 
-    def __init__(
-        self, *, token_encoder: CharCNN | WordEmbedding, bilstm: BiLSTM, boundaries: Tensor
-    ) -> None:
+    def __init__(self, *, token_encoder: TokenEncoder, bilstm: BiLSTM, boundaries: Tensor) -> None:
         super().__init__()
         self.token_encoder = token_encoder
         self.bilstm = bilstm
@@ -88,6 +85,11 @@ class BiLM(nn.Module):
     def n_ids(self) -> int:
         """The number of character ids, or of word ids, that `token_encoder` has, 0 included."""
         return self.token_encoder.n_ids
+
+    @property
+    def id_shape(self) -> tuple[int, ...]:
+        """The shape of a token's ids: `(C,)` for C characters, `()` for a word's number."""
+        return tuple(self.boundaries.shape[1:])
 
     @property
     def output_dim(self) -> int:

@@ -5,13 +5,14 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.modules.highway import Highway
+from elmo_plugin.modules.token_encoder import TokenEncoder
 from elmo_plugin.ops.char_conv import max_of_convolution, sort_by_length
 from elmo_plugin.ops.linear import Linear
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 
 
-class CharCNN(nn.Module):
+class CharCNN(TokenEncoder):
     """
     A word's vector from its characters (Kim et al. 2016; Jozefowicz et al. 2016; Peters et al.
     2018, section 3.4): embedded characters, convolutions of several widths each followed by a
@@ -48,15 +49,13 @@ class CharCNN(nn.Module):
         projection_dim: int,
         activation: str = "relu",
     ) -> None:
-        super().__init__()
+        super().__init__(n_ids=n_characters, output_dim=projection_dim)
         if activation not in ACTIVATIONS:
             raise ValueError(
                 f'char_cnn.activation: expected "relu" or "tanh", found "{activation}"'
             )
         n_filters = sum(number for _, number in filters)
         self.activation = activation
-        self.n_ids = n_characters
-        self.output_dim = projection_dim
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
         self.convolutions: Iterable[Any] = nn.ModuleList(
             nn.Conv1d(embedding_dim, number, width) for width, number in filters

@@ -1,7 +1,9 @@
 from torch import Tensor, nn
 
+from elmo_plugin.modules.token_encoder import TokenEncoder
 
-class WordEmbedding(nn.Module):
+
+class WordEmbedding(TokenEncoder):
     """
     A word's vector from a table: the input of a word-level biLM, or of a cache of vectors that a
     character CNN once computed.
@@ -15,11 +17,13 @@ class WordEmbedding(nn.Module):
     """
 
     def __init__(self, *, n_words: int, projection_dim: int) -> None:
-        super().__init__()
-        self.n_ids = n_words
-        self.output_dim = projection_dim
+        super().__init__(n_ids=n_words, output_dim=projection_dim)
         self.embedding = nn.Embedding(n_words, projection_dim, padding_idx=0)
         self.reset_parameters()
+
+    @property
+    def word_table(self) -> nn.Embedding:
+        return self.embedding
 
     def reset_parameters(self) -> None:
         """TensorFlow's default, Glorot uniform over the `(V, P)` table; bilm-tf gives no other."""
