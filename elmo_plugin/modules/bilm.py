@@ -79,7 +79,7 @@ class BiLM(nn.Module):
         """Weights are prepared anew for the next product."""
         for module in self.modules():
             if isinstance(module, (Linear, ProjectedLSTM)):
-                module.prepared.clear()
+                module.packed_weights.clear()
 
     @property
     def n_ids(self) -> int:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.ops.lstm import lstm_scan
-from elmo_plugin.ops.matmul import PackedWeightCache
+from elmo_plugin.ops.packed_weights import PackedWeightCache
 
 
 class ProjectedLSTM(nn.Module):
@@ -48,7 +48,7 @@ class ProjectedLSTM(nn.Module):
     ) -> None:
         super().__init__()
         self.precision: torch.dtype | None = None  # that of the weights
-        self.prepared = PackedWeightCache()
+        self.packed_weights = PackedWeightCache()
         self.dim = dim
         self.projection_dim = projection_dim
         self.cell_clip = cell_clip
@@ -101,7 +101,9 @@ class ProjectedLSTM(nn.Module):
         weights = [self.input_weight, self.recurrent_weight]
         if self.projection_weight is not None:
             weights.append(self.projection_weight)
-        input_weight, recurrent_weight, *projection_weight = self.prepared(weights, self.precision)
+        input_weight, recurrent_weight, *projection_weight = self.packed_weights(
+            weights, self.precision
+        )
         return lstm_scan(
             inputs,
             memory,

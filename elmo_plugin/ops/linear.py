@@ -3,8 +3,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.matmul import PackedWeightCache, products, times_transposed
+from elmo_plugin.ops.matmul import batched_matmul, matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.packed_weights import PackedWeightCache
 
 
 class Linear(nn.Linear):
@@ -13,14 +14,14 @@ class Linear(nn.Linear):
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
         self.precision: torch.dtype | None = None
-        self.prepared = PackedWeightCache()
+        self.packed_weights = PackedWeightCache()
 
     def forward(self, x: Tensor) -> Tensor:
         """`x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
         if torch.is_grad_enabled():
             return linear(x, self.weight, self.bias, self.precision)
-        [weight] = self.prepared([self.weight.t()[None]], self.precision)
-        return products(x[None], weight)[0].add_(self.bias)
+        [weight] = self.packed_weights([self.weight.t()[None]], self.precision)
+        return batched_matmul(x[None], weight)[0].add_(self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | None = None) -> Tensor:
@@ -50,7 +51,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return times_transposed(x.to(weight.dtype), weight).to(x.dtype).add_(bias)
+        return matmul(x.to(weight.dtype), weight.t()).to(x.dtype).add_(bias)
 
     @staticmethod
     @no_double_backward
@@ -59,9 +60,9 @@ class _Linear(torch.autograd.Function):
         d_y = grads[0].to(weight.dtype)
         d_x = d_weight = d_bias = None
         if ctx.needs_input_grad[0]:
-            d_x = times_transposed(d_y, weight.t()).to(x.dtype)
+            d_x = matmul(d_y, weight).to(x.dtype)
         if ctx.needs_input_grad[1]:
-            d_weight = times_transposed(d_y.t(), x.to(weight.dtype).t())
+            d_weight = matmul(d_y.t(), x.to(weight.dtype))
         if ctx.needs_input_grad[2]:
             d_bias = grads[0].sum(dim=0)
         return d_x, d_weight, d_bias

@@ -14,14 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.matmul import (
-    BLOCK,
-    Weights,
-    add_products,
-    products,
-    write_products,
-)
+from elmo_plugin.ops.matmul import batched_matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.packed_weights import Weights
+from elmo_plugin.ops.private_torch import is_graph_kept
+
+BLOCK = 128
+"""Rows of a product that fit in a core's caches and are enough for full speed."""
 
 
 def lstm_scan(
@@ -61,7 +60,7 @@ def lstm_scan(
         gates = _input_gates(block, input_weight, bias, memory_of_gates)
         for t, n in enumerate(sizes):
             g = gates[:, t, :n]
-            add_products(g, h[:, :n], recurrent_weight)
+            batched_matmul(h[:, :n], recurrent_weight, out=g, add=True)
             written = (c[:, :n], m[:, :n], h[:, :n])
             _step(g, c[:, :n], *written, projection_weight, cell_clip, proj_clip, tanh)
             outputs[:, first + t, :n] = h[:, :n]
@@ -72,7 +71,9 @@ def _input_gates(inputs: Tensor, weight: Weights, bias: Tensor, memory: Tensor) 
     """x W_x + b for many steps at once, shape `(2, T, B, 4D)`, in `memory`, `(2, >= T * B, 4D)`."""
     x = inputs.reshape(2, -1, inputs.size(-1))
     gates = memory[:, : x.size(1)]
-    write_products(gates, x, weight, bias)
+    n_block = BLOCK if x.device.type == "cpu" else x.size(1)
+    for rows, out in zip(x.split(n_block, dim=1), gates.split(n_block, dim=1)):
+        batched_matmul(rows, weight, out=out).add_(bias[:, None])
     return gates.view(*inputs.shape[:3], -1)
 
 
@@ -104,7 +105,7 @@ def _step(
     if projection_weight is None:
         h.copy_(m)
         return
-    write_products(h, m, projection_weight)
+    batched_matmul(m, projection_weight, out=h)
     if proj_clip is not None:
         h.clamp_(-proj_clip, proj_clip)
 
@@ -137,7 +138,7 @@ class _Scan(torch.autograd.Function):
         c[:, 0], h[:, 0] = memory, output
         for t, n in enumerate(batch_sizes):
             g = gates[:, t, :n]
-            add_products(g, h[:, t, :n], recurrent_weight)
+            batched_matmul(h[:, t, :n], recurrent_weight, out=g, add=True)
             written = (c[:, t + 1, :n], m[:, t, :n], h[:, t + 1, :n])
             _step(g, c[:, t, :n], *written, projection_weight, cell_clip, proj_clip, quick_tanh)
         ctx.save_for_backward(
@@ -158,7 +159,7 @@ class _Scan(torch.autograd.Function):
             ctx.saved_tensors
         )
         cell_clip, proj_clip = ctx.clips
-        if torch._C._autograd._get_current_graph_task_keep_graph():  # another backward will come
+        if is_graph_kept():
             gates = gates.clone()
         d_h = grads[0].clone(memory_format=torch.contiguous_format)
         d_c = torch.zeros_like(c[:, 0])
@@ -170,12 +171,13 @@ class _Scan(torch.autograd.Function):
         for t, n in reversed(list(enumerate(ctx.batch_sizes))):
             d_m = d_h_t = d_h[:, t, :n]
             if n_later:
-                add_products(d_h_t[:, :n_later], d_gates[:, t + 1, :n_later], recurrent_weight_t)
+                later = d_gates[:, t + 1, :n_later]
+                batched_matmul(later, recurrent_weight_t, out=d_h_t[:, :n_later], add=True)
             if projection_weight is not None:
                 if proj_clip is not None:
                     # A clipped number stands exactly on the bound; no gradient passes it.
                     d_h_t.mul_(h[:, t + 1, :n].abs() < proj_clip)
-                d_m = products(d_h_t, projection_weight.transpose(1, 2))
+                d_m = batched_matmul(d_h_t, projection_weight.transpose(1, 2))
             _step_backward(
                 gates[:, t, :n], c[:, t, :n], c[:, t + 1, :n], d_m, d_c[:, :n], cell_clip
             )
@@ -188,12 +190,12 @@ class _Scan(torch.autograd.Function):
             return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
 
         def weight_gradient(x: Tensor, d: Tensor) -> Tensor:
-            return products(flat(x).transpose(1, 2), d)
+            return batched_matmul(flat(x).transpose(1, 2), d)
 
         flat_d = flat(d_gates)
         d_inputs = d_projection_weight = None
         if ctx.needs_input_grad[0]:
-            d_inputs = products(flat_d, input_weight.transpose(1, 2))
+            d_inputs = batched_matmul(flat_d, input_weight.transpose(1, 2))
             d_inputs = d_inputs.to(inputs.dtype).view_as(inputs)
         if projection_weight is not None:
             d_projection_weight = weight_gradient(m, flat(d_h))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.matmul import times_transposed
+from elmo_plugin.ops.matmul import matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
 
 BLOCK_NUMBERS = 2**21
@@ -70,7 +70,7 @@ class _SampledLoss(torch.autograd.Function):
         for first in range(0, n, n_rows):
             rows = slice(first, first + n_rows)
             h, y = hidden[rows].to(weight.dtype), true_logits[rows]
-            p = times_transposed(h, sampled_weight).to(hidden.dtype).add_(bias[n:])
+            p = matmul(h, sampled_weight_t).to(hidden.dtype).add_(bias[n:])
             hit = (hits[rows] >= 0).nonzero(as_tuple=True)[0]
             p[hit, hits[rows][hit]] = -torch.inf
             top = torch.maximum(p.amax(dim=1), y)
@@ -83,8 +83,8 @@ class _SampledLoss(torch.autograd.Function):
             d_true[rows] = e / total - 1
             d_sampled_bias += p.sum(dim=0)
             p = p.to(weight.dtype)
-            d_hidden[rows] = times_transposed(p, sampled_weight_t)
-            d_sampled_weight_t += times_transposed(h.t(), p.t())
+            d_hidden[rows] = matmul(p, sampled_weight)
+            d_sampled_weight_t += matmul(h.t(), p)
         d_hidden.addcmul_(true_weight, d_true[:, None])
         d_weight = torch.cat([hidden * d_true[:, None], d_sampled_weight_t.t()])
         ctx.save_for_backward(d_hidden, d_weight, torch.cat([d_true, d_sampled_bias]))

@@ -6,7 +6,6 @@ from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops.linear import Linear
-from elmo_plugin.ops.matmul import PackedWeightCache
 from tests.random_bilm import random_bilm
 
 
@@ -48,7 +47,7 @@ def test_frozen_weights_are_cast_anew_when_they_change():
     layer = bilm.bilstm.layers[0]
     layer.recurrent_weight.mul_(2.0)
     after = read()
-    layer._prepared = PackedWeightCache()
+    layer.packed_weights.clear()
     assert torch.equal(after, read())
     assert not torch.equal(before, after)
 
