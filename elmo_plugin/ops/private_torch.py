@@ -3,10 +3,12 @@ PyTorch's private operators. Only this file calls them, each is looked up once w
 and without any of them the results are the same to rounding.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-_linear_pointwise = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_linear_pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _reorder_linear_weight = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 _is_bf16_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
 _keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)

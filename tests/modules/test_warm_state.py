@@ -5,10 +5,8 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from elmo_plugin.modules import LSTMState
-from elmo_plugin.modules.warm_state import HORIZON, N_BOUNDARIES, WarmState, warm_up
-from tests import oracle
+from elmo_plugin.modules.warm_state import HORIZON, WarmState
 from tests.compare import assert_close
-from tests.random_bilm import arrays_of, oracle_state, random_bilm
 
 ZERO = LSTMState(torch.zeros(2, 2, 1, 3), torch.zeros(2, 2, 1, 4))
 
@@ -95,23 +93,6 @@ def test_every_process_has_the_mean_over_all(tmp_path):
     for name, expected in warm.state_dict().items():
         assert_close(first[name], expected, atol=1e-6, what=name)
         assert torch.equal(first[name], second[name]), name
-
-
-def test_warm_up_is_a_run_over_boundaries(tmp_path):
-    """Expected: the oracle, from zeros over `<S> </S>` again and again, which reads `</S> <S>` in
-    the backward direction."""
-    bilm, options = random_bilm()
-    arrays = arrays_of(bilm, tmp_path)
-    begin, end = (oracle.word_vector(arrays, options, token) for token in ("<S>", "</S>"))
-    state = oracle.zero_state(options)
-    for _ in range(N_BOUNDARIES):
-        _, state = oracle.stream(arrays, options, 0, [begin, end], state)
-        _, state = oracle.stream(arrays, options, 1, [end, begin], state)
-    found = warm_up(bilm)
-    assert found.n_rows == 1
-    for key, (c, h) in oracle_state(found, 0).items():
-        assert_close(c, state[key][0], atol=1e-5, what=f"c {key}")
-        assert_close(h, state[key][1], atol=1e-5, what=f"h {key}")
 
 
 def test_it_is_saved_with_the_weights():

@@ -24,7 +24,7 @@ def factors(dtype: torch.dtype, n_rows: int) -> tuple[torch.Tensor, torch.Tensor
 @pytest.mark.parametrize("n_rows", [1, 7, 300])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_products_are_torchs(dtype, n_rows, packed):
-    """Expected: the float64 product, as a new tensor, written to every other row and added there."""
+    """Expected: the float64 product, as a new tensor, written to every other row, and added."""
     x, weights, expected = factors(dtype, n_rows)
     if packed:
         if dtype not in ONEDNN_DTYPES:
