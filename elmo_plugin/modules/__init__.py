@@ -1,8 +1,10 @@
 """
 The paper in plain PyTorch: character CNN, biLM, scalar mix and softmax (Peters et al. 2018).
 
-Nothing in here knows AllenNLP, a file or a caller. Read in this order: `char_cnn` (with `highway`),
-`projected_lstm`, `bilstm`, `bilm`, `scalar_mix`, `sampled_softmax`.
+These modules know neither AllenNLP nor files. Read them in the order of the paper: `char_cnn` (with
+`highway`; `word_embedding` is the other `token_encoder`), `projected_lstm`, `bilstm` (with
+`lstm_state`), `bilm`, `scalar_mix`, `sampled_softmax`. `warm_state` and `initial_state` say from
+which state a sentence is read. The equations are here; their kernels are in `ops`.
 """
 
 from elmo_plugin.modules.bilm import BiLM, SentenceLayers

@@ -9,11 +9,11 @@ from elmo_plugin.ops.packed_weights import PackedWeightCache
 
 
 class Linear(nn.Linear):
-    """PyTorch's, on the products of `matrix_product`. Attribute `precision`: that of the weight."""
+    """`torch.nn.Linear` with the products of `ops.matmul`."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
-        self.precision: torch.dtype | None = None
+        self.precision: torch.dtype | None = None  # of products; by default the weight's
         self.packed_weights = PackedWeightCache()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -26,23 +26,23 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """
-    x W^T + b, differentiable.
+    `torch.nn.functional.linear`, x W^T + b, with the products of `ops.matmul`.
 
     # Parameters
 
     x : `Tensor`
-        Shape `(n, k)`.
+        Input of shape `(n, k)`.
     weight : `Tensor`
-        Shape `(m, k)`, as in `torch.nn.Linear`.
+        W, shape `(m, k)`.
     bias : `Tensor`
-        Shape `(m,)`.
+        b, shape `(m,)`.
     precision : `torch.dtype | None`
-        Of the product; by default the weight's.
+        Precision of the product; by default the weight's.
 
     # Returns
 
     `Tensor`
-        Shape `(n, m)`, of x's type.
+        Shape `(n, m)`, in the precision of x.
     """
     return _Linear.apply(x, weight.to(precision or weight.dtype), bias)
 

@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_said():
     """Each message names what was expected and what was found."""
     with pytest.raises(ValueError, match=r"expected 3 numbers, .*, found 2"):
         ScalarMix(3, initial_scalar_parameters=[0.0, 0.0])
-    with pytest.raises(ValueError, match="expects 3 layers, found 1"):
+    with pytest.raises(ValueError, match="layers: expected 3 tensors, found 1"):
         ScalarMix(3)([torch.zeros(1, 1, 1)])
-    with pytest.raises(ValueError, match="do_layer_norm expects a mask"):
+    with pytest.raises(ValueError, match="mask: expected one with do_layer_norm"):
         ScalarMix(1, do_layer_norm=True)([torch.zeros(1, 1, 1)])
