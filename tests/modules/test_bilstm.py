@@ -26,8 +26,8 @@ def bilstm_of(use_skip_connections: bool = True, dropout: float = 0.0) -> BiLSTM
 
 
 def test_directions_never_see_each_other():
-    """Property: another text in one direction changes nothing in the other, and gives it no
-    gradient."""
+    """Property: another text in one direction changes neither outputs nor gradients of the
+    other."""
     bilstm = bilstm_of()
     inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION, requires_grad=True)
     outputs, state = bilstm(inputs, bilstm.zero_state(N_ROWS))
@@ -41,7 +41,7 @@ def test_directions_never_see_each_other():
 
 
 def test_zero_state_has_the_layers_shapes():
-    """By definition: nothing read, with D numbers of memory and P of output."""
+    """By definition: zeros, D numbers of memory and P of output."""
     state = bilstm_of().zero_state(2)
     assert state.memory.shape == (N_LAYERS, 2, 2, DIM)
     assert state.output.shape == (N_LAYERS, 2, 2, PROJECTION)
@@ -50,9 +50,9 @@ def test_zero_state_has_the_layers_shapes():
 
 @pytest.mark.parametrize("use_skip_connections", [False, True])
 def test_dropout_is_on_the_input_that_the_residual_adds(use_skip_connections, monkeypatch):
-    """Expected: bilm-tf's order, layer by layer through the equation: every layer reads its input
-    after the dropout, and from the second on that same dropped input is added to its output. The
-    masks are those of the same seed."""
+    """Expected: bilm-tf's order, layer by layer with the equation: every layer reads its input
+    after dropout, and from the second on this input is added to its output. The seed gives the
+    masks."""
     bilstm = bilstm_of(use_skip_connections, dropout=0.4)
     inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
     zero = bilstm.zero_state(N_ROWS)

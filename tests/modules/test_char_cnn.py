@@ -15,7 +15,7 @@ BATCHES = {
     "the shortest alone": (12, [""]),
     "boundaries": (12, ["<S>", "</S>", "<S>"]),
     "three characters": (3, ["", "a", "bc", "<S>"]),
-    "a character behind the 256th": (300, ["x" * 297 + "y", "the"]),
+    "a character after the 256th": (300, ["x" * 297 + "y", "the"]),
     "no words": (12, []),
 }
 
@@ -76,7 +76,7 @@ def test_convolutions_of_any_words_are_the_references(words):
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_order_neighbours_and_integer_type_do_not_matter(activation):
-    """Property: a word's vector is the same alone, in any company, and from int16 ids."""
+    """Property: a word's vector is the same alone, in any batch, and from int16 ids."""
     cnn = char_cnn(activation)
     words = BATCHES["words of all lengths"][1]
     characters = torch.from_numpy(words_to_characters(words, 12))
@@ -89,7 +89,7 @@ def test_order_neighbours_and_integer_type_do_not_matter(activation):
 
 
 def test_no_word_is_the_biases():
-    """Id 0 means "no word here": rows of zeros, which leave each filter its bias as the maximum."""
+    """By definition: id 0 has a row of zeros, so each filter's maximum is its bias."""
     cnn = char_cnn()
     nothing = torch.zeros(1, 12, dtype=torch.long)
     biases = torch.cat([conv.bias for conv in cnn.convolutions])
@@ -98,8 +98,8 @@ def test_no_word_is_the_biases():
 
 
 def test_windows_that_differ_are_counted():
-    """Expected by hand. The last id is repeated from position 2, 4 and 0: as many windows after the
-    first start before that. Longest first; a word's place is where it went."""
+    """Expected by hand: the last id is repeated from position 2, 4 and 0, and as many windows after
+    the first start before that. The longest word comes first."""
     characters = torch.tensor([[1, 2, 9, 9, 9], [1, 2, 3, 4, 9], [9, 9, 9, 9, 9]])
     words, place, n_windows = sort_by_length(characters)
     assert torch.equal(words, characters[[1, 0, 2]])
@@ -126,7 +126,7 @@ def test_initial_values_are_bilm_tfs():
 
 
 def test_unknown_activation_is_named():
-    """The message says what was expected and found."""
+    """The message names the parameter, what was expected and what was found."""
     with pytest.raises(ValueError, match=r'^activation: expected "relu" or "tanh", found "gelu"'):
         char_cnn("gelu")
 

@@ -11,16 +11,16 @@ from tests.compare import assert_close
 ZERO = LSTMState(torch.zeros(2, 2, 1, 3), torch.zeros(2, 2, 1, 4))
 
 BATCHES = ([True, True, False, True], [True, False, False, False])
-"""Which rows are at a sentence's start; of the second batch's odd ones, none is."""
+"""Masks of rows at a sentence's start; none of the second batch's odd rows is."""
 
 
 def random_rows(n_rows: int, mean: float = 0.0) -> LSTMState:
     return LSTMState(*(mean + torch.randn(2, 2, n_rows, x.size(-1)) for x in ZERO))
 
 
-def test_mean_of_what_it_saw():
-    """Expected: the plain mean over all rows at a sentence's start, in whatever batches they came;
-    zeros before the first; one row, repeated for as many as are asked for."""
+def test_is_the_mean_of_observed_states():
+    """Expected: the plain mean over all rows at a sentence's start, however they are batched; zeros
+    before the first. Every requested row is the same."""
     torch.manual_seed(0)
     warm, seen = WarmState(ZERO), []
     assert not any(x.any() for x in warm(2))
@@ -34,8 +34,8 @@ def test_mean_of_what_it_saw():
         assert_close(found, mean.expand_as(found), atol=1e-6, what="mean")
 
 
-def test_nothing_seen_changes_nothing():
-    """Property: a batch without a sentence's start leaves the mean as it was, to the bit."""
+def test_a_batch_without_starts_changes_nothing():
+    """Property: without a sentence's start in the batch the mean keeps the same bits."""
     torch.manual_seed(0)
     warm = WarmState(ZERO)
     warm.observe(random_rows(3), torch.ones(3, dtype=torch.bool))
@@ -45,8 +45,8 @@ def test_nothing_seen_changes_nothing():
 
 
 def test_follows_the_weights():
-    """Property: once it has seen much, it forgets at the pace of its horizon: after three horizons
-    around another mean 1 / e^3 of the first is left."""
+    """Expected by the definition of an exponential mean: after three horizons of states around
+    another mean, 1 / e^3 of the first is left."""
     torch.manual_seed(0)
     warm, rows = WarmState(ZERO), torch.ones(100, dtype=torch.bool)
     for mean, n_batches in ((10.0, 5 * HORIZON // 100), (0.0, 3 * HORIZON // 100)):
@@ -56,7 +56,7 @@ def test_follows_the_weights():
 
 
 def test_a_batch_beyond_the_horizon_is_its_mean():
-    """Expected: more rows than the horizon has room for leave their own plain mean."""
+    """Expected: the plain mean of a batch with more rows than the horizon."""
     torch.manual_seed(0)
     warm = WarmState(ZERO)
     warm.observe(random_rows(HORIZON), torch.ones(HORIZON, dtype=torch.bool))
@@ -67,7 +67,7 @@ def test_a_batch_beyond_the_horizon_is_its_mean():
 
 
 def observe_in_a_process(rank: int, folder: Path) -> None:
-    """Each of two takes every other row of `BATCHES`."""
+    """Observes every other row of `BATCHES`, as one of two processes."""
     store = dist.FileStore(str(folder / "store"), 2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     torch.manual_seed(0)
@@ -80,7 +80,8 @@ def observe_in_a_process(rank: int, folder: Path) -> None:
 
 
 def test_every_process_has_the_mean_over_all(tmp_path):
-    """Expected: one process that sees all rows; both have the same bits."""
+    """Expected: the mean of one process that observes all rows; both processes have the same
+    bits."""
     multiprocessing.start_processes(
         observe_in_a_process, (tmp_path,), nprocs=2, start_method="fork"
     )
@@ -96,7 +97,7 @@ def test_every_process_has_the_mean_over_all(tmp_path):
 
 
 def test_it_is_saved_with_the_weights():
-    """Property: the state dictionary brings mean and count along."""
+    """Property: the state dictionary contains mean and count."""
     torch.manual_seed(0)
     warm, loaded = WarmState(ZERO), WarmState(ZERO)
     warm.observe(random_rows(3), torch.ones(3, dtype=torch.bool))
