@@ -252,8 +252,8 @@ def options_of(bilm: BiLM) -> BiLMOptions:
             activation=encoder.activation,
             max_characters_per_token=bilm.boundaries.size(1),
         )
-    else:
-        n_words = encoder.embedding.num_embeddings - 1
+    elif encoder.word_table is not None:
+        n_words = encoder.n_ids - 1
     lstm = LSTMOptions(
         dim=bilstm.dim,
         projection_dim=bilstm.projection_dim,

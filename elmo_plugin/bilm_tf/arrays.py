@@ -34,8 +34,8 @@ def table(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[T
         if encoder.projection is not None:
             views["CNN_proj/W_proj"] = [encoder.projection.weight.T]
             views["CNN_proj/b_proj"] = [encoder.projection.bias]
-    else:
-        views["embedding"] = [encoder.embedding.weight[1:]]
+    elif encoder.word_table is not None:
+        views["embedding"] = [encoder.word_table.weight[1:]]
     for k, layer in enumerate(bilm.bilstm.layers):
         for d in (0, 1):  # forward, backward
             cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"

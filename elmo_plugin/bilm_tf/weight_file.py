@@ -31,7 +31,7 @@ from elmo_plugin.files.hdf5 import (
     write_text,
 )
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
-from elmo_plugin.modules.warm_state import warm_up
+from elmo_plugin.modules.initial_state import warm_up
 from elmo_plugin.options import BiLMOptions, build_bilm, options_of
 
 WRITTEN_FOR = "options.json"
