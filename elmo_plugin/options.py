@@ -1,80 +1,84 @@
 """
-The sizes of a biLM, under the names that bilm-tf's options files and our configs share:
+The options of a biLM, under the keys that bilm-tf's options files and our configs share:
 
-    lstm      {dim, projection_dim, n_layers, cell_clip, proj_clip, use_skip_connections}
-    char_cnn  {embedding: {dim}, filters, n_highway, activation, max_characters_per_token}
+    lstm            {dim, projection_dim, n_layers, cell_clip, proj_clip, use_skip_connections}
+    char_cnn        {embedding: {dim}, filters, n_highway, activation, max_characters_per_token}
+    n_tokens_vocab  the number of words of a word table, which is built if there is no char_cnn
 
-A block may also say `n_characters`; it is checked where it is read. A bound, `n_highway` and
-`use_skip_connections` may be null, which is as if they were left out.
+Each block has a dataclass whose fields are the block's keys and which checks its values. The block
+of a token encoder is found by its key in `TOKEN_ENCODERS`.
 """
 
 from __future__ import annotations
 
 import os
-import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import InitVar, asdict, dataclass, replace
+from inspect import signature
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
+from torch import Tensor
 
+from elmo_plugin.checks import ParameterError, check_choice, check_count, check_flag, check_number
+from elmo_plugin.checks import fail as _fail
 from elmo_plugin.data.characters import (
     BEGIN_TOKEN,
     DEFAULT_MAX_CHARACTERS,
     END_TOKEN,
     NUM_CHARACTERS,
+    check_max_characters,
     words_to_characters,
 )
 from elmo_plugin.modules import BiLM, BiLSTM, CharCNN, WordEmbedding
 from elmo_plugin.modules.char_cnn import ACTIVATIONS
+from elmo_plugin.modules.token_encoder import TokenEncoder
 
-# bilm-tf reads them with `.get(key)` and asks whether what it got is true.
-NULL_IS_ABSENT = ("cell_clip", "n_highway", "proj_clip", "use_skip_connections")
+NULL_IS_ABSENT = ("n_highway", "use_skip_connections")
+"""bilm-tf reads these with `.get(key)` and tests the result for truth."""
 
-MOST = 2**31 - 1
-"""No size is larger, so that the product of any few of them can be computed and shown."""
-
-MOST_CHARACTERS = 10_000
-"""The most for `max_characters_per_token`, which is the one size that no weight has."""
+Options = TypeVar("Options")
 
 
-class OptionsError(ValueError):
-    """Something is wrong with a biLM's options; the message names the file or block and the key."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CharCNNOptions:
-    """See `CharCNN`; `max_characters_per_token` is C, a word's two marks included."""
-
-    embedding_dim: int
-    filters: tuple[tuple[int, int], ...]
-    n_highway: int
-    activation: str
-    max_characters_per_token: int
-
-    @property
-    def n_filters(self) -> int:
-        """F, the sum of all convolutions' filters."""
-        return sum(number for _, number in self.filters)
-
-    def n_parameters(self, projection_dim: int) -> int:
-        """The number of parameters of the CNN, which ends in P = `projection_dim` numbers."""
-        n, f = NUM_CHARACTERS * self.embedding_dim, self.n_filters
-        n += sum((width * self.embedding_dim + 1) * number for width, number in self.filters)
-        n += self.n_highway * 2 * (f + 1) * f
-        return n if f == projection_dim else n + (f + 1) * projection_dim
+class OptionsError(ParameterError):
+    """A biLM's options are wrong. The message names the file or the config, and the key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMOptions:
-    """See `BiLSTM`."""
+    """The block `lstm`; see `BiLSTM`. A clip of 0 is none, as in bilm-tf."""
 
     dim: int
     projection_dim: int
-    n_layers: int
-    cell_clip: float | None
-    proj_clip: float | None
-    use_skip_connections: bool
+    n_layers: int = 1
+    cell_clip: float | None = None
+    proj_clip: float | None = None
+    use_skip_connections: bool = False
+
+    def __post_init__(self) -> None:
+        for key in ("dim", "projection_dim", "n_layers"):
+            check_count(f"lstm.{key}", getattr(self, key))
+        for key in ("cell_clip", "proj_clip"):
+            clip = getattr(self, key)
+            if clip is not None:
+                check_number(f"lstm.{key}", clip, least=0)
+                object.__setattr__(self, key, float(clip) or None)
+        check_flag("lstm.use_skip_connections", self.use_skip_connections)
+
+    @classmethod
+    def of(cls, bilstm: BiLSTM) -> Self:
+        return cls(
+            dim=bilstm.dim,
+            projection_dim=bilstm.projection_dim,
+            n_layers=bilstm.n_layers,
+            cell_clip=bilstm.layers[0].cell_clip,
+            proj_clip=bilstm.layers[0].proj_clip,
+            use_skip_connections=bilstm.use_skip_connections,
+        )
+
+    def build(self, dropout: float) -> BiLSTM:
+        return BiLSTM(input_dim=self.projection_dim, dropout=dropout, **asdict(self))
 
     @property
     def n_parameters(self) -> int:
@@ -84,167 +88,105 @@ class LSTMOptions:
         return self.n_layers * 2 * n
 
 
-@dataclass(frozen=True, kw_only=True)
-class BiLMOptions:
-    """A biLM reads characters (`char_cnn`) or else words out of a table of `n_words`."""
+class TokenEncoderOptions(ABC):
+    """The options of a token encoder: what differs between one architecture and another."""
 
-    lstm: LSTMOptions
-    char_cnn: CharCNNOptions | None
-    n_words: int | None = None
-
-    @property
-    def n_parameters(self) -> int:
-        """The number of parameters, without a softmax."""
-        size = self.lstm.projection_dim
-        if self.char_cnn is not None:
-            return self.lstm.n_parameters + self.char_cnn.n_parameters(size)
-        assert self.n_words is not None
-        return self.lstm.n_parameters + (self.n_words + 1) * size
+    key: ClassVar[str]
+    """The key of an options file that holds them."""
+    module: ClassVar[type[TokenEncoder]]
+    """The class that `build` makes."""
 
     @classmethod
-    def from_blocks(
-        cls,
-        lstm: Mapping[str, Any],
-        char_cnn: Mapping[str, Any] | None,
-        n_words: int | None = None,
-        *,
-        source: str,
-    ) -> BiLMOptions:
-        """
-        From the two blocks above, as they stand in `source` (a file's path, or "the config").
-        Without `char_cnn`, `n_words` is the number of words.
+    @abstractmethod
+    def from_json(cls, value: Any) -> Self:
+        """Reads the value of `key`, and raises a `ParameterError` if it is wrong."""
 
-        # Raises
+    @abstractmethod
+    def to_json(self) -> Any:
+        """The value of `key` in an options file for inference."""
 
-        `OptionsError`
-            For a key that is missing, unknown, or of the wrong kind.
-        """
-        read = _Block(lstm, source, "lstm")
-        lstm_options = LSTMOptions(
-            dim=read.count("dim"),
-            projection_dim=read.count("projection_dim"),
-            n_layers=read.count("n_layers", default=1),
-            cell_clip=read.bound("cell_clip"),
-            proj_clip=read.bound("proj_clip"),
-            use_skip_connections=read.flag("use_skip_connections", default=False),
-        )
-        read.finish()
-        if char_cnn is None:
-            if n_words is None:
-                raise OptionsError(f"{source}: expected a block char_cnn, found none")
-            if not _is_count(n_words):
-                raise OptionsError(
-                    f"{source}: n_tokens_vocab: expected a whole number of at least 1, "
-                    f"found {n_words!r}"
-                )
-            return cls(lstm=lstm_options, char_cnn=None, n_words=n_words)
+    @classmethod
+    @abstractmethod
+    def of(cls, bilm: BiLM) -> Self:
+        """The options from which the token encoder of `bilm` was built."""
 
-        read = _Block(char_cnn, source, "char_cnn")
-        embedding = _Block(read.take("embedding", dict), source, "char_cnn.embedding")
-        char_cnn_options = CharCNNOptions(
-            embedding_dim=embedding.count("dim"),
-            filters=read.filters("filters"),
-            n_highway=read.count("n_highway", default=0, least=0),
-            activation=read.choice("activation", ACTIVATIONS, default="relu"),
-            max_characters_per_token=read.count(
-                "max_characters_per_token",
-                default=DEFAULT_MAX_CHARACTERS,
-                least=3,
-                most=MOST_CHARACTERS,
-            ),
-        )
-        embedding.finish()
-        length = char_cnn_options.max_characters_per_token
-        if max(width for width, _ in char_cnn_options.filters) > length:
-            read.fail(
-                "filters",
-                f"no width beyond max_characters_per_token, which is {length}",
-                char_cnn["filters"],
-            )
-        n_characters = read.count("n_characters", default=NUM_CHARACTERS)
-        if n_characters not in (NUM_CHARACTERS - 1, NUM_CHARACTERS):
-            read.fail(
-                "n_characters",
-                f"{NUM_CHARACTERS - 1} (training) or {NUM_CHARACTERS} (inference)",
-                n_characters,
-            )
-        read.finish()
-        return cls(lstm=lstm_options, char_cnn=char_cnn_options)
+    @abstractmethod
+    def build(self, projection_dim: int) -> TokenEncoder:
+        """The token encoder, with its initial weights."""
+
+    @abstractmethod
+    def boundaries(self) -> Tensor:
+        """The ids of `<S>` and `</S>`; see `BiLM`."""
+
+    @abstractmethod
+    def n_parameters(self, projection_dim: int) -> int:
+        """The number of parameters of the token encoder."""
+
+    def with_vocabulary(self, n_words: int) -> Self:
+        """The options of the same encoder for a vocabulary of `n_words`."""
+        return self
 
 
-def build_bilm(options: BiLMOptions, *, dropout: float = 0.0) -> BiLM:
+@dataclass(frozen=True)
+class CharEmbeddingOptions:
+    dim: int
+
+    def __post_init__(self) -> None:
+        check_count("char_cnn.embedding.dim", self.dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharCNNOptions(TokenEncoderOptions):
     """
-    A biLM of these sizes with its initial, untrained weights.
-
-    # Parameters
-
-    options : `BiLMOptions`
-    dropout : `float`
-        See `BiLSTM`.
-
-    # Raises
-
-    `OptionsError`
-        Where this machine has no memory for these sizes.
+    The block `char_cnn`; see `CharCNN`. `max_characters_per_token` counts the two marks of a word.
+    An options file says in `n_characters` whether it was written for training or for inference,
+    which makes no difference here.
     """
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if 4 * options.n_parameters > memory:
-        raise _too_large(options, f"a machine with {memory / 2**30:,.1f} GiB in all")
-    try:
-        return _build(options, dropout)
-    except (MemoryError, RuntimeError) as error:  # the second is what PyTorch's allocator raises
-        raise _too_large(options, f"too little left ({error})") from error
 
+    key: ClassVar[str] = "char_cnn"
+    module: ClassVar[type[TokenEncoder]] = CharCNN
 
-def _too_large(options: BiLMOptions, found: str) -> OptionsError:
-    gibibytes = 4 * options.n_parameters / 2**30
-    return OptionsError(
-        f"lstm and char_cnn: expected {gibibytes:,.1f} GiB of memory, as much as the weights of "
-        f"these sizes take, found {found}"
-    )
+    embedding: CharEmbeddingOptions
+    filters: tuple[tuple[int, int], ...]
+    n_highway: int = 0
+    activation: str = "relu"
+    max_characters_per_token: int = DEFAULT_MAX_CHARACTERS
+    n_characters: InitVar[int] = NUM_CHARACTERS
 
+    def __post_init__(self, n_characters: int) -> None:
+        check_count("char_cnn.n_highway", self.n_highway, least=0)
+        check_choice("char_cnn.activation", self.activation, ACTIVATIONS)
+        length = self.max_characters_per_token
+        check_max_characters("char_cnn.max_characters_per_token", length)
+        check_choice("char_cnn.n_characters", n_characters, (NUM_CHARACTERS - 1, NUM_CHARACTERS))
+        filters = self.filters
+        if not isinstance(filters, list | tuple) or not filters:
+            _fail("char_cnn.filters", "a list of [width, number] pairs", filters)
+        for pair in filters:
+            if not isinstance(pair, list | tuple) or len(pair) != 2:
+                _fail("char_cnn.filters", "a list of [width, number] pairs", filters)
+            check_count("char_cnn.filters: width", pair[0], most=length)
+            check_count("char_cnn.filters: number", pair[1])
+        object.__setattr__(self, "filters", tuple(map(tuple, filters)))
 
-def _build(options: BiLMOptions, dropout: float) -> BiLM:
-    lstm, char_cnn = options.lstm, options.char_cnn
-    token_encoder: CharCNN | WordEmbedding
-    if char_cnn is not None:
-        token_encoder = CharCNN(
-            n_characters=NUM_CHARACTERS,
-            embedding_dim=char_cnn.embedding_dim,
-            filters=char_cnn.filters,
-            n_highway=char_cnn.n_highway,
-            projection_dim=lstm.projection_dim,
-            activation=char_cnn.activation,
-        )
-        boundaries = torch.from_numpy(
-            words_to_characters([BEGIN_TOKEN, END_TOKEN], char_cnn.max_characters_per_token)
-        ).long()
-    else:
-        assert options.n_words is not None
-        token_encoder = WordEmbedding(
-            n_words=options.n_words + 1, projection_dim=lstm.projection_dim
-        )
-        boundaries = torch.tensor([1, 2])  # <S> and </S> lead every vocabulary; 0 is "no word"
-    bilstm = BiLSTM(
-        n_layers=lstm.n_layers,
-        input_dim=lstm.projection_dim,
-        dim=lstm.dim,
-        projection_dim=lstm.projection_dim,
-        cell_clip=lstm.cell_clip,
-        proj_clip=lstm.proj_clip,
-        use_skip_connections=lstm.use_skip_connections,
-        dropout=dropout,
-    )
-    return BiLM(token_encoder=token_encoder, bilstm=bilstm, boundaries=boundaries)
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        if isinstance(value, Mapping) and "embedding" in value:
+            embedding = _read(CharEmbeddingOptions, value["embedding"], "char_cnn.embedding")
+            value = {**value, "embedding": embedding}
+        return _read(cls, value, cls.key)
 
+    def to_json(self) -> dict[str, Any]:
+        filters = [list(pair) for pair in self.filters]
+        block = asdict(self) | {"filters": filters, "n_characters": NUM_CHARACTERS}
+        return dict(sorted(block.items()))
 
-def options_of(bilm: BiLM) -> BiLMOptions:
-    """The options that `build_bilm` makes such a biLM from."""
-    encoder, bilstm = bilm.token_encoder, bilm.bilstm
-    char_cnn, n_words = None, None
-    if isinstance(encoder, CharCNN):
-        char_cnn = CharCNNOptions(
-            embedding_dim=encoder.char_embedding.embedding_dim,
+    @classmethod
+    def of(cls, bilm: BiLM) -> Self:
+        encoder = bilm.token_encoder
+        assert isinstance(encoder, CharCNN)
+        return cls(
+            embedding=CharEmbeddingOptions(encoder.char_embedding.embedding_dim),
             filters=tuple(
                 (conv.kernel_size[0], conv.out_channels) for conv in encoder.convolutions
             ),
@@ -252,88 +194,201 @@ def options_of(bilm: BiLM) -> BiLMOptions:
             activation=encoder.activation,
             max_characters_per_token=bilm.boundaries.size(1),
         )
-    elif encoder.word_table is not None:
-        n_words = encoder.n_ids - 1
-    lstm = LSTMOptions(
-        dim=bilstm.dim,
-        projection_dim=bilstm.projection_dim,
-        n_layers=bilstm.n_layers,
-        cell_clip=bilstm.layers[0].cell_clip,
-        proj_clip=bilstm.layers[0].proj_clip,
-        use_skip_connections=bilstm.use_skip_connections,
-    )
-    return BiLMOptions(lstm=lstm, char_cnn=char_cnn, n_words=n_words)
+
+    def build(self, projection_dim: int) -> CharCNN:
+        return CharCNN(
+            n_characters=NUM_CHARACTERS,
+            embedding_dim=self.embedding.dim,
+            filters=self.filters,
+            n_highway=self.n_highway,
+            projection_dim=projection_dim,
+            activation=self.activation,
+        )
+
+    def boundaries(self) -> Tensor:
+        characters = words_to_characters([BEGIN_TOKEN, END_TOKEN], self.max_characters_per_token)
+        return torch.from_numpy(characters).long()
+
+    @property
+    def n_filters(self) -> int:
+        """F, the number of filters of all convolutions."""
+        return sum(number for _, number in self.filters)
+
+    def n_parameters(self, projection_dim: int) -> int:
+        c, f = self.embedding.dim, self.n_filters
+        n = NUM_CHARACTERS * c + sum((width * c + 1) * number for width, number in self.filters)
+        n += self.n_highway * 2 * (f + 1) * f
+        return n if f == projection_dim else n + (f + 1) * projection_dim
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= MOST
+@dataclass(frozen=True, kw_only=True)
+class WordTableOptions(TokenEncoderOptions):
+    """The options of `WordEmbedding`: the number of words, without "no word"."""
+
+    key: ClassVar[str] = "n_tokens_vocab"
+    module: ClassVar[type[TokenEncoder]] = WordEmbedding
+
+    n_words: int
+
+    def __post_init__(self) -> None:
+        check_count(self.key, self.n_words)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        return cls(n_words=value)
+
+    def to_json(self) -> int:
+        return self.n_words
+
+    @classmethod
+    def of(cls, bilm: BiLM) -> Self:
+        return cls(n_words=bilm.n_ids - 1)
+
+    def build(self, projection_dim: int) -> WordEmbedding:
+        return WordEmbedding(n_words=self.n_words + 1, projection_dim=projection_dim)
+
+    def boundaries(self) -> Tensor:
+        return torch.tensor([1, 2])  # <S> and </S> lead every vocabulary; 0 is "no word"
+
+    def n_parameters(self, projection_dim: int) -> int:
+        return (self.n_words + 1) * projection_dim
+
+    def with_vocabulary(self, n_words: int) -> Self:
+        return replace(self, n_words=n_words)
 
 
-class _Block:
-    """Reads one block key by key, so that every message can name the key and what was expected."""
+TOKEN_ENCODERS: dict[str, type[TokenEncoderOptions]] = {
+    options.key: options for options in (CharCNNOptions, WordTableOptions)
+}
+"""The options of every token encoder by their key. The first key that is there counts."""
 
-    def __init__(self, block: Mapping[str, Any], source: str, name: str) -> None:
-        if not isinstance(block, Mapping):
-            raise OptionsError(f"{source}: {name}: expected a block {{...}}, found {block!r}")
-        self.block = {
-            key: value
-            for key, value in block.items()
-            if value is not None or key not in NULL_IS_ABSENT
-        }
-        self.source = source
-        self.name = name
 
-    def fail(self, key: str, expected: str, found: Any) -> NoReturn:
-        where = f"{self.source}: {self.name}.{key}"
-        raise OptionsError(f"{where}: expected {expected}, found {found!r}")
+@dataclass(frozen=True, kw_only=True)
+class BiLMOptions:
+    """The options of a biLM: those of its token encoder and those of the LSTMs above it."""
 
-    def take(self, key: str, kind: type, default: Any = None) -> Any:
-        if key not in self.block:
-            if default is None:
-                raise OptionsError(f"{self.source}: {self.name}: missing key {key}")
-            return default
-        value = self.block.pop(key)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            self.fail(key, f"{kind.__name__}", value)
-        return value
+    lstm: LSTMOptions
+    token_encoder: TokenEncoderOptions
 
-    def count(self, key: str, default: int | None = None, least: int = 1, most: int = MOST) -> int:
-        value = self.take(key, int, default)
-        if value < least:
-            self.fail(key, f"a whole number of at least {least}", value)
-        if value > most:
-            self.fail(key, f"a whole number of at most {most}", value)
-        return value
+    @classmethod
+    def from_dict(cls, options: Mapping[str, Any], *, source: str) -> Self:
+        """
+        # Parameters
 
-    def flag(self, key: str, default: bool) -> bool:
-        return self.take(key, bool, default)
+        options : `Mapping[str, Any]`
+            The block `lstm` and that of a token encoder. Null is as good as no block, and other
+            keys are ignored.
+        source : `str`
+            The name of the options in error messages: a file's path, or `"model"`.
 
-    def bound(self, key: str) -> float | None:
-        """A positive number; absent, null or 0 mean that there is no bound, as in bilm-tf."""
-        value = self.block.pop(key, 0)
-        if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
-            self.fail(key, "a positive number or null", value)
-        return float(value) or None
+        # Raises
 
-    def choice(self, key: str, choices: Mapping[str, Any], default: str) -> str:
-        value = self.take(key, str, default)
-        if value not in choices:
-            self.fail(key, " or ".join(f'"{choice}"' for choice in choices), value)
-        return value
-
-    def filters(self, key: str) -> tuple[tuple[int, int], ...]:
-        filters = self.take(key, list)
-        for pair in filters:
-            whole = isinstance(pair, (list, tuple)) and all(map(_is_count, pair))
-            if not whole or len(pair) != 2:
-                self.fail(key, "a list of [width, number] pairs", filters)
-        if not filters:
-            self.fail(key, "a list of [width, number] pairs", filters)
-        return tuple((width, number) for width, number in filters)
-
-    def finish(self) -> None:
-        if self.block:
-            raise OptionsError(
-                f"{self.source}: {self.name}: unknown key{'s' * (len(self.block) > 1)} "
-                + ", ".join(sorted(self.block))
+        `OptionsError`
+            If a key is missing or unknown, or has a value of the wrong type or range.
+        """
+        keys = [key for key in TOKEN_ENCODERS if options.get(key) is not None]
+        if not keys:
+            raise OptionsError(f"{source}: expected {' or '.join(TOKEN_ENCODERS)}, found none")
+        try:
+            return cls(
+                lstm=_read(LSTMOptions, options.get("lstm"), "lstm"),
+                token_encoder=TOKEN_ENCODERS[keys[0]].from_json(options[keys[0]]),
             )
+        except ParameterError as error:
+            raise OptionsError(f"{source}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of an options file for inference, from which `from_dict` reads the same."""
+        lstm = dict(sorted(asdict(self.lstm).items()))
+        return {"lstm": lstm, self.token_encoder.key: self.token_encoder.to_json()}
+
+    def with_vocabulary(self, n_words: int) -> Self:
+        """The options of the same architecture for a vocabulary of `n_words`."""
+        return replace(self, token_encoder=self.token_encoder.with_vocabulary(n_words))
+
+    def difference(self, other: Self) -> tuple[str, Any, Any] | None:
+        """The first key whose values differ, the value here and that of `other`."""
+        ours, theirs = _flat(self.to_dict()), _flat(other.to_dict())
+        for key in ours | theirs:
+            if ours.get(key) != theirs.get(key):
+                return key, ours.get(key), theirs.get(key)
+        return None
+
+    @property
+    def char_cnn(self) -> CharCNNOptions | None:
+        encoder = self.token_encoder
+        return encoder if isinstance(encoder, CharCNNOptions) else None
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of parameters, without a softmax."""
+        size = self.lstm.projection_dim
+        return self.lstm.n_parameters + self.token_encoder.n_parameters(size)
+
+
+def build_bilm(options: BiLMOptions, *, dropout: float = 0.0) -> BiLM:
+    """
+    Builds a biLM with its initial, untrained weights.
+
+    # Parameters
+
+    options : `BiLMOptions`
+    dropout : `float`, optional (default=`0.0`)
+        See `BiLSTM`.
+
+    # Raises
+
+    `OptionsError`
+        If this machine has too little memory for the weights.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 4 * options.n_parameters > memory:
+        raise _too_large(options, f"a machine with {memory / 2**30:,.1f} GiB in all")
+    try:
+        return BiLM(
+            token_encoder=options.token_encoder.build(options.lstm.projection_dim),
+            bilstm=options.lstm.build(dropout),
+            boundaries=options.token_encoder.boundaries(),
+        )
+    except (MemoryError, RuntimeError) as error:  # PyTorch's allocator raises the second
+        raise _too_large(options, f"too little left ({error})") from error
+
+
+def options_of(bilm: BiLM) -> BiLMOptions:
+    """The options from which `build_bilm` makes such a biLM."""
+    encoder = type(bilm.token_encoder)
+    options = next(each for each in TOKEN_ENCODERS.values() if each.module is encoder)
+    return BiLMOptions(lstm=LSTMOptions.of(bilm.bilstm), token_encoder=options.of(bilm))
+
+
+def _too_large(options: BiLMOptions, found: str) -> OptionsError:
+    return OptionsError(
+        f"lstm and {options.token_encoder.key}: expected {4 * options.n_parameters / 2**30:,.1f} "
+        f"GiB of memory for weights of these sizes, found {found}"
+    )
+
+
+def _read(options: type[Options], block: Any, name: str) -> Options:
+    """Makes a dataclass from the block `name`, whose keys are its fields."""
+    if not isinstance(block, Mapping):
+        _fail(name, "a block {...}", block)
+    block = {k: v for k, v in block.items() if v is not None or k not in NULL_IS_ABSENT}
+    fields = signature(options).parameters
+    for key, field in fields.items():
+        if key not in block and field.default is field.empty:
+            raise ParameterError(f"{name}: missing key {key}")
+    if unknown := sorted(block.keys() - fields.keys()):
+        plural = "s" * (len(unknown) > 1)
+        raise ParameterError(f"{name}: unknown key{plural} {', '.join(unknown)}")
+    return options(**block)
+
+
+def _flat(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a nested block under keys such as `lstm.dim`."""
+    flat: dict[str, Any] = {}
+    for key, value in block.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -8,16 +8,21 @@ are read as they are.
 
 import json
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import h5py
 import torch
 from torch import Tensor
 
-from elmo_plugin.bilm_tf.arrays import array_shapes, table
-from elmo_plugin.bilm_tf.options_file import options_to_dict, parse_options, read_options
+from elmo_plugin.bilm_tf.arrays import (
+    array_views,
+    lstm_arrays,
+    softmax_arrays,
+    token_encoder_arrays,
+)
+from elmo_plugin.bilm_tf.options_file import parse_options, read_options
 from elmo_plugin.data.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS
 from elmo_plugin.files.atomic_write import HDF5Bytes, atomic_write
 from elmo_plugin.files.hdf5 import (
@@ -32,7 +37,7 @@ from elmo_plugin.files.hdf5 import (
 )
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
 from elmo_plugin.modules.warm_state import warm_up
-from elmo_plugin.options import BiLMOptions, build_bilm, options_of
+from elmo_plugin.options import BiLMOptions, WordTableOptions, build_bilm, options_of
 
 WRITTEN_FOR = "options.json"
 """The attribute of a weight file that holds its options."""
@@ -54,25 +59,29 @@ def load_bilm(
     `OptionsError`, `HDF5Error`
         Naming the file, the key, and what was expected and found.
     """
-    options = read_options(options_file)
-    if token_embedding_file is None:
-        check_weights(options, weight_file)
-        bilm = build_bilm(options)
-        read_weights(bilm, weight_file)
-        return bilm
+    options, words = read_options(options_file), None
+    if token_embedding_file is not None:
+        words = _read_words(token_embedding_file, vocabulary_file)
+        options = replace(options, token_encoder=WordTableOptions(n_words=len(words)))
+    check_weights(options, weight_file, token_embedding_file=token_embedding_file)
+    bilm = build_bilm(options)
+    if words is not None:
+        numbers = [words.index(boundary) + 1 for boundary in (BEGIN_TOKEN, END_TOKEN)]
+        bilm.boundaries.copy_(torch.tensor(numbers))
+    read_weights(bilm, weight_file, token_embedding_file=token_embedding_file)
+    return bilm
+
+
+def _read_words(
+    token_embedding_file: str | os.PathLike, vocabulary_file: str | os.PathLike | None
+) -> list[str]:
     if vocabulary_file is None:
-        raise HDF5Error(f"{token_embedding_file}: expected its vocabulary's file too, found none")
+        raise HDF5Error(f"{token_embedding_file}: expected a vocabulary file with it, found none")
     words = Path(vocabulary_file).read_text(encoding="utf-8").split()
     for boundary in (BEGIN_TOKEN, END_TOKEN):
         if boundary not in words:
             raise HDF5Error(f"{vocabulary_file}: expected the word {boundary}, found no such line")
-    options = replace(options, char_cnn=None, n_words=len(words))
-    check_weights(options, weight_file, token_embedding_file=token_embedding_file)
-    bilm = build_bilm(options)
-    numbers = [words.index(boundary) + 1 for boundary in (BEGIN_TOKEN, END_TOKEN)]
-    bilm.boundaries.copy_(torch.tensor(numbers))
-    read_weights(bilm, weight_file, token_embedding_file=token_embedding_file)
-    return bilm
+    return words
 
 
 def check_weights(
@@ -100,14 +109,17 @@ def check_weights(
         For the first array that is missing or of another shape, and for a weight file that was
         written for other options.
     """
+    encoder, others = token_encoder_arrays(options), lstm_arrays(options.lstm)
+    if n_softmax_words is not None:
+        others = chain(others, softmax_arrays(n_softmax_words, options.lstm.projection_dim))
     with open_hdf5(path) as file:
         _check_options(file, options, token_embedding_file is not None)
-        for name, shape in array_shapes(options, n_softmax_words):
-            if name != "embedding" or token_embedding_file is None:
-                _find(file, name, shape)
+        for array in chain(encoder, others) if token_embedding_file is None else others:
+            _find(file, array.name, array.shape)
     if token_embedding_file is not None:
         with open_hdf5(token_embedding_file) as file:
-            _find(file, *next(array_shapes(options)))
+            for array in encoder:
+                _find(file, array.name, array.shape)
 
 
 def read_weights(
@@ -128,7 +140,7 @@ def read_weights(
         For a file that is not HDF5, or was written for other options; and for an array that is
         missing, of another shape, damaged, or not of finite numbers.
     """
-    views = table(bilm, softmax)
+    views = array_views(bilm, softmax)
     with open_hdf5(path) as file:
         _check_options(file, options_of(bilm), token_embedding_file is not None)
         words = views.pop("embedding", None) if token_embedding_file is not None else None
@@ -173,7 +185,7 @@ def write_weights(
     `DiskFullError`
         If there is no space for the file.
     """
-    arrays = table(bilm, softmax)
+    arrays = array_views(bilm, softmax)
     arrays["warm_state/memory"] = [bilm.warm_state.memory]
     arrays["warm_state/output"] = [bilm.warm_state.output]
     with (
@@ -181,7 +193,7 @@ def write_weights(
         HDF5Bytes(temporary) as disk,
         h5py.File(disk, "w", libver=(VERSION, VERSION)) as file,
     ):
-        write_text(file, WRITTEN_FOR, json.dumps(options_to_dict(options_of(bilm))))
+        write_text(file, WRITTEN_FOR, json.dumps(options_of(bilm).to_dict()))
         for name, parts in arrays.items():
             kept = torch.float32 if name.endswith("/B") else dtype
             write_array(file, name, torch.cat([part.to("cpu", kept) for part in parts]).numpy())
@@ -225,23 +237,20 @@ def _find(file: h5py.File, name: str, expected: tuple[int, ...]) -> h5py.Dataset
 
 
 def _check_options(file: h5py.File, options: BiLMOptions, other_words: bool) -> None:
-    """Whether the file says that it belongs to other options; those of the words do not matter for
-    `other_words`. Only files that were written here say so."""
+    """
+    Refuses a file that says that it was written for other options, which only our files say. With
+    `other_words`, the token encoder does not matter.
+    """
     text = read_text(file, WRITTEN_FOR)
     if text is None:
         return
-    found = _sizes(parse_options(text, f"{file.filename}: {WRITTEN_FOR}"), not other_words)
-    expected = _sizes(options, not other_words)
-    for key in found | expected:
-        if found.get(key) != expected.get(key):
-            raise HDF5Error(
-                f"{file.filename}: expected weights for {key} {expected.get(key)}, as the options "
-                f"say, found weights that were written for {key} {found.get(key)}"
-            )
-
-
-def _sizes(options: BiLMOptions, with_words: bool) -> dict[str, Any]:
-    sizes = {f"lstm.{key}": value for key, value in asdict(options.lstm).items()}
-    if with_words and options.char_cnn is not None:
-        sizes |= {f"char_cnn.{key}": value for key, value in asdict(options.char_cnn).items()}
-    return sizes | ({"n_tokens_vocab": options.n_words} if with_words else {})
+    found = parse_options(text, f"{file.filename}: {WRITTEN_FOR}")
+    if other_words:
+        found = replace(found, token_encoder=options.token_encoder)
+    difference = options.difference(found)
+    if difference is not None:
+        key, expected, stored = difference
+        raise HDF5Error(
+            f"{file.filename}: expected weights for {key} {expected}, as the options say, found "
+            f"weights that were written for {key} {stored}"
+        )
