@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from elmo_plugin import options as options_module
 from elmo_plugin.modules import CharCNN, WordEmbedding
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm, options_of
+from elmo_plugin.options import bilm as options_bilm
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
 
@@ -122,7 +122,7 @@ def test_sizes_beyond_all_memory(blocks):
 
 def test_sizes_for_which_too_little_memory_is_left(monkeypatch):
     """Expected: PyTorch's allocator's own words, for more memory than there are addresses."""
-    monkeypatch.setattr(options_module.os, "sysconf", lambda name: 2**40)
+    monkeypatch.setattr(options_bilm.os, "sysconf", lambda name: 2**40)
     with pytest.raises(OptionsError, match=r"GiB .* found too little left \(.*allocate"):
         build_bilm(read({**LSTM, "dim": 10**13 // 10**4, "projection_dim": 2**20}))
 
