@@ -178,22 +178,18 @@ def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
 
 def check_frequency_order(corpus: EncodedCorpus, ids: np.ndarray, vocab_size: int) -> None:
     """
-    Refuses a vocabulary whose order is far from that of the corpus's frequencies.
+    Warns of a vocabulary whose order is far from that of the corpus's frequencies: the log-uniform
+    distribution over ids, from which negatives are drawn, then codes the corpus with at least
+    `MOST_BITS_LOST` more a token than it would if the ids were sorted by frequency.
 
     # Parameters
 
     corpus : `EncodedCorpus`
-        Where the counts come from.
+        The corpus that gives the counts.
     ids : `np.ndarray`
-        `ids_of_corpus_words`. *Shape:* `(W,)`.
+        The result of `ids_of_corpus_words`. *Shape:* `(W,)`.
     vocab_size : `int`
         The number of ids.
-
-    # Raises
-
-    `ConfigurationError`
-        If the log-uniform distribution over ids, from which negatives are drawn, codes the corpus
-        with `MOST_BITS_LOST` more a token than it would if the ids were sorted by frequency.
     """
     special = len(SPECIAL_WORDS)
     counts = np.bincount(ids, weights=corpus.counts, minlength=vocab_size)[special:]
@@ -203,10 +199,13 @@ def check_frequency_order(corpus: EncodedCorpus, ids: np.ndarray, vocab_size: in
     bits = -np.log2(np.log((rank + 2) / (rank + 1)) / np.log(vocab_size + 1))  # (V - 3,)
     lost = float(counts @ bits - np.sort(counts)[::-1] @ bits) / counts.sum()
     if lost > MOST_BITS_LOST:
-        raise ConfigurationError(
-            f'vocabulary, namespace "{WORDS_NAMESPACE}": expected words by falling frequency, as '
-            f"log-uniform sampling needs them, found an order that costs {lost:.1f} bits a token "
-            f"more on {corpus.folder} than one by frequency"
+        logger.warning(
+            'vocabulary, namespace "%s": expected words by falling frequency, as log-uniform '
+            "sampling needs them, found an order that costs %.1f bits a token more on %s than one "
+            "by frequency",
+            WORDS_NAMESPACE,
+            lost,
+            corpus.folder,
         )
 
 
