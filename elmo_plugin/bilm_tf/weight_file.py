@@ -1,9 +1,9 @@
 """
-Weights in HDF5, as bilm-tf, AllenNLP and others read them.
+Weight files in HDF5, in the format that bilm-tf, AllenNLP and others read.
 
-The weight files that are written here can be checked: each array has its digest, and the file says
-which options it belongs to. Other programs ignore both, and files of theirs, which have neither,
-are read as they are.
+The files that are written here can be checked: each array has a digest, and the file contains the
+options that it belongs to. Other programs ignore both. Their own files have neither, and are read
+without these checks.
 """
 
 import json
@@ -40,7 +40,7 @@ from elmo_plugin.modules.warm_state import warm_up
 from elmo_plugin.options import BiLMOptions, WordTableOptions, build_bilm, options_of
 
 WRITTEN_FOR = "options.json"
-"""The attribute of a weight file that holds its options."""
+"""The attribute of a weight file that contains its options."""
 
 
 def load_bilm(
@@ -50,14 +50,22 @@ def load_bilm(
     vocabulary_file: str | os.PathLike | None = None,
 ) -> BiLM:
     """
-    A biLM from its two files. Or from four, where its words are not spelled but looked up in a
-    table of vectors that bilm-tf's `dump_token_embeddings` wrote for a vocabulary: word number k is
-    that file's k-th, from 1 on.
+    Loads a biLM from its two files.
+
+    # Parameters
+
+    options_file, weight_file : `str | os.PathLike`
+    token_embedding_file : `str | os.PathLike | None`
+        A table of word vectors that bilm-tf's `dump_token_embeddings` wrote. It replaces the token
+        encoder in the weight file.
+    vocabulary_file : `str | os.PathLike | None`
+        The words of that table. Word number k, counted from 1, is the k-th word of the file.
 
     # Raises
 
     `OptionsError`, `HDF5Error`
-        Naming the file, the key, and what was expected and found.
+        If a file is damaged, or does not belong to the others. The message names the file and the
+        key.
     """
     options, words = read_options(options_file), None
     if token_embedding_file is not None:
@@ -99,15 +107,15 @@ def check_weights(
     path : `str | os.PathLike`
         The weight file.
     n_softmax_words : `int | None`
-        The number of words of its softmax, if that is going to be read.
+        The number of words of the softmax, if the file has to contain one.
     token_embedding_file : `str | os.PathLike | None`
-        The file that has the table of words, if it is not the weight file.
+        The file with the table of words, if it is not the weight file.
 
     # Raises
 
     `HDF5Error`
-        For the first array that is missing or of another shape, and for a weight file that was
-        written for other options.
+        If the file was written for other options, or if an array is missing or has another shape.
+        The message names the first such array.
     """
     encoder, others = token_encoder_arrays(options), lstm_arrays(options.lstm)
     if n_softmax_words is not None:
@@ -129,16 +137,16 @@ def read_weights(
     token_embedding_file: str | os.PathLike | None = None,
 ) -> None:
     """
-    Fills a biLM, and its softmax if it is given, from a weight file: float32 or float16, compressed
-    or not; a table of words from `token_embedding_file`, if that is given. Also takes the state at
-    sentence starts (`warm`) that `write_weights` added, or else computes one. Nothing is changed
-    before everything was found to be right.
+    Reads the weights of a biLM, and those of its softmax if it is given. The arrays may be float32
+    or float16, and compressed. A table of words is read from `token_embedding_file` if that is
+    given. The warm state is read if `write_weights` wrote one, and computed otherwise. The biLM is
+    changed only after all arrays have been read and checked.
 
     # Raises
 
     `HDF5Error`
-        For a file that is not HDF5, or was written for other options; and for an array that is
-        missing, of another shape, damaged, or not of finite numbers.
+        If a file is not HDF5 or was written for other options, or if an array is missing, has
+        another shape, is damaged, or contains NaN or infinity.
     """
     views = array_views(bilm, softmax)
     with open_hdf5(path) as file:
@@ -168,17 +176,18 @@ def write_weights(
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """
-    Writes a weight file, whole or not at all, that bilm-tf, AllenNLP and the others read; with the
-    softmax's two arrays if it is given. They do not know the `warm_state`, and pass it over.
+    Writes a weight file that bilm-tf, AllenNLP and others read. It contains the `warm_state` too,
+    which other programs ignore. The file appears whole or not at all.
 
     # Parameters
 
     bilm : `BiLM`
     path : `str | os.PathLike`
     softmax : `SampledSoftmax | None`
+        A softmax to write to the same file.
     dtype : `torch.dtype`
-        The type of the numbers; but the LSTMs' biases are always float32, because AllenNLP adds
-        the forget gate's 1 to them in the type that it finds.
+        The type of the numbers. The LSTMs' biases are always float32, because AllenNLP adds the
+        forget gate's 1 to them in the type of the file.
 
     # Raises
 
@@ -201,19 +210,19 @@ def write_weights(
 
 
 def n_softmax_words(path: str | os.PathLike) -> int | None:
-    """The number of words of a weight file's softmax, which bilm-tf itself leaves out."""
+    """The number of words of the softmax in a weight file; bilm-tf's own files have none."""
     with open_hdf5(path) as file:
         weight = find_array(file, "softmax/W")
         return None if weight is None else int(weight.shape[0]) if weight.shape else 0
 
 
 def has_softmax(path: str | os.PathLike) -> bool:
-    """Whether a weight file holds the softmax."""
+    """Whether a weight file contains the softmax."""
     return n_softmax_words(path) is not None
 
 
 def _read(file: h5py.File, name: str, parts: list[Tensor]) -> Tensor:
-    """The array `name`, of the shape of the views that it is to fill."""
+    """Reads the array `name`, which must have the shape of the concatenated views `parts`."""
     shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
     return torch.from_numpy(read_array(_find(file, name, shape)))
 
