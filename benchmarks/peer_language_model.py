@@ -33,9 +33,9 @@ class AllenNLPLanguageModel(nn.Module):
         super().__init__()
         lstm, char_cnn = options.lstm, options.char_cnn
         assert char_cnn is not None
-        self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding_dim, padding_idx=0)
+        self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding.dim, padding_idx=0)
         self.char_cnn = CnnHighwayEncoder(
-            embedding_dim=char_cnn.embedding_dim,
+            embedding_dim=char_cnn.embedding.dim,
             filters=char_cnn.filters,
             num_highway=char_cnn.n_highway,
             projection_dim=lstm.projection_dim,

@@ -90,7 +90,7 @@ class BiLMFiles(NamedTuple):
 def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
     """bilm-tf's two files, of random weights large enough for the clips to matter."""
     torch.manual_seed(seed)
-    options = BiLMOptions.from_blocks(BLOCKS["lstm"], BLOCKS["char_cnn"], source="test")
+    options = BiLMOptions.from_dict(BLOCKS, source="test")
     bilm = build_bilm(options)
     for layer in bilm.bilstm.layers:
         for parameter in layer.parameters():

@@ -177,11 +177,9 @@ def _check_sizes(
 ) -> None:
     """Compares the config's sizes with those of the weights before memory is taken for them."""
     try:
-        options = BiLMOptions.from_blocks(
-            parameters["lstm"],
-            parameters.get("char_cnn"),
-            n_words=vocab.get_vocab_size("words"),
-            source=f"{CONFIG}: model",
+        n_words = vocab.get_vocab_size("words")
+        options = BiLMOptions.from_dict(
+            {**parameters, "n_tokens_vocab": n_words}, source=f"{CONFIG}: model"
         )
         n_modules = options.lstm.n_layers
         if options.char_cnn is not None:

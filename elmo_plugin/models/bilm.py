@@ -104,7 +104,8 @@ class BilmLanguageModel(Model):
             check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
         n_words = len(word_ids(vocab))
         try:
-            self.options = BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="model")
+            blocks = {"lstm": lstm, "char_cnn": char_cnn, "n_tokens_vocab": n_words}
+            self.options = BiLMOptions.from_dict(blocks, source="model")
             self.bilm = build_bilm(self.options, dropout=dropout)
             self.bilm.set_precision(precision)
             self.softmax = SampledSoftmax(

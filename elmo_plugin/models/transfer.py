@@ -2,7 +2,6 @@
 
 import logging
 import os
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 import h5py
@@ -88,15 +87,10 @@ def _read_archive(model: "BilmLanguageModel", archive: Union[str, os.PathLike]) 
     from elmo_plugin.models.archive import load_language_model
 
     source = load_language_model(archive)
-    expected, found = asdict(model.options), asdict(source.options)
-    for block in ("lstm", "char_cnn"):
-        if (expected[block] is None) != (found[block] is None):
-            raise ConfigurationError(f"{archive}: only one of it and the config has a {block}")
-        for key, value in (expected[block] or {}).items():
-            if found[block][key] != value:
-                raise ConfigurationError(
-                    f"{archive}: {block}.{key}: the config has {value}, found {found[block][key]}"
-                )
+    n_words = model.softmax.n_words
+    if difference := model.options.difference(source.options.with_vocabulary(n_words)):
+        key, expected, found = difference
+        raise ConfigurationError(f"{archive}: {key}: the config has {expected}, found {found}")
     return Pretrained(vocabulary_words(source.vocab), source.bilm, source.softmax)
 
 
@@ -125,7 +119,7 @@ def _read_hdf5(
         raise ConfigurationError(
             f"{weights}: softmax/W: expected the softmax that {vocabulary_file} numbers, found none"
         )
-    bilm = build_bilm(replace(model.options, n_words=len(words)))
+    bilm = build_bilm(model.options.with_vocabulary(len(words)))
     read_weights(bilm, weights, softmax)
     return Pretrained(words, bilm, softmax)
 

@@ -212,8 +212,9 @@ def test_who_reads_an_export(tmp_path, changes, reason):
         {key: changes.get(key, value) for key, value in block.items()}
         for block in (BLOCKS["lstm"], BLOCKS["char_cnn"])
     )
-    options = BiLMOptions.from_blocks(
-        lstm, changes.get("char_cnn", char_cnn), n_words=10, source="test"
+    options = BiLMOptions.from_dict(
+        {"lstm": lstm, "char_cnn": changes.get("char_cnn", char_cnn), "n_tokens_vocab": 10},
+        source="test",
     )
     assert refused_by_allennlp(options) == ([reason] if reason else [])
     files = str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5")

@@ -136,10 +136,6 @@ def test_count_instances(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert f"contains {n_sentences} instances" in capsys.readouterr().out
 
 
-ZIPF = "".join(f"w{k} " * (2000 // k) + "\n" for k in range(1, 1001))
-"""Word k occurs 2000 / k times."""
-
-
 @pytest.mark.parametrize(
     ("files", "overrides", "message"),
     [
@@ -148,16 +144,8 @@ ZIPF = "".join(f"w{k} " * (2000 // k) + "\n" for k in range(1, 1001))
         ({}, {"train_data_path": "*.txt"}, r"\*\.txt: expected text files, found none"),
         ({"a.txt": "x\n\nñ"}, {"train_data_path": "a.txt"}, r"a\.txt, line 3: .* 0xf1 at byte 1"),
         ({"a.txt": "x\ny\n"}, {"train_data_path": "a.txt"}, r"a\.txt: .* 2 sentences for 4 rows"),
-        (
-            {
-                "a.txt": ZIPF,
-                "words.txt": "<S>\n</S>\n<UNK>\n" + "".join(f"w{k}\n" for k in range(1000, 0, -1)),
-            },
-            {"train_data_path": "a.txt", "vocabulary": {"type": "bilm", "file": "words.txt"}},
-            "expected words by falling frequency",
-        ),
     ],
-    ids=["empty", "blank", "glob", "latin", "few_sentences", "unsorted_vocabulary"],
+    ids=["empty", "blank", "glob", "latin", "few_sentences"],
 )
 def test_bad_input_is_named(
     files: dict[str, str],
