@@ -195,7 +195,7 @@ class Elmo(BiLMLayers):
         `ValueError`
             For sentences of another form, or a layer that there is not.
         """
-        return embed(self, sentences, layer, as_tensors)
+        return embed(self, self.mixes[0], sentences, layer, as_tensors)
 
 
 def _check_mix(weights: Any, n_layers: int) -> None:

@@ -4,8 +4,7 @@ epochs and of runs. What is stored are numbers; nothing in the file can run code
 """
 
 import os
-from collections.abc import Callable, Sequence
-from hashlib import blake2b
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import check_choice, check_number, check_path
+from elmo_plugin.files.digest import new_digest
 from elmo_plugin.files.sqlite_cache import SQLiteCache
 from elmo_plugin.ops.numerics_key import tensor_versions
 
-DTYPES = {"float32": np.float32, "float16": np.float16}
+DTYPES = {name: np.dtype(name) for name in ("float32", "float16")}
 FILE = "layers.sqlite"
 
 
@@ -60,74 +60,60 @@ class LayerCache:
         self.dtype = dtype
         self._entries = SQLiteCache(self.folder / FILE, size_gb * 2**30)
 
-    @torch.no_grad()
-    def __call__(
-        self,
-        model: bytes,
-        tokens: Tensor,
-        lengths: Tensor,
-        sizes: tuple[int, int],
-        read: Callable[[Tensor], list[Tensor]],
-    ) -> list[Tensor]:
+    def keys(self, model: bytes, tokens: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """
-        The layers of a batch: from the cache those that are there; the other sentences are read as
-        one smaller batch, and kept.
+        One key for each sentence: a digest of the model, the dtype and the sentence's tokens.
 
         # Parameters
 
         model : `bytes`
             See `Fingerprint`.
         tokens : `Tensor`
-            Shape `(B, T, C)` or `(B, T)`, B > 0.
-        lengths : `Tensor`
-            Shape `(B,)`: how many tokens of each row are real; those come first.
-        sizes : `tuple[int, int]`
-            The number of layers, L + 1, and of numbers in a vector, 2P.
-        read : `Callable[[Tensor], list[Tensor]]`
-            From `(B', T', C)` tokens to L + 1 layers of shape `(B', T' + 2, 2P)`.
-
-        # Returns
-
-        `list[Tensor]`
-            L + 1 layers of shape `(B, T + 2, 2P)`, fp32, zeros at padding.
+            Character ids of shape `(B, T, C)` or word ids of shape `(B, T)`.
+        lengths : `Sequence[int]`
+            Sentence lengths, in tokens.
         """
-        n_layers, dim = sizes
-        counts: list[int] = lengths.tolist()
-        keys = _keys(model + self.dtype.encode(), tokens, counts)
-        layers = np.zeros((n_layers, len(keys), tokens.size(1) + 2, dim), dtype=np.float32)
-        places = [layers[:, row, : n + 2] for row, n in enumerate(counts)]
-        new = self._get(keys, places)
-        if new:
-            if len(new) < len(keys):
-                tokens = tokens[new, : max(counts[row] for row in new)]
-            computed = torch.stack(read(tokens)).float().cpu().numpy()  # (L + 1, B', T' + 2, 2P)
-            found = [(row, computed[:, k, : counts[row] + 2]) for k, row in enumerate(new)]
-            self._put([(keys[row], numbers, places[row]) for row, numbers in found])
-        return list(torch.from_numpy(layers).to(tokens.device))
+        prefix = model + self.dtype.encode()
+        rows = tokens.to("cpu", torch.int32).numpy()
+        return [
+            new_digest(prefix + row[:length].tobytes()).digest()
+            for row, length in zip(rows, lengths)
+        ]
 
-    def _get(self, keys: list[bytes], places: list[np.ndarray]) -> list[int]:
-        """Fills those of the places, shape `(L + 1, n + 2, 2P)`, that are there; says which are
-        not."""
-        absent = []
-        dtype = np.dtype(DTYPES[self.dtype])
-        for row, (stored, place) in enumerate(zip(self._entries.get(keys), places)):
-            if stored is None or len(stored) != place.size * dtype.itemsize:
-                absent.append(row)
+    def get(self, keys: Sequence[bytes], layers: Sequence[Tensor]) -> list[int]:
+        """
+        Fills in the layers that are stored and returns the indices of the sentences that are
+        missing, whose layers are left as they are.
+
+        # Parameters
+
+        keys : `Sequence[bytes]`
+            The sentences' keys.
+        layers : `Sequence[Tensor]`
+            For each sentence of n tokens a float32 tensor of shape `(L + 1, n + 2, 2P)`, on the
+            CPU. Modified in place.
+        """
+        missing = []
+        dtype = DTYPES[self.dtype]
+        for k, (stored, target) in enumerate(zip(self._entries.get(keys), layers)):
+            if stored is None or len(stored) != target.numel() * dtype.itemsize:
+                missing.append(k)
             else:
-                place[:] = np.frombuffer(stored, dtype).reshape(place.shape)
-        return absent
+                target.numpy()[:] = np.frombuffer(stored, dtype).reshape(target.shape)
+        return missing
 
-    def _put(self, items: Sequence[tuple[bytes, np.ndarray, np.ndarray]]) -> None:
-        """Stores what was computed for a key, and fills its place with it as it will be found."""
+    def put(self, keys: Sequence[bytes], layers: Sequence[Tensor]) -> None:
+        """
+        Stores layers, and rounds them in place to the numbers that `get` will find. Parameters as
+        for `get`.
+        """
         values = {}
-        for key, computed, place in items:
+        for key, computed in zip(keys, layers):
             with np.errstate(over="ignore"):
-                rounded = computed.astype(DTYPES[self.dtype])
+                rounded = computed.numpy().astype(DTYPES[self.dtype])
             if np.isfinite(rounded).all():
                 values[key] = rounded.tobytes()
-                place[:] = rounded
-            else:
-                place[:] = computed
+                computed.numpy()[:] = rounded
         self._entries.put(values)
 
 
@@ -154,17 +140,9 @@ class Fingerprint:
         tensors = list(chain(bilm.parameters(), bilm.buffers()))
         seen = repr(facts), tensor_versions(tensors)
         if seen != self._seen:
-            digest = blake2b(repr(facts).encode(), digest_size=16)
+            digest = new_digest(repr(facts).encode())
             for tensor in tensors:
                 numbers = tensor.detach().cpu().contiguous().view(-1)
                 digest.update(numbers.view(torch.uint8).numpy().data)
             self._seen, self._digest = seen, digest.digest()
         return self._digest
-
-
-def _keys(model: bytes, tokens: Tensor, counts: list[int]) -> list[bytes]:
-    """Each sentence's name in the cache: a hash of the model and of the row's real tokens."""
-    rows = tokens.to("cpu", torch.int32).numpy()
-    return [
-        blake2b(model + row[:n].tobytes(), digest_size=32).digest() for row, n in zip(rows, counts)
-    ]

@@ -101,6 +101,11 @@ class BiLMLayers(nn.Module):
         return any(parameter.requires_grad for parameter in self.bilm.parameters())
 
     @property
+    def n_layers(self) -> int:
+        """L + 1, the number of layers with that of the words."""
+        return self.options.lstm.n_layers + 1
+
+    @property
     def output_dim(self) -> int:
         """2P, the size of a vector."""
         return self.bilm.output_dim
@@ -124,10 +129,11 @@ class BiLMLayers(nn.Module):
             row[: len(sentence)] = torch.from_numpy(ids)
         return tokens.to(self.bilm.boundaries.device)
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         """
-        Lets go of all that came from earlier batches: carried states, words' vectors, and weights
-        that were prepared. A change of weights by their `.data` goes unseen without it.
+        Clears carried states and caches: word vectors, packed weights and the fingerprint, not the
+        files in `cache_dir`. It is needed after weights were changed through their `.data`, which
+        no cache notices.
         """
         self.carried_state = None
         self.word_vectors.clear()
@@ -135,7 +141,7 @@ class BiLMLayers(nn.Module):
         self._fingerprint.clear()
 
     def _apply(self, *args: Any, **kwargs: Any) -> BiLMLayers:
-        self.forget()  # what is kept would stay on the old device
+        self.clear_caches()  # which would stay on the old device
         return super()._apply(*args, **kwargs)
 
     def train(self, mode: bool = True) -> BiLMLayers:
@@ -168,16 +174,34 @@ class BiLMLayers(nn.Module):
         lengths = self.bilm.sentence_lengths(tokens)  # (B,)
         time = torch.arange(tokens.size(1) + 2, device=tokens.device)
         mask = time < lengths[:, None] + 2  # (B, T + 2)
-        sizes = self.options.lstm.n_layers + 1, self.output_dim
         if not len(tokens):
-            nothing = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
-            return [nothing] * sizes[0], mask
+            empty = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
+            return [empty] * self.n_layers, mask
         if self.layer_cache is None or self.requires_grad:
-            return self._read(tokens), mask
-        return self.layer_cache(self._model_key(), tokens, lengths, sizes, self._read), mask
+            return self._compute(tokens), mask
+        return self._look_up(self.layer_cache, tokens, lengths.tolist()), mask
 
-    def _read(self, tokens: Tensor) -> list[Tensor]:
-        """`tokens` as above, at least one row; the layers as above."""
+    @torch.no_grad()
+    def _look_up(self, cache: LayerCache, tokens: Tensor, lengths: list[int]) -> list[Tensor]:
+        """
+        As `_compute`, but takes the layers that are cached from there, and computes and caches the
+        other sentences as one smaller batch.
+        """
+        keys = cache.keys(self.fingerprint(), tokens, lengths)
+        layers = torch.zeros(self.n_layers, len(tokens), tokens.size(1) + 2, self.output_dim)
+        sentences = [layers[:, row, : n + 2] for row, n in enumerate(lengths)]
+        missing = cache.get(keys, sentences)
+        if missing:
+            if len(missing) < len(keys):
+                tokens = tokens[missing, : max(lengths[row] for row in missing)]
+            computed = torch.stack(self._compute(tokens)).float().cpu()  # (L + 1, B', T' + 2, 2P)
+            for k, row in enumerate(missing):
+                sentences[row].copy_(computed[:, k, : lengths[row] + 2])
+            cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
+        return list(layers.to(tokens.device))
+
+    def _compute(self, tokens: Tensor) -> list[Tensor]:
+        """Tokens of at least one sentence, and their layers; both as for `layers`."""
         frozen = not self.requires_grad
         encode = partial(self.word_vectors, self.bilm.token_encoder) if frozen else None
         state = initial_state(self.bilm, self.initial_state, len(tokens), self.carried_state)
@@ -187,14 +211,14 @@ class BiLMLayers(nn.Module):
             self.carried_state = carry_on(self.carried_state, read.state)
         return read.layers
 
-    def _model_key(self) -> bytes:
-        """What tells this biLM's layers from any other's."""
+    def fingerprint(self) -> bytes:
+        """A digest of the weights and the settings that a sentence's layers depend on."""
         facts = VERSION, self.options, self.initial_state, numerics_key(self.bilm)
         return self._fingerprint(self.bilm, facts)
 
 
 def _note_weights(reader: BiLMLayers, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:
     """Weights have come: all of the biLM's, or else `load_state_dict` says which are missing."""
-    reader.forget()
+    reader.clear_caches()
     if all(f"{prefix}bilm.{name}" in state_dict for name, _ in reader.bilm.named_parameters()):
         reader.is_filled = True

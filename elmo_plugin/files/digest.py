@@ -13,14 +13,14 @@ DIGEST = "digest"
 """The key of a sealed JSON object's own digest."""
 
 
-def new_digest() -> blake2b:
-    """A digest to be updated piece by piece; `hexdigest` gives what the functions here give."""
-    return blake2b(digest_size=20)
+def new_digest(data: Any = b"", size: int = 20) -> blake2b:
+    """A digest of `size` bytes to update piece by piece; `data` is the first piece."""
+    return blake2b(data, digest_size=size)
 
 
 def digest(data: Any) -> str:
     """The digest of bytes, or of a contiguous array's numbers."""
-    return blake2b(data, digest_size=20).hexdigest()
+    return new_digest(data).hexdigest()
 
 
 def file_digest(path: str | os.PathLike) -> str:

@@ -4,7 +4,6 @@ other files, arrays whose bytes lie in other files or were never written, and ty
 program's own. The writer gives each array a digest, which the reader checks where there is one.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 from h5py import h5d, h5l, h5t, h5z
+
+from elmo_plugin.files.digest import new_digest
 
 VERSION = "v108"
 """
@@ -126,7 +127,7 @@ def write_array(file: h5py.File, name: str, numbers: np.ndarray) -> None:
 
 
 def _digest(numbers: np.ndarray) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(numbers).data, digest_size=16).hexdigest()
+    return new_digest(np.ascontiguousarray(numbers).data, size=16).hexdigest()
 
 
 def read_text(item: h5py.File | h5py.Dataset, name: str) -> str | None:

@@ -21,13 +21,13 @@ def vectors(elmo: Elmo) -> torch.Tensor:
 
 
 def fresh(elmo: Elmo) -> torch.Tensor:
-    elmo.forget()
+    elmo.clear_caches()
     return vectors(elmo)
 
 
 @pytest.mark.parametrize("change", ["loaded", "in place", "precision", "data"])
 def test_weights_of_another_kind(elmo, change):
-    """Whatever way they change; of `.data` nobody hears, so there it takes `forget`."""
+    """Whatever way they change; of `.data` nobody hears, so there it takes `clear_caches`."""
     before = vectors(elmo)
     if change == "loaded":
         elmo.bilm.load_state_dict({name: 2 * x for name, x in elmo.bilm.state_dict().items()})
@@ -80,7 +80,7 @@ def test_several_threads(elmo):
     """Each gets, and leaves, the vectors of its own words, up to the roundings of other shapes."""
     batches = [[[f"w{i % 37}", f"x{i % 11}"], [f"y{i}"]] for i in range(60)]
     expected = [torch.cat(elmo.embed(batch, as_tensors=True)) for batch in batches]
-    elmo.forget()
+    elmo.clear_caches()
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda batch: elmo.embed(batch, as_tensors=True), batches))
     for one, other in zip(found, expected):
