@@ -1,6 +1,6 @@
 """
-A frozen biLM's layers on disk, so that each sentence of a task is read once, whatever the number of
-epochs and of runs. What is stored are numbers; nothing in the file can run code.
+A cache on disk for the layers of a frozen biLM, so that it reads each sentence of a task only once
+in all epochs and runs. The file holds numbers alone, and nothing in it can run code.
 """
 
 import os
@@ -24,24 +24,25 @@ FILE = "layers.sqlite"
 
 class LayerCache:
     """
+    Layers of sentences, by a key of the model and the sentence. Several models, tasks and processes
+    may share a cache.
+
     # Parameters
 
     folder : `str | os.PathLike`
-        Made if it is not there. Several models, tasks and processes may share it.
+        The folder of the cache, which is created if it does not exist.
     dtype : `str`
-        Of the numbers kept: `"float32"`, or `"float16"` for half the size. What is read now and
-        what is read later are the same numbers either way. A sentence with numbers that this type
-        cannot hold (in float16 those above 65504), or with NaN, is neither stored nor rounded.
+        The type of the stored numbers: `"float32"`, or `"float16"` for half the size. A sentence
+        with NaN or with a number that the type cannot hold (above 65504 in float16) is not stored.
     size_gb : `float`
-        The most that the folder may take, in GiB. When it is full, what is new is computed each
-        time, as without a cache.
+        The highest size of the cache, in GiB. Once it is full, nothing more is stored.
 
     # Raises
 
     `ParameterError`
-        For another dtype or size, or what is no path.
+        If `folder` is not a path, or if `dtype` or `size_gb` has another value.
     `ValueError`
-        For a folder that cannot be made.
+        If the folder cannot be created.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class LayerCache:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(
-                f"cache_dir: {folder}: expected a folder, or a place for one, found: {error}"
+                f"cache_dir: {folder}: expected a folder, or a path to create one, found: {error}"
             ) from None
         self.dtype = dtype
         self._entries = SQLiteCache(self.folder / FILE, size_gb * 2**30)
@@ -118,8 +119,8 @@ class LayerCache:
 
 
 class Fingerprint:
-    """A hash of all that a biLM's layers depend on beside the sentence: found once, and anew
-    whenever any of it changes."""
+    """A digest of all that a biLM's layers depend on except the sentence. It is computed again only
+    after a change."""
 
     def __init__(self) -> None:
         self.clear()
@@ -133,9 +134,9 @@ class Fingerprint:
         # Parameters
 
         bilm : `nn.Module`
-            For its parameters and buffers.
+            The biLM, whose parameters and buffers are part of the digest.
         facts : `Sequence[Any]`
-            What else the numbers depend on; told apart by what `repr` says of them.
+            Everything else that the layers depend on, which is compared by its `repr`.
         """
         tensors = list(chain(bilm.parameters(), bilm.buffers()))
         seen = repr(facts), tensor_versions(tensors)

@@ -65,7 +65,7 @@ def test_only_what_is_new_is_read(bilm_files, read, tmp_path):
     expected = read(batch, cache_dir=None)
     torch.testing.assert_close(read(batch, elmo), expected, atol=1e-5, rtol=0)
     assert asked == [(2, 2, 50)]
-    # And in another order and padding: no one is new.
+    # In another order and with other padding all are found.
     torch.testing.assert_close(
         read([*batch[3:], ["A"]], elmo),
         read([*batch[3:], ["A"]], cache_dir=None),
@@ -85,8 +85,8 @@ def test_half_precision(read):
 
 
 def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
-    """Expected: what there is without a cache, of whatever changes the numbers, one after another
-    in one folder: weights loaded or changed in place, where a sentence starts, the precision."""
+    """Expected: the numbers without a cache, after each of several changes with the same folder:
+    weights loaded or changed in place, the initial state, the precision."""
 
     def other_weights(elmo):
         random = torch.Generator().manual_seed(1)
@@ -158,12 +158,12 @@ def test_word_numbers(tmp_path):
 
 
 def _first_number(tokens):
-    """A layer that says each token's number, `(B, T + 2, 1)`, zeros at both ends and at padding."""
+    """A layer of each token's number, `(B, T + 2, 1)`, zeros at both ends and at padding."""
     return torch.nn.functional.pad(tokens.float(), (1, 1))[:, :, None]
 
 
 def _two_layers(tokens):
-    """Layers that say each token's number and its half."""
+    """A layer of each token's number, and one of its half."""
     return [_first_number(tokens), _first_number(tokens) / 2]
 
 
@@ -227,7 +227,7 @@ def test_a_flipped_bit_is_put_right(tmp_path):
 )
 def test_numbers_that_the_type_cannot_hold(tmp_path, dtype, number, is_kept):
     """By hand, after IEEE 754: a sentence with such a number is computed each time, and none of its
-    numbers are rounded; those beside it are kept."""
+    numbers are rounded; the other sentence is stored."""
     layer = torch.tensor([[[0.1], [0.1], [0.1]], [[0.1], [number], [0.1]]])
     tokens = torch.tensor([[1], [2]])
     expected = layer.to(getattr(torch, dtype)).float()
@@ -307,6 +307,6 @@ def test_a_file_in_the_place_of_a_folder(read, tmp_path):
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "file", tmp_path / "file" / "cache"):
         with pytest.raises(
-            ValueError, match=r"cache_dir: \S*file\S*: expected a folder, or a place"
+            ValueError, match=r"cache_dir: \S*file\S*: expected a folder, or a path"
         ):
             read(SENTENCES, cache_dir=folder)

@@ -1,4 +1,4 @@
-"""Nothing that is remembered of words may show: expected are the vectors without a memory."""
+"""The cache of word vectors: expected are the vectors without a cache."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,7 +27,7 @@ def fresh(elmo: Elmo) -> torch.Tensor:
 
 @pytest.mark.parametrize("change", ["loaded", "in place", "precision", "data"])
 def test_weights_of_another_kind(elmo, change):
-    """Whatever way they change; of `.data` nobody hears, so there it takes `clear_caches`."""
+    """A change through `.data` goes unnoticed, so it takes `clear_caches`."""
     before = vectors(elmo)
     if change == "loaded":
         elmo.bilm.load_state_dict({name: 2 * x for name, x in elmo.bilm.state_dict().items()})
@@ -39,10 +39,10 @@ def test_weights_of_another_kind(elmo, change):
                 (parameter.data if change == "data" else parameter).mul_(1.1)
     found = fresh(elmo) if change == "data" else vectors(elmo)
     assert not torch.equal(found, before)
-    assert torch.equal(found, torch.cat(_without_memory(elmo)))
+    assert torch.equal(found, torch.cat(_without_cache(elmo)))
 
 
-def _without_memory(elmo: Elmo) -> list[torch.Tensor]:
+def _without_cache(elmo: Elmo) -> list[torch.Tensor]:
     other = Elmo(elmo.bilm, elmo.options, precision=_precision(elmo))
     return other.embed(SENTENCES, as_tensors=True)
 
@@ -52,7 +52,7 @@ def _precision(elmo: Elmo) -> str:
 
 
 def test_autocast_leaves_nothing_behind(elmo):
-    """What was read in half precision is read anew outside."""
+    """Words that were read in half precision are read again outside of it."""
     with torch.autocast("cpu", torch.bfloat16):
         rough = vectors(elmo)
     found = vectors(elmo)
