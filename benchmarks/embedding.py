@@ -121,7 +121,7 @@ def to_batches(elmo: Elmo, sentences: list[list[str]]) -> list[Tensor]:
 
 @torch.no_grad()
 def first_pass(elmo: Elmo, batches: Sequence[Tensor]) -> list[Tensor]:
-    elmo.forget()
+    elmo.clear_caches()
     return [elmo(batch)["elmo_representations"][0] for batch in batches]
 
 
@@ -221,7 +221,7 @@ def forget(stock: StockElmo) -> None:
 def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) -> Record:
     """Of sentences that come one by one, the words of each new one being new or not."""
     ours.initial_state = "warm"
-    ours.forget()
+    ours.clear_caches()
     forget(stock)
     batches = [ours.characters([sentence]) for sentence in sentences]
     own, theirs = [], []

@@ -1,6 +1,6 @@
 """
-`python -m elmo_plugin`: the plugin's commands, in any folder. AllenNLP itself finds them where a
-file `.allennlp_plugins` names the plugin.
+`python -m elmo_plugin` runs AllenNLP with the plugin's commands in any folder. `allennlp` itself
+finds them only if a file `.allennlp_plugins` names the plugin.
 """
 
 import sys

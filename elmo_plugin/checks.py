@@ -1,6 +1,6 @@
 """
-Checks of single values out of a config or a command line. Each raises a `ParameterError` of one
-sentence that begins with `name`, which says whose value it is:
+Checks of single values from a config or a command line. Each raises a `ParameterError` of one
+sentence, which begins with `name`, the name of the parameter:
 
     check_count('data_loader of type "bilm": batch_size', batch_size)
 """
@@ -14,23 +14,23 @@ import numpy as np
 from allennlp.common.checks import ConfigurationError
 
 MOST = 2**31 - 1
-"""No count is higher, unless said otherwise: it fits into every integer that it may become."""
+"""The default upper limit of counts, which fits into all integer types."""
 LARGEST = sys.float_info.max
 WHOLE = (int, np.integer)
 NUMBER = (int, np.integer, float, np.floating)
 SHOWN = 60
-"""Longer values are cut in messages."""
+"""The length at which values in messages are cut."""
 
 
 class ParameterError(ConfigurationError, ValueError):
     """
-    A parameter has a value that it cannot have. To AllenNLP this is a fault of the configuration,
-    and to a caller in Python a `ValueError`.
+    A parameter has a wrong value. This is AllenNLP's error for configs, and a `ValueError` for
+    callers in Python.
     """
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> None:
-    """A whole number from `least` to `most`; `true` is none, nor is 3.0."""
+    """Requires a whole number from `least` to `most`, which `true` and 3.0 are not."""
     if isinstance(value, bool) or not isinstance(value, WHOLE) or not least <= value <= most:
         fail(name, f"a whole number from {least} to {most}", value)
 
@@ -44,11 +44,11 @@ def check_number(
     most: float | None = None,
     below: float | None = None,
 ) -> None:
-    """A finite number within the bounds that are given; `true` is none."""
+    """Requires a finite number within the given bounds, which `true` is not."""
     if (
         isinstance(value, bool)
         or not isinstance(value, NUMBER)
-        or not -LARGEST <= value <= LARGEST  # nor is NaN, or an integer that no float holds
+        or not -LARGEST <= value <= LARGEST  # or NaN, or an integer that no float holds
         or (least is not None and value < least)
         or (above is not None and value <= above)
         or (most is not None and value > most)
@@ -60,40 +60,40 @@ def check_number(
 
 
 def check_flag(name: str, value: Any) -> None:
-    """`true` or `false`; neither 1 nor "true"."""
+    """Requires `true` or `false`, which 1 and "true" are not."""
     if not isinstance(value, bool):
         fail(name, "true or false", value)
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    """One of `choices`, and of its type: `true` is not 1."""
+    """Requires one of `choices` with the same type, so that `true` is not 1."""
     if not any(type(value) is type(choice) and value == choice for choice in choices):
         fail(name, f"one of {', '.join(map(shown, choices))}", value)
 
 
 def check_path(name: str, value: Any) -> None:
-    """A path or a URL: a string that is neither empty nor has a NUL."""
+    """Requires a path or a URL: a string or `Path` that is not empty and has no NUL."""
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         fail(name, "a path", value)
 
 
 def check_text(name: str, value: Any) -> None:
-    """A string that is not empty."""
+    """Requires a string that is not empty."""
     if not isinstance(value, str) or not value:
         fail(name, "a string that is not empty", value)
 
 
 def fail(name: str, expected: str, found: Any) -> NoReturn:
-    """Raises the error that all checks here raise."""
+    """Raises the `ParameterError` of a check."""
     raise ParameterError(f"{name}: expected {expected}, found {shown(found)}")
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it: as JSON has it where that differs, and cut where it is long."""
+    """A value as text for messages: `None` and booleans as in JSON, and long values cut."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     try:
         text = repr(value)
-    except ValueError:  # Python writes no integer of more than 4,300 digits
+    except ValueError:  # Python does not convert integers of more than 4,300 digits
         return "a number of thousands of digits"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -15,22 +15,22 @@ NEEDED = {
     "h5py": "h5py",
 }
 
-# Where one of these is missing, AllenNLP goes on without any of allennlp-models' classes and says
-# so in a line of its log only; a config then fails later, on a name that is not registered.
+# Without one of these AllenNLP only logs a line and loads no class of allennlp-models, so that a
+# config fails later because of a name that is not registered.
 NEEDED_BY_ALLENNLP_MODELS = ("conllu", "datasets", "ftfy", "nltk", "rouge", "word2number")
 
 
 def check_environment() -> None:
     """
-    Looks without importing anything, for importing AllenNLP takes seconds.
+    Checks Python and the installed packages without importing them, because importing AllenNLP
+    takes seconds.
 
     # Raises
 
     `ModuleNotFoundError`
-        One line, where a package is missing without which the plugin does not work or AllenNLP is
-        silently less.
+        If a package is missing that the plugin or allennlp-models needs.
     `ImportError`
-        One line, for a Python before 3.11 or an AllenNLP that is not 2.10.
+        If Python is older than 3.11 or AllenNLP is not 2.10.
     """
     python = tuple(map(int, python_version_tuple()[:2]))
     if python < OLDEST_PYTHON:
@@ -44,11 +44,11 @@ def check_environment() -> None:
             raise _missing(module, name)
     for module in NEEDED_BY_ALLENNLP_MODELS:
         if find_spec(module) is None:
-            raise _missing(module, f"{module}, without which AllenNLP drops all of allennlp-models")
+            raise _missing(module, f"{module}, without which AllenNLP omits allennlp-models")
     for distribution in ("allennlp", "allennlp-models"):
         try:
             found = version(distribution)
-        except PackageNotFoundError:  # a source tree on the path: there is no version to read
+        except PackageNotFoundError:  # a source tree on the path has no version
             continue
         if found.split(".")[:2] != ["2", "10"]:
             raise ImportError(f"elmo_plugin needs {distribution} 2.10.1, found {found}: {INSTALL}")

@@ -41,7 +41,7 @@ def test_numbers_and_flags(check: Callable[[str, Any], None], good: list, bad: l
 
 
 def test_strings() -> None:
-    """By hand: a choice is one of those listed, of the same type, and hashed by nobody."""
+    """By hand: a choice is one of those listed, of the same type, and need not be hashable."""
     check_choice("shuffle", None, ("sentences", None))
     check_path("corpus", Path("a"))
     check_text("namespace", "a")

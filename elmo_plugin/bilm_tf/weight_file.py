@@ -24,9 +24,10 @@ from elmo_plugin.bilm_tf.arrays import (
 )
 from elmo_plugin.bilm_tf.options_file import parse_options, read_options
 from elmo_plugin.data.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS
-from elmo_plugin.files.atomic_write import HDF5Bytes, atomic_write
+from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.hdf5 import (
     VERSION,
+    HDF5Bytes,
     HDF5Error,
     find_array,
     open_hdf5,

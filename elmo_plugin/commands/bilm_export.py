@@ -1,5 +1,5 @@
 """
-`allennlp bilm-export`: a trained language model as bilm-tf's files, for everything that reads them.
+`allennlp bilm-export` writes a trained language model as the files of bilm-tf.
 """
 
 import argparse
@@ -15,22 +15,22 @@ from elmo_plugin.models.export import export, who_reads
 @Subcommand.register("bilm-export")
 class BilmExport(Subcommand):
     """
-    Writes `options.json`, `weights.hdf5` and `vocabulary.txt`, and says whether AllenNLP's own ELMo
-    reads them.
+    Writes `options.json`, `weights.hdf5` and `vocabulary.txt`, and prints whether AllenNLP's own
+    ELMo can read them.
     """
 
     def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
         description = "Write a trained bilm as options.json, weights.hdf5 and vocabulary.txt."
         subparser = parser.add_parser(self.name, description=description, help=description)
         subparser.add_argument("archive", type=str, help="the model.tar.gz of a trained bilm")
-        subparser.add_argument("folder", type=str, help="where the three files go")
+        subparser.add_argument("folder", type=str, help="the folder for the three files")
         subparser.add_argument(
             "--softmax",
             action="store_true",
-            help="add the softmax's weights, which bilm-tf leaves out and ELMo does not need",
+            help="include the weights of the softmax, which bilm-tf omits and ELMo does not need",
         )
         subparser.add_argument(
-            "--float16", action="store_true", help="round the weights, to half the file's size"
+            "--float16", action="store_true", help="write float16 weights, in half the space"
         )
         subparser.set_defaults(func=export_from_args)
         return subparser

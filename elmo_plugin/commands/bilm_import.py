@@ -1,5 +1,5 @@
 """
-`allennlp bilm-import`: bilm-tf's files as the archive of a language model.
+`allennlp bilm-import` makes the archive of a language model from bilm-tf's files.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from elmo_plugin.bilm_tf.options_file import read_options
 from elmo_plugin.bilm_tf.weight_file import check_weights, n_softmax_words, read_weights
 from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
-from elmo_plugin.files.atomic_write import NO_SPACE, DiskFullError
+from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.hdf5 import HDF5Error
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.modules import SampledSoftmax
@@ -30,14 +30,14 @@ from elmo_plugin.options import BiLMOptions, OptionsError
 @Subcommand.register("bilm-import")
 class BilmImport(Subcommand):
     """
-    Makes a `model.tar.gz` that `evaluate`, `predict` and `elmo` take, as if trained here.
+    Makes a `model.tar.gz` for `evaluate`, `predict` and `elmo`, as `train` would.
     """
 
     def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
-        description = "Make the archive of a bilm out of bilm-tf's files."
+        description = "Make the archive of a bilm from the files of bilm-tf."
         subparser = parser.add_parser(self.name, description=description, help=description)
-        subparser.add_argument("options", type=str, help="options.json")
-        subparser.add_argument("weights", type=str, help="the weights in HDF5, with the softmax")
+        subparser.add_argument("options", type=str, help="the options.json of bilm-tf")
+        subparser.add_argument("weights", type=str, help="the weights with the softmax, in HDF5")
         subparser.add_argument("vocabulary", type=str, help="the words, one a line")
         subparser.add_argument("archive", type=str, help="the model.tar.gz to write")
         subparser.set_defaults(func=import_from_args)
@@ -62,35 +62,37 @@ def import_from_args(args: argparse.Namespace) -> None:
 
 def import_files(options: str, weights: str, vocabulary: str, archive: str) -> None:
     """
+    Makes an archive.
+
     # Parameters
 
     options, weights, vocabulary : `str`
-        bilm-tf's three files.
+        The three files of bilm-tf.
     archive : `str`
         The archive to write.
 
     # Raises
 
     `OptionsError`, `HDF5Error`
-        Also where there is no softmax: the vectors do not need it (the embedder `elmo` takes the
-        files as they are), but a language model does.
+        If a file is damaged or missing, or if there is no softmax. The embedder `elmo` does not
+        need a softmax and takes the files directly.
     `ConfigurationError`
-        Where the softmax has more or fewer words than the vocabulary.
+        If the softmax and the vocabulary have different numbers of words.
     `DiskFullError`
-        Where there is no space for the archive.
+        If there is no space for the archive.
     """
     n_words = n_softmax_words(weights)
     if n_words is None:
         raise HDF5Error(
-            f"{weights}: softmax/W: expected the softmax's weights, without which there is no "
-            "language model, found none; for vectors name the files in the embedder"
+            f"{weights}: expected a softmax, which a language model needs, found none; for vectors "
+            "alone, name the files in the embedder"
         )
     vocab = BilmVocabulary.from_corpus(file=vocabulary)
     n_listed = len(vocabulary_words(vocab))
     if n_words != n_listed:
         raise ConfigurationError(
-            f"{vocabulary}: expected {n_words} words, as softmax/W in {weights} has rows, "
-            f"found {n_listed}"
+            f"{vocabulary}: expected {n_words} words, as the softmax in {weights} has, found "
+            f"{n_listed}"
         )
     sizes = read_options(options).with_vocabulary(n_words)
     check_weights(sizes, weights, n_words)
@@ -98,21 +100,15 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
     model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocab)
     assert isinstance(model, BilmLanguageModel) and isinstance(model.softmax, SampledSoftmax)
     read_weights(model.bilm, weights, model.softmax)
-    try:
+    with name_full_disk(archive):
         _write_archive(model, config, Path(archive))
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        raise DiskFullError(
-            f"{archive}: could not be written, the disk may be full ({error.strerror})"
-        ) from error
 
 
 def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Path) -> None:
     with tempfile.TemporaryDirectory(dir=archive.resolve().parent) as name:
         run = Path(name)
         model.vocab.save_to_files(str(run / "vocabulary"))
-        with open(run / "best.th", "wb") as file:  # which says why it cannot be written to
+        with open(run / "best.th", "wb") as file:  # unlike torch.save's, its errors say why
             torch.save(model.state_dict(), file)
         (run / "config.json").write_text(json.dumps(config, indent=2))
         Meta.new().to_file(run / META_NAME)
@@ -121,7 +117,7 @@ def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Pa
 
 
 def _config(options: BiLMOptions) -> dict[str, Any]:
-    """What such an archive says of itself: enough to build, evaluate and ask it."""
+    """The config of the archive, with all that `evaluate` and `predict` need."""
     model: dict[str, Any] = {"type": "bilm", "n_negative_samples": None}
     model |= {k: v for k, v in options.to_dict().items() if k in ("lstm", "char_cnn")}
     reader: dict[str, Any] = {"type": "bilm"}

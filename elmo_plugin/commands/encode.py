@@ -1,5 +1,5 @@
 """
-`allennlp bilm-encode`: text into an encoded corpus, which training then opens at once.
+`allennlp bilm-encode` makes an encoded corpus from text, which training then opens at once.
 """
 
 import argparse
@@ -19,34 +19,34 @@ from elmo_plugin.data.text import find_files
 @Subcommand.register("bilm-encode")
 class BilmEncode(Subcommand):
     """
-    Encodes text. A config's `train_data_path` may name the folder that this writes, or the text
-    itself, which is then encoded on first use; the command is for doing it beforehand, elsewhere.
+    Encodes text to a folder, which a config can name as its `train_data_path`. A config can also
+    name the text itself, which is then encoded on first use.
     """
 
     def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
-        description = "Encode text, one sentence a line, for training language models on it."
+        description = "Encode text, one sentence a line, to train language models."
         subparser = parser.add_parser(self.name, description=description, help=description)
         subparser.add_argument(
             "text", type=str, help="a file, a glob or a folder; plain, .gz, .xz or .zst"
         )
-        subparser.add_argument("out", type=str, help="the folder to write the encoded corpus to")
+        subparser.add_argument("out", type=str, help="the folder to write")
         subparser.add_argument(
             "--max-characters",
             type=int,
             default=DEFAULT_MAX_CHARACTERS,
             metavar="N",
-            help="report the words that a model with this max_characters_per_token would crop; "
-            "the corpus itself keeps words whole",
+            help="the max_characters_per_token of a model, to report the words that it would crop; "
+            "the corpus has whole words",
         )
         subparser.add_argument(
             "--shard-tokens",
             type=int,
             default=SHARD_TOKENS,
             metavar="N",
-            help="the most tokens of a shard, which bounds the memory needed",
+            help="the highest number of tokens in a shard, which bounds memory",
         )
         subparser.add_argument(
-            "--force", action="store_true", help="replace an encoded corpus that is there"
+            "--force", action="store_true", help="replace an existing encoded corpus"
         )
         subparser.set_defaults(func=encode_from_args)
         return subparser
@@ -61,7 +61,7 @@ def encode_from_args(args: argparse.Namespace) -> None:
         found = (
             "an encoded corpus (--force replaces it)" if is_corpus(args.out) else "something else"
         )
-        raise ConfigurationError(f"out: {args.out}: expected a folder to be made, found {found}")
+        raise ConfigurationError(f"out: {args.out}: expected a new folder to write, found {found}")
     started = time.monotonic()
     corpus = encode(find_files(args.text), args.out, args.shard_tokens, args.force)
     seconds = time.monotonic() - started

@@ -1,4 +1,4 @@
-"""The paths that commands are given, checked before the work begins."""
+"""Checks of the paths in the arguments of commands, before the work begins."""
 
 import os
 from pathlib import Path
@@ -9,12 +9,12 @@ from allennlp.common.file_utils import cached_path
 
 def input_path(argument: str, path: str, expected: str) -> str:
     """
-    Where an input lies on this machine; a URL is downloaded.
+    The local path of an input file or folder. A URL is downloaded.
 
     # Raises
 
     `FileNotFoundError`
-        Naming the argument, where there is nothing.
+        If it does not exist; the message names the argument.
     """
     try:
         return cached_path(path)
@@ -27,15 +27,14 @@ def check_output_folder(argument: str, file: str) -> None:
     # Raises
 
     `ConfigurationError`
-        Naming the argument, where the folder that `file` is to be written to cannot take it.
+        If the folder of the output `file` does not exist or is not writable; the message names the
+        argument.
     """
     folder = Path(file).absolute().parent
     if not folder.is_dir():
         found = "a file" if folder.exists() else "none"
         raise ConfigurationError(
-            f"{argument}: {file}: expected the folder {folder} to be there, found {found}"
+            f"{argument}: {file}: expected the existing folder {folder}, found {found}"
         )
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigurationError(
-            f"{argument}: {file}: expected a folder that can be written to, found {folder}"
-        )
+        raise ConfigurationError(f"{argument}: {file}: expected a writable folder, found {folder}")

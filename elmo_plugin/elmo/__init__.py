@@ -1,4 +1,4 @@
-"""ELMo vectors in use: `Elmo` and what it stands on."""
+"""ELMo vectors: `Elmo`, its caches, and their output to a file."""
 
 from elmo_plugin.elmo.elmo import Elmo
 

@@ -1,32 +1,32 @@
-"""Which sentences to read together, where the choice is ours."""
+"""Batches of sentences of similar lengths."""
 
 from collections.abc import Iterator, Sequence
 
 MAX_TOKENS = 2048
-"""What 64 sentences of ordinary length come to: enough rows for a matrix product to be
-efficient."""
+"""64 sentences of ordinary length, which are enough rows for efficient matrix products."""
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:
     """
-    Sentences of about the same length, so that little is padding, and not too many tokens at once,
-    so that memory is bounded.
+    Divides sentences into batches. The sentences of a batch have similar lengths, for little
+    padding, and the number of its tokens is bounded, as a bound on memory.
 
     # Parameters
 
     lengths : `Sequence[int]`
-        Of each sentence, in tokens.
+        Sentence lengths, in tokens.
     max_tokens : `int`
-        Of a batch, padding and boundaries included; a longer sentence is a batch by itself.
+        The highest number of tokens in a batch, with padding and boundaries. A longer sentence is a
+        batch by itself.
 
     # Returns
 
     `Iterator[list[int]]`
-        The sentences' places in `lengths`, each once, the longest first.
+        For each batch the indices of its sentences in `lengths`, starting with the longest.
     """
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        # The first is the longest, and what the others are padded to.
+        # The first sentence of a batch is the longest, and the others are padded to its length.
         width = lengths[batch[0] if batch else place] + 2
         if batch and (len(batch) + 1) * width > max_tokens:
             yield batch

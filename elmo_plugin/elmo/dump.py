@@ -1,11 +1,11 @@
 """
-A text's vectors as an HDF5 file, in the layout of AllenNLP 0.9's `allennlp elmo`: a dataset for
-each sentence, named by its line number, and `sentence_to_index`, a JSON string from sentence to
-name.
+Writes the vectors of a text to an HDF5 file in the layout of AllenNLP 0.9's `allennlp elmo`: each
+sentence has a dataset that is named by its line number, and `sentence_to_index` is a JSON object
+from sentences to these names.
 
-The work is done in parts of `PART_SENTENCES` sentences. A part is written whole to a folder beside
-the output, with a checksum, and all parts become the output at the end, so that an interrupted dump
-continues with the first part that is missing or damaged and ends with the same numbers, to the bit.
+A dump consists of parts of `PART_SENTENCES` sentences. Each part is written with a checksum to a
+folder next to the output, and the output is made of all parts at the end. So an interrupted dump
+computes only the parts that are missing or damaged, and its numbers are the same to the bit.
 """
 
 import json
@@ -26,16 +26,17 @@ from allennlp.common.file_utils import FileLock
 
 from elmo_plugin.elmo.batching import MAX_TOKENS, batches_by_length
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.files.atomic_write import DiskFullError, HDF5Bytes, atomic_write
+from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
 from elmo_plugin.files.checksum import append_checksum, ends_in_checksum
 from elmo_plugin.files.digest import digest
+from elmo_plugin.files.hdf5 import HDF5Bytes
 from elmo_plugin.modules import LSTMState
 
 logger = logging.getLogger(__name__)
 
 PART_SENTENCES = 4096
 STATE = "state"
-"""A part's group of where each row stands behind it, under `carry`."""
+"""The group of a part that holds the LSTM state after its last sentence, under `carry`."""
 
 
 class Sentence(NamedTuple):
@@ -51,7 +52,6 @@ def dump(
     out: str | os.PathLike,
     *,
     layer: str,
-    settings: dict[str, Any],
     batch_size: int = 64,
     max_tokens: int = MAX_TOKENS,
     dtype: str = "float32",
@@ -60,50 +60,50 @@ def dump(
     total: int | None = None,
 ) -> None:
     """
+    Computes and writes the vectors of a text, or resumes an interrupted dump of it.
+
     # Parameters
 
     elmo : `Elmo`
-        Under `carry` the sentences are read in their order, else those of a part by length.
+        The model. Under `carry` it reads the sentences in their order, otherwise it reads those of
+        a part sorted by length.
     sentences : `Iterable[Sentence]`
-        None of them empty.
-    out : `str`
-        The HDF5 file; it appears whole, or not at all.
+        The text, without empty sentences.
+    out : `str | os.PathLike`
+        The HDF5 file to write.
     layer : `str`
         `"all"`, `"top"` or `"average"`.
-    settings : `dict[str, Any]`
-        What the numbers depend on beside the text; what was interrupted goes on only where they are
-        the same.
     batch_size : `int`
-        How many sentences are read at once under `carry`.
+        The number of sentences in a batch, under `carry`.
     max_tokens : `int`
-        How many tokens are read at once otherwise.
+        The highest number of tokens in a batch, under `zero` and `warm`.
     dtype : `str`
-        Of the numbers written: `"float32"` or `"float16"`.
+        The type of the numbers in the file, `"float32"` or `"float16"`.
     use_sentence_keys : `bool`
-        Name datasets by their sentences, not by line numbers; `check_sentence_keys` tells whether
-        HDF5 can. Of equal sentences the last stays.
+        Name datasets by their sentences instead of their line numbers, which HDF5 can do if
+        `check_sentence_keys` passes. The last of several equal sentences is written.
     forget_sentences : `bool`
-        Leave out `sentence_to_index`. Only then memory does not grow with the text.
+        Leave out `sentence_to_index`, without which memory does not grow with the text.
     total : `int | None`
-        How many sentences there are, for the progress bar.
+        The number of sentences, for the progress bar.
 
     # Raises
 
     `ConfigurationError`
-        Where `out` is there already or another process is writing it, or an interrupted dump had
-        other settings or another text.
+        If `out` exists, if another process is writing it, or if an interrupted dump was of another
+        model or text or had other settings.
     `DiskFullError`
-        Where there is no space for a part or for `out`; what was written before is kept.
+        If there is no space for a part or for `out`. Finished parts are kept.
     """
     out = Path(out)
-    described = json.dumps(settings, sort_keys=True)
+    settings = _settings(elmo, layer, batch_size, max_tokens, dtype)
     index: dict[str, int] = {}
     paths = []
     try:
         with _parts_folder(out) as parts, _Progress(total, out.name) as progress:
             for number, part in enumerate(_groups(sentences, PART_SENTENCES)):
                 paths.append(path := parts / f"{number:08d}.hdf5")
-                if path.exists() and _resume(elmo, path, part, described):
+                if path.exists() and _resume(elmo, path, part, settings):
                     progress.skip(part)
                 else:
                     if elmo.initial_state == "carry":
@@ -112,15 +112,15 @@ def dump(
                         lengths = [len(sentence.text.split()) for sentence in part]
                         places = batches_by_length(lengths, max_tokens)
                         batches = ([part[place] for place in batch] for batch in places)
-                    _write_part(elmo, part, path, progress.of(batches), layer, dtype, described)
+                    _write_part(elmo, part, path, progress.of(batches), layer, dtype, settings)
                 if use_sentence_keys or not forget_sentences:
                     index.update((sentence.text, sentence.line) for sentence in part)
             keys = {line: text for text, line in index.items()} if use_sentence_keys else None
             _join(paths, out, keys, None if forget_sentences or use_sentence_keys else index)
-            shutil.rmtree(parts, ignore_errors=True)  # another process may just have come to it
+            shutil.rmtree(parts, ignore_errors=True)  # another process may just have opened it
     except DiskFullError as error:
         raise DiskFullError(
-            f"{error}; with space for it, the same command goes on from where it was"
+            f"{error}; once there is space, the same command resumes the dump"
         ) from None
 
 
@@ -129,19 +129,19 @@ def check_is_new(out: str | os.PathLike) -> None:
     # Raises
 
     `ConfigurationError`
-        Where there is something in the output's place.
+        If there is a file or a folder of this name.
     """
     if Path(out).is_dir():
         raise ConfigurationError(f"{out}: expected to write a new file, found a folder")
     if Path(out).exists():
         raise ConfigurationError(
-            f"{out}: expected to write a new file, found one; remove it to write it anew"
+            f"{out}: expected to write a new file, found one; remove it to write it again"
         )
 
 
 @contextmanager
 def _parts_folder(out: Path) -> Iterator[Path]:
-    """The folder of the parts, old and new, which no other process uses meanwhile."""
+    """The folder of the parts, locked against other processes."""
     parts = out.with_name(f".{out.name}.parts")
     lock = FileLock(parts / "lock", timeout=0)
     check_is_new(out)
@@ -150,10 +150,10 @@ def _parts_folder(out: Path) -> Iterator[Path]:
         lock.acquire()
     except TimeoutError:
         raise ConfigurationError(
-            f"{out}: expected to be the only one to write it, found another process at it"
+            f"{out}: expected to be the only process that writes it, found another one"
         ) from None
     except OSError as error:
-        raise ConfigurationError(f"{out}: cannot be written there: {error}") from None
+        raise ConfigurationError(f"{out}: expected a place to write to, found: {error}") from None
     try:
         check_is_new(out)  # it may have appeared meanwhile
         for temporary in parts.glob(".*"):  # of a dump that was killed
@@ -172,7 +172,8 @@ def _write_part(
     dtype: str,
     settings: str,
 ) -> None:
-    # What a word's vector was computed beside may show in its last bit: each part begins anew.
+    # The last bit of a word's vector may depend on the words computed in the same batch, and a
+    # resumed dump has not computed those of earlier parts.
     elmo.word_vectors.clear()
     with atomic_write(path) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
@@ -190,20 +191,21 @@ def _write_part(
 
 
 def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool:
-    """Whether a part is there undamaged. It must be this one; `carry` continues from its end."""
+    """Whether a part is undamaged and need not be computed; sets the state that `carry` needs."""
     if not ends_in_checksum(path):
         logger.warning("%s: this part of an interrupted dump is damaged, computing it again", path)
         return False
     with h5py.File(path, "r") as file:
         if file.attrs["settings"] != settings:
             raise ConfigurationError(
-                f"{path.parent}: an interrupted dump is there with other settings; remove it to "
-                "begin anew"
+                f"{path.parent}: expected an interrupted dump of the same model and settings, "
+                "found one of another model or with other settings; remove it to start from scratch"
             )
         if file.attrs["text"] != _digest(part):
             raise ConfigurationError(
-                f"{path.parent}: an interrupted dump is there whose text differs in the lines "
-                f"{part[0].line + 1} to {part[-1].line + 1}; remove it to begin anew"
+                f"{path.parent}: expected an interrupted dump of the same text, found one of "
+                f"another text in lines {part[0].line + 1} to {part[-1].line + 1}; remove it to "
+                "start from scratch"
             )
         if STATE in file:
             numbers = (torch.from_numpy(file[f"{STATE}/{name}"][()]) for name in LSTMState._fields)
@@ -215,7 +217,8 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool
 def _join(
     paths: list[Path], out: Path, keys: dict[int, str] | None, index: dict[str, int] | None
 ) -> None:
-    """`keys`: datasets' names, if they are not the lines' numbers; `index`: `sentence_to_index`."""
+    """Joins parts. `keys` are the names of lines, if not their numbers, and other lines are left
+    out; `index` is `sentence_to_index`, if it is wanted."""
     whole = out.with_name(f".{out.name}.parts") / "joined"
     with (
         atomic_write(whole) as temporary,
@@ -225,13 +228,13 @@ def _join(
         for path in paths:
             if not ends_in_checksum(path):
                 raise OSError(
-                    f"{path}: this part was damaged after it had been written; the same command "
+                    f"{path}: expected the part as it was written, found damage; the same command "
                     "computes it again"
                 )
             with h5py.File(path, "r") as part:
                 for line in sorted(int(name) for name in part if name != STATE):
                     key = str(line) if keys is None else keys.get(line)
-                    if key is None:  # an equal sentence comes later
+                    if key is None:  # an equal sentence follows
                         continue
                     part.copy(str(line), joined, name=key)
             disk.check()
@@ -244,7 +247,7 @@ def _join(
 
 
 class _Progress:
-    """A bar of sentences with the tokens a second of those that were read now."""
+    """A progress bar that counts sentences and shows the tokens per second of this run."""
 
     def __init__(self, total: int | None, name: str) -> None:
         self._bar = Tqdm.tqdm(total=total, unit=" sentences", desc=name)
@@ -266,6 +269,16 @@ class _Progress:
             seconds = self._bar.format_dict["elapsed"] or 1.0
             self._bar.set_postfix_str(f"{self._n_tokens / seconds:,.0f} tokens/s", refresh=False)
             self._bar.update(len(batch))
+
+
+def _settings(elmo: Elmo, layer: str, batch_size: int, max_tokens: int, dtype: str) -> str:
+    """All but the text that the numbers depend on, to the bit."""
+    device = elmo.bilm.boundaries.device
+    # Another number of threads, or another GPU, may round differently.
+    is_gpu = device.type == "cuda"
+    processor = torch.cuda.get_device_name(device) if is_gpu else torch.get_num_threads()
+    model = elmo.fingerprint().hex()
+    return json.dumps([torch.__version__, processor, model, layer, batch_size, max_tokens, dtype])
 
 
 def _digest(part: list[Sentence]) -> str:

@@ -22,9 +22,7 @@ MOST_MIXES = 1000
 
 class Elmo(BiLMLayers):
     """
-    Vectors of words in their sentences: a biLM and one or more mixes of its layers.
-
-    In Python, without a config:
+    Contextual word vectors: a biLM and one or more mixes of its layers. In Python:
 
         elmo = Elmo.from_archive("model.tar.gz")
         vectors = elmo.embed("He threw the stick to the dog .")   # NumPy, (8, 2P)
@@ -32,18 +30,19 @@ class Elmo(BiLMLayers):
     # Parameters
 
     bilm : `BiLM`
+        The biLM, which is modified in place; see `BiLMLayers`.
     options : `BiLMOptions`
-        Its sizes.
+        The options of the biLM.
     num_output_representations : `int`
-        How many mixes, each with weights of its own.
+        The number of mixes, each with its own weights.
     do_layer_norm : `bool`
-        See `ScalarMix`.
+        Normalize each layer before mixing; see `ScalarMix`.
     dropout : `float`
-        On the mixed vectors.
+        The dropout of the mixed vectors.
     keep_sentence_boundaries : `bool`
-        Whether the two boundaries' vectors stay, as the first and the last of a sentence.
+        Keep the vectors of the two boundaries, as the first and the last of a sentence.
     scalar_mix_parameters : `Sequence[float] | None`
-        Fixed weights of the L + 1 layers, before the softmax, in place of learned ones.
+        Fixed weights of the L + 1 layers, before the softmax, instead of learned ones.
     kwargs
         `requires_grad`, `initial_state`, `precision`, `cache_dir`, `cache_dtype` and
         `cache_size_gb`: see `BiLMLayers`.
@@ -51,8 +50,8 @@ class Elmo(BiLMLayers):
     # Raises
 
     `ParameterError`
-        For no mix, weights that are not one finite number a layer, values of another type, and for
-        what `BiLMLayers` refuses.
+        If there is no mix, if the weights are not one finite number for each layer, if a value has
+        another type, and as `BiLMLayers`.
     """
 
     def __init__(
@@ -95,9 +94,12 @@ class Elmo(BiLMLayers):
         **kwargs: Any,
     ) -> Elmo:
         """
-        From bilm-tf's two files. Or from one path, the folder or the zip file that holds them as
-        `options.json` and an HDF5 file. `kwargs` as above. Raises what `load_bilm` and
-        `model_files` raise.
+        A model from bilm-tf's two files, or from the folder or zip file that holds them as
+        `options.json` and an HDF5 file. `kwargs` are those of `Elmo`.
+
+        # Raises
+
+        As `load_bilm` and `model_files`.
         """
         if weight_file is None:
             with model_files(options_file) as files:
@@ -106,14 +108,14 @@ class Elmo(BiLMLayers):
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
-        """A model that came with the package, by its name; `kwargs` as above."""
+        """A model that is part of the package. `kwargs` are those of `Elmo`."""
         return cls.from_files(*pretrained_files(name), **kwargs)
 
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
         """
-        From the `model.tar.gz`, or the folder, of a trained `bilm`; or from a folder or a zip file
-        with bilm-tf's two files, as models are published. `kwargs` as above.
+        A model from the `model.tar.gz` or the folder of a trained `bilm`, or from a folder or zip
+        file with bilm-tf's two files. `kwargs` are those of `Elmo`.
         """
         from elmo_plugin.models.archive import load_language_model
 
@@ -124,13 +126,13 @@ class Elmo(BiLMLayers):
         return cls(model.bilm, model.options, **kwargs)
 
     @classmethod
-    def empty(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
+    def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
         """
-        One whose weights `load_state_dict` is about to bring. Until then it refuses to read, so
-        that what was never filled can never pass for a model.
+        A model without weights: it raises an error when it is called, until `load_state_dict` has
+        loaded all weights of the biLM. `kwargs` are those of `Elmo`.
         """
         elmo = cls(build_bilm(options), options, **kwargs)
-        elmo.is_filled = False
+        elmo.has_weights = False
         return elmo
 
     @property
@@ -142,13 +144,13 @@ class Elmo(BiLMLayers):
         # Parameters
 
         tokens : `Tensor`
-            Shape `(B, T, C)`, or `(.., B, T, C)` for lists of sentences; character ids.
+            Character ids of shape `(B, T, C)`, or `(.., B, T, C)` for lists of sentences.
 
         # Returns
 
         `dict[str, Any]`
             `elmo_representations`, a list with one tensor of shape `(.., B, T, 2P)` for each mix,
-            and their `mask`; T + 2 instead of T where the boundaries are kept.
+            and `mask`, of shape `(.., B, T)`. With `keep_sentence_boundaries` T is T + 2.
         """
         if tokens.dim() < 3:
             raise ValueError(
@@ -159,7 +161,7 @@ class Elmo(BiLMLayers):
         layers, mask = self.layers(tokens.flatten(0, -3))
         mixed = [mix(layers, mask) for mix in self.mixes]
         if not self.keep_sentence_boundaries:
-            # A row's last real token is the end of its sentence: what is left of it is padding.
+            # This leaves the final boundary of shorter sentences, which the mask sets to zero.
             inner = mask[:, 2:]
             mixed = [x[:, 1:-1] * inner.unsqueeze(-1) for x in mixed]
             mask = inner
@@ -175,27 +177,30 @@ class Elmo(BiLMLayers):
         as_tensors: bool = False,
     ) -> Any:
         """
+        The vectors of sentences.
+
         # Parameters
 
         sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
-            One sentence, as a string with white space between its tokens or as a list of tokens;
-            or a list of such lists.
+            A sentence, as a string with white space between its tokens or as a list of tokens; or
+            several sentences, as a list of such lists.
         layer : `str | int`
-            `"mix"`, the first mix; `"all"` layers; `"top"`, their `"average"`, or a number from 0.
+            `"mix"` for the first mix, `"all"` for all layers, `"average"` for their average,
+            `"top"` for the top layer, or the number of a layer, where 0 is the words.
         as_tensors : `bool`
-            PyTorch's tensors in place of NumPy's arrays, on the biLM's device.
+            Return tensors on the biLM's device instead of NumPy arrays.
 
         # Returns
 
-        `numpy.ndarray` or `Tensor`, or a list of one for each sentence
-            Shape `(n, 2P)`; with `"all"` `(L + 1, n, 2P)`.
+        `numpy.ndarray` or `Tensor`, or a list with one for each sentence
+            Vectors of shape `(n, 2P)` for a sentence of n tokens, or `(L + 1, n, 2P)` for `"all"`.
 
         # Raises
 
         `ValueError`
-            For sentences of another form, or a layer that there is not.
+            If the sentences have another form, or if there is no such layer.
         """
-        return embed(self, sentences, layer, as_tensors)
+        return embed(self, self.mixes[0], sentences, layer, as_tensors)
 
 
 def _check_mix(weights: Any, n_layers: int) -> None:

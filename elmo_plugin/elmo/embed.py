@@ -1,47 +1,46 @@
-"""Words in, vectors out: what `Elmo.embed` does, for people who live in notebooks."""
-
-from __future__ import annotations
+"""Sentences as Python lists in, vectors out: the work of `Elmo.embed`."""
 
 from collections.abc import Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from elmo_plugin.elmo.batching import batches_by_length
-
-if TYPE_CHECKING:
-    from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.modules import ScalarMix
 
 
 @torch.no_grad()
-def embed(elmo: Elmo, sentences: Any, layer: str | int, as_tensors: bool) -> Any:
-    """See `Elmo.embed`."""
-    batch, one = _token_lists(sentences)
-    _check_layer(layer, elmo.options.lstm.n_layers + 1)
-    found = _embed(elmo, batch, layer)
+def embed(
+    reader: BiLMLayers, mix: ScalarMix, sentences: Any, layer: str | int, as_tensors: bool
+) -> Any:
+    """See `Elmo.embed`; `mix` computes the layer `"mix"`."""
+    batch, is_single = _token_lists(sentences)
+    _check_layer(layer, reader.n_layers)
+    found = _embed(reader, mix, batch, layer)
     vectors = found if as_tensors else [x.cpu().numpy() for x in found]
-    return vectors[0] if one else vectors
+    return vectors[0] if is_single else vectors
 
 
-def _embed(elmo: Elmo, sentences: list[list[str]], layer: str | int) -> list[Tensor]:
+def _embed(
+    reader: BiLMLayers, mix: ScalarMix, sentences: list[list[str]], layer: str | int
+) -> list[Tensor]:
     lengths = [len(sentence) for sentence in sentences]
-    if elmo.initial_state == "carry":  # all at once: what came before matters
+    if reader.initial_state == "carry":  # one batch, because vectors depend on the batch before
         batches = [list(range(len(sentences)))] if sentences else []
     else:
         batches = list(batches_by_length(lengths))
     found: list[Tensor] = [torch.empty(0)] * len(sentences)
     for places in batches:
-        layers, mask = elmo.layers(elmo.characters([sentences[b] for b in places]))
-        chosen = _choose(elmo, layers, mask, layer)  # (.., B, T + 2, 2P)
-        for row, b in enumerate(places):
+        layers, mask = reader.layers(reader.characters([sentences[b] for b in places]))
+        chosen = mix(layers, mask) if layer == "mix" else _choose(layers, layer)
+        for row, b in enumerate(places):  # of (.., B, T + 2, 2P)
             found[b] = chosen[..., row, 1 : lengths[b] + 1, :].float().clone()
     return found
 
 
-def _choose(elmo: Elmo, layers: list[Tensor], mask: Tensor, layer: str | int) -> Tensor:
-    if layer == "mix":
-        return elmo.mixes[0](layers, mask)
+def _choose(layers: list[Tensor], layer: str | int) -> Tensor:
     if layer == "all":
         return torch.stack(layers)
     if layer == "average":
@@ -53,7 +52,7 @@ def _choose(elmo: Elmo, layers: list[Tensor], mask: Tensor, layer: str | int) ->
 
 
 def _check_layer(layer: Any, n_layers: int) -> None:
-    """Before the sentences are read, since under `carry` reading them moves the state."""
+    """Called before the sentences are read, because under `carry` reading changes the state."""
     is_number = isinstance(layer, int) and not isinstance(layer, bool) and 0 <= layer < n_layers
     if not is_number and layer not in ("mix", "all", "average", "top"):
         raise ValueError(
@@ -62,7 +61,7 @@ def _check_layer(layer: Any, n_layers: int) -> None:
 
 
 def _token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
-    """What `Elmo.embed` takes, as lists of tokens, and whether it is one sentence alone."""
+    """The input of `Elmo.embed` as lists of tokens, and whether it is a single sentence."""
     if isinstance(sentences, str):
         return [sentences.split()], True
     items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")

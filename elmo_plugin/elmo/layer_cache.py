@@ -1,11 +1,10 @@
 """
-A frozen biLM's layers on disk, so that each sentence of a task is read once, whatever the number of
-epochs and of runs. What is stored are numbers; nothing in the file can run code.
+A cache on disk for the layers of a frozen biLM, so that it reads each sentence of a task only once
+in all epochs and runs. The file holds numbers alone, and nothing in it can run code.
 """
 
 import os
-from collections.abc import Callable, Sequence
-from hashlib import blake2b
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,33 +14,35 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import check_choice, check_number, check_path
+from elmo_plugin.files.digest import new_digest
 from elmo_plugin.files.sqlite_cache import SQLiteCache
 from elmo_plugin.ops.numerics_key import tensor_versions
 
-DTYPES = {"float32": np.float32, "float16": np.float16}
+DTYPES = {name: np.dtype(name) for name in ("float32", "float16")}
 FILE = "layers.sqlite"
 
 
 class LayerCache:
     """
+    Layers of sentences, by a key of the model and the sentence. Several models, tasks and processes
+    may share a cache.
+
     # Parameters
 
     folder : `str | os.PathLike`
-        Made if it is not there. Several models, tasks and processes may share it.
+        The folder of the cache, which is created if it does not exist.
     dtype : `str`
-        Of the numbers kept: `"float32"`, or `"float16"` for half the size. What is read now and
-        what is read later are the same numbers either way. A sentence with numbers that this type
-        cannot hold (in float16 those above 65504), or with NaN, is neither stored nor rounded.
+        The type of the stored numbers: `"float32"`, or `"float16"` for half the size. A sentence
+        with NaN or with a number that the type cannot hold (above 65504 in float16) is not stored.
     size_gb : `float`
-        The most that the folder may take, in GiB. When it is full, what is new is computed each
-        time, as without a cache.
+        The highest size of the cache, in GiB. Once it is full, nothing more is stored.
 
     # Raises
 
     `ParameterError`
-        For another dtype or size, or what is no path.
+        If `folder` is not a path, or if `dtype` or `size_gb` has another value.
     `ValueError`
-        For a folder that cannot be made.
+        If the folder cannot be created.
     """
 
     def __init__(
@@ -55,85 +56,71 @@ class LayerCache:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(
-                f"cache_dir: {folder}: expected a folder, or a place for one, found: {error}"
+                f"cache_dir: {folder}: expected a folder, or a path to create one, found: {error}"
             ) from None
         self.dtype = dtype
         self._entries = SQLiteCache(self.folder / FILE, size_gb * 2**30)
 
-    @torch.no_grad()
-    def __call__(
-        self,
-        model: bytes,
-        tokens: Tensor,
-        lengths: Tensor,
-        sizes: tuple[int, int],
-        read: Callable[[Tensor], list[Tensor]],
-    ) -> list[Tensor]:
+    def keys(self, model: bytes, tokens: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """
-        The layers of a batch: from the cache those that are there; the other sentences are read as
-        one smaller batch, and kept.
+        One key for each sentence: a digest of the model, the dtype and the sentence's tokens.
 
         # Parameters
 
         model : `bytes`
             See `Fingerprint`.
         tokens : `Tensor`
-            Shape `(B, T, C)` or `(B, T)`, B > 0.
-        lengths : `Tensor`
-            Shape `(B,)`: how many tokens of each row are real; those come first.
-        sizes : `tuple[int, int]`
-            The number of layers, L + 1, and of numbers in a vector, 2P.
-        read : `Callable[[Tensor], list[Tensor]]`
-            From `(B', T', C)` tokens to L + 1 layers of shape `(B', T' + 2, 2P)`.
-
-        # Returns
-
-        `list[Tensor]`
-            L + 1 layers of shape `(B, T + 2, 2P)`, fp32, zeros at padding.
+            Character ids of shape `(B, T, C)` or word ids of shape `(B, T)`.
+        lengths : `Sequence[int]`
+            Sentence lengths, in tokens.
         """
-        n_layers, dim = sizes
-        counts: list[int] = lengths.tolist()
-        keys = _keys(model + self.dtype.encode(), tokens, counts)
-        layers = np.zeros((n_layers, len(keys), tokens.size(1) + 2, dim), dtype=np.float32)
-        places = [layers[:, row, : n + 2] for row, n in enumerate(counts)]
-        new = self._get(keys, places)
-        if new:
-            if len(new) < len(keys):
-                tokens = tokens[new, : max(counts[row] for row in new)]
-            computed = torch.stack(read(tokens)).float().cpu().numpy()  # (L + 1, B', T' + 2, 2P)
-            found = [(row, computed[:, k, : counts[row] + 2]) for k, row in enumerate(new)]
-            self._put([(keys[row], numbers, places[row]) for row, numbers in found])
-        return list(torch.from_numpy(layers).to(tokens.device))
+        prefix = model + self.dtype.encode()
+        rows = tokens.to("cpu", torch.int32).numpy()
+        return [
+            new_digest(prefix + row[:length].tobytes()).digest()
+            for row, length in zip(rows, lengths)
+        ]
 
-    def _get(self, keys: list[bytes], places: list[np.ndarray]) -> list[int]:
-        """Fills those of the places, shape `(L + 1, n + 2, 2P)`, that are there; says which are
-        not."""
-        absent = []
-        dtype = np.dtype(DTYPES[self.dtype])
-        for row, (stored, place) in enumerate(zip(self._entries.get(keys), places)):
-            if stored is None or len(stored) != place.size * dtype.itemsize:
-                absent.append(row)
+    def get(self, keys: Sequence[bytes], layers: Sequence[Tensor]) -> list[int]:
+        """
+        Fills in the layers that are stored and returns the indices of the sentences that are
+        missing, whose layers are left as they are.
+
+        # Parameters
+
+        keys : `Sequence[bytes]`
+            The sentences' keys.
+        layers : `Sequence[Tensor]`
+            For each sentence of n tokens a float32 tensor of shape `(L + 1, n + 2, 2P)`, on the
+            CPU. Modified in place.
+        """
+        missing = []
+        dtype = DTYPES[self.dtype]
+        for k, (stored, target) in enumerate(zip(self._entries.get(keys), layers)):
+            if stored is None or len(stored) != target.numel() * dtype.itemsize:
+                missing.append(k)
             else:
-                place[:] = np.frombuffer(stored, dtype).reshape(place.shape)
-        return absent
+                target.numpy()[:] = np.frombuffer(stored, dtype).reshape(target.shape)
+        return missing
 
-    def _put(self, items: Sequence[tuple[bytes, np.ndarray, np.ndarray]]) -> None:
-        """Stores what was computed for a key, and fills its place with it as it will be found."""
+    def put(self, keys: Sequence[bytes], layers: Sequence[Tensor]) -> None:
+        """
+        Stores layers, and rounds them in place to the numbers that `get` will find. Parameters as
+        for `get`.
+        """
         values = {}
-        for key, computed, place in items:
+        for key, computed in zip(keys, layers):
             with np.errstate(over="ignore"):
-                rounded = computed.astype(DTYPES[self.dtype])
+                rounded = computed.numpy().astype(DTYPES[self.dtype])
             if np.isfinite(rounded).all():
                 values[key] = rounded.tobytes()
-                place[:] = rounded
-            else:
-                place[:] = computed
+                computed.numpy()[:] = rounded
         self._entries.put(values)
 
 
 class Fingerprint:
-    """A hash of all that a biLM's layers depend on beside the sentence: found once, and anew
-    whenever any of it changes."""
+    """A digest of all that a biLM's layers depend on except the sentence. It is computed again only
+    after a change."""
 
     def __init__(self) -> None:
         self.clear()
@@ -147,24 +134,16 @@ class Fingerprint:
         # Parameters
 
         bilm : `nn.Module`
-            For its parameters and buffers.
+            The biLM, whose parameters and buffers are part of the digest.
         facts : `Sequence[Any]`
-            What else the numbers depend on; told apart by what `repr` says of them.
+            Everything else that the layers depend on, which is compared by its `repr`.
         """
         tensors = list(chain(bilm.parameters(), bilm.buffers()))
         seen = repr(facts), tensor_versions(tensors)
         if seen != self._seen:
-            digest = blake2b(repr(facts).encode(), digest_size=16)
+            digest = new_digest(repr(facts).encode())
             for tensor in tensors:
                 numbers = tensor.detach().cpu().contiguous().view(-1)
                 digest.update(numbers.view(torch.uint8).numpy().data)
             self._seen, self._digest = seen, digest.digest()
         return self._digest
-
-
-def _keys(model: bytes, tokens: Tensor, counts: list[int]) -> list[bytes]:
-    """Each sentence's name in the cache: a hash of the model and of the row's real tokens."""
-    rows = tokens.to("cpu", torch.int32).numpy()
-    return [
-        blake2b(model + row[:n].tobytes(), digest_size=32).digest() for row, n in zip(rows, counts)
-    ]

@@ -22,40 +22,39 @@ from elmo_plugin.version import VERSION
 
 class BiLMLayers(nn.Module):
     """
-    From sentences to the layers of a biLM, remembering what need not be computed twice.
+    Computes the layers of a biLM for sentences, with caches.
 
     # Parameters
 
     bilm : `BiLM`
-        Modified in place: its `requires_grad`, mode and precision are set.
+        The biLM. It is modified in place: its `requires_grad`, mode and precision are set.
     options : `BiLMOptions`
-        Its sizes.
+        The options of the biLM.
     requires_grad : `bool`
-        Whether the biLM is trained along. A frozen one runs without autograd, and remembers the
-        vectors of words.
+        Fine-tune the biLM with the task. A frozen biLM runs without autograd and caches the vectors
+        of words.
     initial_state : `str`
-        Where a sentence starts. `"carry"`: on from the row above in the batch before, as bilm-tf
-        and AllenNLP have it, so that a vector depends on what came before; `"zero"`; or `"warm"`:
-        the mean state that training found at the starts of sentences.
+        The LSTM state at the start of a sentence. `"carry"` is the state at the end of the same
+        row of the batch before, as in bilm-tf and AllenNLP, so that vectors depend on earlier
+        batches. `"zero"` is zero. `"warm"` is the mean state at the starts of sentences in
+        training.
     precision : `str`
-        Of the biLM's matrix products: `"fp32"`, or `"bf16"`, which is faster where the processor
-        knows it. The vectors are fp32 either way.
+        The precision of the biLM's matrix products: `"fp32"`, or `"bf16"`, which is faster on CPUs
+        with native bfloat16. The vectors are fp32 in both cases.
     cache_dir : `str | os.PathLike | None`
-        A folder that keeps the layers of each sentence that was read, for this biLM or any other,
-        as `LayerCache` says; its weights, its settings and the sentence tell one entry from
-        another. A batch has the same numbers, to the bit, as without a cache, when it is computed
-        and when it is found again. A sentence that first came in another batch keeps the numbers
-        that it had there, the same up to rounding (1e-5), as in batches of other shapes anyway.
+        A folder for a `LayerCache`, which several biLMs may share. The numbers of a batch are the
+        same to the bit as without a cache. The layers of a sentence that were computed in another
+        batch are the same up to rounding (1e-5), because batches of other shapes round differently.
     cache_dtype : `str`
-        Of what the cache keeps: `"float32"` or `"float16"`.
+        The type of the numbers in the cache, `"float32"` or `"float16"`.
     cache_size_gb : `float`
-        The most that the folder may take, in GiB.
+        The highest size of the cache, in GiB.
 
     # Raises
 
     `ValueError`
-        For another initial state or precision; or a cache of layers that are not the sentence's
-        own: those of a biLM that is trained, or that go on from what came before.
+        If a parameter has another value, or if there is a cache although the biLM is fine-tuned or
+        `initial_state` is `"carry"`.
     """
 
     def __init__(
@@ -91,18 +90,23 @@ class BiLMLayers(nn.Module):
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
         self._fingerprint = Fingerprint()
-        self.is_filled = True
+        self.has_weights = True
         self.carried_state: LSTMState | None = None
         self.register_load_state_dict_pre_hook(_note_weights)
 
     @property
     def requires_grad(self) -> bool:
-        """Whether the biLM is trained along, or a part of it."""
+        """Whether the biLM or a part of it is fine-tuned with the task."""
         return any(parameter.requires_grad for parameter in self.bilm.parameters())
 
     @property
+    def n_layers(self) -> int:
+        """L + 1, the number of layers including the words."""
+        return self.options.lstm.n_layers + 1
+
+    @property
     def output_dim(self) -> int:
-        """2P, the size of a vector."""
+        """The size of a vector, 2P."""
         return self.bilm.output_dim
 
     @property
@@ -110,12 +114,12 @@ class BiLMLayers(nn.Module):
         char_cnn = self.options.char_cnn
         if char_cnn is None:
             raise ValueError(
-                "expected a biLM that reads characters, found one whose words come from a table"
+                "expected a biLM that reads characters, found one with word embeddings"
             )
         return char_cnn.max_characters_per_token
 
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """The character ids of a batch of sentences, shape `(B, T, C)`, zeros at padding."""
+        """The character ids of sentences, of shape `(B, T, C)`, zeros at padding."""
         n_characters = self.max_characters_per_token
         lengths = [len(sentence) for sentence in sentences]
         tokens = torch.zeros(len(sentences), max(lengths), n_characters, dtype=torch.long)
@@ -124,10 +128,11 @@ class BiLMLayers(nn.Module):
             row[: len(sentence)] = torch.from_numpy(ids)
         return tokens.to(self.bilm.boundaries.device)
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         """
-        Lets go of all that came from earlier batches: carried states, words' vectors, and weights
-        that were prepared. A change of weights by their `.data` goes unseen without it.
+        Clears carried states and caches: word vectors, packed weights and the fingerprint, not the
+        files in `cache_dir`. It is needed after weights were changed through their `.data`, which
+        no cache notices.
         """
         self.carried_state = None
         self.word_vectors.clear()
@@ -135,30 +140,31 @@ class BiLMLayers(nn.Module):
         self._fingerprint.clear()
 
     def _apply(self, *args: Any, **kwargs: Any) -> BiLMLayers:
-        self.forget()  # what is kept would stay on the old device
+        self.clear_caches()  # which would stay on the old device
         return super()._apply(*args, **kwargs)
 
     def train(self, mode: bool = True) -> BiLMLayers:
         super().train(mode)
-        self.bilm.eval()  # the dropout of its own training is not part of its vectors
+        self.bilm.eval()  # its dropout is for training it as a language model
         return self
 
     def layers(self, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
         """
+        The layers of a batch of sentences.
+
         # Parameters
 
         tokens : `Tensor`
-            Shape `(B, T, C)`, character ids, or `(B, T)`, word ids; zeros at padding.
+            Character ids of shape `(B, T, C)` or word ids of shape `(B, T)`, zeros at padding.
 
         # Returns
 
         `tuple[list[Tensor], Tensor]`
-            h_0 .. h_L, each of shape `(B, T + 2, 2P)`, with both boundaries, and their mask.
+            The L + 1 layers, each of shape `(B, T + 2, 2P)` with both boundaries, and the mask, of
+            shape `(B, T + 2)`.
         """
-        if not self.is_filled:
-            raise RuntimeError(
-                "this biLM was built to be loaded from an archive, and its weights never came"
-            )
+        if not self.has_weights:
+            raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
         if tokens.dim() == 3 and tokens.size(-1) != self.max_characters_per_token:
             raise ValueError(
                 f"expected {self.max_characters_per_token} characters a token, the biLM's "
@@ -168,16 +174,34 @@ class BiLMLayers(nn.Module):
         lengths = self.bilm.sentence_lengths(tokens)  # (B,)
         time = torch.arange(tokens.size(1) + 2, device=tokens.device)
         mask = time < lengths[:, None] + 2  # (B, T + 2)
-        sizes = self.options.lstm.n_layers + 1, self.output_dim
         if not len(tokens):
-            nothing = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
-            return [nothing] * sizes[0], mask
+            empty = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
+            return [empty] * self.n_layers, mask
         if self.layer_cache is None or self.requires_grad:
-            return self._read(tokens), mask
-        return self.layer_cache(self._model_key(), tokens, lengths, sizes, self._read), mask
+            return self._compute(tokens), mask
+        return self._look_up(self.layer_cache, tokens, lengths.tolist()), mask
 
-    def _read(self, tokens: Tensor) -> list[Tensor]:
-        """`tokens` as above, at least one row; the layers as above."""
+    @torch.no_grad()
+    def _look_up(self, cache: LayerCache, tokens: Tensor, lengths: list[int]) -> list[Tensor]:
+        """
+        As `_compute`, but takes the layers that are cached from there, and computes and caches the
+        other sentences as one smaller batch.
+        """
+        keys = cache.keys(self.fingerprint(), tokens, lengths)
+        layers = torch.zeros(self.n_layers, len(tokens), tokens.size(1) + 2, self.output_dim)
+        sentences = [layers[:, row, : n + 2] for row, n in enumerate(lengths)]
+        missing = cache.get(keys, sentences)
+        if missing:
+            if len(missing) < len(keys):
+                tokens = tokens[missing, : max(lengths[row] for row in missing)]
+            computed = torch.stack(self._compute(tokens)).float().cpu()  # (L + 1, B', T' + 2, 2P)
+            for k, row in enumerate(missing):
+                sentences[row].copy_(computed[:, k, : lengths[row] + 2])
+            cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
+        return list(layers.to(tokens.device))
+
+    def _compute(self, tokens: Tensor) -> list[Tensor]:
+        """As `layers`, for at least one sentence and without caching the result."""
         frozen = not self.requires_grad
         encode = partial(self.word_vectors, self.bilm.token_encoder) if frozen else None
         state = initial_state(self.bilm, self.initial_state, len(tokens), self.carried_state)
@@ -187,14 +211,14 @@ class BiLMLayers(nn.Module):
             self.carried_state = carry_on(self.carried_state, read.state)
         return read.layers
 
-    def _model_key(self) -> bytes:
-        """What tells this biLM's layers from any other's."""
+    def fingerprint(self) -> bytes:
+        """A digest of the weights and the settings that a sentence's layers depend on."""
         facts = VERSION, self.options, self.initial_state, numerics_key(self.bilm)
         return self._fingerprint(self.bilm, facts)
 
 
 def _note_weights(reader: BiLMLayers, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:
-    """Weights have come: all of the biLM's, or else `load_state_dict` says which are missing."""
-    reader.forget()
+    """Before `load_state_dict`, which itself raises an error if some of the weights are missing."""
+    reader.clear_caches()
     if all(f"{prefix}bilm.{name}" in state_dict for name, _ in reader.bilm.named_parameters()):
-        reader.is_filled = True
+        reader.has_weights = True

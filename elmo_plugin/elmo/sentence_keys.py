@@ -1,4 +1,4 @@
-"""Sentences as names of HDF5 datasets, where a slash opens a group."""
+"""Sentences as names of HDF5 datasets, in which a slash separates groups."""
 
 from collections.abc import Iterable
 from itertools import accumulate
@@ -10,30 +10,36 @@ from elmo_plugin.elmo.dump import Sentence
 
 def check_sentence_keys(sentences: Iterable[Sentence], source: str) -> list[Sentence]:
     """
-    All sentences, before anything is computed for them. Equal ones may share their name.
+    Checks that all sentences can be names of datasets in one file, before anything is computed.
+    Equal sentences share a name.
 
     # Parameters
 
     sentences : `Iterable[Sentence]`
         The text.
     source : `str`
-        What errors call it.
+        The name of the text in errors.
+
+    # Returns
+
+    `list[Sentence]`
+        The sentences.
 
     # Raises
 
     `ConfigurationError`
-        Where HDF5 cannot name a dataset so, or not beside that of a sentence before.
+        If a sentence cannot be a name in HDF5, or not together with an earlier one.
     """
     found = list(sentences)
     datasets: dict[str, Sentence] = {}
     groups: dict[str, Sentence] = {}
     for sentence in found:
         place = f"{source}, line {sentence.line + 1}: {sentence.text!r}"
-        # To HDF5 "." is the group itself, as in a path, and several slashes are one.
+        # In HDF5, as in a path, "." is the group itself and several slashes are one.
         names = sentence.text.rstrip("/").split("/")
         if names[-1] in ("", ".") or "\0" in sentence.text:
             raise ConfigurationError(
-                f"{place}: HDF5 has no dataset of this name; leave out --use-sentence-keys"
+                f"{place}: HDF5 cannot have a dataset of this name; leave out --use-sentence-keys"
             )
         parts = (name for name in names if name not in ("", "."))
         *above, path = accumulate(parts, "{}/{}".format)
@@ -41,9 +47,9 @@ def check_sentence_keys(sentences: Iterable[Sentence], source: str) -> list[Sent
         for other in others:
             if other is not None and other.text != sentence.text:
                 raise ConfigurationError(
-                    f"{place}: HDF5 has no dataset of this name beside that of line "
-                    f"{other.line + 1}, {other.text!r}, because a slash opens a group; "
-                    "leave out --use-sentence-keys"
+                    f"{place}: HDF5 cannot have a dataset of this name next to that of line "
+                    f"{other.line + 1}, {other.text!r}, because a slash separates groups; leave "
+                    "out --use-sentence-keys"
                 )
         datasets[path] = sentence
         groups.update((group, sentence) for group in above)

@@ -7,28 +7,26 @@ from torch import Tensor, nn
 from elmo_plugin.ops.numerics_key import numerics_key, tensor_versions
 
 CAPACITY = 2**15
-"""Words; 64 MiB of vectors at the original's P = 512."""
+"""Capacity in words, which are 64 MiB of vectors at the paper's P = 512."""
 
 FEWEST = 8
 """
-A CPU multiplies matrices of very few rows in another way, with other roundings. Fewer new words are
-filled up to so many, so that a word's vector does not tell what was remembered when it came.
+The fewest words in a batch for the encoder; smaller batches are repeated. Matrix products of fewer
+rows round differently on CPUs, and a word's vector must not depend on which words were cached.
 """
 
 
 class WordVectorCache(nn.Module):
     """
-    Remembers what a frozen token encoder said of a word, from batch to batch: a word's vector is
-    the same wherever and whenever it stands. When it is full, or the encoder's weights or precision
-    are others, it begins anew.
+    A cache of the vectors that a frozen token encoder computes of words. It is cleared when it is
+    full, and when the weights or the precision of the encoder change.
 
-    Holds no parameters and nothing that is saved; a copy begins with nothing. Several threads may
-    share it.
+    It has no parameters and saves nothing, and a copy of it is empty. Several threads may share it.
 
     # Parameters
 
     capacity : `int`
-        The most words that are kept.
+        The highest number of words.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -50,16 +48,16 @@ class WordVectorCache(nn.Module):
         # Parameters
 
         encoder : `nn.Module`
-            From words to vectors; asked only for those that are new.
+            The token encoder, which is called only for words that are not cached.
         words : `Tensor`
-            Shape `(U, C)` or `(U,)`, best distinct.
+            Character ids of shape `(U, C)` or word ids of shape `(U,)`, preferably distinct.
 
         # Returns
 
         `Tensor`
-            Shape `(U, P)`.
+            Word vectors of shape `(U, P)`.
         """
-        # What is remembered may be wanted outside of inference mode.
+        # Cached vectors may be used outside of inference mode.
         with self._lock, torch.inference_mode(False), torch.no_grad():
             key = numerics_key(encoder), words.device, tensor_versions(encoder.parameters())
             if key != self._key:

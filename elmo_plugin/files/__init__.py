@@ -1,1 +1,1 @@
-"""Files that appear whole, and are checked when they are read."""
+"""Files that are written whole or not at all, and checked when they are read."""

@@ -1,6 +1,8 @@
 """
-Digests, which tell a file as it was written from any other. They notice damage, not malice: who can
-write a file can write its digest.
+Digests (BLAKE2b), which identify content: two different contents never have the same digest. Use
+them for keys, for comparing inputs, and for files that are read once. They detect damage, not
+malice, because whoever can write a file can write its digest. They run at 0.9 GiB/s on a core; for
+vectors, which are written and read much more often, use `checksum`.
 """
 
 import json
@@ -10,32 +12,32 @@ from hashlib import file_digest as _hash_file
 from typing import Any
 
 DIGEST = "digest"
-"""The key of a sealed JSON object's own digest."""
+"""The key of the digest in a sealed JSON object."""
 
 
-def new_digest() -> blake2b:
-    """A digest to be updated piece by piece; `hexdigest` gives what the functions here give."""
-    return blake2b(digest_size=20)
+def new_digest(data: Any = b"", size: int = 20) -> blake2b:
+    """A digest of `size` bytes to update piece by piece; `data` is the first piece."""
+    return blake2b(data, digest_size=size)
 
 
 def digest(data: Any) -> str:
-    """The digest of bytes, or of a contiguous array's numbers."""
-    return blake2b(data, digest_size=20).hexdigest()
+    """The digest of bytes, or of the numbers of a contiguous array."""
+    return new_digest(data).hexdigest()
 
 
 def file_digest(path: str | os.PathLike) -> str:
-    """The digest of a file's bytes, in memory a piece at a time."""
+    """The digest of a file, which is read piece by piece."""
     with open(path, "rb") as file:
         return _hash_file(file, new_digest).hexdigest()
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object with a digest of its content."""
+    """The JSON object `content` with a digest of it."""
     return {**content, DIGEST: _digest_of_content(content)}
 
 
 def is_sealed(content: Any) -> bool:
-    """True for what `sealed` gave, written as JSON and read again; false for any other value."""
+    """Whether a value read from JSON is an undamaged result of `sealed`."""
     return isinstance(content, dict) and content.get(DIGEST) == _digest_of_content(content)
 
 

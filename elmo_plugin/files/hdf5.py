@@ -1,27 +1,30 @@
 """
-HDF5 files of plain numbers. The reader takes nothing else: an HDF5 file may also hold links into
-other files, arrays whose bytes lie in other files or were never written, and types and filters of a
-program's own. The writer gives each array a digest, which the reader checks where there is one.
+HDF5 files of plain numbers. The reader refuses everything else that an HDF5 file may hold: links to
+other files, arrays whose bytes are in other files or were never written, and custom types and
+filters. The writer stores a digest with each array, and the reader checks it if there is one.
 """
 
-import hashlib
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 from h5py import h5d, h5l, h5t, h5z
 
+from elmo_plugin.files.digest import new_digest
+
 VERSION = "v108"
 """
-The version of the format (HDF5 1.8, 2008) to write. It is the first that has checksums on all but
-the numbers: on shapes, types, addresses, names, and attributes of a fixed length. HDF5 checks them.
+The version of the format to write: HDF5 1.8 of 2008, the first with checksums of shapes, types,
+addresses, names, and attributes of a fixed length, which HDF5 checks.
 """
 
 DIGEST = "blake2b"
-"""The attribute of an array that holds the digest of its numbers."""
+"""The attribute of an array that holds a digest (of 16 bytes) of its numbers."""
 
 FLOATS = tuple(getattr(h5t, f"IEEE_F{bits}{end}") for bits in (16, 32, 64) for end in ("LE", "BE"))
 LAYOUTS = (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED)
@@ -34,27 +37,73 @@ FILTERS = {
     h5z.FILTER_SCALEOFFSET,
     h5z.FILTER_LZF,
 }
-"""The filters that h5py brings along. HDF5 would look for a plugin for any other."""
+"""The filters that h5py includes. For any other one HDF5 would load a plugin."""
 
 
 class HDF5Error(ValueError):
-    """Something is wrong with an HDF5 file; the message names the file and the array."""
+    """An HDF5 file is missing, damaged or has other content; the message names it."""
+
+
+class HDF5Bytes(io.FileIO):
+    """
+    A new file for `h5py.File` to write to. HDF5 crashes if a write fails, so this file pretends
+    that all writes succeed. After the first one that fails it writes nothing, and `check`, or
+    leaving the context, raises the error.
+
+    # Parameters
+
+    path : `str | os.PathLike`
+        The file to write.
+    """
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        super().__init__(path, "w+")
+        self._error: OSError | None = None
+
+    def check(self) -> None:
+        """Raises the error of the write that failed, if one did."""
+        if self._error is not None:
+            raise self._error
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data)
+        try:
+            while left and self._error is None:
+                left = left[super().write(left) :]
+        except OSError as error:
+            self._error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            if self._error is None:
+                super().truncate(size)
+        except OSError as error:
+            self._error = error
+        return self.tell() if size is None else size
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        super().__exit__(kind, *rest)
+        if kind is None:
+            self.check()
 
 
 @contextmanager
 def open_hdf5(path: str | os.PathLike) -> Iterator[h5py.File]:
     """
+    Opens a file for reading.
+
     # Raises
 
     `HDF5Error`
-        Where there is no file, or one that is not HDF5.
+        If there is no such file, or if it is not an HDF5 file.
     """
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "no such file"
         raise HDF5Error(f"{path}: expected an HDF5 file, found {found}")
     try:
         file = h5py.File(os.fspath(path), "r")
-    except Exception as error:  # HDF5 and h5py raise many kinds of errors over damage
+    except Exception as error:  # damage makes HDF5 and h5py raise errors of many types
         raise HDF5Error(f"{path}: expected a whole HDF5 file, found {error}") from None
     with file:
         yield file
@@ -62,13 +111,13 @@ def open_hdf5(path: str | os.PathLike) -> Iterator[h5py.File]:
 
 def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
     """
-    The array `name`, none of its numbers read yet; `None` if there is none.
+    Finds the array `name` without reading its numbers; `None` if there is no such array.
 
     # Raises
 
     `HDF5Error`
-        For a link into another file or to another name, and for an array of anything but IEEE
-        floating-point numbers of 16, 32 or 64 bits that are all in this file.
+        If it is a link to another file or name, and unless its numbers are IEEE floating-point
+        numbers of 16, 32 or 64 bits in this file.
     """
     with _reading(file, name):
         item = file
@@ -85,30 +134,30 @@ def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
             raise _wrong(file, name, "numbers of the type float16, float32 or float64", item.dtype)
         properties = item.id.get_create_plist()
         if properties.get_layout() not in LAYOUTS or properties.get_external_count():
-            raise _wrong(file, name, "numbers in the file itself", "numbers in other places")
+            raise _wrong(file, name, "numbers in the file itself", "numbers in other files")
         filters = {properties.get_filter(k)[0] for k in range(properties.get_nfilters())}
         if filters - FILTERS:
-            raise _wrong(file, name, "one of HDF5's own filters", f"{min(filters - FILTERS)}")
+            raise _wrong(file, name, "HDF5's own filters", f"the filter {min(filters - FILTERS)}")
         if item.id.get_space_status() != h5d.SPACE_STATUS_ALLOCATED:
-            raise _wrong(file, name, "numbers", "an array of which a part was never written")
+            raise _wrong(file, name, "all of its numbers", "a part that was never written")
         return item
 
 
 def read_array(array: h5py.Dataset) -> np.ndarray:
     """
-    The numbers of an array that `find_array` gave, in float32.
+    Reads the numbers of an array from `find_array`, as float32.
 
     # Raises
 
     `HDF5Error`
-        For damage, and for NaN, infinity and what float32 has no finite number for.
+        If the array is damaged or a number is NaN, infinite or too large for float32.
     """
     file, name = array.file, array.name
     with _reading(file, name), np.errstate(over="ignore"):
         stored = array[()]
         digest = read_text(array, DIGEST)
         if digest is not None and digest != _digest(stored):
-            raise _wrong(file, name, "the numbers that were written", "others: it is damaged")
+            raise _wrong(file, name, "the numbers as they were written", "damage")
         numbers = stored.astype(np.float32)
     if not np.isfinite(numbers).all():
         raise _wrong(file, name, "finite float32 numbers", "NaN or infinity")
@@ -116,27 +165,27 @@ def read_array(array: h5py.Dataset) -> np.ndarray:
 
 
 def write_array(file: h5py.File, name: str, numbers: np.ndarray) -> None:
-    """Adds an array with its digest to a file that was opened for writing, in `VERSION`."""
+    """Writes an array and its digest to a file that was opened for writing, with `VERSION`."""
     *groups, last = name.split("/")
     group = file
     for part in groups:
-        group = group.require_group(part)  # one by one: HDF5 gives those in between the time of day
+        group = group.require_group(part)  # one by one, or HDF5 stores the time of day in them
     group[last] = numbers
     write_text(group[last], DIGEST, _digest(numbers))
 
 
 def _digest(numbers: np.ndarray) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(numbers).data, digest_size=16).hexdigest()
+    return new_digest(np.ascontiguousarray(numbers).data, size=16).hexdigest()
 
 
 def read_text(item: h5py.File | h5py.Dataset, name: str) -> str | None:
     """
-    The attribute `name` of an array, or of the file; `None` if there is none.
+    Reads the attribute `name` of an array or a file; `None` if there is no such attribute.
 
     # Raises
 
     `HDF5Error`
-        For any other kind of attribute than `write_text` adds.
+        If it is not a string of a fixed length, as `write_text` writes it.
     """
     with _reading(item.file, f"{item.name}: {name}"):
         if name not in item.attrs:
@@ -148,7 +197,7 @@ def read_text(item: h5py.File | h5py.Dataset, name: str) -> str | None:
 
 
 def write_text(item: h5py.File | h5py.Dataset, name: str, text: str) -> None:
-    """Adds an attribute to an array or the file, of a fixed length: only such have a checksum."""
+    """Writes an attribute of a fixed length, because HDF5 gives only those a checksum."""
     item.attrs[name] = np.bytes_(text.encode("utf-8"))
 
 
@@ -159,7 +208,7 @@ def _reading(file: h5py.File, name: str) -> Iterator[None]:
     except HDF5Error:
         raise
     except Exception as error:  # as in open_hdf5
-        raise _wrong(file, name, "what can be read", error) from None
+        raise _wrong(file, name, "readable content", error) from None
 
 
 def _wrong(file: h5py.File, name: str, expected: str, found: object) -> HDF5Error:

@@ -1,11 +1,11 @@
 """
-Values on disk in one SQLite database, which any number of processes may read and write at once and
-which a kill leaves whole. It should lie on a local disk, because SQLite relies on file locks, which
-many network disks lack.
+A cache in an SQLite database, which several processes may read and write at the same time and which
+stays intact if a process is killed. It should be on a local disk, because SQLite needs file locks,
+which many network disks lack.
 
-A database is opened for each transaction, which takes a tenth of a millisecond: no connection is
-ever shared by threads or inherited by a forked process, and the folder may be removed at any time.
-Nothing is mapped into memory, so that a file that is cut short cannot kill the process.
+The database is opened for each transaction, which takes 0.1 ms. So threads never share a
+connection, a forked process never inherits one, and the folder may be removed at any time. The file
+is not mapped into memory, because reading a mapped file that was truncated kills the process.
 """
 
 import logging
@@ -22,28 +22,28 @@ logger = logging.getLogger(__name__)
 
 TABLE = "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB)"
 PAGE_SIZE = 2**15
-"""Bytes. Values of several pages are read faster from large pages."""
+"""Page size in bytes. Large pages make it faster to read values of many bytes."""
 MAX_PAGES = 2**32 - 2
-"""SQLite's own limit."""
+"""The highest number of pages that SQLite supports."""
 MAX_VALUE = 10**9 - 1
-"""Bytes with the checksum; SQLite's own limit. A longer value is not stored."""
+"""The largest value with its checksum that SQLite supports, in bytes."""
 LOCK_SECONDS = 10.0
-"""Time to wait for another process, which holds the lock for milliseconds unless it was stopped."""
+"""Time to wait for a lock, which other processes hold for milliseconds unless they are stopped."""
 
 
 class SQLiteCache:
     """
-    A bounded cache that never stops a run and never gives a wrong value. Each value is stored with
-    a checksum of its key and itself: one that does not match, whether it was damaged or is found
-    under another's key, counts as absent, and `put` replaces it. A database that cannot be used
-    is left alone from then on, after one warning.
+    A cache of bounded size that never raises an error and never returns a wrong value. Each value
+    is stored with a checksum of the key and the value. A value whose checksum does not match counts
+    as absent, and `put` replaces it. A database that raises an error is no longer used by this
+    process, after one warning.
 
     # Parameters
 
     file : `Path`
-        The database; it and its folder are made when they are first needed.
+        The database. It and its folder are created when they are first used.
     size : `float`
-        The most bytes that the file may take. When it is full, `put` does nothing.
+        The highest size of the file in bytes. Once it is full, `put` does nothing.
     """
 
     def __init__(self, file: Path, size: float) -> None:
@@ -52,7 +52,7 @@ class SQLiteCache:
         self.is_readable = self.is_writable = True
 
     def get(self, keys: Sequence[bytes]) -> Iterator[memoryview | None]:
-        """Yields the value of each key, or `None` where there is none that is undamaged."""
+        """Yields the value of each key, or `None` if it is absent or damaged."""
         n_left = len(keys)
         try:
             if self.is_readable:
@@ -68,7 +68,7 @@ class SQLiteCache:
         yield from [None] * n_left
 
     def put(self, values: Mapping[bytes, bytes]) -> None:
-        """Stores or replaces all values, or none."""
+        """Stores or replaces values, except those longer than `MAX_VALUE`, in one transaction."""
         if not self.is_writable:
             return
         rows = [(key, value + checksum([key, value])) for key, value in values.items()]
@@ -84,12 +84,12 @@ class SQLiteCache:
             self.is_writable = False
             self._warn("takes no more", error)
 
-    def _warn(self, what: str, error: Exception) -> None:
+    def _warn(self, state: str, error: Exception) -> None:
         logger.warning(
-            "%s: the cache %s (%s); from now on this process computes what is not found there. "
-            "The file may be removed.",
+            "%s: the cache %s (%s); from now on this process computes what is not there. The file "
+            "may be removed.",
             self.file,
-            what,
+            state,
             error,
         )
 
@@ -100,13 +100,13 @@ class SQLiteCache:
             _no_fork,
             closing(sqlite3.connect(self.file, LOCK_SECONDS, isolation_level=None)) as database,
         ):
-            # Damage can turn a blob into a text, which need not be valid UTF-8.
+            # Damage can turn a blob into text that is not valid UTF-8.
             database.text_factory = bytes
             for setting in (
                 f"page_size = {PAGE_SIZE}",
                 f"max_page_count = {self.max_pages}",
-                "cache_size = -512",  # KiB: what is read stays in the processor's cache
-                "synchronous = OFF",  # checksums detect what a power failure leaves unwritten
+                "cache_size = -512",  # KiB, which fit into the processor's cache
+                "synchronous = OFF",  # checksums detect values that a power failure left unwritten
                 "trusted_schema = OFF",
             ):
                 database.execute(f"PRAGMA {setting}")
@@ -123,8 +123,8 @@ def _checked(key: bytes, row: tuple | None) -> memoryview | None:
 
 
 _no_fork = threading.Lock()
-"""Held while SQLite runs, so that no process is forked while another thread holds SQLite's locks,
-which would never be released in the child."""
+"""Held while SQLite runs: a child that is forked while another thread holds one of SQLite's locks
+would wait for it forever."""
 os.register_at_fork(
     before=_no_fork.acquire,
     after_in_parent=_no_fork.release,

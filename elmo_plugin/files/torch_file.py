@@ -1,6 +1,6 @@
 """
-Files of `torch.save`, read without running code. They are zip files, and each entry has a checksum
-that `torch.load` does not look at.
+Files of `torch.save`, read without running code. They are zip files, in which each entry has a
+CRC-32, which `torch.load` does not check.
 """
 
 import errno
@@ -17,24 +17,23 @@ from torch.serialization import get_unsafe_globals_in_checkpoint
 
 
 class DamagedFileError(ConfigurationError):
-    """A file of `torch.save` is damaged, or of another format; the message names it."""
+    """A file is not an undamaged file of `torch.save`; the message names it."""
 
 
 def check_torch_file(path: str | os.PathLike) -> None:
     """
-    Compares the checksums, at about 0.4 s for each GB.
+    Checks all checksums, which takes about 0.4 s for each GB.
 
     # Raises
 
     `DamagedFileError`
-        If one does not match, or if this is not a zip file: PyTorch's format before 1.6 has no
-        checksums.
+        If one does not match, or if the file is not a zip file, as before PyTorch 1.6.
     """
     try:
         with zipfile.ZipFile(path) as file:
             wrong = file.testzip()
             size = sum(entry.file_size for entry in file.infolist())
-        get_unsafe_globals_in_checkpoint(path)  # opens it as PyTorch does, which is stricter
+        get_unsafe_globals_in_checkpoint(path)  # PyTorch's reader is stricter
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -46,24 +45,24 @@ def check_torch_file(path: str | os.PathLike) -> None:
         ValueError,
         pickle.UnpicklingError,
     ) as error:
-        # Looking for what is cut off is an invalid seek. Other errors are the disk's.
+        # Seeking beyond the end of a truncated file is EINVAL. Other errors come from the disk.
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise
         raise _damaged(path, error) from error
     if wrong is not None:
         raise _damaged(path, f"the checksum of {wrong} does not match")
     if size > os.path.getsize(path):
-        raise _damaged(path, f"{size} bytes of content, more than the file has")
+        raise _damaged(path, f"{size} bytes of content in a smaller file")
 
 
 def load_torch_file(path: str | os.PathLike) -> Any:
     """
-    Reads tensors and plain values to the CPU.
+    Reads tensors, to the CPU, and plain values.
 
     # Raises
 
     `DamagedFileError`
-        See `check_torch_file`; also if the file could be read only by running code.
+        As `check_torch_file`, and if the file can only be read by running code.
     """
     check_torch_file(path)
     try:

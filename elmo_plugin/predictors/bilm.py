@@ -14,17 +14,18 @@ from elmo_plugin.predictors.sentences import SentencePredictor
 @Predictor.register("bilm")
 class BilmPredictor(SentencePredictor):
     """
-    What a language model says of a sentence. Its input is a sentence a line, tokens parted by white
-    space, or JSON: `{"sentence": "He threw the stick ."}` or `{"tokens": ["He", ..]}`.
+    Probabilities of a language model for a sentence. The input is one sentence a line with white
+    space between its tokens, or JSON: `{"sentence": "He threw the stick ."}` or
+    `{"tokens": ["He", ..]}`.
 
-    Its output has, each in the order of the text,
+    The output has, in the order of the text,
 
     * `tokens`,
     * `forward_log_probabilities` of each token given those before it, and of the end;
-    * `backward_log_probabilities` of the beginning, and of each token given those behind it;
-    * `perplexity`, of both directions together;
-    * `substitutes`: for each token the five words that both directions together find likeliest in
-      its place, with their probabilities, see `elmo_plugin.models.substitutes`.
+    * `backward_log_probabilities` of the beginning, and of each token given those after it;
+    * `perplexity` of both directions together;
+    * `substitutes`: for each token the five most probable words in its place, by both directions
+      together, and their probabilities; see `elmo_plugin.models.substitutes`.
 
     Registered as a `Predictor` with name "bilm".
     """

@@ -14,9 +14,10 @@ from elmo_plugin.predictors.sentences import SentencePredictor
 @Predictor.register("elmo")
 class ElmoPredictor(SentencePredictor):
     """
-    ELMo vectors from the archive of a `bilm`. Its input is that of the predictor "bilm"; its output
-    has the `tokens` and `layers`, L + 1 lists of a vector of 2P numbers for each token: the words
-    themselves first, then each LSTM layer. The model's `initial_state` and `precision` apply.
+    ELMo vectors from the archive of a `bilm`. The input is that of the predictor "bilm". The output
+    has `tokens` and `layers`, which are L + 1 lists, first of the words and then of each LSTM
+    layer, with a vector of 2P numbers for each token. `initial_state` and `precision` are those of
+    the model.
 
     Registered as a `Predictor` with name "elmo".
     """
@@ -25,7 +26,7 @@ class ElmoPredictor(SentencePredictor):
         self, model: BilmLanguageModel, dataset_reader: DatasetReader, frozen: bool = True
     ) -> None:
         super().__init__(model, dataset_reader, frozen)
-        # A copy, since `Elmo` freezes the biLM that it is given.
+        # `Elmo` freezes its biLM, so it gets a copy.
         self._elmo = Elmo(
             deepcopy(model.bilm),
             model.options,

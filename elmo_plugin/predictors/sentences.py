@@ -11,7 +11,7 @@ from overrides import overrides
 class SentencePredictor(Predictor):
     """
     A predictor whose input is a sentence: a line with white space between its tokens, or JSON with
-    such a `"sentence"` or with `"tokens"`. What comes after is `predict_batch_instance`'s.
+    such a line as `"sentence"` or a list as `"tokens"`. Subclasses have `predict_batch_instance`.
     """
 
     @overrides
@@ -38,7 +38,7 @@ def _tokens(inputs: JsonDict) -> list[str]:
         tokens = inputs["sentence"].split()
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         raise ConfigurationError(
-            'expected {"sentence": "tokens parted by spaces"} or {"tokens": ["..."]}, '
+            'expected {"sentence": "tokens separated by spaces"} or {"tokens": ["..."]}, '
             f"found {json.dumps(inputs)[:80]}"
         )
     return tokens

@@ -11,31 +11,30 @@ from elmo_plugin.checks import check_count, fail
 @Seq2SeqEncoder.register("elmo_output")
 class ElmoOutputEncoder(Seq2SeqEncoder):
     """
-    ELMo at the output of a task's encoder too (Peters et al. 2018, section 3.3): h_k becomes
-    [h_k; ELMo_k], with a mix of its own.
+    Adds ELMo to the output of a task's encoder (Peters et al. 2018, section 3.3): h_k becomes
+    [h_k; ELMo_k], where the mix is another one than at the input.
 
-    The embedder `elmo` with `num_output_representations` 2 hands over both mixes side by side; this
-    encoder takes the second one's columns out, gives the rest to the encoder that it wraps, and
-    puts the columns back behind the encoder's output. It works in any model whose embedded text
-    goes straight to its encoder.
+    The embedder `elmo` with `num_output_representations` 2 concatenates both mixes. This encoder
+    removes the second mix from its input, calls the encoder that it wraps, and appends the second
+    mix to the output. It works in any model that passes its embedded text directly to its encoder.
 
     Registered as a `Seq2SeqEncoder` with name "elmo_output".
 
     # Parameters
 
     encoder : `Seq2SeqEncoder`
-        The task's own.
+        The encoder of the task.
     elmo_dim : `int`
-        2P, the size of a mix.
+        The size of a mix, 2P.
     start : `int`
         The first column of the second mix. AllenNLP concatenates embedders in the alphabetical
-        order of their keys, so it is `elmo_dim` plus the sizes of those whose keys come before
-        "elmo".
+        order of their keys, so `start` is `elmo_dim` plus the sizes of the embedders whose keys
+        come before "elmo".
 
     # Raises
 
     `ConfigurationError`
-        Where those columns are not all there.
+        If the input does not have these columns.
     """
 
     def __init__(self, encoder: Seq2SeqEncoder, elmo_dim: int, start: int) -> None:
@@ -47,7 +46,7 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
         if start > encoder.get_input_dim():
             raise ConfigurationError(
                 f"elmo_output: the encoder reads {encoder.get_input_dim()} columns; expected the "
-                f"{elmo_dim} of the second mix to start among or right behind them, found "
+                f"{elmo_dim} of the second mix to start among them or after the last, found "
                 f"start {start}"
             )
         self._encoder = encoder
@@ -71,14 +70,14 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
         # Parameters
 
         inputs : `Tensor`
-            Shape `(batch_size, timesteps, input_dim)`.
+            Embedded text of shape `(batch_size, timesteps, input_dim)`.
         mask : `Tensor`, optional
-            Shape `(batch_size, timesteps)`.
+            The mask, of shape `(batch_size, timesteps)`.
 
         # Returns
 
         `Tensor`
-            Shape `(batch_size, timesteps, output_dim)`.
+            Encoded text of shape `(batch_size, timesteps, output_dim)`.
         """
         if inputs.size(-1) != self.get_input_dim():
             raise ConfigurationError(

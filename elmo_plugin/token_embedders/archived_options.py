@@ -1,15 +1,15 @@
 """
-What makes a task model's archive complete: the biLM's sizes travel in its vocabulary, which
-AllenNLP saves right after the model was built and gives back when it is loaded; the weights travel
-in the model's own weights, once.
+The options of an embedder's biLM are stored in the vocabulary, so that the archive of a task model
+is complete: AllenNLP saves the vocabulary after the model is built and passes it to the model when
+it is loaded, and the weights of the biLM are among those of the task model.
 
-A model that is being loaded gets its weights a moment later. One that is being trained does not, so
-its files must be there. The two are told apart by what stands in the folder that AllenNLP names:
-an archive, like a run that is recovered, has weights in it, and a run that begins has none. And
-whatever happens, a biLM that was never filled refuses to read (see `Elmo.empty`).
+AllenNLP loads the weights of a model from an archive or a recovered run after it has built the
+model, so that the files of the biLM are not needed. A model that is trained from scratch needs
+them. The two cases differ in the folder that AllenNLP names, which has weights only in the first.
+In any case `Elmo.from_options` gives a biLM that cannot be used before its weights are loaded.
 
-The entries are words of a namespace of their own. A vocabulary that is used again for another run
-can only be added to, so each entry has a number, and the newest of a source is the one that counts.
+Each entry is a word in a namespace for them. A vocabulary that is used for several runs can only
+grow, so the entries have numbers, and the last entry of a source is valid.
 """
 
 import json
@@ -30,63 +30,63 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "elmo_options"
 ARCHIVED = "weights.th"
 TRAINED = "best.th"
-"""The names of the weights in an archive, and in the folder of a training run."""
+"""The names of the weight files in an archive and in the folder of a training run."""
 
 
-def remember(vocab: Optional[Vocabulary], source: str, options: BiLMOptions) -> None:
-    """Writes the options of the biLM that the config calls `source` into the vocabulary."""
-    if vocab is None or _all(vocab).get(source) == options:
+def store_options(vocab: Optional[Vocabulary], source: str, options: BiLMOptions) -> None:
+    """Stores the options of the biLM that the config names `source`."""
+    if vocab is None or _stored(vocab).get(source) == options:
         return
     number = len(vocab.get_token_to_index_vocabulary(NAMESPACE))
     entry = {"source": source, "options": options.to_dict(), "number": number}
     vocab.add_token_to_namespace(json.dumps(entry), NAMESPACE)
 
 
-def recall(vocab: Optional[Vocabulary], source: str) -> Optional[BiLMOptions]:
+def stored_options(vocab: Optional[Vocabulary], source: str) -> Optional[BiLMOptions]:
     """
-    The options that were remembered for `source`, if any. A model that was given another source
-    when it was loaded, for example since the file has moved, gets those of the only biLM that it
-    was saved with.
+    The options that are stored for `source`, if any. If the config names another source than when
+    the model was saved, for example because a file was moved, they are those of the only biLM in
+    the vocabulary.
     """
-    remembered = {} if vocab is None else _all(vocab)
-    if source not in remembered and len(remembered) == 1:
-        (archived,) = remembered
+    stored = {} if vocab is None else _stored(vocab)
+    if source not in stored and len(stored) == 1:
+        (archived,) = stored
         logger.warning(
-            "%s: the model was saved with another biLM, that of %s, which is used: its weights "
-            "are in the archive",
+            "%s: the model was saved with another biLM, that of %s, which is used because its "
+            "weights are in the archive",
             source,
             archived,
         )
         source = archived
-    return remembered.get(source)
+    return stored.get(source)
 
 
-def _all(vocab: Vocabulary) -> dict[str, BiLMOptions]:
-    """The newest options of each source."""
-    remembered = {}
+def _stored(vocab: Vocabulary) -> dict[str, BiLMOptions]:
+    """The last stored options of each source."""
+    stored = {}
     for entry in vocab.get_token_to_index_vocabulary(NAMESPACE):  # in the order of their indices
         if not entry.startswith("{"):
-            continue  # the padding and the unknown token
+            continue  # padding and the unknown token
         try:
             found = json.loads(entry)
             source, options = found["source"], found["options"]
-            remembered[source] = options_from_dict(options, source="the archive's vocabulary")
+            stored[source] = options_from_dict(options, source="the archive's vocabulary")
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
                 f'vocabulary, namespace "{NAMESPACE}": expected an entry of the token embedder '
                 f'"elmo", found {shown(entry)} ({error})'
             ) from error
-    return remembered
+    return stored
 
 
 def is_loading(serialization_dir: Optional[str]) -> bool:
     """
-    Whether AllenNLP builds this model out of a folder with its weights.
+    Whether AllenNLP builds this model to load its weights from that folder.
 
     # Raises
 
     `DamagedFileError`
-        If these weights are damaged: AllenNLP, which loads them next, does not notice.
+        If these weights are damaged, which AllenNLP does not notice when it loads them.
     """
     if is_archive(serialization_dir):
         check_torch_file(os.path.join(str(serialization_dir), ARCHIVED))
@@ -101,7 +101,7 @@ def is_loading(serialization_dir: Optional[str]) -> bool:
 
 
 def is_archive(serialization_dir: Optional[str]) -> bool:
-    """Whether that folder is an archive's: the model is here to be used, wherever it is now."""
+    """Whether that folder is that of an archive, perhaps on another machine than in training."""
     return _holds(serialization_dir, ARCHIVED)
 
 

@@ -14,61 +14,63 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.token_embedders.archived_options import (
     is_archive,
     is_loading,
-    recall,
-    remember,
+    store_options,
+    stored_options,
 )
 
 
 @TokenEmbedder.register("elmo")
 class ElmoEmbedder(TokenEmbedder):
     """
-    ELMo in any task: what `elmo_token_embedder` is, under the same parameter names.
+    Embeds tokens as ELMo vectors. It takes the parameters of AllenNLP's `elmo_token_embedder` under
+    the same names.
 
-    Where the biLM comes from is one of: `pretrained`, `archive_file`, or `options_file` with
-    `weight_file`. A task model's archive is complete: it holds the biLM's sizes and weights, and
-    asks for those files never again.
+    The biLM is given by one of `pretrained`, `archive_file`, or `options_file` with `weight_file`.
+    The archive of a task model contains the options and weights of the biLM, so that these files
+    are not needed to use it.
 
     Registered as a `TokenEmbedder` with name "elmo".
 
     # Parameters
 
     options_file : `str`, optional
-        bilm-tf's options file.
+        The options file of bilm-tf.
     weight_file : `str`, optional
-        bilm-tf's weight file, in HDF5.
+        The weight file of bilm-tf, in HDF5.
     do_layer_norm : `bool`, optional (default = `False`)
-        Normalise each layer before mixing.
+        Normalize each layer before mixing.
     dropout : `float`, optional (default = `0.5`)
-        On the ELMo vectors.
+        The dropout of the ELMo vectors.
     requires_grad : `bool`, optional (default = `False`)
-        Train the biLM along. A frozen one runs without autograd.
+        Fine-tune the biLM with the task. A frozen biLM runs without autograd.
     projection_dim : `int`, optional
-        Project each mix to this size.
+        The size to which each mix is projected.
     vocab_to_cache : `List[str]`, optional
-        Words, the first of them the padding token. A token whose number `word_inputs` is among
-        theirs is that word, whatever its characters; any other is read from its characters.
+        Words, of which the first is the padding token. A token whose `word_inputs` is an index in
+        this list is read as that word, any other token is read from its characters.
     scalar_mix_parameters : `List[float]`, optional
-        Fixed weights of the layers, before the softmax.
+        Fixed weights of the layers, before the softmax, instead of learned ones.
     archive_file : `str`, optional
-        In place of the two files: the `model.tar.gz` of a trained `bilm`, or a folder or a zip file
-        with bilm-tf's `options.json` and one HDF5 file, as models are published.
+        The `model.tar.gz` of a trained `bilm`, or a folder or zip file with bilm-tf's
+        `options.json` and one HDF5 file.
     num_output_representations : `int`, optional (default = `1`)
-        How many mixes stand side by side in the output, each with weights of its own.
+        The number of mixes, each with its own weights, which are concatenated in the output.
     initial_state : `str`, optional (default = `"warm"`)
-        Where a sentence starts: `"carry"` as bilm-tf and AllenNLP have it, `"zero"` or `"warm"`.
-        See `Elmo`.
+        The LSTM state at the start of a sentence: `"carry"`, as in bilm-tf and AllenNLP, `"zero"`
+        or `"warm"`. See `BiLMLayers`.
     precision : `str`, optional (default = `"fp32"`)
-        Of the biLM's matrix products; `"bf16"` is faster where the processor knows it. See `Elmo`.
+        The precision of the biLM's matrix products. `"bf16"` is faster on CPUs with native
+        bfloat16. See `BiLMLayers`.
     pretrained : `str`, optional
-        In place of the two files: the name of a model that came with the package.
+        The name of a model that is part of the package.
     cache_dir : `str`, optional
-        A folder, on a disk of the machine's own, that keeps a frozen biLM's layers of each
-        sentence, so that from the second epoch on the biLM need not run. Exact under `"zero"` and
-        `"warm"`; see `BiLMLayers`. A model that is loaded from its archive does without.
+        A folder on a local disk for the layers of a frozen biLM, which then need not be computed
+        from the second epoch on. It requires `"zero"` or `"warm"`; see `BiLMLayers`. A model that
+        is loaded from its archive does not use it.
     cache_dtype : `str`, optional (default = `"float32"`)
-        Of what the cache keeps; `"float16"` is half the size.
+        The type of the numbers in the cache. `"float16"` takes half the space.
     cache_size_gb : `float`, optional (default = `10.0`)
-        The most that the folder may take, in GiB. When it is full, it stays as it is.
+        The highest size of the cache, in GiB. Once it is full, nothing more is stored.
     """
 
     _word_characters: Optional[Tensor]
@@ -82,7 +84,7 @@ class ElmoEmbedder(TokenEmbedder):
         dropout: float = 0.5,
         requires_grad: bool = False,
         projection_dim: Optional[int] = None,
-        # Lists; AllenNLP would make one of a string's characters, so it is not told.
+        # These are lists. With a type, AllenNLP would convert a string to a list of characters.
         vocab_to_cache: Any = None,
         scalar_mix_parameters: Any = None,
         archive_file: Optional[str] = None,
@@ -115,9 +117,9 @@ class ElmoEmbedder(TokenEmbedder):
             "cache_size_gb": cache_size_gb,
         }
         try:
-            known = recall(vocab, source) if is_loading(serialization_dir) else None
+            known = stored_options(vocab, source) if is_loading(serialization_dir) else None
             if known is not None:
-                self._elmo = Elmo.empty(known, **kwargs)
+                self._elmo = Elmo.from_options(known, **kwargs)
             elif archive_file is not None:
                 self._elmo = Elmo.from_archive(archive_file, **kwargs)
             elif pretrained is not None:
@@ -130,7 +132,7 @@ class ElmoEmbedder(TokenEmbedder):
         except (ValueError, FileNotFoundError) as error:
             raise ConfigurationError(f'token embedder of type "elmo": {error}') from error
         if known is None:
-            remember(vocab, source, self._elmo.options)
+            store_options(vocab, source, self._elmo.options)
 
         table: Optional[Tensor] = None
         if vocab_to_cache is not None:
@@ -158,20 +160,20 @@ class ElmoEmbedder(TokenEmbedder):
         # Parameters
 
         elmo_tokens : `Tensor`
-            Shape `(.., batch_size, timesteps, C)`, character ids.
+            Character ids of shape `(.., batch_size, timesteps, C)`.
         word_inputs : `Tensor`, optional
-            Shape `(.., batch_size, timesteps)`, numbers in `vocab_to_cache`, 0 at padding.
+            Indices in `vocab_to_cache` of shape `(.., batch_size, timesteps)`, 0 at padding.
 
         # Returns
 
         `Tensor`
-            Shape `(.., batch_size, timesteps, output_dim)`, fp32.
+            ELMo vectors in fp32 of shape `(.., batch_size, timesteps, output_dim)`.
 
         # Raises
 
         `ConfigurationError`
-            Where the token indexer is not of type `elmo`, and for a number beyond `vocab_to_cache`
-            of a token that has no characters either.
+            If the token indexer is not of type `elmo`, or if a token has neither an index in
+            `vocab_to_cache` nor characters.
         """
         if elmo_tokens is None:
             raise ConfigurationError(
@@ -187,14 +189,14 @@ class ElmoEmbedder(TokenEmbedder):
         return torch.cat(mixes, dim=-1)
 
     def _known_words(self, elmo_tokens: Tensor, word_inputs: Tensor) -> Tensor:
-        """`elmo_tokens` with the words of `vocab_to_cache` where `word_inputs` names one."""
+        """Replaces the characters of tokens whose `word_inputs` is an index in `vocab_to_cache`."""
         assert self._word_characters is not None
         n_words = len(self._word_characters)
         is_known = (word_inputs >= 0) & (word_inputs < n_words)
         if (~is_known & ~elmo_tokens.any(dim=-1)).any():
             fail(
                 "vocab_to_cache",
-                f"word numbers below {n_words}, the words that it holds, or a token's characters",
+                f"word_inputs below {n_words}, the number of its words, or the token's characters",
                 int(word_inputs[~is_known][0]),
             )
         words = self._word_characters[torch.where(is_known, word_inputs, 0)]
@@ -207,7 +209,7 @@ def _source(
     archive_file: Optional[str],
     pretrained: Optional[str],
 ) -> str:
-    """What names the biLM in a config: what the archive remembers its options under."""
+    """The biLM's name in the config, under which the archive stores its options."""
     given = {
         "options_file": options_file,
         "weight_file": weight_file,

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import sys
 from multiprocessing import get_context
 from pathlib import Path
@@ -99,7 +100,7 @@ def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, opti
 def test_killed_and_resumed(
     run, text, tmp_path, options, monkeypatch, initial_state, killed_after, n_left
 ):
-    """Property: to the bit what an uninterrupted dump gives, and no part is read twice."""
+    """Property: the same bits as an uninterrupted dump, and no part is computed twice."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     arguments = ["--all", *options, "--initial-state", initial_state, "--batch-size", 2]
     run(text, tmp_path / "whole", *arguments)
@@ -129,8 +130,8 @@ def test_killed_and_resumed(
 def test_a_full_disk(run, text, tmp_path, options, monkeypatch, missing_bytes, kept):
     """
     A limit on files' sizes stands for the full disk: at the first part, and at the last byte of
-    the output. Expected: exit code 1, one sentence that names the file, and no word of HDF5's;
-    then, with space, what an uninterrupted dump gives.
+    the output. Expected: exit code 1, one sentence that names the file, and no error of HDF5; then,
+    with space, the file of an uninterrupted dump.
     """
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     run(text, tmp_path / "whole", "--all", *options)
@@ -156,7 +157,7 @@ def test_a_full_disk(run, text, tmp_path, options, monkeypatch, missing_bytes, k
     file = tmp_path / ".out.parts" / ("00000000.hdf5" if missing_bytes is None else "joined")
     assert error.splitlines()[-1].endswith(
         f"{file}: could not be written, the disk may be full (File too large); "
-        "with space for it, the same command goes on from where it was"
+        "once there is space, the same command resumes the dump"
     )
     assert "h5py" not in error
     assert len(list((tmp_path / ".out.parts").glob("*.hdf5"))) == kept
@@ -176,7 +177,7 @@ def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, mon
     with pytest.raises(ConfigurationError, match="other settings"):
         run(text, out, "--top", *options)
     text.write_text(text.read_text("utf-8").replace("and/or", "or"), "utf-8")
-    with pytest.raises(ConfigurationError, match="lines 3 to 4"):
+    with pytest.raises(ConfigurationError, match="of another text in lines 3 to 4"):
         run(text, out, "--all", *options)
 
 
@@ -191,7 +192,7 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
         def again(out=tmp_path / "out", text=TEXT):
             elmo.carried_state = None
             sentences = [dump.Sentence(line, sentence) for line, sentence in enumerate(text)]
-            dump.dump(elmo, sentences, out, layer="all", settings={"seed": 1})
+            dump.dump(elmo, sentences, out, layer="all")
             return read(out)
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -204,10 +205,45 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
     return interrupt
 
 
+@pytest.mark.parametrize("form", ["files", "zip", "tar.gz", "run"])
+def test_forms_of_an_archive(run, text, tmp_path, bilm_files, bilm_archive, monkeypatch, form):
+    """Expected: the vectors of `Elmo.from_archive`. An interrupted dump is refused with another
+    model, and resumed with the same model in another form."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    archive = tmp_path / form
+    if form == "tar.gz":
+        archive = bilm_archive
+    elif form == "run":
+        shutil.unpack_archive(bilm_archive, archive)
+    else:
+        archive.mkdir()
+        shutil.copy(bilm_files.options_file, archive / "options.json")
+        shutil.copy(bilm_files.weight_file, archive / "weights.hdf5")
+        if form == "zip":
+            archive = shutil.make_archive(str(tmp_path / "model"), "zip", archive)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(text, tmp_path / "out", "--all", "--archive-file", archive)
+    with pytest.raises(ConfigurationError, match="of another model"):
+        run(text, tmp_path / "out", "--all", "--pretrained", "small")
+    same_model = (
+        ["--archive-file", bilm_archive]
+        if form in ("tar.gz", "run")
+        else [f"--{kind}-file={path}" for kind, path in zip(("options", "weight"), bilm_files)]
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(Elmo, "embed", None)
+        run(text, tmp_path / "out", "--all", *same_model)
+    elmo = Elmo.from_archive(archive)
+    for line, vectors in read(tmp_path / "out").items():
+        alone = elmo.embed(TEXT[int(line)], layer="all")
+        numpy.testing.assert_allclose(vectors, alone, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("initial_state", ["warm", "carry"])
 def test_damaged_parts_are_computed_again(tmp_path, interrupted, caplog, fuzz, initial_state):
-    """Property: to the bit what an undamaged dump gives, whichever part was damaged and wherever,
-    and only that part is computed again."""
+    """Property: the same bits as without damage, whichever part is damaged, and only that part is
+    computed again."""
     again, parts = interrupted(initial_state)
     whole = [part.read_bytes() for part in parts]
     expected = again(tmp_path / "whole")
@@ -234,7 +270,7 @@ def test_a_part_that_is_damaged_before_it_is_joined(tmp_path, interrupted, monke
         parts[1].write_bytes(data[:-200] + bytes([data[-200] ^ 1]) + data[-199:])
         join(*rest)
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match=f"^{parts[1]}: .* damaged"):
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=f"^{parts[1]}: .* damage"):
         patch.setattr(dump, "_join", damaged)
         again()
     assert not (tmp_path / "out").exists()
@@ -248,8 +284,8 @@ def test_parts_behind_the_end_of_the_text(interrupted):
 
 
 def test_two_processes_with_one_output(run, text, tmp_path, options, monkeypatch):
-    """By hand: the second one says so at once; the first is not disturbed, and leaves no lock. A
-    process that was killed stands in no one's way."""
+    """By hand: the second process raises an error at once; the first is not disturbed and leaves no
+    lock. A process that was killed blocks no other."""
     arguments = [text, tmp_path / "out", "--all", *options]
     run(text, tmp_path / "whole", *arguments[2:])
     context = get_context("fork")
@@ -274,7 +310,7 @@ def test_two_processes_with_one_output(run, text, tmp_path, options, monkeypatch
     killed.kill()
     killed.join()
     first, goes_on = start()
-    message = rf"^{arguments[1]}: expected to be the only one to write it, found another process"
+    message = rf"^{arguments[1]}: expected to be the only process that writes it, found another one"
     for _ in range(2):
         with pytest.raises(ConfigurationError, match=message):
             run(*arguments)
@@ -301,8 +337,8 @@ def test_devices_that_there_are_not(run, text, tmp_path, options):
 
 
 def test_names_that_cannot_be_written(run, text, tmp_path, options):
-    """By hand: a name that leaves no room for that of the folder beside it."""
-    with pytest.raises(ConfigurationError, match=r"x: cannot be written there: .*name too long"):
+    """By hand: the name of the folder next to it would be too long."""
+    with pytest.raises(ConfigurationError, match=r"x: expected a place .*, found: .*name too long"):
         run(text, tmp_path / ("x" * 252), "--top", *options)
 
 
@@ -322,7 +358,7 @@ def test_shards_are_the_whole(run, text, tmp_path, options):
 
 
 def test_half_precision_stdin_and_archive(run, text, tmp_path, bilm_archive, monkeypatch):
-    """Expected: what a file and single precision give, rounded to NumPy's float16."""
+    """Expected: the numbers of a file in float32, rounded to NumPy's float16."""
     run(text, tmp_path / "whole", "--top", "--archive-file", bilm_archive, "--forget-sentences")
     stdin = io.TextIOWrapper(io.BytesIO(text.read_bytes()))
     monkeypatch.setattr(sys, "stdin", stdin)
@@ -350,7 +386,7 @@ def test_sentence_keys(run, text, tmp_path, options):
         ("One .\n\nTwo .\n", [], r"text\.txt, line 2: expected a sentence"),
         ("One .\n", ["--shard", "1/2", "--initial-state", "carry"], "--shard"),
         (".\n", ["--use-sentence-keys"], r"text\.txt, line 1: '\.': HDF5"),
-        ("a\nb/\nb\n", ["--use-sentence-keys"], "line 3: 'b': .* beside that of line 2, 'b/'"),
+        ("a\nb/\nb\n", ["--use-sentence-keys"], "line 3: 'b': .* next to that of line 2, 'b/'"),
         (b"One \xff .\n", [], "line 1: expected UTF-8"),
     ],
 )
@@ -366,7 +402,7 @@ def test_input_that_is_refused(run, tmp_path, options, monkeypatch, content, arg
 
 
 def test_stdin_that_is_no_text(run, tmp_path, options, monkeypatch):
-    """By hand: the byte 0xff opens the second line; the error says so, as for a file."""
+    """By hand: the byte 0xff is at the start of the second line; the error is that for files."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One .\n\xff .\n")))
     with pytest.raises(ConfigurationError, match=r"^stdin, line 2: expected UTF-8, .* 0xff at"):
         run("-", tmp_path / "out", "--top", *options)
@@ -382,7 +418,7 @@ def test_shards_that_there_are_not(run, text, tmp_path, options, shard, capsys):
 def test_an_output_that_is_there_stays(run, text, tmp_path, options):
     out = tmp_path / "out"
     out.write_text("mine")
-    with pytest.raises(ConfigurationError, match="found one; remove it to write it anew"):
+    with pytest.raises(ConfigurationError, match="found one; remove it to write it again"):
         run(text, out, "--top", *options)
     assert out.read_text() == "mine"
     with pytest.raises(ConfigurationError, match=r"new file, found a folder$"):
@@ -392,14 +428,14 @@ def test_an_output_that_is_there_stays(run, text, tmp_path, options):
 def test_an_output_folder_that_is_not_there_is_not_made(run, text, tmp_path, options):
     """By hand; a file in its place is told from none."""
     for folder, found in ((tmp_path / "none", "none"), (text, "a file")):
-        message = rf"^output_file: \S+out: expected the folder {folder} to be there, found {found}$"
+        message = rf"^output_file: \S+out: expected the existing folder {folder}, found {found}$"
         with pytest.raises(ConfigurationError, match=message):
             run(text, folder / "out", "--top", *options)
     assert list(tmp_path.iterdir()) == [text]
 
 
 def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
-    """By hand: what was given is what is said to be found."""
+    """By hand: the error names the options that were given."""
     cases = {
         "none": [],
         "--options-file": options[:2],
@@ -420,7 +456,7 @@ def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
 
 
 def test_inputs_that_are_not_there(run, text, tmp_path, options):
-    """By hand: one sentence that names the argument, the file and what it should have been."""
+    """By hand: one sentence that names the argument, the file and the expected kind of file."""
     no, out = tmp_path / "no", tmp_path / "out"
     for argument, arguments in {
         "input_file": [no, out, *options],
@@ -446,7 +482,7 @@ def test_help_says_each_default_once(monkeypatch, capsys, command, defaults):
 
 
 def test_pretrained(run, text, tmp_path, options, bilm_files, monkeypatch, capsys):
-    """Expected: what the model's two files give. Another name is answered with those there are."""
+    """Expected: the vectors of the model's two files. Another name is an error that lists all."""
     folder = Path(bilm_files.options_file).parent
     monkeypatch.setattr(pretrained, "FOLDER", folder.parent)
     run(text, tmp_path / "files", "--all", *options)

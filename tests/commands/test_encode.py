@@ -77,7 +77,7 @@ def test_wrong_numbers_are_named(tmp_path: Path, option: str, values: list[int])
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """The system refuses files of more than a megabyte, and a million tokens take four: the corpus
-    that was to be replaced stays, and nothing but its lock beside it."""
+    that was to be replaced stays, and nothing but its lock next to it."""
     (tmp_path / "text.txt").write_text("a b\n")
     bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
     (tmp_path / "text.txt").write_text("a " * 1_000_000)

@@ -105,7 +105,7 @@ def test_sentences_of_another_form(elmo, sentences):
         elmo.embed(sentences)
 
 
-def test_what_was_remembered_changes_nothing(bilm_files):
+def test_cached_words_change_nothing(bilm_files):
     """Property: to the bit the same for the same batch, whichever of its words came before."""
     expected = Elmo.from_files(*bilm_files).embed(SENTENCES)
     for before in ([], [["the"]], [["He", "The", "dog", "A"]], SENTENCES):

@@ -1,4 +1,4 @@
-"""What `Elmo.embed` takes for sentences, and what it refuses."""
+"""The forms of sentences that `Elmo.embed` takes, and the errors for others."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -26,14 +26,14 @@ def elmo(bilm_files) -> Elmo:
     ],
 )
 def test_what_is_no_sentence(elmo, sentences, message):
-    """By hand: what was expected, what was found, and where."""
+    """By hand: the expected and the found value, and its place."""
     with pytest.raises(ValueError, match=f"{re.escape(message)}$"):
         elmo.embed(sentences)
 
 
 @pytest.mark.parametrize("form", [tuple, iter, numpy.array])
 def test_other_sequences_are_lists(elmo, form):
-    """Expected: what a list of the same tokens gives."""
+    """Expected: the vectors of a list of the same tokens."""
     tokens = ["The", "dog", "."]
     expected = elmo.embed(tokens)
     assert expected.shape == (3, 16)
@@ -43,7 +43,7 @@ def test_other_sequences_are_lists(elmo, form):
 
 def test_threads_leave_the_mode_alone(bilm_files):
     """A model that is being trained stays in training mode, whoever else embeds with it; and its
-    own dropout does not touch what `embed` gives."""
+    own dropout does not change the vectors."""
     elmo = Elmo.from_files(*bilm_files, dropout=0.5, requires_grad=True)
     expected = elmo.eval().embed("The dog .")
     elmo.train()
@@ -57,7 +57,7 @@ def test_threads_leave_the_mode_alone(bilm_files):
 
 @pytest.mark.parametrize("layer", ["bottom", 3, -1, True, None, 1.0])
 def test_a_refused_call_moves_no_state(bilm_files, layer):
-    """Under `carry` a vector depends on what was read before; a call that failed read nothing."""
+    """Under `carry` a vector depends on earlier sentences, but not on those of a failed call."""
     elmo, other = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
     expected = [other.embed("The dog ."), other.embed("The dog .")]
     found = [elmo.embed("The dog .")]

@@ -65,7 +65,7 @@ def test_only_what_is_new_is_read(bilm_files, read, tmp_path):
     expected = read(batch, cache_dir=None)
     torch.testing.assert_close(read(batch, elmo), expected, atol=1e-5, rtol=0)
     assert asked == [(2, 2, 50)]
-    # And in another order and padding: no one is new.
+    # In another order and with other padding all are found.
     torch.testing.assert_close(
         read([*batch[3:], ["A"]], elmo),
         read([*batch[3:], ["A"]], cache_dir=None),
@@ -85,8 +85,8 @@ def test_half_precision(read):
 
 
 def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
-    """Expected: what there is without a cache, of whatever changes the numbers, one after another
-    in one folder: weights loaded or changed in place, where a sentence starts, the precision."""
+    """Expected: the numbers without a cache, after each of several changes with the same folder:
+    weights loaded or changed in place, the initial state, the precision."""
 
     def other_weights(elmo):
         random = torch.Generator().manual_seed(1)
@@ -124,7 +124,7 @@ def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
         ):
             change(with_cache)
             change(without)
-            without.forget()
+            without.clear_caches()
             expected = read(SENTENCES, without)
             assert torch.equal(read(SENTENCES, with_cache), expected)
             if change is another_precision:  # that of another turn of the outer loop
@@ -134,23 +134,36 @@ def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
             seen.append(expected)
 
 
+def layers_of(cache, tokens, compute, n_layers=1):
+    """Layers of one number a word: those that are stored, the others as `compute` gives them."""
+    lengths = (tokens > 0).sum(dim=1).tolist()
+    keys = cache.keys(b"model", tokens, lengths)
+    layers = torch.zeros(n_layers, len(tokens), tokens.size(1) + 2, 1)
+    sentences = [layers[:, row, : n + 2] for row, n in enumerate(lengths)]
+    if missing := cache.get(keys, sentences):
+        found = torch.stack(compute(tokens[missing]))
+        for k, row in enumerate(missing):
+            sentences[row].copy_(found[:, k, : lengths[row] + 2])
+        cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
+    return layers
+
+
 def test_word_numbers(tmp_path):
     """Property: sentences of numbers in place of characters are told apart, too."""
     cache = LayerCache(tmp_path)
     tokens = torch.tensor([[7, 65_544, 0], [7, 8, 0]])
-    lengths = torch.tensor([2, 2])
     for _ in range(2):
-        [layer] = cache(b"model", tokens, lengths, (1, 1), lambda t: [_first_number(t)])
+        [layer] = layers_of(cache, tokens, lambda t: [_first_number(t)])
         assert layer[:, 2, 0].tolist() == [65_544, 8]
 
 
 def _first_number(tokens):
-    """A layer that says each token's number, `(B, T + 2, 1)`, zeros at both ends and at padding."""
+    """A layer of each token's number, `(B, T + 2, 1)`, zeros at both ends and at padding."""
     return torch.nn.functional.pad(tokens.float(), (1, 1))[:, :, None]
 
 
 def _two_layers(tokens):
-    """Layers that say each token's number and its half."""
+    """A layer of each token's number, and one of its half."""
     return [_first_number(tokens), _first_number(tokens) / 2]
 
 
@@ -159,16 +172,13 @@ def test_damage_is_computed_again(tmp_path, fuzz):
     has used it before."""
     tokens = torch.arange(1, 32_001).view(40, 800)
     tokens[:20, 100:] = 0
-    lengths = (tokens > 0).sum(dim=1)
     expected = torch.stack(_two_layers(tokens))
     asked = []
 
     def n_read(cache):
         asked.clear()
-        found = cache(
-            b"model", tokens, lengths, (2, 1), lambda t: asked.append(len(t)) or _two_layers(t)
-        )
-        assert torch.equal(torch.stack(found), expected)
+        found = layers_of(cache, tokens, lambda t: asked.append(len(t)) or _two_layers(t), 2)
+        assert torch.equal(found, expected)
         return sum(asked)
 
     assert n_read(LayerCache(tmp_path)) == 40
@@ -189,7 +199,7 @@ def test_damage_is_computed_again(tmp_path, fuzz):
 
 def test_a_flipped_bit_is_put_right(tmp_path):
     """By hand: of two sentences the damaged one is read again, once."""
-    tokens, lengths = torch.tensor([[7, 8], [9, 10]]), torch.tensor([2, 2])
+    tokens = torch.tensor([[7, 8], [9, 10]])
     asked = []
     cache = LayerCache(tmp_path)
     for n_read in (2, 0, 1, 0):
@@ -199,9 +209,7 @@ def test_a_flipped_bit_is_put_right(tmp_path):
             assert data.count(number) == 1
             (tmp_path / FILE).write_bytes(data.replace(number, b"\x01" + number[1:]))
         asked.clear()
-        [layer] = cache(
-            b"model", tokens, lengths, (1, 1), lambda t: asked.append(t) or [_first_number(t)]
-        )
+        [layer] = layers_of(cache, tokens, lambda t: asked.append(t) or [_first_number(t)])
         assert torch.equal(layer, _first_number(tokens))
         assert sum(map(len, asked)) == n_read
 
@@ -219,17 +227,16 @@ def test_a_flipped_bit_is_put_right(tmp_path):
 )
 def test_numbers_that_the_type_cannot_hold(tmp_path, dtype, number, is_kept):
     """By hand, after IEEE 754: a sentence with such a number is computed each time, and none of its
-    numbers are rounded; those beside it are kept."""
+    numbers are rounded; the other sentence is stored."""
     layer = torch.tensor([[[0.1], [0.1], [0.1]], [[0.1], [number], [0.1]]])
-    tokens, lengths = torch.tensor([[1], [2]]), torch.tensor([1, 1])
+    tokens = torch.tensor([[1], [2]])
     expected = layer.to(getattr(torch, dtype)).float()
     if not is_kept:
         expected[1] = layer[1]
     asked = []
     for _ in range(2):
-        [found] = LayerCache(tmp_path, dtype)(
-            b"model", tokens, lengths, (1, 1), lambda t: asked.append(t) or [layer[-len(t) :]]
-        )
+        cache = LayerCache(tmp_path, dtype)
+        [found] = layers_of(cache, tokens, lambda t: asked.append(t) or [layer[-len(t) :]])
         assert torch.equal(found.nan_to_num(7), expected.nan_to_num(7))
     assert [len(t) for t in asked] == ([2] if is_kept else [2, 1])
 
@@ -300,6 +307,6 @@ def test_a_file_in_the_place_of_a_folder(read, tmp_path):
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "file", tmp_path / "file" / "cache"):
         with pytest.raises(
-            ValueError, match=r"cache_dir: \S*file\S*: expected a folder, or a place"
+            ValueError, match=r"cache_dir: \S*file\S*: expected a folder, or a path"
         ):
             read(SENTENCES, cache_dir=folder)

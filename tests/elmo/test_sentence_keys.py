@@ -38,11 +38,11 @@ def test_what_is_refused_is_what_hdf5_can_not_name(texts):
 @pytest.mark.parametrize(
     "texts, message",
     [
-        (["x", "a/b", "a"], "text, line 3: 'a': .* beside that of line 2, 'a/b'"),
-        (["a", "x", "a/b"], "text, line 3: 'a/b': .* beside that of line 1, 'a'"),
-        (["a//b", "a/./b"], "text, line 2: 'a/./b': .* beside that of line 1, 'a//b'"),
-        (["x", "/"], "text, line 2: '/': HDF5 has no dataset of this name"),
-        (["a\0b"], r"text, line 1: 'a\\x00b': HDF5 has no dataset of this name"),
+        (["x", "a/b", "a"], "text, line 3: 'a': .* next to that of line 2, 'a/b'"),
+        (["a", "x", "a/b"], "text, line 3: 'a/b': .* next to that of line 1, 'a'"),
+        (["a//b", "a/./b"], "text, line 2: 'a/./b': .* next to that of line 1, 'a//b'"),
+        (["x", "/"], "text, line 2: '/': HDF5 cannot have a dataset of this name"),
+        (["a\0b"], r"text, line 1: 'a\\x00b': HDF5 cannot have a dataset of this name"),
     ],
 )
 def test_both_sentences_are_named(texts, message):

@@ -1,4 +1,4 @@
-"""Nothing that is remembered of words may show: expected are the vectors without a memory."""
+"""The cache of word vectors: expected are the vectors without a cache."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,13 +21,13 @@ def vectors(elmo: Elmo) -> torch.Tensor:
 
 
 def fresh(elmo: Elmo) -> torch.Tensor:
-    elmo.forget()
+    elmo.clear_caches()
     return vectors(elmo)
 
 
 @pytest.mark.parametrize("change", ["loaded", "in place", "precision", "data"])
 def test_weights_of_another_kind(elmo, change):
-    """Whatever way they change; of `.data` nobody hears, so there it takes `forget`."""
+    """A change through `.data` goes unnoticed, so it takes `clear_caches`."""
     before = vectors(elmo)
     if change == "loaded":
         elmo.bilm.load_state_dict({name: 2 * x for name, x in elmo.bilm.state_dict().items()})
@@ -39,10 +39,10 @@ def test_weights_of_another_kind(elmo, change):
                 (parameter.data if change == "data" else parameter).mul_(1.1)
     found = fresh(elmo) if change == "data" else vectors(elmo)
     assert not torch.equal(found, before)
-    assert torch.equal(found, torch.cat(_without_memory(elmo)))
+    assert torch.equal(found, torch.cat(_without_cache(elmo)))
 
 
-def _without_memory(elmo: Elmo) -> list[torch.Tensor]:
+def _without_cache(elmo: Elmo) -> list[torch.Tensor]:
     other = Elmo(elmo.bilm, elmo.options, precision=_precision(elmo))
     return other.embed(SENTENCES, as_tensors=True)
 
@@ -52,7 +52,7 @@ def _precision(elmo: Elmo) -> str:
 
 
 def test_autocast_leaves_nothing_behind(elmo):
-    """What was read in half precision is read anew outside."""
+    """Words that were read in half precision are read again outside of it."""
     with torch.autocast("cpu", torch.bfloat16):
         rough = vectors(elmo)
     found = vectors(elmo)
@@ -80,7 +80,7 @@ def test_several_threads(elmo):
     """Each gets, and leaves, the vectors of its own words, up to the roundings of other shapes."""
     batches = [[[f"w{i % 37}", f"x{i % 11}"], [f"y{i}"]] for i in range(60)]
     expected = [torch.cat(elmo.embed(batch, as_tensors=True)) for batch in batches]
-    elmo.forget()
+    elmo.clear_caches()
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda batch: elmo.embed(batch, as_tensors=True), batches))
     for one, other in zip(found, expected):

@@ -135,13 +135,13 @@ def _infinite(file):
         (_enumeration, "expected numbers of the type .* found uint8"),
         (_text, "expected numbers of the type .* found object"),
         (_own_float, "expected numbers of the type float16"),
-        (_virtual, "expected numbers in the file itself, found numbers in other places"),
-        (_external, "expected numbers in the file itself, found numbers in other places"),
-        (_never_written, "expected numbers, found an array of which a part was never written"),
-        (_written_in_part, "expected numbers, found an array of which a part was never written"),
+        (_virtual, "expected numbers in the file itself, found numbers in other files"),
+        (_external, "expected numbers in the file itself, found numbers in other files"),
+        (_never_written, "expected all of its numbers, found a part that was never written"),
+        (_written_in_part, "expected all of its numbers, found a part that was never written"),
         (_soft_link, "expected the array itself, found a link to another place"),
         (_external_link, "expected the array itself, found a link to another place"),
-        (_other_filter, "expected one of HDF5's own filters, found 32001"),
+        (_other_filter, "expected HDF5's own filters, found the filter 32001"),
         (_beyond_float32, "expected finite float32 numbers, found NaN or infinity"),
         (_infinite, "expected finite float32 numbers, found NaN or infinity"),
     ],
@@ -191,5 +191,5 @@ def test_other_numbers_than_those_written(tmp_path):
     data = bytearray(path.read_bytes())
     data[offset + 5] ^= 1
     path.write_bytes(data)
-    with pytest.raises(HDF5Error, match=r"x\.hdf5: a/x: .*that were written, found others"):
+    with pytest.raises(HDF5Error, match=r"x\.hdf5: a/x: expected .* written, found damage"):
         read(path)

@@ -1,4 +1,4 @@
-"""Of a key there is its own value or none, whatever befalls the file."""
+"""A key has its own value or none, however the file is damaged."""
 
 import logging
 import multiprocessing

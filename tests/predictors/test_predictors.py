@@ -123,7 +123,7 @@ def test_an_empty_sentence(bilm_archive, name):
 
 
 def test_vectors(bilm_archive):
-    """Expected: what Python's three lines give of the same archive."""
+    """Expected: the vectors of `Elmo.from_archive`."""
     predictor = Predictor.from_path(bilm_archive, "elmo")
     elmo = Elmo.from_archive(bilm_archive)
     found = predictor.predict_batch_json([{"tokens": TOKENS}, {"sentence": "A"}])

@@ -11,8 +11,8 @@ MASK = torch.tensor([[True, True, True], [True, False, False]])
 
 @pytest.mark.parametrize("start", [0, 2, 5])
 def test_columns(start):
-    """By hand: behind what the wrapped encoder gives stand the second mix's columns, wherever they
-    were, and nothing at padding."""
+    """By hand: the output of the wrapped encoder and then the columns of the second mix, wherever
+    they were in the input, and zeros at padding."""
     rest, elmo = torch.randn(2, 3, 5), torch.randn(2, 3, 4)
     encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=start)
     embedded = torch.cat([rest[..., :start], elmo, rest[..., start:]], dim=-1)
@@ -39,8 +39,8 @@ def test_what_the_wrapped_encoder_says_of_itself():
 
 
 def test_a_stateful_encoder_is_reset():
-    """AllenNLP resets a stateful encoder through the outermost one; by hand: the same output
-    anew."""
+    """AllenNLP resets a stateful encoder through the outermost one; by hand: the first output
+    again."""
     params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "stateful": True}
     encoder = ElmoOutputEncoder(Seq2SeqEncoder.from_params(Params(params)), elmo_dim=4, start=5)
     inputs = torch.randn(2, 3, 9)

@@ -1,4 +1,4 @@
-"""What becomes of a task model's archive when the biLM's own files change, move or disappear."""
+"""A task model's archive after the biLM's own files were changed, moved or removed."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from torch import nn
 from elmo_plugin.bilm_tf.options_file import write_options
 from elmo_plugin.bilm_tf.weight_file import load_bilm, write_weights
 from elmo_plugin.options import BiLMOptions, build_bilm
-from elmo_plugin.token_embedders.archived_options import recall, remember
+from elmo_plugin.token_embedders.archived_options import store_options, stored_options
 from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files
 from tests.damage import damage
 
@@ -38,7 +38,7 @@ def _registered():
 
 
 def train(config, folder) -> Model:
-    """What `allennlp train` does around a model, in its order."""
+    """The steps of `allennlp train` around a model, in its order."""
     vocab = Vocabulary()
     model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
     vocab.save_to_files(str(folder / "vocabulary"))
@@ -56,14 +56,14 @@ def config_of(files, **kwargs) -> dict:
 
 
 def params(config) -> Params:
-    """AllenNLP takes out of it what it has read."""
+    """A copy, because AllenNLP removes the keys that it reads."""
     return Params(deepcopy(config))
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("happens", ["nothing", "gone", "another"])
 def test_the_archive_is_complete(tmp_path, happens, requires_grad):
-    """Expected: to the bit what the model said when it was saved, whatever became of the files."""
+    """Expected: to the bit the output of the model before it was saved, whatever the files are."""
     files = write_bilm_files(tmp_path / "bilm")
     config = config_of(files, requires_grad=requires_grad, vocab_to_cache=["", "the", "dog"])
     (tmp_path / "run").mkdir()
@@ -128,7 +128,7 @@ def test_an_empty_bilm_refuses_to_read(tmp_path):
     vocab = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
     run = str(tmp_path / "run")
     model = Model.from_params(params(config), vocab=vocab, serialization_dir=run)
-    with pytest.raises(RuntimeError, match="weights never came"):
+    with pytest.raises(RuntimeError, match="weights were never loaded; call `load_state_dict`"):
         model.embedder(batch_to_ids([["He"]]))
 
 
@@ -158,7 +158,7 @@ def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
 @pytest.mark.parametrize("changed", [("cell_clip", 0.01), ("projection_dim", 12)])
 def test_a_vocabulary_that_is_used_again_has_the_newest_options(tmp_path, changed):
     """A is replaced by B at the same path, and then by A again; each run begins with the vocabulary
-    of the run before. Expected: each archive gives what its model said when it was saved."""
+    of the run before. Expected: the output of each model before it was saved."""
     vocab, vectors = Vocabulary(), []
     characters = batch_to_ids([["He", "threw", "the", "stick"]])
     for number, change in enumerate([("cell_clip", 3.0), changed, ("cell_clip", 3.0)]):
@@ -176,12 +176,12 @@ def test_a_vocabulary_that_is_used_again_has_the_newest_options(tmp_path, change
     assert torch.equal(vectors[0], vectors[2])
 
 
-def test_options_are_remembered_once():
+def test_options_are_stored_once():
     """However often a run begins with the same biLM."""
     options = BiLMOptions.from_dict(BLOCKS, source="test")
     vocab = Vocabulary()
     for _ in range(3):
-        remember(vocab, "a", options)
+        store_options(vocab, "a", options)
     entries = vocab.get_token_to_index_vocabulary("elmo_options")
     assert sum(entry.startswith("{") for entry in entries) == 1
 
@@ -192,12 +192,12 @@ def test_entries_without_a_number_are_read():
     vocab = Vocabulary()
     entry = json.dumps({"source": "a", "options": options.to_dict()})
     vocab.add_token_to_namespace(entry, "elmo_options")
-    assert recall(vocab, "a") == options
+    assert stored_options(vocab, "a") == options
     other = BiLMOptions.from_dict(
         {**BLOCKS, "lstm": {**BLOCKS["lstm"], "cell_clip": 1.0}}, source="test"
     )
-    remember(vocab, "a", other)
-    assert recall(vocab, "a") == other
+    store_options(vocab, "a", other)
+    assert stored_options(vocab, "a") == other
 
 
 @pytest.mark.parametrize("entry", ["{", "{}", '{"source": [], "options": 1}'])
@@ -206,7 +206,7 @@ def test_an_entry_that_cannot_be_read_is_named(entry):
     vocab = Vocabulary()
     vocab.add_token_to_namespace(entry, "elmo_options")
     with pytest.raises(ConfigurationError, match='namespace "elmo_options": expected'):
-        recall(vocab, "a")
+        stored_options(vocab, "a")
 
 
 def test_a_source_overridden_on_loading(tmp_path, caplog):

@@ -86,7 +86,7 @@ def test_a_sentence_is_itself_in_any_company(bilm_files, initial_state):
 
 
 def test_warm_is_not_zero(bilm_files):
-    """The two states differ, or the tests above would say nothing of `warm`."""
+    """The two states differ, or the tests above would not test `warm`."""
     characters = batch_to_ids(SENTENCES)
     warm, zero = (
         embedder(**bilm_files._asdict(), initial_state=state)(characters)
@@ -290,7 +290,7 @@ def test_cache_dir(bilm_files, tmp_path, monkeypatch):
 
 
 def test_characters_of_another_length(bilm_files):
-    """What an indexer with another `max_characters_per_token` gives."""
+    """Characters from an indexer with another `max_characters_per_token`."""
     with pytest.raises(ValueError, match=r"expected 50 characters.*found 30"):
         embedder(**bilm_files._asdict())(torch.ones(1, 2, 30, dtype=torch.long))
 
