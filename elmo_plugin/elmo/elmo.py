@@ -115,7 +115,7 @@ class Elmo(BiLMLayers):
         From the `model.tar.gz`, or the folder, of a trained `bilm`; or from a folder or a zip file
         with bilm-tf's two files, as models are published. `kwargs` as above.
         """
-        from elmo_plugin.models.archive import load_language_model
+        from elmo_plugin.models.load import load_language_model
 
         path = cached_path(archive_file)
         if holds_model_files(path):

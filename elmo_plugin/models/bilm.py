@@ -14,9 +14,9 @@ from torch import Tensor
 
 from elmo_plugin.checks import check_choice, check_count, check_flag, check_number, check_path
 from elmo_plugin.data.prefetch import LazyWindow
-from elmo_plugin.data.vocabulary import word_ids
+from elmo_plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.files.torch_file import check_torch_file
-from elmo_plugin.models.transfer import start_from
+from elmo_plugin.models.transfer import load_pretrained
 from elmo_plugin.modules import LSTMState, SampledSoftmax, WordEmbedding
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
@@ -135,7 +135,14 @@ class BilmLanguageModel(Model):
         self._backward_loss = TokenAverage()
         self.register_load_state_dict_pre_hook(_take_resume_state)
         if pretrained_file is not None:
-            start_from(self, pretrained_file, pretrained_vocabulary_file)
+            load_pretrained(
+                self.bilm,
+                self.softmax,
+                vocabulary_words(vocab),
+                self.options,
+                pretrained_file,
+                pretrained_vocabulary_file,
+            )
 
     @classmethod
     def _load(
