@@ -106,6 +106,10 @@ class LazyWindow:
         # The consumer copies, so that the copies are queued on the stream that the model reads.
         return {key: x.to(device, non_blocking=True) for key, x in self._tensors.items()}
 
+    def to_json(self) -> dict[str, list]:
+        """The tensors as lists; AllenNLP writes them into an evaluation's file of predictions."""
+        return {key: x.tolist() for key, x in self._tensors.items()}
+
 
 class WindowIterator(Iterator[dict[str, Any]]):
     """
