@@ -148,8 +148,13 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     (TrainerCallback, "learning_curve"): {"interval": "count"},
     (TrainerCallback, "bilm_export"): {"softmax": "flag"},
 }
-WITHOUT_PARAMETERS = {(Predictor, "bilm"), (Predictor, "elmo"), (TrainerCallback, "wandb")}
-"""AllenNLP's own parameters alone."""
+WITHOUT_PARAMETERS = {
+    (Predictor, "bilm"),
+    (Predictor, "elmo"),
+    (TrainerCallback, "keep_freed_memory"),
+    (TrainerCallback, "wandb"),
+}
+"""These have no parameters, or AllenNLP's own alone."""
 
 GIVEN_BY_ALLENNLP = {
     "self",

@@ -117,7 +117,7 @@ class Elmo(BiLMLayers):
         A model from the `model.tar.gz` or the folder of a trained `bilm`, or from a folder or zip
         file with bilm-tf's two files. `kwargs` are those of `Elmo`.
         """
-        from elmo_plugin.models.archive import load_language_model
+        from elmo_plugin.models.load import load_language_model
 
         path = cached_path(archive_file)
         if holds_model_files(path):

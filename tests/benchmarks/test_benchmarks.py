@@ -19,6 +19,7 @@ from benchmarks.operations import (
 from benchmarks.peer_language_model import AllenNLPLanguageModel
 from benchmarks.settings import QUICK, Settings, blocks, options_of
 from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.data.prefetch import LazyWindow
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.models.bilm import BilmLanguageModel
@@ -152,7 +153,13 @@ def test_peer_is_the_same_model():
     assert count(peer) == count(ours)
     tokens = torch.arange(10).view(2, 5)
     words = torch.from_numpy(words_to_characters(list(map(str, range(10))), 50))
-    peer(words, tokens, tokens + 3, tokens + 4)["loss"].backward()
+    window = {
+        "words": words,
+        "forward_inputs": tokens,
+        "forward_targets": tokens + 3,
+        "backward_targets": tokens + 4,
+    }
+    peer(torch.ones(2).bool(), LazyWindow(lambda: window))["loss"].backward()
     unused = [name for name, x in peer.named_parameters() if x.grad is None or not x.grad.any()]
     assert not unused
 

@@ -30,8 +30,8 @@ from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
 from elmo_plugin.files import hdf5
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.files.hdf5 import HDF5Error
-from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.models.export import export, refused_by_allennlp, who_reads
+from elmo_plugin.models.load import load_language_model
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from tests.conftest import BLOCKS
 
