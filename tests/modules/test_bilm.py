@@ -117,3 +117,7 @@ def test_the_sizes_are_those_of_the_paper():
     """By definition: each layer's vectors are the concatenated outputs of both directions."""
     assert BILM.output_dim == 2 * BILM.bilstm.projection_dim == read([["a"]]).layers[0].size(-1)
     assert BILM.bilstm.n_layers + 1 == len(read([["a"]]).layers)
+    assert BILM.id_shape == (LENGTH,) and BILM.token_encoder.word_table is None
+    words = random_bilm(char_cnn=None, n_words=5).bilm
+    assert words.id_shape == () and words.token_encoder.word_table is not None
+    assert len(words.token_encoder.word_table.weight) == words.n_ids == 5 + 1  # and "no word"
