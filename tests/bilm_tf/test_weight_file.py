@@ -382,8 +382,8 @@ def test_sizes_are_checked_before_memory_is_taken(files, monkeypatch, block, key
     ],
 )
 def test_weights_belong_to_their_options(files, block, key, value, message):
-    """By hand: no array has another shape, but the results would be another model's. The error names
-    both values. Files of other programs do not contain their options, and are read."""
+    """By hand: no array has another shape, but the results would be another model's. The error
+    names both values. Files of other programs do not contain their options, and are read."""
     options_file, path, _ = files
     options = json.loads(options_file.read_text())
     options[block][key] = value
