@@ -30,7 +30,7 @@ CHAR_CNN = {
 
 
 class RandomBiLM(NamedTuple):
-    """`options`: the blocks as `options.json` has them."""
+    """`options`: the contents of `options.json`."""
 
     bilm: BiLM
     options: dict[str, Any]
@@ -67,7 +67,7 @@ def randomize(module: torch.nn.Module, std: float = 0.6) -> None:
 def arrays_of(
     bilm: BiLM, folder: Path, softmax: SampledSoftmax | None = None
 ) -> dict[str, np.ndarray]:
-    """What the weight file of `bilm` holds, by name, in float64."""
+    """The arrays in the weight file of `bilm`, by name, in float64."""
     write_weights(bilm, folder / "weights.hdf5", softmax)
     arrays: dict[str, np.ndarray] = {}
 
@@ -90,6 +90,6 @@ def random_state(bilm: BiLM, n_rows: int, seed: int = 1) -> LSTMState:
 
 
 def oracle_state(state: LSTMState, row: int) -> State:
-    """One row of a state, as the oracle has it."""
+    """One row of a state, in the form of the oracle."""
     memory, output = (x[:, :, row].detach().double().numpy().copy() for x in state)
     return {(k, d): (memory[k, d], output[k, d]) for k in range(len(memory)) for d in (0, 1)}

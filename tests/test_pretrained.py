@@ -42,7 +42,7 @@ def test_a_name_that_there_is_not(small):
 
 
 def test_an_archive_is_complete(small, tmp_path, monkeypatch):
-    """Expected: the vectors of the model that was archived, where no such model is installed."""
+    """Expected: the vectors of the archived model, although no such model is installed."""
     vocabulary = Vocabulary()
     trained = ElmoEmbedder(pretrained="small", vocab=vocabulary).eval()
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "small")
@@ -54,7 +54,7 @@ def test_an_archive_is_complete(small, tmp_path, monkeypatch):
 
 
 def test_what_comes_with_the_package():
-    """Each model that is installed has its card, and reads."""
+    """Property: each installed model has a model card and can be loaded."""
     for name in pretrained_names():
         assert (pretrained.FOLDER / name / "README.md").is_file()
         elmo = Elmo.from_pretrained(name)

@@ -1,7 +1,7 @@
 """
 The arrays of a weight file: their names, their shapes, and the parameters of our modules that hold
-them. No other file knows TensorFlow's names. Each function here describes the arrays of one part of
-a language model, in the order in which they are written.
+them. No other file contains TensorFlow's names. Each function describes the arrays of one part of a
+language model, in the order in which they are written.
 """
 
 from collections.abc import Callable, Iterator

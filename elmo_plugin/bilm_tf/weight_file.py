@@ -152,18 +152,20 @@ def read_weights(
     views = array_views(bilm, softmax)
     with open_hdf5(path) as file:
         _check_options(file, options_of(bilm), token_embedding_file is not None)
-        words = views.pop("embedding", None) if token_embedding_file is not None else None
-        arrays = {name: _read(file, name, parts) for name, parts in views.items()}
+        arrays = {
+            name: _read(file, name, parts)
+            for name, parts in views.items()
+            if name != "embedding" or token_embedding_file is None
+        }
         warm = None
         if find_array(file, "warm_state/memory") is not None:
             warm = LSTMState(
                 _read(file, "warm_state/memory", [bilm.warm_state.memory]),
                 _read(file, "warm_state/output", [bilm.warm_state.output]),
             )
-    if words is not None and token_embedding_file is not None:
+    if token_embedding_file is not None:
         with open_hdf5(token_embedding_file) as file:
-            arrays["embedding"] = _read(file, "embedding", words)
-        views["embedding"] = words
+            arrays["embedding"] = _read(file, "embedding", views["embedding"])
     for name, parts in views.items():
         for view, array in zip(parts, arrays[name].split([len(part) for part in parts])):
             view.copy_(array)

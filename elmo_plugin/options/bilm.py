@@ -14,7 +14,7 @@ from elmo_plugin.options.word_table import WordTableOptions
 TOKEN_ENCODERS: dict[str, type[TokenEncoderOptions]] = {
     options.key: options for options in (CharCNNOptions, WordTableOptions)
 }
-"""The options of every token encoder by their key. The first key that is there counts."""
+"""The options of every token encoder by their key. If several keys are there, the first counts."""
 
 
 class OptionsError(ParameterError):
@@ -34,8 +34,8 @@ class BiLMOptions:
         # Parameters
 
         options : `Mapping[str, Any]`
-            The block `lstm` and that of a token encoder. Null is as good as no block, and other
-            keys are ignored.
+            The block `lstm` and that of a token encoder. A block that is null counts as none, and
+            other keys are ignored.
         source : `str`
             The name of the options in error messages: a file's path, or `"model"`.
 
@@ -74,6 +74,7 @@ class BiLMOptions:
 
     @property
     def char_cnn(self) -> CharCNNOptions | None:
+        """The options of the char CNN, if that is the token encoder."""
         encoder = self.token_encoder
         return encoder if isinstance(encoder, CharCNNOptions) else None
 

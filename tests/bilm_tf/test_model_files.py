@@ -16,7 +16,7 @@ SENTENCE = "The dog ran ."
 
 @pytest.fixture
 def folder(bilm_files, tmp_path) -> Path:
-    """As repositories publish a model: its weights under a name of their own, and more files."""
+    """A folder as repositories publish it: weights of any name, next to other files."""
     folder = tmp_path / "170"
     folder.mkdir()
     shutil.copy(bilm_files.options_file, folder / "options.json")
@@ -47,7 +47,7 @@ def test_a_folder_or_a_zip_file_is_a_model(folder, bilm_files):
 
 
 def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
-    """Property: its members' names are not where their files go, and nothing of them is left."""
+    """Property: the members' names do not choose the folder, and no file is left."""
     path = zip_of(folder, {"../../options.json": "options.json", "/tmp/model.hdf5": "model.hdf5"})
     before = sorted(path.parent.rglob("*"))
     with model_files(path) as files:

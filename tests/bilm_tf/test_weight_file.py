@@ -77,7 +77,7 @@ def files(tmp_path):
 
 @pytest.fixture(scope="session")
 def golden(tmp_path_factory):
-    """The folder of the original's model and of what the original computed with it."""
+    """The folder with the original's model and the original's results."""
     if not GOLDEN.exists():
         pytest.skip(f"needs {GOLDEN.name}, the activations of the original, which are not here")
     folder = tmp_path_factory.mktemp("golden")
@@ -92,7 +92,7 @@ def golden_batches(folder: Path) -> list[list[list[str]]]:
 
 
 def test_activations_are_those_of_the_original(golden):
-    """Expected values: what bilm-tf in TensorFlow computed, the state carried over ten batches."""
+    """Expected values: bilm-tf's results in TensorFlow, with a state carried over ten batches."""
     bilm = load_bilm(golden / "options.json", golden / "lm_weights.hdf5")
     state = bilm.bilstm.zero_state(3)
     for k, batch in enumerate(golden_batches(golden)):
@@ -314,7 +314,7 @@ def test_float16_and_compressed_files_are_read(files):
 
 
 def test_the_warm_state_travels(files):
-    """Expected values: what was observed before writing."""
+    """Expected values: the state before writing."""
     options_file, path, bilm = files
     bilm.warm_state.memory.normal_()
     bilm.warm_state.output.normal_()
@@ -382,8 +382,8 @@ def test_sizes_are_checked_before_memory_is_taken(files, monkeypatch, block, key
     ],
 )
 def test_weights_belong_to_their_options(files, block, key, value, message):
-    """By hand: no array has another shape, but what is computed would be another model. The error
-    names both values. Files by others do not say what they belong to, and are read."""
+    """By hand: no array has another shape, but the results would be another model's. The error
+    names both values. Files of other programs do not contain their options, and are read."""
     options_file, path, _ = files
     options = json.loads(options_file.read_text())
     options[block][key] = value
@@ -439,7 +439,7 @@ def test_has_softmax(files):
 
 
 def test_training_options_are_read_as_those_for_inference(tmp_path):
-    """An options file as bilm-tf's training writes it, 261 characters and all."""
+    """An options file with all keys of bilm-tf's training, 261 characters included."""
     training = {
         "bidirectional": True,
         "dropout": 0.1,
@@ -497,7 +497,7 @@ def test_wrong_options_name_the_file_and_the_key(tmp_path, block, key, value, me
     ids=["cut off", "deep", "long number", "infinity", "twice", "no text", "folder"],
 )
 def test_options_that_are_no_json(tmp_path, text, found):
-    """By hand: the message names the file, and what is wrong with it."""
+    """By hand: the message names the file and the fault."""
     path = tmp_path / "options.json"
     if text is None:
         path.mkdir()
@@ -585,7 +585,7 @@ def test_truncated_weights(files, share):
 
 
 def test_files_appear_whole_or_not_at_all(files, monkeypatch):
-    """A writer that fails half-way leaves the old file as it was, and nothing beside it."""
+    """A writer that fails half-way leaves the old file as it was, and no other file."""
     _, path, bilm = files
     before, names = path.read_bytes(), sorted(path.parent.iterdir())
     bilm.token_encoder.projection = torch.nn.Identity()  # has no weight to write
@@ -598,7 +598,7 @@ def test_files_appear_whole_or_not_at_all(files, monkeypatch):
 def test_a_full_disk(files, capfd):
     """
     A limit on files' sizes stands for the full disk: at the first byte, inside, and at the last.
-    Expected: one sentence with the name; the old file as it was, and nothing beside it.
+    Expected: one sentence with the name; the old file as it was, and no other file.
     """
     _, path, bilm = files
     before, names = path.read_bytes(), sorted(path.parent.iterdir())

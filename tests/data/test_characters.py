@@ -78,7 +78,7 @@ def test_any_length_keeps_the_first_bytes(word: str, length: int) -> None:
 
 
 def test_bytes_that_overlap_and_are_empty() -> None:
-    """Slices of one text give the rows of the words that they spell."""
+    """Expected: the rows of the words in the slices of a text."""
     text = np.frombuffer(b"abcdef", dtype=np.uint8)
     rows = bytes_to_characters(text, np.array([0, 2, 6, 1]), np.array([3, 4, 0, 2]), 6)
     assert rows.tolist() == words_to_characters(["abc", "cdef", "", "bc"], 6).tolist()
@@ -102,6 +102,6 @@ def test_a_length_without_room_for_a_byte_is_refused(length: Any) -> None:
 
 
 def test_a_cached_word_cannot_be_changed() -> None:
-    """It is shared by all who ask for a word, so writing into it has to fail."""
+    """Property: all callers share the row of a word, so writing into it fails."""
     with pytest.raises(TypeError, match="does not support item assignment"):
         word_to_characters("shared")[0] = 1  # type: ignore[index]

@@ -17,7 +17,7 @@ from tests.ordinary_user import as_ordinary_user
 
 @pytest.fixture
 def encodings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The folders that were encoded to."""
+    """The folders of the encoded corpora."""
     folders: list[Path] = []
     encode = corpus_cache.encode
 
@@ -51,7 +51,7 @@ def test_a_text_is_encoded_once(tmp_path: Path, file: Path, encodings: list[Path
 def test_changed_content_is_encoded_again(
     tmp_path: Path, file: Path, encodings: list[Path]
 ) -> None:
-    """The size is the same, so the content alone tells."""
+    """Property: the size is the same, so only the content differs."""
     cache = tmp_path / "cache"
     open_corpus(file, cache)
     file.write_text("a b c\nd f\n")
@@ -63,7 +63,7 @@ def test_changed_content_is_encoded_again(
 def test_a_damaged_entry_is_encoded_again(
     tmp_path: Path, file: Path, encodings: list[Path]
 ) -> None:
-    """What is in the cache can always be made again from the text."""
+    """Property: a damaged corpus in the cache is encoded again."""
     cache = tmp_path / "cache"
     (open_corpus(file, cache).folder / "words.txt").write_text("?")
     assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
@@ -153,7 +153,7 @@ def _open(path: Path, cache: Path, queue) -> None:
 
 
 def test_processes_at_the_same_time_share_one_corpus(tmp_path: Path, file: Path) -> None:
-    """All read the whole text, and one folder holds it."""
+    """Property: all processes read the whole text, and there is one folder."""
     context = get_context("fork")
     queue = context.Queue()
     processes = [

@@ -30,7 +30,7 @@ def words_of(instances) -> list[list[str]]:
 
 
 def test_sentences_of_text_and_of_a_corpus(tmp_path: Path, file: Path) -> None:
-    """By hand: a sentence a line, blank lines left out; an encoded corpus gives its text again."""
+    """By hand: a sentence a line, without blank lines; an encoded corpus gives the same text."""
     reader = BilmDatasetReader()
     encode([file], tmp_path / "corpus")
     assert words_of(reader.read(str(file))) == SENTENCES
@@ -82,7 +82,7 @@ def test_an_empty_sentence_in_a_batch() -> None:
 
 
 def test_worker_processes_share_the_sentences(file: Path) -> None:
-    """Two workers of AllenNLP's loader read every sentence once between them."""
+    """Property: two workers of AllenNLP's loader together read every sentence once."""
     found = []
     for worker in range(2):
         reader = BilmDatasetReader()

@@ -118,7 +118,7 @@ def test_a_line_of_a_million_tokens(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "\n \n\n"])
 def test_a_text_without_tokens_is_an_error(tmp_path: Path, content: str) -> None:
-    """The error names the file, and nothing is left behind but the lock."""
+    """The error names the file, and only the lock is left."""
     (tmp_path / "empty.txt").write_text(content)
     with pytest.raises(ConfigurationError, match=r"empty\.txt: expected sentences, found no token"):
         encode([tmp_path / "empty.txt"], tmp_path / "corpus")
@@ -126,7 +126,7 @@ def test_a_text_without_tokens_is_an_error(tmp_path: Path, content: str) -> None
 
 
 def test_a_folder_that_exists_is_replaced_only_on_demand(tmp_path: Path) -> None:
-    """A corpus is replaced by `force`; a folder that is none never is."""
+    """`force` replaces a corpus, but no other folder."""
     file = write_documents(tmp_path / "text", [[["a"]]])
     encode([file], tmp_path / "corpus")
     with pytest.raises(ConfigurationError, match="corpus: expected a folder to be made"):
@@ -152,7 +152,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
-    """The system's own error, and no word of writing: one file is missing, the other a folder."""
+    """The system's own error of reading: one file is missing, the other a folder."""
     for file, error in ((tmp_path / "missing", FileNotFoundError), (tmp_path, IsADirectoryError)):
         with pytest.raises(error) as raised:
             encode([file], tmp_path / "corpus")
@@ -184,7 +184,7 @@ def test_a_replacement_that_was_killed(tmp_path: Path, new_is_there: bool) -> No
 
 
 def _encode_and_die(file: Path, folder: Path, saves: int) -> None:
-    """Encodes, and kills its own process at the save of that number."""
+    """Encodes, and kills its own process at the given save."""
     done = 0
     save = np.save
 

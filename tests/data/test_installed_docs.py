@@ -1,4 +1,4 @@
-"""The text that every installation carries. Expected sentences are written by hand."""
+"""The text of the installed documentation. Expected sentences are written by hand."""
 
 from importlib import metadata
 from pathlib import Path
@@ -50,7 +50,7 @@ SENTENCES = [
 
 
 def test_sentences_of_a_docstring():
-    """Prose, over line ends, out of sections and lists; no fields, code, tables or headings."""
+    """Prose in sections and lists, across lines; no fields, code, tables or headings."""
     assert [" ".join(tokens) for tokens in sentences(DOCSTRING)] == SENTENCES
 
 
@@ -66,12 +66,12 @@ def test_sentences_of_a_docstring():
     ],
 )
 def test_what_is_no_sentence(text):
-    """Each breaks one of the rules by which prose is told."""
+    """Each example breaks one rule of `is_prose`."""
     assert list(sentences(text)) == []
 
 
 def test_docstrings_in_the_order_of_the_source(tmp_path):
-    """Of modules, classes and functions, wherever they stand, and of nothing else."""
+    """Docstrings of modules, classes and functions at any depth, and nothing else."""
     file = tmp_path / "module.py"
     file.write_text(
         '"""One."""\n'
@@ -167,7 +167,7 @@ def test_repetitions_are_found_in_any_case(monkeypatch):
 
 
 def test_cached_path_gives_text_as_the_reader_wants_it(small_corpus, tmp_path):
-    """One sentence a line, tokens parted by spaces, an empty line between documents."""
+    """One sentence a line, tokens separated by spaces, an empty line between documents."""
     parts = installed_docs.split_documents()
     for split in installed_docs.SPLITS:
         text = Path(cached_path(f"docs://{split}", cache_dir=tmp_path)).read_text("utf-8")
@@ -176,7 +176,7 @@ def test_cached_path_gives_text_as_the_reader_wants_it(small_corpus, tmp_path):
 
 
 def test_the_text_is_made_once_for_both_splits(small_corpus, tmp_path, monkeypatch):
-    """Whoever trains wants the other split next; a second time, both come from the cache."""
+    """Both splits are made at once; the second time, both come from the cache."""
     calls: list[None] = []
 
     def documents():
@@ -191,14 +191,14 @@ def test_the_text_is_made_once_for_both_splits(small_corpus, tmp_path, monkeypat
 
 @pytest.mark.parametrize("resource", ["docs://test", "docs://", "docs://train/x"])
 def test_unknown_name(resource, tmp_path):
-    """The two that there are get named."""
+    """The error names the two splits."""
     with pytest.raises(FileNotFoundError, match="docs://train or docs://heldout") as error:
         cached_path(resource, cache_dir=tmp_path)
     assert resource in str(error.value)
 
 
 def test_etag_changes_with_the_installation(monkeypatch):
-    """The same twice; another where a package is missing, or where the rules are others."""
+    """The hash is stable, and changes with the packages and with the rules."""
     etag = InstalledDocsClient("docs://train").get_etag()
     assert InstalledDocsClient("docs://heldout").get_etag() == etag
     with monkeypatch.context() as patch:

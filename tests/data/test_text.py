@@ -69,8 +69,8 @@ def test_a_compressed_file_cut_short_is_an_error(tmp_path: Path, suffix: str) ->
 def test_a_line_without_end_is_an_error_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, size: int, most: int
 ) -> None:
-    """By hand: the third line is as good as all of the file, of which a block and the longest line
-    are read, each a megabyte, or what 4 KiB of zstandard can hold, which is 128 MiB."""
+    """By hand: the third line is almost the whole file. Memory holds a block and the longest line,
+    each a megabyte, or what 4 KiB of zstandard can decompress to, which is 128 MiB."""
     monkeypatch.setattr(text, "LINE_BYTES", 1 << 20)
     bomb = b"a\n" * 2 + bytes(size)
     file = write(tmp_path / f"bomb{suffix}", COMPRESSIONS[suffix](bomb))
@@ -100,7 +100,7 @@ def test_any_text_reads_as_python_splits_it(
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_the_file_is_shown_as_it_lies_on_the_disk(tmp_path: Path, compress) -> None:
-    """What the callback sees, put together, is the file."""
+    """Property: the pieces that the callback gets are the file."""
     seen: list[bytes] = []
     data = compress(TEXT.encode("utf-8"))
     list(read_blocks(write(tmp_path / "text", data), lambda piece: seen.append(bytes(piece))))
@@ -116,7 +116,7 @@ def test_a_bad_byte_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_open_file_is_read_like_one_on_the_disk() -> None:
-    """Expected: what the same bytes in a file give; an error has the name given for it."""
+    """Expected: the lines of the same bytes in a file; an error has the given name."""
     for compress in (bytes, gzip.compress):
         data = io.BytesIO(compress(b"\xef\xbb\xbfgood\nlines\n\xff"))
         with pytest.raises(ConfigurationError, match=r"^stdin, line 3: .* 0xff at byte 1"):
@@ -127,7 +127,7 @@ def test_an_open_file_is_read_like_one_on_the_disk() -> None:
 
 
 def test_an_archive_is_no_text(tmp_path: Path) -> None:
-    """A tar archive of one text file, as the standard library writes it; plain or compressed."""
+    """A tar archive of one text file by the standard library, plain or compressed."""
     write(tmp_path / "text", TEXT)
     for mode in ("w", "w:gz"):
         with tarfile.open(tmp_path / "texts.tar", mode) as archive:
@@ -153,7 +153,7 @@ def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
 
 
 def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
-    """A file that exists is that file, whatever characters its name has."""
+    """Property: the name of an existing file is no glob."""
     file = write(tmp_path / "text[1].txt", "x\n")
     assert find_files(file) == [file]
 
@@ -164,7 +164,7 @@ def _words(path: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", ["closed", "closed/below", "a.txt", "no_entry", "dangling"])
 def test_what_cannot_be_read_in_a_folder_is_named(name: str) -> None:
-    """By hand: a subfolder or a file without permission, and a link that leads nowhere."""
+    """By hand: a subfolder or a file without permission, and a broken link."""
     with TemporaryDirectory() as temporary:  # other users may not enter pytest's own
         folder = Path(temporary)
         unreadable = folder / name

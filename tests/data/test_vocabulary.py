@@ -62,7 +62,7 @@ def test_ids_survive_files(tmp_path: Path, kind: type[Vocabulary], oov_token: st
 
 
 def test_a_vocabulary_file_reads_as_it_was_written(tmp_path: Path) -> None:
-    """The file is bilm-tf's: one word a line; what is read is what was written."""
+    """bilm-tf's file has one word a line; reading gives the words that were written."""
     file = tmp_path / "vocab.txt"
     write_vocabulary_file(WORDS, file)
     assert file.read_text("utf-8") == "\n".join(WORDS) + "\n"

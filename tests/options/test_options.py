@@ -30,7 +30,7 @@ def test_options_are_read():
 
 
 def test_defaults():
-    """Expected: what bilm-tf does where a key is left out, and the published models' 50 characters
+    """Expected: bilm-tf's behaviour if a key is left out, and the published models' 50 characters
     and relu."""
     options = read({"dim": 7, "projection_dim": 5}, {"embedding": {"dim": 3}, "filters": [[1, 3]]})
     assert options.lstm.n_layers == 1
@@ -224,6 +224,6 @@ COUNT = "a whole number from 1 to 2147483647"
     ],
 )
 def test_what_is_wrong_is_said(blocks, message):
-    """The message names the file, the key, what was expected and what was found."""
+    """By hand: the message names the file, the key, what was expected and what was found."""
     with pytest.raises(OptionsError, match=f"^{re.escape('options.json: ' + message)}$"):
         read(**blocks)
