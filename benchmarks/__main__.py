@@ -1,4 +1,4 @@
-"""`make bench`: every figure beside the peer's and beside the machine's own limit, in one run."""
+"""`make bench`: each figure next to the peer's and to the machine's limit, from the same run."""
 
 import argparse
 import importlib
@@ -82,7 +82,7 @@ def parse() -> argparse.Namespace:
 
 
 def conditions(quick: bool) -> dict[str, object]:
-    """What the figures depend on."""
+    """Conditions of the run, on which the figures depend."""
     from benchmarks.measure import MatrixProductPeak
 
     fp32 = MatrixProductPeak(torch.float32, quick)

@@ -25,12 +25,12 @@ Record = dict[str, Any]
 
 
 def progress(what: str) -> None:
-    """A line for who waits; the tables come when a part is done."""
+    """Prints what is being measured; the tables come at the end of a part."""
     print(f"measuring {what}", file=sys.stderr, flush=True)
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long `work` takes, once."""
+    """Seconds of a single run of `work`."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -40,8 +40,8 @@ def in_turns(
     *works: Callable[[], object], n_rounds: int = 3, least_seconds: float = 2.0
 ) -> list[float]:
     """
-    The median seconds of each of `works`, over rounds of A B A B: `n_rounds` of them, or more where
-    the works are short, so that one moment of a busy machine does not decide.
+    Returns the median seconds of each of `works` over rounds in which they take turns. There are
+    `n_rounds` rounds, or more if the works are short, so that a busy moment does not matter.
     """
     rounds: list[list[float]] = []
     began = time.perf_counter()
@@ -52,15 +52,16 @@ def in_turns(
 
 class MatrixProductPeak:
     """
-    The most operations a second that this machine reached in the product of two square matrices, by
-    PyTorch's own product or by oneDNN's. Each call tries both once more; in turns with other work,
-    it is their limit under what they met.
+    The highest rate of operations in the product of two square matrices, by PyTorch's product or by
+    oneDNN's. Each call measures both again. In turns with other work, it is the limit of that
+    work under the same conditions.
 
     # Parameters
 
     dtype : `torch.dtype`
+        Type of the matrices.
     quick : `bool`
-        Smaller matrices.
+        Whether to use smaller matrices.
     """
 
     def __init__(self, dtype: torch.dtype = torch.float32, quick: bool = False) -> None:
@@ -80,21 +81,21 @@ class MatrixProductPeak:
 
     @property
     def gflops_of_torch(self) -> float:
-        """By PyTorch's own product, which is the peers'."""
+        """The rate of PyTorch's own product, which the peers use."""
         return self._gflops(self._best[torch.mm])
 
     def _gflops(self, least_seconds: float) -> float:
         return 2 * self._size**3 / least_seconds / 1e9
 
     def seconds_at_least(self, n_operations: float) -> float:
-        """What so many operations take at this rate."""
+        """Seconds of `n_operations` at this rate."""
         return n_operations / self.gflops / 1e9
 
 
 class MemoryUse(NamedTuple):
     """
-    Of a process, in MiB: `peak`, the most it ever held; `without_files`, the same less the files
-    that it maps, which the system takes back when it wants; and `imports`, what it began with.
+    Memory of a process, in MiB: `peak` is the maximum, `without_files` the maximum without mapped
+    files, which the system can reclaim, and `imports` the memory after the imports.
     """
 
     peak: float
@@ -104,8 +105,8 @@ class MemoryUse(NamedTuple):
 
 def memory_of(work: Callable[..., object], *arguments: Any) -> MemoryUse:
     """
-    Of a process that does nothing but `work`. (`getrusage` would count what this process held when
-    it started the other.)
+    Measures the memory of a new process that only does `work`. (`getrusage` would count the memory
+    of this process at the time it started the other.)
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(_memory_of, work, arguments).result()
@@ -118,7 +119,7 @@ def _memory_of(work: Callable[..., object], arguments: Sequence[Any]) -> MemoryU
 
     def watch() -> None:
         nonlocal without_files
-        while not done.wait(0.01):  # there is no high-water mark of it to read
+        while not done.wait(0.01):  # the system keeps no maximum of it
             without_files = max(without_files, _memory("RssAnon"))
 
     watcher = threading.Thread(target=watch)

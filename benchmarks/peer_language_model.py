@@ -1,4 +1,4 @@
-"""The peer that trains: the same biLM put together from AllenNLP's own parts."""
+"""The peer in training: the same biLM, made of AllenNLP's own parts."""
 
 import torch
 from allennlp.modules.elmo_lstm import ElmoLstm
@@ -14,18 +14,20 @@ from elmo_plugin.options import BiLMOptions
 
 class AllenNLPLanguageModel(nn.Module):
     """
-    Reads the windows of our data loader: the same words, as many targets, the same sizes. Only the
-    order differs in which the backward direction reads, since `ElmoLstm` turns its input round by
+    Reads the windows of our data loader, with the same words, number of targets and sizes. Only the
+    order in which the backward direction reads differs, because `ElmoLstm` reverses its input
     itself.
 
     # Parameters
 
     options : `BiLMOptions`
+        Sizes of the biLM.
     n_words : `int`
-        The size of the vocabulary.
+        Size of the vocabulary.
     n_negative_samples : `int`
+        Number of words that the sampled softmax draws.
     dropout : `float`
-        On the LSTMs' input and output.
+        Dropout rate of the LSTMs' input and output.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 """
-Our steps of training on one core; on two by the threads of one process; and on two by two
+Compares our steps of training on one core, on two cores with one process, and on two cores with two
 processes, which have half of the rows each and exchange gradients through gloo.
 """
 
@@ -36,18 +36,18 @@ GRADIENTS = ("dense", "sparse")
 class Way(NamedTuple):
     processes: int
     threads: int
-    """Of each process, on a core each."""
+    """Number of threads of each process, on a core each."""
 
 
 WAYS = (Way(1, 1), Way(1, 2), Way(2, 1))
 
 
 class Steps(NamedTuple):
-    """What a process found of one kind of gradients."""
+    """Figures of a process for one kind of gradients."""
 
     seconds: float
     least_seconds: float
-    """What the useful operations of a step take at the rate of matrix products."""
+    """Time of a step's useful operations at the rate of matrix products."""
 
 
 def run(settings: Settings) -> Record:
@@ -60,7 +60,7 @@ def run(settings: Settings) -> Record:
     for way in WAYS:
         progress(f"{way.processes} process(es) of {way.threads} thread(s)")
         for gradients, *ranks in zip(GRADIENTS, *run_processes(settings, way)):
-            # The slowest one is waited for.
+            # All processes wait for the slowest one.
             seconds = max(steps.seconds for steps in ranks)
             least = max(steps.least_seconds for steps in ranks)
             records.append(
@@ -84,7 +84,7 @@ def run(settings: Settings) -> Record:
 
 
 def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
-    """What each process found."""
+    """Figures of each process."""
     with tempfile.TemporaryDirectory() as folder, forked(way.processes) as pool:
         store = f"file://{folder}/store"
         ranks = [
@@ -94,7 +94,7 @@ def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
 
 
 def time_steps(settings: Settings, way: Way, rank: int, store: str) -> list[Steps]:
-    """By kind of gradients; this is what a process does."""
+    """Runs in each process. The figures are by kind of gradients."""
     bind(way, rank)
     keep_freed_memory()
     if way.processes > 1:
@@ -113,7 +113,7 @@ def time_steps(settings: Settings, way: Way, rank: int, store: str) -> list[Step
 
 
 def bind(way: Way, rank: int) -> None:
-    """Gives a process its cores; where there are too few, they are shared."""
+    """Binds a process to its cores, which are shared if there are too few."""
     cores = sorted(os.sched_getaffinity(0))
     first = rank * way.threads
     os.sched_setaffinity(0, {cores[i % len(cores)] for i in range(first, first + way.threads)})

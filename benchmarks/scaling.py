@@ -1,6 +1,6 @@
 """
-How the cost of our training step grows with the rows, the window, the vocabulary and the negatives,
-one of them varied at a time; with the vocabulary also where gradients are row-sparse.
+Measures how the time of our training step grows with the rows, the window, the vocabulary and the
+negatives, one varied at a time; the vocabulary is varied with row-sparse gradients too.
 """
 
 from typing import Any

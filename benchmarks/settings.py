@@ -1,4 +1,4 @@
-"""What a run of the benchmarks is told, and the models that it measures."""
+"""Settings of a run of the benchmarks, and the models that it measures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ PUBLISHED_FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7
 class Settings:
     """
     text : `str`
-        What is read, as `elmo_plugin.data.text.find_files` takes it.
+        Text to read, as for `elmo_plugin.data.text.find_files`.
     quick : `bool`
-        A model and pieces of text so small that the run only shows that everything works.
+        Whether to use such small models and texts that the run only shows that everything works.
     threads : `int`
-        Of PyTorch, for us and for the peers.
+        Number of PyTorch's threads, for us and for the peers.
     profile : `bool`
-        Print our largest costs, too.
+        Whether to print our largest costs too.
     """
 
     text: str = "docs://train"
@@ -31,7 +31,7 @@ class Settings:
 def blocks(
     dim: int, projection_dim: int, filters: list[list[int]], n_highway: int
 ) -> dict[str, dict[str, Any]]:
-    """A model's blocks `lstm` and `char_cnn`; what is not asked for is the paper's."""
+    """A model's blocks `lstm` and `char_cnn`; the other sizes are those of the paper."""
     return {
         "lstm": {
             "dim": dim,
@@ -51,14 +51,14 @@ def blocks(
     }
 
 
-# Two of the sizes that were published, and one for `--quick`.
+# Two of the published sizes, and one for `--quick`.
 SMALL = {"2x1024_128": blocks(1024, 128, PUBLISHED_FILTERS, 1)}
 PUBLISHED = {"2x4096_512": blocks(4096, 512, PUBLISHED_FILTERS, 2), **SMALL}
 QUICK = {"2x64_16": blocks(64, 16, [[1, 8], [2, 8], [3, 16]], 1)}
 
 
 def models(settings: Settings) -> Mapping[str, dict[str, dict[str, Any]]]:
-    """By name, the blocks of the models to compare."""
+    """Blocks of the models to compare, by name."""
     return QUICK if settings.quick else PUBLISHED
 
 

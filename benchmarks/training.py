@@ -1,6 +1,6 @@
 """
-Steps of training: ours beside the same model put together from AllenNLP's own parts, both on the
-same windows of our data loader, with the same optimizer.
+Compares our steps of training with those of the same model made of AllenNLP's own parts, both on
+the same windows of our data loader and with the same optimizer.
 """
 
 import time
@@ -102,7 +102,7 @@ def run(settings: Settings) -> Record:
 
 
 def sizes(settings: Settings) -> tuple[int, int, int]:
-    """Of rows, of negatives, and of words."""
+    """Numbers of rows, of negatives and of words."""
     return (8, 256, 4000) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES, N_WORDS)
 
 
@@ -136,7 +136,7 @@ def own_trainer(settings: Settings, name: str, precision: str) -> "Trainer":
 
 
 def filled(words: list[str], size: int) -> list[str]:
-    """The first `size` words; where there are fewer, others that occur nowhere come after them."""
+    """The first `size` words, filled up with words that do not occur if there are fewer."""
     others = (f"{SPECIAL_WORDS[2]} {number}" for number in range(size - len(words)))
     return [*words[:size], *others]
 
@@ -162,7 +162,7 @@ def tensors(batch: Batch) -> dict[str, Tensor]:
 
 class Trainer:
     """
-    Steps of training as bilm-tf's, and as our configs have them.
+    Steps of training as in bilm-tf and in our configs.
 
     # Parameters
 

@@ -1,4 +1,4 @@
-"""Work in processes of its own, so that no other's figures share its memory and threads."""
+"""Runs work in separate processes, so that it shares no memory or threads with other work."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -10,8 +10,8 @@ import torch
 
 def forked(n_processes: int, **kwargs: Any) -> ProcessPoolExecutor:
     """
-    Forked from a process that has imported all and computed nothing: what OpenMP and MKL keep of
-    their threads does not outlive a fork.
+    The processes are forked from one that has imported everything and computed nothing, because the
+    threads of OpenMP and MKL do not survive a fork.
     """
     context = get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.training"])
@@ -20,14 +20,14 @@ def forked(n_processes: int, **kwargs: Any) -> ProcessPoolExecutor:
 
 class Worker:
     """
-    An object in a process of its own; calling this calls a method of it, by name.
+    An object in a separate process. A call with a name calls that method of the object.
 
     # Parameters
 
     threads : `int`
-        Of PyTorch.
+        Number of PyTorch's threads.
     make : `Callable`
-        Makes the object there, of the `arguments`.
+        Makes the object in that process, from the `arguments`.
     """
 
     def __init__(self, threads: int, make: Callable[..., Any], *arguments: Any) -> None:

@@ -1,7 +1,7 @@
 """
-`make demo`: from nothing to a biLM that is trained, evaluated and used.
+`make demo`: trains, evaluates and uses a biLM.
 
-Every step but the first and the last is an `allennlp` command, printed as it is run.
+Each step but the first and the last is an `allennlp` command, which is printed when it is run.
 """
 
 import json
@@ -32,7 +32,7 @@ def main() -> None:
         shutil.rmtree(OUT)
     OUT.mkdir()
 
-    say("1. Text that this installation already carries, encoded once")
+    say("1. Text that is in every installation, encoded once")
     for split in SPLITS:
         cached_path(f"docs://{split}")  # both come from one pass, so they are made in one process
     for split in SPLITS:
@@ -46,7 +46,7 @@ def main() -> None:
     metrics = OUT / "heldout.json"
     allennlp("evaluate", BILM / "model.tar.gz", "docs://heldout", "--output-file", metrics)
 
-    say("4. What it says of three sentences")
+    say("4. Its predictions for three sentences")
     sentences, predictions = OUT / "sentences.txt", OUT / "predictions.jsonl"
     sentences.write_text("".join(sentence + "\n" for sentence in SENTENCES))
     allennlp("predict", BILM / "model.tar.gz", sentences, "--output-file", predictions, "--silent")
@@ -58,7 +58,7 @@ def main() -> None:
     os.environ["ELMO_ARCHIVE"] = str(BILM / "model.tar.gz")
     allennlp("train", config, "--include-package", "elmo_plugin", "-s", TAGGER)
 
-    say("6. What came of it")
+    say("6. Results")
     summarise(json.loads(metrics.read_text()))
     minutes, seconds = divmod(int(time.monotonic() - began), 60)
     print(f"\nAll of this took {minutes} min {seconds:02d} s.")
@@ -88,7 +88,7 @@ def show_prediction(prediction: dict) -> None:
 def comparison(
     ngrams: dict[str, float], biLM: dict[str, float]
 ) -> dict[str, tuple[float, float, float]]:
-    """Each model's perplexities, by `COLUMNS`; the biLM's stand last."""
+    """Each model's perplexities, in the order of `COLUMNS`; the biLM comes last."""
     forward, backward = ngrams["forward_bigram"], ngrams["backward_bigram"]
     return {
         "unigram": (ngrams["unigram"],) * 3,
@@ -98,7 +98,7 @@ def comparison(
 
 
 def not_beaten(compared: dict[str, tuple[float, float, float]]) -> list[str]:
-    """Where a model of the `comparison` is no worse than the biLM, and the two numbers."""
+    """Cases of the `comparison` in which a model is as good as the biLM, and the two numbers."""
     return [
         f"{model} ({column}): {found:.1f} against {perplexity:.1f}"
         for model, row in compared.items()

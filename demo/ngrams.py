@@ -1,4 +1,4 @@
-"""What a biLM has to beat: a unigram and an interpolated bigram model of the same text."""
+"""Baselines for a biLM: a unigram and an interpolated bigram model of the same text."""
 
 from collections.abc import Iterable
 
@@ -83,7 +83,7 @@ def perplexities(
 
 
 def _pairs(sentences: Iterable[np.ndarray], n_words: int) -> np.ndarray:
-    """Each word and the one behind it, as one number."""
+    """Each word and the next one, as one number."""
     return np.concatenate([s[:-1] * n_words + s[1:] for s in sentences])
 
 

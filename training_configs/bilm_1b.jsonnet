@@ -1,22 +1,22 @@
-// The biLM of Peters et al. (2018): 93.6 M parameters beside its softmax, trained for ten epochs on
-// the 1 Billion Word Benchmark. It differs from bilm.jsonnet in sizes, in data, and in that no row
-// starts from zeros again within an epoch (`restart_every`), since bilm-tf's never do.
+// The biLM of Peters et al. (2018): 93.6 M parameters without its softmax, trained for ten epochs
+// on the 1 Billion Word Benchmark. It differs from bilm.jsonnet in its sizes and its data, and no
+// row starts again from zeros within an epoch (`restart_every`), as in bilm-tf.
 //
 //   BILM_TEXT=/data/1-billion-word allennlp train training_configs/bilm_1b.jsonnet \
 //     --include-package elmo_plugin -s OUT
 //
-// The folder is the benchmark as it is unpacked (Chelba et al. 2014).
+// The folder is the unpacked benchmark (Chelba et al. 2014).
 local text = std.extVar('BILM_TEXT');
 
 (import 'bilm.jsonnet') + {
   train_data_path: text + '/training-monolingual.tokenized.shuffled/news.en-*',
   validation_data_path: text + '/heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050',
 
-  // 793,471 words, `<S>`, `</S>` and `<UNK>` among them: all that occur three times or more.
+  // The 793,471 words include `<S>`, `</S>` and `<UNK>`; all words occur three times or more.
   vocabulary+: { min_count: 3, max_size: 793471 },
 
-  // Three GPUs read 128 rows each. One reads all 384; with AllenNLP's "distributed" block on three,
-  // say 128 here.
+  // The paper used three GPUs with 128 rows each. One GPU reads all 384 rows; for three, add
+  // AllenNLP's block "distributed" and set this to 128.
   data_loader+: { batch_size: 384, restart_every: null },
   validation_data_loader+: { batch_size: 128 },
 
@@ -30,15 +30,15 @@ local text = std.extVar('BILM_TEXT');
       dim: 4096,
       projection_dim: 512,  // ELMo vectors have 1,024
     },
-    n_negative_samples: 8192,  // drawn anew for each batch and direction
-    sparse_gradients: true,  // of 793,471 words a batch touches some 20,000
+    n_negative_samples: 8192,  // drawn for each batch and direction
+    sparse_gradients: true,  // a batch uses some 20,000 of the 793,471 words
   },
 
   trainer+: {
     num_epochs: 10,
-    // The same numbers as in bilm.jsonnet, with the clipping inside, for row-sparse gradients.
+    // The numbers are those of bilm.jsonnet; this optimizer also clips row-sparse gradients.
     optimizer: { type: 'clipped_adagrad', lr: 0.2, initial_accumulator_value: 1.0, grad_norm: 10.0 },
-    grad_norm: false,  // null would be a norm to AllenNLP
-    checkpointer+: { save_every_num_batches: 5000 },  // 100,088 batches are an epoch
+    grad_norm: false,  // AllenNLP would take null for a norm
+    checkpointer+: { save_every_num_batches: 5000 },  // an epoch has 100,088 batches
   },
 }

@@ -1,11 +1,11 @@
-// How the model `small` was made, which comes with the package (`pretrained: 'small'`), on one core
-// in an hour:
+// The model `small`, which comes with the package (`pretrained: 'small'`), was trained with this on
+// one core in an hour:
 //
 //   BILM_TEXT=FOLDER OMP_NUM_THREADS=1 allennlp train training_configs/bilm_small.jsonnet \
 //     --include-package elmo_plugin -s OUT
 //   allennlp bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small --float16
 //
-// elmo_plugin/pretrained/small/README.md says what is in the folders `train` and `dev`.
+// elmo_plugin/pretrained/small/README.md describes the text in the folders `train` and `dev`.
 (import 'bilm.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT') + '/train',
   validation_data_path: std.extVar('BILM_TEXT') + '/dev',

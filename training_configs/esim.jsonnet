@@ -1,10 +1,10 @@
-// Does one sentence follow from another? allennlp-models' `esim` (Chen et al. 2017), without ELMo:
-// what esim_elmo.jsonnet starts from.
+// Textual entailment with allennlp-models' `esim` (Chen et al. 2017), without ELMo, which
+// esim_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/esim.jsonnet -s OUT
 //
-// The data are fixtures; for results, put SNLI in their place, dim at 300, and train for as long as
-// the validation accuracy rises.
+// The data are small fixtures. For real results, use SNLI, set dim to 300, and train until the
+// validation accuracy stops rising.
 local dim = 50;
 local lstm(input_size) = {
   type: 'lstm', input_size: input_size, hidden_size: dim, bidirectional: true,

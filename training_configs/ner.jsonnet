@@ -1,9 +1,9 @@
-// Named entities with allennlp-models' `crf_tagger`, without ELMo: what ner_elmo.jsonnet starts from.
+// Named entity recognition with allennlp-models' `crf_tagger`, without ELMo, which
+// ner_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/ner.jsonnet -s OUT
 //
-// The data are fixtures, enough to see that it runs; for results, put CoNLL 2003 in their place and
-// train for some tens of epochs.
+// The data are small fixtures. For real results, use CoNLL 2003 and train for some tens of epochs.
 {
   dataset_reader: { type: 'conll2003', tag_label: 'ner', coding_scheme: 'BIOUL' },
   train_data_path: 'fixtures/ner/train.conll',

@@ -1,11 +1,11 @@
-// Who did what to whom: allennlp-models' `srl` (He et al. 2017), without ELMo: what srl_elmo.jsonnet
-// starts from.
+// Semantic role labelling with allennlp-models' `srl` (He et al. 2017), without ELMo, which
+// srl_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/srl.jsonnet -s OUT
 //
-// The data are fixtures; for results, put OntoNotes 5 in their place, with eight layers of 300.
+// The data are small fixtures. For real results, use OntoNotes 5 and eight layers of size 300.
 local embedding_dim = 50;
-local binary_feature_dim = 50;  // says which word is the verb; it stands behind the embedded text
+local binary_feature_dim = 50;  // marks the verb; concatenated to the embedded text
 
 {
   dataset_reader: { type: 'srl' },

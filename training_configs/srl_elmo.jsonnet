@@ -3,7 +3,7 @@
 //   ELMO_ARCHIVE=BILM/model.tar.gz allennlp train training_configs/srl_elmo.jsonnet \
 //     --include-package elmo_plugin -s OUT
 //
-// where BILM is what bilm.jsonnet was trained to.
+// where BILM is the output folder of training bilm.jsonnet.
 local elmo = import 'lib/elmo.libsonnet';
 
 elmo.input(

@@ -3,8 +3,8 @@
 //   ELMO_ARCHIVE=OUT/model.tar.gz allennlp train training_configs/tagger_elmo.jsonnet \
 //     --include-package elmo_plugin -s TAGGER
 //
-// where OUT is what bilm.jsonnet was trained to. The lines with "elmo" in them are the swap-in: it
-// is the same in any config.
+// where OUT is the output folder of training bilm.jsonnet. The lines with "elmo" in them put ELMo
+// into the config; they are the same in any other.
 local elmo_dim = 128;  // 2 x projection_dim
 
 {
@@ -28,7 +28,7 @@ local elmo_dim = 128;  // 2 x projection_dim
       hidden_size: 64,
       bidirectional: true,
     },
-    // The paper's: a little L2 draws the weights of the layers towards their average.
+    // As in the paper, a little L2 regularization draws the mix towards the average of the layers.
     regularizer: { regexes: [['scalar_parameters', { type: 'l2', alpha: 0.001 }]] },
   },
 

@@ -19,17 +19,17 @@ logger = logging.getLogger(__name__)
 @TrainerCallback.register("bilm_export")
 class BilmExportCallback(TrainerCallback):
     """
-    Writes the best weights of a finished run as bilm-tf's files, to the folder `bilm-tf` in the
-    run's own. Before training it warns if AllenNLP's own ELMo will not read them.
+    Writes the best weights of a finished run as bilm-tf's files, to the folder `bilm-tf` inside the
+    run's output folder. Before training it warns if AllenNLP's own ELMo will not read them.
 
     Registered as a `TrainerCallback` with name "bilm_export".
 
     # Parameters
 
     serialization_dir : `str`
-        AllenNLP gives it.
+        Output folder of the run. AllenNLP passes it; it gets no entry in a configuration file.
     softmax : `bool`, optional (default = `False`)
-        Whether to add the softmax's weights.
+        Whether to write the softmax too.
     """
 
     def __init__(self, serialization_dir: str, softmax: bool = False) -> None:
@@ -52,7 +52,7 @@ class BilmExportCallback(TrainerCallback):
         is_primary: bool = True,
         **kwargs: Any,
     ) -> None:
-        # The trainer has put the best weights back by now; without metrics it did not get so far.
+        # The trainer has loaded the best weights by now, unless it failed and there are no metrics.
         if is_primary and metrics is not None:
             folder = Path(self.serialization_dir) / "bilm-tf"
             assert isinstance(trainer.model, BilmLanguageModel)

@@ -12,17 +12,17 @@ from elmo_plugin.files.atomic_write import NO_SPACE, DiskFullError, atomic_write
 @TrainerCallback.register("learning_curve")
 class LearningCurveCallback(TrainerCallback):
     """
-    Writes `learning_curve.jsonl`, a line each `interval` batches and each epoch with the metrics
-    of that moment, and draws it as `learning_curve.png` at each epoch's end.
+    Writes a line with the current metrics to `learning_curve.jsonl` after every `interval` batches
+    and every epoch, and draws the curve as `learning_curve.png` after every epoch.
 
     Registered as a `TrainerCallback` with name "learning_curve".
 
     # Parameters
 
     serialization_dir : `str`
-        Where both files go; AllenNLP gives it.
+        Folder of both files. AllenNLP passes it; it gets no entry in a configuration file.
     interval : `int`, optional (default = `20`)
-        How many batches a line sums up.
+        Number of batches that a line averages.
     """
 
     def __init__(self, serialization_dir: str, interval: int = 20) -> None:
@@ -84,7 +84,7 @@ class LearningCurveCallback(TrainerCallback):
         return {"n_lines": self._n_lines, "losses": self._losses}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Lines from after the checkpoint will come again: the file is cut back to it."""
+        """Removes the lines after the checkpoint, because they will be written again."""
         self._n_lines, self._losses = state_dict["n_lines"], list(state_dict["losses"])
         lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
         with atomic_write(self.path) as temporary:
@@ -96,9 +96,9 @@ def draw(curve: Path, picture: Path) -> None:
     # Parameters
 
     curve : `Path`
-        A `learning_curve.jsonl`.
+        File `learning_curve.jsonl`.
     picture : `Path`
-        The PNG to write: the training loss by batch and, at each epoch's end, the logarithms of
+        PNG file to write, with the training loss by batch and, after each epoch, the logarithms of
         the held-out perplexities, which are losses too (nats a token).
     """
     import matplotlib

@@ -1,4 +1,4 @@
-"""Windows of continuing rows out of an encoded corpus, as a language model with states reads."""
+"""Loads windows of running text from an encoded corpus, for models that carry LSTM states."""
 
 import logging
 from collections.abc import Iterator
@@ -31,58 +31,61 @@ SHUFFLES = ("sentences", "documents", None)
 TOKENS = ("characters", "words")
 MOST_ROWS = 1 << 20
 WINDOW_TOKENS = 1 << 24
-"""Of one window. Their ids alone take half a gigabyte, and a model much more."""
+"""The most tokens of a window. Their ids alone take half a gigabyte, and a model much more."""
 MANY_UNKNOWN = 0.1
-"""Share of the tokens. Words that are left out for being rare are a few hundredths."""
+"""Share of unknown tokens above which there is a warning. Rare words are a few hundredths."""
 
 
 @DataLoader.register("bilm")
 class BilmDataLoader(DataLoader):
     """
-    Batches are windows of T time steps of B rows of running text. A row goes on from window to
-    window, and the model's states with it. Each epoch reads every sentence once; rows end with a
-    sentence, and the end of those that end early is marked by targets of -100.
+    Each batch is a window of T time steps of B rows of running text. Each row continues in the next
+    window. An epoch reads every sentence once. A row ends at the end of a sentence, and rows that
+    end before the others have targets of -100 from there on.
 
-    Registered as a `DataLoader` with name "bilm". It goes with the dataset reader "bilm".
+    Registered as a `DataLoader` with name "bilm". It needs the dataset reader "bilm".
 
-    A window is a mapping:
+    A batch is a dictionary:
 
-    * `words`: the distinct words of the window as character ids. *Shape:* `(U, C)` int16.
-    * `forward_inputs`: rows of `words`: `<S> w1 .. wn` of each sentence. *Shape:* `(B, T)` int64.
-    * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100. *Shape:* `(B, T)` int64.
-    * `backward_inputs`, `backward_targets`: the same of `</S> wn .. w1` and `wn .. w1 <S>`.
-    * `starts`: whether a row starts anew, from zeros: in an epoch's first window, and as
-      `restart_every` says. *Shape:* `(B,)` bool.
-    * `word_ids`: with `tokens` "words", the vocabulary ids of `words`. *Shape:* `(U,)` int64.
+    * `starts`: rows that start again from zeros, which are all rows in an epoch's first window, and
+      later those that `restart_every` chooses. *Shape:* `(B,)` bool.
+    * `window`: a `LazyWindow`, whose method `tensors` returns a dictionary:
+        * `words`: character ids of the distinct words of the window. *Shape:* `(U, C)` int16.
+        * `forward_inputs`: indices into `words` for `<S> w1 .. wn` of each sentence. *Shape:*
+          `(B, T)` int64.
+        * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100. *Shape:* `(B, T)` int64.
+        * `backward_inputs`, `backward_targets`: the same for `</S> wn .. w1` and `wn .. w1 <S>`.
+        * `word_ids`: vocabulary ids of `words`, if `tokens` is "words". *Shape:* `(U,)` int64.
 
-    A window is made when it is first looked into, and from then on a thread makes the following
-    ones ahead of the model.
+    A window is made when its tensors are first asked for. From then on, a thread makes the next
+    windows ahead of the model.
 
     # Parameters
 
     reader : `DatasetReader`
-        Says how many characters a word has; its instances are not what is trained on.
+        Dataset reader "bilm", which says how many characters a word has. Training does not read its
+        instances.
     data_path : `str`
-        An encoded corpus's folder; or text (see the reader), which is encoded once and kept.
+        Folder of an encoded corpus, or text (see the reader), which is encoded once and cached.
     batch_size : `int`, optional (default=`64`)
-        B, the rows of one process. With W processes, process r reads the rows from r * B to
-        (r + 1) * B of the W * B rows that one process would.
+        B, the number of rows of one process. Of W processes, process r reads rows r * B to
+        (r + 1) * B of the W * B rows that a single process with that batch size would read.
     window : `int`, optional (default=`20`)
-        T, the time steps through which a gradient flows.
+        T, the number of time steps through which a gradient flows.
     shuffle : `str`, optional (default=`"sentences"`)
-        `"sentences"` or `"documents"`: rows are made of these in an order drawn for each epoch. Or
-        `null`: the text keeps its order (in a corpus of several shards, each shard's text is dealt
-        to the rows in turn), which is for evaluation.
+        Unit whose order is drawn for each epoch: `"sentences"` or `"documents"`. `null` keeps the
+        order of the text, for evaluation (each shard of a corpus is cut into rows in turn).
     seed : `int`, optional (default=`13370`)
-        The order of an epoch follows from the seed and the number of the epoch alone.
+        Seed of the order, which depends on nothing but this and the number of the epoch.
     tokens : `str`, optional (default=`"characters"`)
-        `"words"` adds `word_ids`, for models whose input is words.
+        Input of the model: `"words"` adds `word_ids`, which a model without `char_cnn` needs.
     restart_every : `int`, optional
-        After so many windows a row starts from zeros again, one row after another. bilm-tf never
-        does, and needs much text for it: memory cells that are set once and for all while the state
-        is carried on are found empty by whoever reads from zeros, as other readers of its files do.
+        Number of windows after which a row starts again from zeros; the rows take turns. By default
+        they never do, as in bilm-tf. Set it if there is little text: otherwise the model can rely
+        on memory cells that were set long ago, which are zero in programs that read the exported
+        files and start from zeros.
     cache_dir : `str`, optional
-        Where encoded corpora are kept; by default in AllenNLP's own cache.
+        Folder of encoded corpora, by default in AllenNLP's own cache.
     """
 
     def __init__(
@@ -136,8 +139,8 @@ class BilmDataLoader(DataLoader):
 
     def _check_rows(self, batch_size: int, shuffle: str | None) -> int:
         """
-        Training on fewer sentences than rows is a mistake; evaluating a few sentences with the
-        rows that a config has for more is not, and takes the fewer rows that they fill.
+        Training with fewer sentences than rows is an error. Evaluation of a few sentences is not:
+        it uses as many rows as there are sentences.
         """
         sentences, rows = self.corpus.num_sentences, batch_size * self._world_size
         if rows <= sentences:
@@ -160,20 +163,20 @@ class BilmDataLoader(DataLoader):
 
     @property
     def num_tokens(self) -> int:
-        """What each direction predicts in an epoch, in all processes: tokens and boundaries."""
+        """Number of targets of each direction in an epoch, in all processes, with boundaries."""
         return self.corpus.num_tokens + self.corpus.num_sentences
 
     def __len__(self) -> int:
         """
-        The windows of the epoch that was begun last, or of the first. Epochs can differ by one or
-        two: how evenly rows can be filled depends on the order of the sentences.
+        Number of windows of the epoch that was started last, or else of the first. Epochs can
+        differ by one or two, because the lengths of the rows depend on the order of the sentences.
         """
         if self._epoch is None:
             self._epoch = self._make_epoch(0)
         return self._epoch.num_windows
 
     def __iter__(self) -> WindowIterator:  # type: ignore[override]
-        """Begins the next epoch."""
+        """Starts the next epoch."""
         if self._ids is None:
             raise ValueError('data_loader of type "bilm": call index_with(vocab) before iterating')
         self._epoch = self._make_epoch(self._epochs_begun)
@@ -194,7 +197,7 @@ class BilmDataLoader(DataLoader):
             check_frequency_order(self.corpus, self._ids, vocab.get_vocab_size(WORDS_NAMESPACE))
 
     def _report_unknown(self, vocab: Vocabulary) -> None:
-        """A vocabulary of another text is easily configured, and then shows nowhere else."""
+        """Logs the share of unknown tokens, which shows if the vocabulary is of another text."""
         assert self._ids is not None
         counts, ids = self.corpus.counts, word_ids(vocab)
         share = float(counts[self._ids == ids[UNKNOWN_TOKEN]].sum() / counts.sum())
@@ -221,7 +224,7 @@ class BilmDataLoader(DataLoader):
         return slice(self._rank * self.batch_size, (self._rank + 1) * self.batch_size)
 
     def _windows(self, epoch: Epoch, ids: np.ndarray, first: int) -> Iterator[Tensors]:
-        # As the last element, IGNORE is what the rank NOTHING, -1, takes.
+        # IGNORE is the last element, which the rank NOTHING, -1, refers to.
         target_ids = np.append(ids, IGNORE)
         for window in epoch.windows(self._rows, first):
             inputs = np.stack([window.forward_inputs, window.backward_inputs])  # (2, B, T)

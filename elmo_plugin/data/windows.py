@@ -1,14 +1,13 @@
 """
-An encoded corpus as rows of running text, cut into windows of a few time steps.
+Cuts an encoded corpus into rows of running text, and these into windows of a few time steps.
 
-The sentences of an epoch are dealt to the rows, shard by shard: each shard's sentences, in the
-epoch's order, are cut at sentence ends into one piece for each row, such that all rows come out
-equally long. A row's text is its pieces one after the other, and window k is the time steps from
-k * T to (k + 1) * T of all rows.
+Each shard's sentences, in the epoch's order, are cut at sentence ends into one piece for each row,
+so that all rows become about equally long. A row consists of its pieces of all shards, one after
+the other. Window k is the time steps k * T to (k + 1) * T of all rows.
 
-The forward direction reads `<S> w1 .. wn` of each sentence and predicts `w1 .. wn </S>`; the
-backward direction reads `</S> wn .. w1` of the same sentence and predicts `wn .. w1 <S>`. So both
-have n + 1 time steps for a sentence of n tokens, and stay side by side.
+The forward direction reads `<S> w1 .. wn` of each sentence and predicts `w1 .. wn </S>`. The
+backward direction reads `</S> wn .. w1` of the same sentence and predicts `wn .. w1 <S>`. Both take
+n + 1 time steps for a sentence of n tokens, so that they read the same sentences in a window.
 """
 
 import math
@@ -22,11 +21,11 @@ import numpy as np
 from elmo_plugin.data.corpus import BEGIN, END, EncodedCorpus, Shard
 
 NOTHING = -1
-"""In place of a target's rank where a row has ended."""
+"""Stands for a target's rank after the end of a row."""
 
 
 class Window(NamedTuple):
-    """The ranks of the words of B rows and T time steps. *Shape of each:* `(B, T)` int64."""
+    """Word ranks of B rows and T time steps. *Shape of each:* `(B, T)` int64."""
 
     forward_inputs: np.ndarray
     forward_targets: np.ndarray
@@ -37,22 +36,22 @@ class Window(NamedTuple):
 @dataclass(frozen=True)
 class _ShardLayout:
     """
-    A shard's sentences, in the epoch's order, and each row's piece of them. A sentence takes one
+    The sentences of a shard in the epoch's order, and the piece of each row. A sentence takes one
     time step more than it has tokens.
 
     # Parameters
 
     shard : `int`
-        Which shard.
+        Index of the shard.
     starts, lengths : `np.ndarray`
-        Of each sentence, its first token in the shard and its number of tokens. *Shape:* `(S,)`.
+        Each sentence's first token in the shard and its number of tokens. *Shape:* `(S,)`.
     steps : `np.ndarray`
-        The time step, counted from the shard's first, at which each sentence starts, and the
-        number of all. *Shape:* `(S + 1,)`.
+        Time step of the shard at which each sentence starts, and at which the last one ends.
+        *Shape:* `(S + 1,)`.
     first_step : `np.ndarray`
-        The time step of the shard at which each row's piece starts. *Shape:* `(R,)`.
+        Time step of the shard at which each row's piece starts. *Shape:* `(R,)`.
     begin, end : `np.ndarray`
-        The time steps of the rows between which their pieces lie. *Shape:* `(R,)`.
+        Time steps of the row at which its piece starts and ends. *Shape:* `(R,)`.
     """
 
     shard: int
@@ -66,21 +65,21 @@ class _ShardLayout:
 
 class Epoch:
     """
-    The windows of one epoch. The same arguments give the same windows, whatever was read before.
+    The windows of one epoch, which depend on nothing but the arguments.
 
     # Parameters
 
     corpus : `EncodedCorpus`
-        The text.
+        Corpus to read.
     num_rows : `int`
-        R, the rows of all processes together.
+        R, the number of rows of all processes together.
     window : `int`
-        T, the time steps of a window.
+        T, the number of time steps of a window.
     shuffle : `str`, optional (default=`None`)
-        `"sentences"` or `"documents"`: the order of shards, and of what is named within a shard,
-        is drawn anew for each epoch. Otherwise the order of the text is kept.
+        Unit to shuffle within each shard, `"sentences"` or `"documents"`; the shards are shuffled
+        too. `None` keeps the order of the text.
     seed, epoch : `int`, optional (default=`0`)
-        What the order is drawn from.
+        Seeds of the order.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Epoch:
 
     @cached_property
     def num_windows(self) -> int:
-        """As many as the longest row has."""
+        """Number of windows of the longest row."""
         *_, last = self._layouts()
         return self._count(last)
 
@@ -110,16 +109,16 @@ class Epoch:
         # Parameters
 
         rows : `slice`, optional
-            The rows to read, by default all.
+            Rows to read, by default all.
         first : `int`, optional (default=`0`)
-            The window to begin with. Those before it cost next to nothing.
+            First window to read. Skipping those before it takes almost no time.
         """
         reading: list[_Reader] = []
         index = first
-        for count, deal in enumerate(self._layouts(), start=1):
-            reading.append(_Reader(self._corpus, deal, rows))
+        for count, layout in enumerate(self._layouts(), start=1):
+            reading.append(_Reader(self._corpus, layout, rows))
             is_last = count == len(self._corpus.shards)
-            complete = self._count(deal) if is_last else int(deal.end.min()) // self._window
+            complete = self._count(layout) if is_last else int(layout.end.min()) // self._window
             while True:
                 begin = index * self._window
                 reading = [reader for reader in reading if reader.last_step > begin]
@@ -164,33 +163,33 @@ class Epoch:
 
 
 class _Reader:
-    """Reads windows from a deal; takes the shard into memory when the first is read."""
+    """Reads the part of windows that is in one shard, which it loads for the first of them."""
 
-    def __init__(self, corpus: EncodedCorpus, deal: _ShardLayout, rows: slice) -> None:
+    def __init__(self, corpus: EncodedCorpus, layout: _ShardLayout, rows: slice) -> None:
         self.rows = rows
-        self.last_step = int(deal.end.max())
+        self.last_step = int(layout.end.max())
         self._corpus = corpus
-        self._deal = deal
-        # What turns a time step of a row into one of the shard. (B, 1)
-        self._begin = deal.begin[rows, None]
-        self._end = deal.end[rows, None]
-        self._shift = deal.first_step[rows, None] - self._begin
+        self._layout = layout
+        self._begin = layout.begin[rows, None]  # (B, 1)
+        self._end = layout.end[rows, None]  # (B, 1)
+        # Added to a time step of a row, this gives the time step of the shard. (B, 1)
+        self._shift = layout.first_step[rows, None] - self._begin
 
     @cached_property
     def _tokens(self) -> np.ndarray:
-        return self._corpus.load_tokens(self._deal.shard)
+        return self._corpus.load_tokens(self._layout.shard)
 
     def read(self, begin: int, window: Window) -> None:
-        """Fills in what this shard has of the window that begins at the time step `begin`."""
+        """Fills in this shard's part of the window that starts at time step `begin`."""
         step = begin + np.arange(window.forward_inputs.shape[1])[None, :]  # (1, T)
         here = (self._begin <= step) & (step < self._end)  # (B, T)
         step_of_shard = (step + self._shift)[here]  # (N,), N <= B * T
-        sentence = np.searchsorted(self._deal.steps, step_of_shard, side="right") - 1
-        position = step_of_shard - self._deal.steps[sentence]  # 0 at the boundary that opens
-        length = self._deal.lengths[sentence]
-        start = self._deal.starts[sentence]
+        sentence = np.searchsorted(self._layout.steps, step_of_shard, side="right") - 1
+        position = step_of_shard - self._layout.steps[sentence]  # 0 at the first boundary
+        length = self._layout.lengths[sentence]
+        start = self._layout.starts[sentence]
         opens, closes = position == 0, position == length
-        # Where a boundary stands there is no token to take: any index does.
+        # At a boundary no token is used, so that any index will do.
         previous = np.where(opens, start, start + position - 1)
         following = np.where(closes, start, start + position)
         mirror = 2 * start + length - 1
@@ -222,14 +221,16 @@ def _cut_into_rows(steps: np.ndarray, row_lengths: np.ndarray) -> np.ndarray:
     # Parameters
 
     steps : `np.ndarray`
-        Time steps at which sentences start, and the end. *Shape:* `(S + 1,)`.
+        Time steps at which the sentences start, and at which the last one ends. *Shape:*
+        `(S + 1,)`.
     row_lengths : `np.ndarray`
-        How long the rows are already. *Shape:* `(R,)`.
+        Lengths of the rows before this shard. *Shape:* `(R,)`.
 
     # Returns
 
     `np.ndarray`
-        The sentence with which each row's piece starts, and the end. *Shape:* `(R + 1,)`.
+        Index of the first sentence of each row's piece, and the number of sentences. *Shape:*
+        `(R + 1,)`.
     """
     wanted = np.maximum((row_lengths.sum() + steps[-1]) / len(row_lengths) - row_lengths, 0)
     bounds = np.cumsum(wanted) * (steps[-1] / wanted.sum())

@@ -32,45 +32,48 @@ class BilmLanguageModel(Model):
     The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN or a
     word table, L layers of clipped, projected LSTMs in both directions, and one softmax for both.
 
-    Trained on the windows of the `bilm` data loader, it goes on from each row's state of the window
-    before. A batch of sentences (`evaluate`, `predict`) starts as `initial_state` says.
+    On the windows of the `bilm` data loader, each row continues from its LSTM state after the
+    previous window. A batch of sentences (`evaluate`, `predict`) starts as `initial_state` says.
 
-    The gradients are those of the loss times the window's length, as in bilm-tf: an Adagrad
-    accumulator of 1.0 and a global norm of 10 mean what they mean only with that factor. The
-    reported loss is without it.
+    The gradients are those of the loss times the window's length, as in bilm-tf, whose initial
+    Adagrad accumulator of 1.0 and global gradient norm of 10 presuppose that factor. The reported
+    loss does not contain it.
 
     Registered as a `Model` with name "bilm".
 
     # Parameters
 
     vocab : `Vocabulary`
-        Of type `bilm`: what the softmax predicts, numbered by frequency.
+        A vocabulary of type `bilm`, with the words of the softmax in order of frequency.
     lstm : `Dict[str, Any]`
         The block `lstm` of an options file, see `elmo_plugin.options`.
     char_cnn : `Dict[str, Any]`, optional (default = `None`)
-        The block `char_cnn` of an options file. Without it, words are read from a table.
+        The block `char_cnn` of an options file. If `None`, words are read from an embedding table.
     dropout : `float`, optional (default = `0.1`)
-        On each LSTM layer's input and on the last layer's output.
+        Dropout rate of each LSTM layer's input and of the last layer's output.
     n_negative_samples : `int`, optional (default = `8192`)
-        How many words the sampled softmax draws in training, for each direction; `None` trains with
-        the full softmax.
+        Number of words that the sampled softmax draws in training, for each direction. `None`
+        trains with the full softmax.
     initial_state : `str`, optional (default = `"warm"`)
-        Where a sentence, or a text in evaluation, starts: `"carry"` goes on from the batch before,
-        `"zero"` from zeros, `"warm"` from the mean state that training found at sentence starts.
+        LSTM state at the start of a sentence, or of a text in evaluation: `"carry"` is the state
+        after the previous batch, `"zero"` is zeros, and `"warm"` is the mean state that training
+        found at sentence starts.
     precision : `str`, optional (default = `"fp32"`)
-        Of the biLM's matrix products; `"bf16"` is faster where the processor knows it. Weights and
-        optimizer stay in fp32.
+        Precision of the biLM's matrix products. `"bf16"` is faster on CPUs with native bfloat16.
+        Weights and optimizer state stay in fp32.
     sparse_gradients : `bool`, optional (default = `False`)
-        Whether the softmax, and the word table where there is one, get gradients of the words in a
-        batch alone: what a step costs does then not depend on the vocabulary's size. It goes with
-        the optimizer `clipped_adagrad` in place of the trainer's `grad_norm`.
+        Whether the softmax and the word table get row-sparse gradients, of the words in a batch
+        only. The cost of a step then does not depend on the size of the vocabulary. This needs the
+        optimizer `clipped_adagrad`, which replaces the trainer's `grad_norm`.
     pretrained_file : `str`, optional
-        Where fine-tuning starts: the archive of a `bilm`, or bilm-tf's weight file, of these sizes.
-        Or the name of a model that comes with the package. Of the words that both vocabularies
-        have, the softmax, and without `char_cnn` the word table, are carried over. AllenNLP takes a
-        parameter of this name out of the config of an archive, which then stands alone.
+        Pretrained weights to continue training from: the archive of a `bilm` or bilm-tf's weight
+        file, of the same sizes, or the name of a model that comes with the package. The rows of the
+        softmax, and of the word table of a model without `char_cnn`, are loaded for the words that
+        both vocabularies have. AllenNLP removes a parameter of this name from the config in an
+        archive, so that the archive needs no other file.
     pretrained_vocabulary_file : `str`, optional
-        The words of the softmax and of the word table in bilm-tf's weight file, where it has them.
+        Vocabulary file with the words of the softmax and of the word table in bilm-tf's weight
+        file.
     """
 
     default_predictor = "bilm"
@@ -127,8 +130,9 @@ class BilmLanguageModel(Model):
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
         self.precision = precision
-        # Where each row of text stands: one for training, one for evaluation, so that evaluating in
-        # between changes nothing. No buffers: distributed training would overwrite them.
+        # LSTM states of the rows, by whether the model is in training mode, so that evaluation does
+        # not change those of training. They are no buffers, because distributed training
+        # overwrites the buffers of all processes but one.
         self._carried: dict[bool, Optional[LSTMState]] = {True: None, False: None}
         self._n_batches = 0
         self._sampled_loss = TokenAverage()
@@ -153,13 +157,13 @@ class BilmLanguageModel(Model):
         weights_file: Optional[Union[str, os.PathLike]] = None,
         cuda_device: int = -1,
     ) -> Model:
-        """AllenNLP's, which loads damaged weights without a word."""
+        """Checks the weights first, because AllenNLP loads damaged ones without an error."""
         check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> "BilmLanguageModel":
         super()._apply(fn, *args)
-        for training, state in self._carried.items():  # goes where the weights go
+        for training, state in self._carried.items():  # same device and precision as the weights
             self._carried[training] = state and LSTMState(*map(fn, state))
         return self
 
@@ -255,7 +259,10 @@ class BilmLanguageModel(Model):
         return output
 
     def read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The top layer, `(2, T + 2, B, P)`, and what each place predicts, `(2, T + 2, B)`."""
+        """
+        Returns the top layer, *shape* `(2, T + 2, B, P)`, and the targets at its positions, *shape*
+        `(2, T + 2, B)`.
+        """
         if self.options.char_cnn is None:
             tokens = torch.where(util.get_text_field_mask(source), targets + 1, 0)
         else:
@@ -290,17 +297,17 @@ class BilmLanguageModel(Model):
         loss = (forward_sum + backward_sum) / (2 * max(n_tokens, 1))
         if self.training:
             self._check_loss(loss)
-        # The window's length; less where some rows have come to their end.
+        # This factor is the window's length, or less if some rows have ended.
         return _scale_gradient(loss, n_tokens / targets.size(2))
 
     def _check_loss(self, loss: Tensor) -> None:
-        """Stops before a step that would spoil the weights, and the next checkpoint with them."""
+        """Raises an error before a step that would make the weights NaN or infinite."""
         self._n_batches += 1
         if not torch.isfinite(loss):
             raise FloatingPointError(
-                f"training batch {self._n_batches} since the run began, or was recovered: the loss "
-                f"is {loss.item()}. The last checkpoint is from before it. Expected a finite "
-                "loss; try a lower learning rate or gradient norm"
+                f"training batch {self._n_batches} since the run started or was recovered: "
+                f"expected a finite loss, found {loss.item()}. The last checkpoint is from before "
+                "this batch; try a lower learning rate or gradient norm"
             )
 
     def get_metrics(self, reset: bool = False) -> Dict[str, float]:
@@ -317,14 +324,14 @@ class BilmLanguageModel(Model):
     def make_output_human_readable(self, output_dict: Dict[str, Tensor]) -> Dict[str, Any]:
         readable: Dict[str, Any] = dict(output_dict)
         mask = readable.pop("mask", None)
-        if mask is None:  # a window, of which there is the loss alone
+        if mask is None:  # a window has only a loss
             return readable
         for key in ("forward_log_probabilities", "backward_log_probabilities"):
             readable[key] = [row[real].tolist() for row, real in zip(output_dict[key], mask)]
         return readable
 
     def resume_state(self) -> Dict[str, Tensor]:
-        """Where each training row stands: what an exact resume needs beside the weights."""
+        """The LSTM states of the training rows, which an exact resume needs next to the weights."""
         carried = self._carried[True]
         return {} if carried is None else dict(carried._asdict())
 
@@ -332,7 +339,7 @@ class BilmLanguageModel(Model):
 def _take_resume_state(
     model: BilmLanguageModel, state_dict: Dict[str, Any], prefix: str, *_: Any
 ) -> None:
-    """A checkpoint brings the rows' states along in the weights' dictionary; see `resume_state`."""
+    """Takes the rows' states out of a checkpoint's state dictionary; see `resume_state`."""
     rows = state_dict.pop(prefix + "resume_state", None)
     if rows:
         rows = {key: tensor.to(model.device) for key, tensor in rows.items()}
@@ -340,7 +347,7 @@ def _take_resume_state(
 
 
 def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
-    """The vocabulary numbers of `<S> w_1 .. w_n </S>`, `IGNORE` behind: shape `(B, T + 2)`."""
+    """The ids of `<S> w_1 .. w_n </S>`, then `IGNORE`. *Shape:* `(B, T + 2)`."""
     mask = torch.arange(targets.size(1), device=targets.device) < lengths[:, None]
     targets = torch.nn.functional.pad(targets.masked_fill(~mask, IGNORE), (1, 1), value=IGNORE)
     targets[:, 0] = 0  # <S>
@@ -348,7 +355,7 @@ def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """`x`, whose gradient is `factor` times as large."""
+    """Returns `x` with its gradient multiplied by `factor`."""
     return x.detach() + factor * (x - x.detach())
 
 

@@ -1,4 +1,4 @@
-"""A language model as bilm-tf's files, for everything that reads them."""
+"""Exports a language model to bilm-tf's files."""
 
 import os
 from pathlib import Path
@@ -23,25 +23,25 @@ def export(
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """
-    Writes the three files so that `folder` never holds files of two models that load together. If
-    there is an error before all three are written, then the folder is as it was.
+    Writes bilm-tf's three files. At no moment does `folder` hold files of two models that would
+    load together. After an error before all three are written, the folder is as it was before.
 
     # Parameters
 
     model : `BilmLanguageModel`
     folder : `str | Path`
-        Made if it is not there.
+        Folder for the files, which is created if it does not exist.
     with_softmax : `bool`
-        Whether the softmax is written too.
+        Whether to write the softmax too.
     dtype : `torch.dtype`
-        Of the weights in the file.
+        Type of the weights in the file.
 
     # Raises
 
     `ConfigurationError`
-        Where `folder` can be neither used nor made.
+        If `folder` cannot be used or created.
     `DiskFullError`
-        Where there is no space for the files.
+        If there is no space for the files.
     """
     softmax = model.softmax if with_softmax else None
     folder = Path(folder)
@@ -57,7 +57,7 @@ def export(
             f"folder: {folder}: expected a folder that can be written to, found one that cannot"
         )
     options, vocabulary = folder / "options.json", folder / "vocabulary.txt"
-    # The last of these takes its name first, and the options last; nothing loads before they do.
+    # The weights get their name first and the options last; without the options nothing loads.
     with (
         atomic_write(options) as new_options,
         atomic_write(vocabulary) as new_vocabulary,
@@ -71,7 +71,7 @@ def export(
 
 
 def who_reads(options: BiLMOptions) -> str:
-    """One sentence about AllenNLP's own ELMo, which most programs have copied."""
+    """One sentence on whether AllenNLP's own ELMo, which most programs have copied, reads them."""
     reasons = refused_by_allennlp(options)
     if not reasons:
         return "AllenNLP's own ELMo reads them, as elmo_plugin does"
@@ -79,7 +79,7 @@ def who_reads(options: BiLMOptions) -> str:
 
 
 def refused_by_allennlp(options: BiLMOptions) -> list[str]:
-    """What AllenNLP's own ELMo needs and these options do not have; nothing if it reads them."""
+    """What AllenNLP's own ELMo needs and these options lack; empty if it reads them."""
     lstm, char_cnn = options.lstm, options.char_cnn
     reasons = {
         "char_cnn, as it knows no table of words": char_cnn is None,

@@ -15,24 +15,25 @@ def substitutes(
     model: BilmLanguageModel, instances: List[Instance], n_substitutes: int
 ) -> List[List[List[Dict[str, Any]]]]:
     """
-    For each token of each sentence the likeliest words in its place, by both directions. Given the
-    word, what stands before it and behind it are taken as independent, so that by Bayes' rule
+    Predicts for each token of each sentence the most probable words in its place, from both
+    directions. The left and the right context are assumed to be independent given the word, so that
+    by Bayes' rule
 
         p(w | left, right)  ~  p(w | left) p(w | right) / p(w),
 
-    where p(w) is the log-uniform distribution of a word's rank, Zipf's law nearly.
+    where p(w) is the log-uniform distribution of a word's rank, which is close to Zipf's law.
 
     # Returns
 
     `List[List[List[Dict[str, Any]]]]`
-        `{"word", "probability"}`, likeliest first, by sentence and token: `n_substitutes` of them,
-        or as many words as the vocabulary has.
+        `{"word", "probability"}` by sentence and token, the most probable first: `n_substitutes` of
+        them, or all words if the vocabulary has fewer.
     """
     model.eval()
     words = model.vocab.get_index_to_token_vocabulary(WORDS_NAMESPACE)
     rank = torch.arange(model.softmax.n_words, device=model.device)
     log_prior = torch.log(torch.log1p(1 / (rank + 1.0)) / math.log(len(rank) + 1))
-    log_prior[: len(SPECIAL_WORDS)] = math.inf  # boundaries and the unknown word are no words
+    log_prior[: len(SPECIAL_WORDS)] = math.inf  # boundaries and `<UNK>` are excluded
     n_best = min(n_substitutes, len(rank) - len(SPECIAL_WORDS))
     found = []
     for instance in instances:
@@ -40,7 +41,7 @@ def substitutes(
         batch.index_instances(model.vocab)
         tensors = util.move_to_device(batch.as_tensor_dict(), model.device)
         hidden, _ = model.read_sentences(tensors["source"], tensors["targets"])
-        # What stands before a word foretells it forwards, what stands behind it backwards.
+        # The forward direction predicts a word from its left context, the backward from its right.
         forward = model.softmax.logits(hidden[0, :-2, 0]).log_softmax(dim=-1)  # (T, V)
         backward = model.softmax.logits(hidden[1, 2:, 0]).log_softmax(dim=-1)
         best = (forward + backward - log_prior).softmax(dim=-1).topk(n_best)

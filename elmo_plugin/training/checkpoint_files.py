@@ -1,4 +1,4 @@
-"""The files of exact checkpoints: their names, and how they are written, read and removed."""
+"""Names, writes, reads and removes the files of exact checkpoints."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ _NAME = re.compile(
 
 
 class Point(NamedTuple):
-    """A point in training: the epochs completed, and the batches in the epoch after them."""
+    """A point in training: the completed epochs, and the completed batches of the next epoch."""
 
     epochs: int
     batches: int
@@ -31,11 +31,12 @@ class Point(NamedTuple):
 
 class CheckpointFiles:
     """
-    The checkpoints in a folder, as one of the processes that train together sees them.
+    The checkpoints in a folder, from the view of one of the processes that train together.
 
     # Parameters
 
     folder : `str`
+        Folder of the checkpoints.
     rank : `int`
         The number of this process.
     world_size : `int`
@@ -61,11 +62,11 @@ class CheckpointFiles:
         return os.path.join(self._folder, "best.th")
 
     def temporary(self, path: str) -> str:
-        """Where this process writes what is to become the file `path`."""
+        """Temporary file of this process that is renamed to `path` once it is complete."""
         return f"{path}.w{self._rank}.tmp"
 
     def complete(self) -> list[Point]:
-        """The checkpoints of which this process has all that it needs, the newest first."""
+        """Checkpoints of which all files that this process needs exist, the newest first."""
         points = {_point(match) for _, match in self._listing()}
         return sorted(
             (point for point in points if all(map(os.path.exists, self._of(point)))), reverse=True
@@ -76,25 +77,25 @@ class CheckpointFiles:
         # Raises
 
         `ConfigurationError`
-            If another number of processes has saved a checkpoint here.
+            If a different number of processes saved a checkpoint here.
         """
         for path, match in self._listing():
             if match["world_size"] not in (None, str(self._world_size)):
                 raise ConfigurationError(
                     f"{path} was saved by a training of {match['world_size']} process(es): "
-                    f"expected as many to go on with it, but found {self._world_size}."
+                    f"expected as many to resume it, but found {self._world_size}."
                 )
 
     def write(self, state: Any, path: str) -> None:
         """
-        Writes tensors and plain values so that the file `path` is there whole or not at all.
+        Writes tensors and plain values, so that `path` appears as a complete file or not at all.
 
         # Raises
 
         `OSError`
             If the file can't be written.
         `ConfigurationError`
-            If the state holds what could only be read back by running code.
+            If the state holds an object that can only be read back by running code.
         """
         temporary = self.temporary(path)
         try:
@@ -108,8 +109,8 @@ class CheckpointFiles:
             os.replace(temporary, path)
         except (OSError, RuntimeError) as error:
             raise OSError(
-                f"Could not write {path} ({error}). The checkpoints before it are kept: remove "
-                f"the cause and continue with --recover."
+                f"Could not write {path} ({error}). Earlier checkpoints are kept: remove the "
+                f"cause and continue with --recover."
             ) from error
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise _not_plain(path, str(error)) from error
@@ -138,8 +139,8 @@ class CheckpointFiles:
 
     def remove_leftovers(self, newest: Point | None) -> None:
         """
-        Removes this process's part of all checkpoints after `newest`, which are incomplete or
-        damaged somewhere, so that the parts of two runs never meet in one checkpoint.
+        Removes this process's files of all checkpoints after `newest`, which are incomplete or
+        damaged, so that no checkpoint is ever made of the files of two runs.
         """
         for path, match in self._listing():
             is_later = newest is None or _point(match) > newest
@@ -152,9 +153,9 @@ class CheckpointFiles:
 
     def remove_before(self, newest: Point, keep: Collection[Point]) -> None:
         """
-        Removes the checkpoints before `newest`, but for those to `keep`.
+        Removes the checkpoints before `newest`, except those in `keep`.
         """
-        # The weights, first in the listing, go first: what is removed in part is incomplete.
+        # The weights come first, so that a checkpoint of which a part is left is incomplete.
         for path, match in self._listing():
             if _point(match) < newest and _point(match) not in keep:
                 remove(path)
@@ -163,7 +164,7 @@ class CheckpointFiles:
         return self.rank_state(point), self.training_state(point), self.model_state(point)
 
     def _listing(self) -> list[tuple[str, re.Match[str]]]:
-        """Path and parsed name of every checkpoint file, of whatever process."""
+        """Path and parsed name of every checkpoint file of any process."""
         listing = []
         for name in sorted(os.listdir(self._folder)):
             match = _NAME.fullmatch(name)
@@ -184,8 +185,7 @@ def _point(match: re.Match[str]) -> Point:
 
 def _plain(value: Any) -> Any:
     """
-    The same value with NumPy's scalars, which `torch.load` reads only by running code, made
-    Python's.
+    Replaces NumPy's scalars, which `torch.load` reads only by running code, by Python's.
     """
     if isinstance(value, numpy.generic):
         return value.item()

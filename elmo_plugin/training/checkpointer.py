@@ -20,7 +20,7 @@ from elmo_plugin.checks import check_count, check_flag, check_number
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.training.checkpoint_files import CheckpointFiles, Point, remove
 from elmo_plugin.training.moving_average_state import attach, averaged, without_parameters
-from elmo_plugin.training.random_states import get_random_states, set_resting_random_states
+from elmo_plugin.training.random_states import get_random_states, restore_unused_generators
 from elmo_plugin.training.save_clock import SaveClock
 
 logger = logging.getLogger(__name__)
@@ -31,35 +31,35 @@ MINUTES_5 = 300.0
 @Checkpointer.register("bilm")
 class BilmCheckpointer(Checkpointer):
     """
-    A checkpointer from which AllenNLP's `GradientDescentTrainer` goes on exactly: a run that was
-    killed, at whatever moment, and recovered ends with the same weights, to the bit on CPU, and
-    the same `best.th` as one that was not.
+    A checkpointer for exact recovery with AllenNLP's `GradientDescentTrainer`: a run that was
+    killed at any moment and recovered ends with the same weights, to the bit on a CPU, and the same
+    `best.th` as a run that was not killed.
 
     A checkpoint after E epochs and B batches of N processes consists of
 
     - `rank_state_eE_bB_wRofN.th`, one for each process R: the states of its random number
       generators and, where the model has a method `resume_state`, what that returns (such as
       the LSTM states that a language model carries from batch to batch);
-    - `training_state_eE_bB.th`: what AllenNLP's trainer keeps;
+    - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
 
-    They are written in this order, each moved into place whole. Recovery takes the newest
-    checkpoint that every process has complete. Reading one runs no code.
+    The files are written in this order, and each appears complete. Recovery uses the newest
+    checkpoint of which every process has all files. Reading a checkpoint runs no code.
 
-    `resume_state()` returns a `dict[str, Tensor]`, which comes back under the key
-    `"resume_state"` of the model's state: the model takes it from there in a `load_state_dict`
-    pre-hook. Neither it nor `state_dict()` may communicate with other processes.
+    `resume_state()` returns a `dict[str, Tensor]`. On recovery it is in the model's state under the
+    key `"resume_state"`, and the model takes it out in a `load_state_dict` pre-hook. Neither
+    `resume_state()` nor `state_dict()` may communicate with other processes.
 
-    Random states are restored at the model's first forward pass, when the trainer has drawn and
-    thrown away the batches already done. So recovery is exact
+    Random states are restored at the model's first forward pass, after the trainer has drawn and
+    discarded the batches that were already trained on. Recovery is exact
 
-    - with a data loader that uses no global random number generator, as `bilm`;
-    - with one that uses a generator which nothing else uses, as AllenNLP's, which shuffle by
-      Python's: drawing the batches again brings that one to its place. A validation loader that
-      shuffles too makes recovery inexact, for validation is not repeated.
+    - with a data loader that uses no global random number generator, such as `bilm`;
+    - with one that uses a generator which nothing else uses, such as AllenNLP's, which shuffles
+      with Python's: drawing the batches again brings that generator to the same state. If the
+      validation loader shuffles too, then recovery is inexact, because validation is not repeated.
 
-    What AllenNLP's trainer does not keep starts anew: the training loss and training metrics of
-    an epoch recovered half way, and with `use_amp` the scale of the loss.
+    AllenNLP's trainer does not save the training loss and metrics of an epoch that is recovered
+    half way, nor, with `use_amp`, the scale of the loss. These start again.
 
     # Parameters
 
@@ -70,16 +70,15 @@ class BilmCheckpointer(Checkpointer):
     save_completed_epochs : `bool`, optional (default = `True`)
         Save a checkpoint after each epoch.
     save_every_num_seconds : `float`, optional (default = `300`)
-        Save a checkpoint when the last is so old. With several processes the first one's clock
-        counts. Saving takes 0.1 seconds for the model of `bilm.jsonnet`, and 1.5 seconds for each
-        GB of weights in general; `null` saves at the other occasions alone.
+        Seconds between two checkpoints, by the clock of the first process. Saving took 0.06 to 0.10
+        seconds for the model of `bilm.jsonnet`. `null` saves only at the other occasions.
     save_every_num_batches : `int`, optional (default = `None`)
-        Save a checkpoint when the last is so many batches old.
+        Number of batches between two checkpoints.
     keep_most_recent_by_count : `int`, optional (default = `2`)
-        How many checkpoints to keep. One stays in any case, and with several processes two,
-        since another process may be writing its part of the last.
+        Number of checkpoints to keep. At least one is always kept, and with several processes two,
+        because another process may still be writing its part of the last.
     keep_most_recent_by_age : `int`, optional (default = `None`)
-        Keep, besides these, the checkpoints that are not older, in seconds. If this and
+        Age in seconds up to which checkpoints are kept in addition. If this and
         `keep_most_recent_by_count` are `None`, all are kept.
     """
 
@@ -137,11 +136,11 @@ class BilmCheckpointer(Checkpointer):
         # Raises
 
         `OSError`
-            If a file can't be written. The checkpoints before this one stay.
+            If a file can't be written. Earlier checkpoints are kept.
         `ConfigurationError`
-            If a state holds what could only be read back by running code.
+            If a state holds an object that can only be read back by running code.
         `FloatingPointError`
-            If a weight is no finite number any more: recovering would find nothing else.
+            If a weight is NaN or infinite, because a run that recovers it could not continue.
         """
         trainer = cast(GradientDescentTrainer, trainer)
         point = Point(trainer._epochs_completed, trainer._batches_in_epoch_completed)
@@ -151,7 +150,7 @@ class BilmCheckpointer(Checkpointer):
             # Trainer and model are the same in all processes; the first one's are saved.
             self._files.write(_rank_state(trainer), self._files.rank_state(point))
         else:
-            # Weights left by a run killed here would make the new files look complete too soon.
+            # Weights that a killed run left would make the new checkpoint look complete too soon.
             remove(self._files.model_state(point))
             self._files.write(_rank_state(trainer), self._files.rank_state(point))
             self._files.write(
@@ -159,7 +158,7 @@ class BilmCheckpointer(Checkpointer):
             )
             self._files.write(state.model_state, self._files.model_state(point))
             self._remove_old_checkpoints(point)
-        self._remember_saving(point)
+        self._set_last_save(point)
 
     def find_latest_checkpoint(self) -> tuple[str, str] | None:
         """
@@ -173,20 +172,20 @@ class BilmCheckpointer(Checkpointer):
 
     def load_checkpoint(self) -> TrainerCheckpoint | None:
         """
-        Loads the newest checkpoint that every process can read, or `None`; every process must
-        call this. Mends `best.th` if the run was killed before the trainer wrote it, and removes it
-        if it is damaged: the trainer would load it at the end without noticing.
+        Loads the newest checkpoint that every process can read, or `None`. Every process must call
+        this. If the run was killed before the trainer wrote `best.th`, then this writes it. A
+        damaged `best.th` is removed, because the trainer would load it at the end without an error.
 
         # Raises
 
         `ConfigurationError`
-            If the checkpoints were saved by another number of processes, or the model is
+            If the checkpoints were saved by a different number of processes, or if the model is
             sharded.
         """
         if self.state_is_sharded:
             raise ConfigurationError(
-                "The checkpointer 'bilm' saves whole models and this one is sharded: expected the "
-                "ddp_accelerator 'torch', or else the checkpointer 'default'."
+                "The checkpointer 'bilm' cannot save a sharded model: expected the ddp_accelerator "
+                "'torch', or else the checkpointer 'default'."
             )
         self._files.check_world_size()
         loaded = self._load_newest()
@@ -197,7 +196,7 @@ class BilmCheckpointer(Checkpointer):
             )
             return None
         point, rank_state, training_state, model_state = loaded
-        self._remember_saving(point)
+        self._set_last_save(point)
         logger.info(
             "Resuming training after %d epochs and %d batches, from %s.",
             point.epochs,
@@ -210,13 +209,13 @@ class BilmCheckpointer(Checkpointer):
             attach(averages, self._model)
         if self._is_local_primary:
             if rank_state["is_best"]:
-                self._mend_best(point, model_state, averages)
+                self._write_best(point, model_state, averages)
             else:
                 self._remove_damaged_best()
         if rank_state["is_best"] or training_state["best_model_filename"] is not None:
             training_state["best_model_filename"] = self._files.best()
         if rank_state["stopped_early"]:
-            # The trainer asks for this only after an epoch trained, so it would train one more.
+            # The trainer checks this only after an epoch, so that it would train one more.
             training_state["epochs_completed"] = sys.maxsize
         if "resume_state" in rank_state:
             model_state["resume_state"] = rank_state["resume_state"]
@@ -225,11 +224,11 @@ class BilmCheckpointer(Checkpointer):
 
     @property
     def _is_local_primary(self) -> bool:
-        """Machines need not share a folder: the first process of each looks after its own."""
+        """Whether this is the machine's first process. Machines need not share a folder."""
         processes = int(os.environ.get("ALLENNLP_PROCS_PER_NODE", self._world_size))
         return self._rank % processes == 0
 
-    def _remember_saving(self, point: Point) -> None:
+    def _set_last_save(self, point: Point) -> None:
         self._clock.restart()
         self._last_save_num_epochs_completed = point.epochs
         self._last_save_num_batches_in_epoch_completed = point.batches
@@ -238,8 +237,8 @@ class BilmCheckpointer(Checkpointer):
         count, age = self._keep_most_recent_by_count, self._keep_most_recent_by_age
         if count is None and age is None:
             return
-        # Processes that save have exchanged gradients since the checkpoint before, so that one is
-        # complete everywhere; this one need not be.
+        # Processes that save have exchanged gradients since the previous checkpoint, so that that
+        # one is complete in all of them. This one need not be.
         certain = 1 if self._world_size == 1 else 2
         complete = self._files.complete()
         keep = set(complete[: max(count or 0, certain)])
@@ -268,22 +267,22 @@ class BilmCheckpointer(Checkpointer):
                 candidates = [point for point in candidates if _number(point) <= common]
                 states = None
 
-    def _mend_best(
+    def _write_best(
         self, point: Point, model_state: dict[str, Any], averages: dict[str, Any] | None
     ) -> None:
-        """Makes `best.th` as the trainer does after the checkpoint of the best epoch so far."""
+        """Writes `best.th` as the trainer does after the checkpoint of the best epoch so far."""
         best = self._files.best()
         if averages is not None:
             self._files.write(averaged(self._model, model_state, averages), best)
             return
         weights = self._files.model_state(point)
-        # Moving a link over another link to the same file would do nothing and leave both.
+        # Renaming a link to another link to the same file would do nothing and leave both.
         if not (os.path.exists(best) and os.path.samefile(weights, best)):
             hardlink_or_copy(weights, self._files.temporary(best))
             os.replace(self._files.temporary(best), best)
 
     def _remove_damaged_best(self) -> None:
-        """It may come again: the run may have been killed while the trainer wrote it."""
+        """Removes a damaged `best.th`. A later epoch that is better writes it again."""
         try:
             if os.path.exists(self._files.best()):
                 check_torch_file(self._files.best())
@@ -293,8 +292,8 @@ class BilmCheckpointer(Checkpointer):
 
     def _detach_best(self) -> None:
         """
-        After an epoch that is not saved the trainer writes into `best.th`: if that is a link to
-        a checkpoint's weights, they would change under it.
+        Replaces `best.th` by a copy if it is a link to a checkpoint's weights, because after an
+        epoch without a checkpoint the trainer writes into that file.
         """
         best = self._files.best()
         if os.path.exists(best) and os.stat(best).st_nlink > 1:
@@ -306,7 +305,7 @@ class BilmCheckpointer(Checkpointer):
 
         def restore(*_: Any) -> None:
             hook.remove()
-            set_resting_random_states(saved, before)
+            restore_unused_generators(saved, before)
 
         hook = self._model.register_forward_pre_hook(restore)
 
@@ -316,7 +315,7 @@ def _check_finite(model: Model, point: Point) -> None:
         if not torch.isfinite(parameter).all():
             raise FloatingPointError(
                 f"after {point.epochs} epochs and {point.batches} batches: {name}: expected finite "
-                "numbers, found others. Nothing is saved, and the checkpoints before it stay"
+                "numbers, found others. Nothing is saved, and earlier checkpoints are kept"
             )
 
 
@@ -325,7 +324,7 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
     end_of_epoch = trainer._batches_in_epoch_completed == 0
     state: dict[str, Any] = {
         "random_states": get_random_states(),
-        # The trainer's own conditions for what it does next: write best.th, and stop.
+        # These are the trainer's own conditions for its next steps: write best.th, and stop.
         "is_best": end_of_epoch
         and trainer._should_validate_this_epoch
         and tracker.is_best_so_far(),

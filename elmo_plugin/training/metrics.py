@@ -7,8 +7,8 @@ from allennlp.training.metrics import Metric
 
 class TokenAverage(Metric):
     """
-    The mean of a sum over tokens, each token of a data set weighing the same however the batches
-    fall, and over all processes of a distributed run.
+    The mean over all tokens of a data set, and over all processes of a distributed run. Each token
+    has the same weight, whatever the sizes of the batches.
     """
 
     def __init__(self) -> None:
@@ -16,8 +16,8 @@ class TokenAverage(Metric):
         self.count = 0
 
     def __call__(self, total: torch.Tensor, count: int) -> None:  # type: ignore[override]
-        """`total`: the sum over `count` tokens, a scalar."""
-        # One exchange for both, in numbers that hold counts of tokens exactly.
+        """`total` is the sum over `count` tokens, a scalar."""
+        # Both are exchanged at once, in float64, which represents counts of tokens exactly.
         pair = torch.tensor([float(total), count], dtype=torch.float64)
         total_of_all, count_of_all = dist_reduce_sum(pair).tolist()
         self.total += total_of_all

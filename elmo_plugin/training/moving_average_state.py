@@ -1,6 +1,6 @@
 """
-The state of AllenNLP's moving averages, which holds the model's parameters themselves beside their
-averages: out of a checkpoint, and in again.
+Saves and loads the state of AllenNLP's moving averages, which contains the model's parameters next
+to their averages.
 """
 
 import copy
@@ -11,7 +11,7 @@ from allennlp.models.model import Model
 
 
 def without_parameters(training_state: dict[str, Any]) -> dict[str, Any]:
-    """The trainer's state, in which a moving average keeps the parameters' names alone."""
+    """The trainer's state with the names of a moving average's parameters in their place."""
     averages = training_state.get("moving_average")
     if averages is None:
         return training_state
@@ -21,12 +21,12 @@ def without_parameters(training_state: dict[str, Any]) -> dict[str, Any]:
 
 def attach(averages: dict[str, Any], model: Model) -> None:
     """
-    Gives a moving average's state the model's own parameters, which it is to follow, and moves its
-    values to where they are.
+    Puts the model's parameters into a moving average's state, which averages them, and moves its
+    values to their devices.
     """
     parameters = dict(model.named_parameters())
     if is_distributed():
-        # As the model is called where AllenNLP's trainer has wrapped it.
+        # AllenNLP's trainer wraps the model, which prefixes the names.
         parameters = {f"module.{name}": value for name, value in parameters.items()}
     averages["parameters"] = [(name, parameters[name]) for name in averages["parameters"]]
     for kind in ("shadows", "backups"):
@@ -36,12 +36,12 @@ def attach(averages: dict[str, Any], model: Model) -> None:
 
 
 def averaged(model: Model, model_state: dict[str, Any], averages: dict[str, Any]) -> dict[str, Any]:
-    """`model_state` with the averages, as `attach` leaves them, in place of the weights."""
+    """`model_state` with the averages, after `attach`, in place of the weights."""
     shadows = {
         id(parameter): averages["shadows"][name] for name, parameter in averages["parameters"]
     }
     state = copy.copy(model_state)
-    # By identity, because tied parameters have several names in a model's state.
+    # Parameters are compared by identity, because tied ones have several names in the state.
     for name, parameter in model.state_dict(keep_vars=True).items():
         if id(parameter) in shadows:
             state[name] = shadows[id(parameter)]

@@ -12,37 +12,38 @@ from elmo_plugin.checks import check_choice, check_flag, check_number, check_tex
 from elmo_plugin.training.row_exchange import mean_over_processes
 
 GROUP_NUMBERS = ("lr", "lr_decay", "weight_decay", "eps")
-"""What PyTorch's Adagrad reads from a group; it ignores everything else without a word."""
+"""Options that PyTorch's Adagrad reads from a group; it ignores all others without an error."""
 
 
 @Optimizer.register("clipped_adagrad")
 class ClippedAdagradOptimizer(AdagradOptimizer):
     """
-    Adagrad after clipping by the global norm, for models of which some gradients are row-sparse:
-    the `bilm` with `sparse_gradients`, or an embedding with `sparse`. The numbers are those of the
-    optimizer `adagrad` with the trainer's `grad_norm`, which takes dense gradients only. Its place
-    is here: a trainer with this optimizer has `grad_norm: false`, which is AllenNLP's default.
+    Adagrad after clipping by the global norm, for models with row-sparse gradients: the `bilm` with
+    `sparse_gradients`, or an embedding with `sparse`. It computes the same as the optimizer
+    `adagrad` with the trainer's `grad_norm`, which supports only dense gradients. Set the trainer's
+    `grad_norm` to `false`, AllenNLP's default, because this optimizer clips itself.
 
-    Of a table with a sparse gradient a step reads and writes the rows in it alone. That is exact,
-    because Adagrad leaves a row without gradient as it was.
+    A step reads and writes only those rows of a table that its sparse gradient has. That is exact,
+    because Adagrad does not change a row without a gradient.
 
-    On several processes the rows are exchanged here, and not by PyTorch's distributed data
-    parallel, which the model tells to leave such tables out.
+    With several processes, this optimizer exchanges the rows. The model excludes such tables from
+    PyTorch's distributed data parallel.
 
     Registered as an `Optimizer` with name "clipped_adagrad".
 
     # Parameters
 
     model_parameters : `List[Tuple[str, torch.nn.Parameter]]`
-        AllenNLP gives them.
+        Names and parameters; AllenNLP passes them.
     parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
-        As in AllenNLP's other optimizers: regular expressions for names of parameters, and of those
-        parameters `lr`, `lr_decay`, `weight_decay`, `eps`, or `"requires_grad": false`.
+        Regular expressions for names of parameters, and for these parameters `lr`, `lr_decay`,
+        `weight_decay`, `eps`, or `"requires_grad": false`, as in AllenNLP's other optimizers.
     lr : `float`, optional (default = `0.2`)
-        The defaults are bilm-tf's.
+        Learning rate. This and the next two defaults are bilm-tf's.
     initial_accumulator_value : `float`, optional (default = `1.0`)
+        Initial value of Adagrad's sums of squares.
     grad_norm : `float`, optional (default = `10.0`)
-        The norm of all gradients together that is scaled down to where it is exceeded.
+        Largest global norm; larger gradients are scaled down to it.
     """
 
     def __init__(
@@ -66,10 +67,10 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         )
         self._grad_norm = grad_norm
         for parameter in self._parameters():
-            # What `check_optimizer` asks for.
+            # `check_optimizer` looks for this attribute.
             parameter.takes_sparse_gradients = True  # type: ignore[attr-defined]
             if is_distributed():
-                # As distributed data parallel does with all that it is not told to leave out.
+                # Distributed data parallel does so with all tables that are not excluded.
                 dist.broadcast(parameter.data, 0)
 
     @torch.no_grad()
@@ -89,7 +90,7 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
             else:
                 gradients.append(parameter.grad)
         _clip(gradients, self._grad_norm)
-        # To say so keeps PyTorch from warning that it does not check.
+        # The explicit value prevents PyTorch's warning that it does not check.
         with torch.sparse.check_sparse_tensor_invariants(enable=False):
             super().step()
         return loss
@@ -120,10 +121,10 @@ def _check_groups(name: str, groups: Any) -> None:
 
 
 def _clip(gradients: List[Tensor], max_norm: float) -> None:
-    """PyTorch's `clip_grad_norm_`, for gradients that are nobody's."""
+    """PyTorch's `clip_grad_norm_` for gradients without a parameter."""
     if not gradients:
         return
     norm = torch.nn.utils.get_total_norm(gradients)
-    # Always multiplied, by 1 where there is nothing to clip: asking would wait for the GPU.
+    # The factor may be 1. A check whether to clip would have to wait for the GPU.
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
     torch._foreach_mul_(gradients, factor)

@@ -1,4 +1,4 @@
-"""The random number generators of a process: their states out, and in again."""
+"""Saves and restores the states of a process's random number generators."""
 
 import random
 from typing import Any
@@ -9,8 +9,8 @@ import torch
 
 def get_random_states() -> dict[str, Any]:
     """
-    The states of Python's, NumPy's and PyTorch's global generators, the latter for the CPU and
-    for every visible GPU, as plain values and tensors.
+    Returns the states of Python's, NumPy's and PyTorch's global generators, of the CPU and of every
+    visible GPU, as plain values and tensors.
     """
     name, keys, position, has_gauss, cached = numpy.random.get_state(legacy=True)
     states: dict[str, Any] = {
@@ -25,7 +25,7 @@ def get_random_states() -> dict[str, Any]:
 
 def set_random_state(generator: str, state: Any) -> None:
     """
-    Puts one generator, named as in `get_random_states`, into `state`.
+    Sets the state of one generator, named as in `get_random_states`.
     """
     if generator == "python":
         random.setstate(state)
@@ -37,20 +37,20 @@ def set_random_state(generator: str, state: Any) -> None:
         torch.cuda.set_rng_state(state, generator)
 
 
-def set_resting_random_states(saved: dict[str, Any], before: dict[str, Any]) -> None:
+def restore_unused_generators(saved: dict[str, Any], before: dict[str, Any]) -> None:
     """
-    Restores those generators that nobody has drawn from since `before` was taken.
+    Restores the saved states of those generators that have not been used since `before` was taken.
 
-    On recovery AllenNLP's trainer draws the batches already done once more. A generator that
-    this moves belongs to the data loader, and drawing has brought it to its place; one that
-    rests belongs to training, and takes its saved state.
+    On recovery AllenNLP's trainer draws again the batches that were already trained on. A generator
+    that this uses belongs to the data loader, and drawing the batches has brought it to the right
+    state. Any other generator belongs to training and gets its saved state.
 
     # Parameters
 
     saved : `dict[str, Any]`
-        The states to restore, from `get_random_states`.
+        States to restore, from `get_random_states`.
     before : `dict[str, Any]`
-        The states when recovery began, from `get_random_states`.
+        States at the start of the recovery, from `get_random_states`.
     """
     for generator, state in get_random_states().items():
         if generator in saved and _same(state, before.get(generator)):

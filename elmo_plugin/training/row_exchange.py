@@ -1,6 +1,6 @@
 """
-Row-sparse gradients between processes. Gloo can sum sparse tensors and NCCL can't, so the rows are
-exchanged as what both can: dense tensors of the same shape everywhere.
+Exchanges row-sparse gradients between processes. Gloo can sum sparse tensors and NCCL cannot, so
+the rows are exchanged as dense tensors of the same shape in all processes, which both can gather.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 
 def leave_to_optimizer(model: nn.Module, tables: Iterable[nn.Parameter]) -> None:
-    """Has PyTorch's distributed data parallel leave the exchange of `tables` to the optimizer."""
+    """Excludes `tables` from PyTorch's distributed data parallel; the optimizer exchanges them."""
     left = set(map(id, tables))
-    # It is told so by this attribute, for want of an argument.
+    # Distributed data parallel has no argument for this, but reads this attribute.
     model._ddp_params_and_buffers_to_ignore = [  # type: ignore[assignment]
         name for name, parameter in model.named_parameters() if id(parameter) in left
     ]
@@ -26,32 +26,33 @@ def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
     # Raises
 
     `ConfigurationError`
-        Where no optimizer has said that it takes row-sparse gradients of `tables`. Most of
-        PyTorch's don't, nor does its clipping; and several processes would go apart without a word.
+        If no optimizer has declared that it supports row-sparse gradients of `tables`. Most of
+        PyTorch's don't, nor does its clipping, and the weights of several processes would diverge
+        without an error.
     """
     learning = (table for table in tables if table.requires_grad)
     if not all(getattr(table, "takes_sparse_gradients", False) for table in learning):
         raise ConfigurationError(
             'sparse_gradients: expected the optimizer of type "clipped_adagrad", found another; '
             "write optimizer: { type: 'clipped_adagrad' } and grad_norm: false into the trainer, "
-            "for it clips by a grad_norm of its own"
+            "because that optimizer has a grad_norm of its own"
         )
 
 
 def mean_over_processes(gradient: Tensor) -> Tensor:
     """
-    The mean of the processes' gradients of one table, as distributed data parallel has it for dense
-    ones. Every process must call this, and each gets the same bits.
+    Returns the mean of the processes' gradients of one table, as distributed data parallel does for
+    dense ones. Every process must call this, and all get the same bits.
 
     # Parameters
 
     gradient : `Tensor`
-        Sparse in its first dimension.
+        Gradient that is sparse in its first dimension.
 
     # Returns
 
     `Tensor`
-        Likewise, and coalesced.
+        Mean gradient, sparse in its first dimension and coalesced.
     """
     gradient = gradient.coalesce()
     n_rows = torch.tensor([gradient.indices().size(1)], device=gradient.device)
@@ -63,7 +64,7 @@ def mean_over_processes(gradient: Tensor) -> Tensor:
 
 
 def _gather_first(own: Tensor, counts: list[int]) -> Tensor:
-    """One below the other, the `counts` elements that the processes have."""
+    """Concatenates the elements of all processes, `counts` in number."""
     padding = [0, 0] * (own.dim() - 1) + [0, max(counts) - len(own)]
     return torch.cat([x[:n] for x, n in zip(_gather(F.pad(own, padding)), counts)])
 

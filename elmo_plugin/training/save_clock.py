@@ -1,4 +1,4 @@
-"""When the last checkpoint is old enough for the next, as all processes agree on it."""
+"""Decides when it is time for the next checkpoint, the same in all processes."""
 
 import time
 from typing import Optional
@@ -14,18 +14,18 @@ ANNOUNCED = "elmo_plugin/next_save"
 
 class SaveClock:
     """
-    Says after each batch whether it is time to save, to every process after the same batch.
+    Decides after each batch whether it is time to save, after the same batch in every process.
 
-    With several processes the first one's clock counts. When it is time, that process announces in
-    the process group's key-value store that all save after the next batch. The others, which look
-    there after each batch, cannot have missed it: their part of that batch ends when all gradients
-    have been exchanged, and the first process joins in after its announcement. This is not a
-    collective operation, for which a process that has no data left would have to be waited for.
+    With several processes, the first one's clock counts. When it is time, that process announces in
+    the process group's key-value store that all save after the next batch. The others read the
+    store after each batch and cannot miss the announcement, because their part of that batch ends
+    when all gradients have been exchanged, which the first process joins after its announcement.
+    This is not a collective operation, which would wait for a process that has no data left.
 
     # Parameters
 
     seconds : `float`, optional
-        The time between two saves. It is never time if this is `None`.
+        Time between two saves; `None` never saves.
     """
 
     def __init__(self, seconds: Optional[float]) -> None:
@@ -36,11 +36,11 @@ class SaveClock:
             _get_default_store().set(ANNOUNCED, "")
 
     def restart(self) -> None:
-        """To be called after each save."""
+        """Must be called after each save."""
         self._last_save = time.monotonic()
 
     def is_time_to_save(self, point: Point) -> bool:
-        """`point`: where training stands, right after a batch."""
+        """`point` is the current point of training, right after a batch."""
         if self._seconds is None:
             return False
         if not is_distributed():
@@ -50,7 +50,7 @@ class SaveClock:
             return True
         if self._is_first and self._is_old():
             store.set(ANNOUNCED, str(point._replace(batches=point.batches + 1)))
-            store.get(ANNOUNCED)  # whose answer means that the store has it
+            store.get(ANNOUNCED)  # the answer means that the store has the announcement
         return False
 
     def _is_old(self) -> bool:

@@ -2,18 +2,18 @@
 //
 //   (import 'lib/elmo.libsonnet').input(import 'ner.jsonnet', { archive_file: 'model.tar.gz' }, dim=256)
 //
-// `input` puts ELMo vectors beside what the task's encoder reads; `output` beside what it gives
-// (Peters et al. 2018, section 3.3: SNLI and SQuAD gain from that); `both` does both, with a mix of
-// its own for each and one pass of the biLM. All three take
+// `input` concatenates ELMo vectors to the input of the task's encoder, and `output` to its output
+// (Peters et al. 2018, section 3.3: SNLI and SQuAD gain from that). `both` does both, with a mix for
+// each and one pass of the biLM. The parameters of all three are
 //
 //   config    a config whose model has a `text_field_embedder` and an `encoder`
-//   embedder  what the token embedder "elmo" takes, but for the number of mixes: `pretrained`,
+//   embedder  parameters of the token embedder "elmo", without the number of mixes: `pretrained`,
 //             `archive_file`, or `options_file` and `weight_file`; and `dropout`, `cache_dir`, ...
-//   dim       the size of an ELMo vector, twice the biLM's projection_dim; `dim` below tells it from
+//   dim       size of an ELMo vector, twice the biLM's projection_dim; `dim` below computes it from
 //             an options file:  dim=elmo.dim(import 'options.json')
-//   max_characters_per_token   the biLM's, where it is not 50
+//   max_characters_per_token   that of the biLM, if it is not 50
 //
-// and the sizes of what comes behind grow with it.
+// The sizes of the layers that read the vectors grow accordingly.
 {
   dim(options):: 2 * options.lstm.projection_dim,
 
@@ -34,7 +34,7 @@
       ),
     },
 
-  // AllenNLP's encoders call their input's size one or the other.
+  // AllenNLP's encoders use one of these two names for the size of their input.
   local widened(encoder, dim) =
     local size = if 'input_size' in encoder then 'input_size' else 'input_dim';
     encoder { [size]+: dim },
@@ -42,7 +42,7 @@
   local embedded(config, embedder, mixes, max_characters_per_token) = config {
     local indexed(reader) = reader {
       token_indexers: (
-        // What a reader has where its config names none.
+        // This is the default of AllenNLP's readers.
         if 'token_indexers' in reader then reader.token_indexers else { tokens: 'single_id' }
       ) + { elmo: { type: 'elmo', max_characters_per_token: max_characters_per_token } },
     },
@@ -58,7 +58,7 @@
     },
   },
 
-  // Where the first ELMo vector starts: embedders stand in the alphabetical order of their keys.
+  // Column at which the ELMo vectors start. AllenNLP sorts the embedders by their keys.
   local columns_before(config) = std.foldl(
     function(sum, size) sum + size,
     [
@@ -74,8 +74,8 @@
 
   local at_output(model, encoder, dim, start) = {
     encoder: { type: 'elmo_output', encoder: encoder, elmo_dim: dim, start: start },
-    // What reads the encoder's output, in allennlp-models: a feedforward as it stands, and ESIM's
-    // projection beside three more of its size: what attention found, the difference, the product.
+    // In allennlp-models, the encoder's output is read by a feedforward, or by ESIM's projection
+    // together with three more of its size: the attended vectors, the difference and the product.
     [if 'feedforward' in model then 'feedforward']: model.feedforward { input_dim+: dim },
     [if 'projection_feedforward' in model then 'projection_feedforward']:
       model.projection_feedforward { input_dim+: 4 * dim },
