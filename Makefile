@@ -35,6 +35,7 @@ lint: install
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
+	$(RUN)/lint-imports
 
 format: install
 	$(RUN)/ruff check --fix .

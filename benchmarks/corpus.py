@@ -95,11 +95,11 @@ def split_lines(files: Sequence[Path]) -> None:
 
 
 def read_epoch(folder: Path, vocabulary: Vocabulary) -> None:
-    """All windows of an epoch, each looked into."""
+    """Makes all windows of an epoch."""
     loader = BilmDataLoader(BilmDatasetReader(), str(folder), batch_size=ROWS, window=WINDOW)
     loader.index_with(vocabulary)
-    for window in loader:
-        window["words"]
+    for batch in loader:
+        batch["window"].tensors()
 
 
 def encode_and_read(files: Sequence[Path], n_times: int) -> None:

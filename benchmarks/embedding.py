@@ -34,8 +34,7 @@ from elmo_plugin.bilm_tf.options_file import write_options
 from elmo_plugin.bilm_tf.weight_file import write_weights
 from elmo_plugin.data.text import read_sentences
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.modules.initial_state import INITIAL_STATES
-from elmo_plugin.modules.warm_state import warm_up
+from elmo_plugin.modules.initial_state import INITIAL_STATES, warm_up
 from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions, build_bilm
 

@@ -31,7 +31,7 @@ def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
     n_filters = char_cnn.n_filters
     _, _, n_windows = sort_by_length(words)
     convolutions = sum(
-        sum(n_windows[: words.size(1) - width + 1]) * width * char_cnn.embedding_dim * number
+        sum(n_windows[: words.size(1) - width + 1]) * width * char_cnn.embedding.dim * number
         for width, number in char_cnn.filters
     )
     highways = len(words) * char_cnn.n_highway * 2 * n_filters**2

@@ -7,6 +7,7 @@ from allennlp.modules.seq2vec_encoders import CnnHighwayEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.data.characters import NUM_CHARACTERS
+from elmo_plugin.data.prefetch import LazyWindow
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
 
@@ -33,9 +34,9 @@ class AllenNLPLanguageModel(nn.Module):
         super().__init__()
         lstm, char_cnn = options.lstm, options.char_cnn
         assert char_cnn is not None
-        self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding_dim, padding_idx=0)
+        self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding.dim, padding_idx=0)
         self.char_cnn = CnnHighwayEncoder(
-            embedding_dim=char_cnn.embedding_dim,
+            embedding_dim=char_cnn.embedding.dim,
             filters=char_cnn.filters,
             num_highway=char_cnn.n_highway,
             projection_dim=lstm.projection_dim,
@@ -53,16 +54,15 @@ class AllenNLPLanguageModel(nn.Module):
         self.softmax = SampledSoftmaxLoss(n_words, lstm.projection_dim, n_negative_samples)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self,
-        words: Tensor,
-        forward_inputs: Tensor,
-        forward_targets: Tensor,
-        backward_targets: Tensor,
-        **_: Tensor,
-    ) -> dict[str, Tensor]:
-        """See `BilmLanguageModel.forward`; the loss is times the window's length, as there."""
-        characters = words.long()[forward_inputs]  # (B, T, C)
+    def forward(self, starts: Tensor, window: LazyWindow) -> dict[str, Tensor]:
+        """
+        See `BilmLanguageModel.forward`. The loss is multiplied by the window's length, as the
+        gradients are there.
+        """
+        tensors = window.tensors(starts.device)
+        forward_inputs, forward_targets = tensors["forward_inputs"], tensors["forward_targets"]
+        backward_targets = tensors["backward_targets"]
+        characters = tensors["words"].long()[forward_inputs]  # (B, T, C)
         mask = torch.ones_like(forward_inputs, dtype=torch.bool)
         x = self.char_cnn(self.char_embedding(characters.flatten(0, 1)), mask=None)
         x = self.dropout(x.view(*mask.shape, -1))

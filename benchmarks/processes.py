@@ -19,12 +19,13 @@ from benchmarks.training import (
     N_WINDOWS,
     WINDOW,
     Trainer,
-    first_windows,
+    first_batches,
     operations,
     sizes,
     vocabulary_of,
 )
 from benchmarks.workers import forked
+from elmo_plugin.callbacks.keep_freed_memory import keep_freed_memory
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.models.bilm import BilmLanguageModel
 
@@ -95,6 +96,7 @@ def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
 def time_steps(settings: Settings, way: Way, rank: int, store: str) -> list[Steps]:
     """By kind of gradients; this is what a process does."""
     bind(way, rank)
+    keep_freed_memory()
     if way.processes > 1:
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=way.processes)
     trainers = [trainer(settings, way, gradients) for gradients in GRADIENTS]
@@ -104,7 +106,7 @@ def time_steps(settings: Settings, way: Way, rank: int, store: str) -> list[Step
         peak, *(each.step for each in trainers), n_rounds=N_ROUNDS, least_seconds=0
     )
     [(name, model)] = (QUICK if settings.quick else SMALL).items()
-    n_operations = operations(options_of(name, model), sizes(settings)[1], trainers[0].windows)
+    n_operations = operations(options_of(name, model), sizes(settings)[1], trainers[0].batches)
     if way.processes > 1:
         dist.destroy_process_group()
     return [Steps(each, peak.seconds_at_least(n_operations)) for each in seconds]
@@ -135,5 +137,5 @@ def trainer(settings: Settings, way: Way, gradients: str) -> Trainer:
         language_model = DistributedDataParallel(language_model)  # as AllenNLP's trainer does
     # The loader gives each process rows of its own.
     own_rows = rows // way.processes
-    windows = first_windows(settings.text, vocabulary, own_rows, WINDOW, N_WINDOWS)
-    return Trainer(language_model, windows)
+    batches = first_batches(settings.text, vocabulary, own_rows, WINDOW, N_WINDOWS)
+    return Trainer(language_model, batches)

@@ -9,7 +9,8 @@ import torch
 
 from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table, progress
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
-from benchmarks.training import DROPOUT, Trainer, filled, first_windows, operations
+from benchmarks.training import DROPOUT, Trainer, filled, first_batches, operations
+from elmo_plugin.callbacks.keep_freed_memory import keep_freed_memory
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
@@ -32,6 +33,7 @@ QUICK_VARIED = {
 
 def run(settings: Settings) -> Record:
     """Prints the tables and returns them, by name."""
+    keep_freed_memory()
     base, varied = (QUICK_BASE, QUICK_VARIED) if settings.quick else (BASE, VARIED)
     [(name, model)] = (QUICK if settings.quick else SMALL).items()
     words = open_corpus(settings.text).words()
@@ -48,7 +50,7 @@ def run(settings: Settings) -> Record:
         peak = MatrixProductPeak(quick=settings.quick)
         _, *times = in_turns(peak, *(each.step for each in trainers))
         for case, each, time in zip(cases, trainers, times):
-            n_operations = operations(options_of(name, model), case["negatives"], each.windows)
+            n_operations = operations(options_of(name, model), case["negatives"], each.batches)
             least = peak.seconds_at_least(n_operations)
             records.append(
                 {
@@ -89,4 +91,4 @@ def trainer(
         n_negative_samples=negatives,
         sparse_gradients=gradients == "sparse",
     )
-    return Trainer(language_model, first_windows(text, made, rows, window, 4))
+    return Trainer(language_model, first_batches(text, made, rows, window, 4))

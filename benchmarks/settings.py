@@ -63,4 +63,4 @@ def models(settings: Settings) -> Mapping[str, dict[str, dict[str, Any]]]:
 
 
 def options_of(name: str, model: Mapping[str, Any]) -> BiLMOptions:
-    return BiLMOptions.from_blocks(model["lstm"], model["char_cnn"], source=name)
+    return BiLMOptions.from_dict(model, source=name)

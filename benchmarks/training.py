@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
+from typing import Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -29,6 +30,7 @@ from benchmarks.operations import (
 from benchmarks.peer_language_model import AllenNLPLanguageModel
 from benchmarks.settings import Settings, models, options_of
 from benchmarks.workers import Worker
+from elmo_plugin.callbacks.keep_freed_memory import keep_freed_memory
 from elmo_plugin.data.corpus import SPECIAL_WORDS
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.data_loader import BilmDataLoader
@@ -48,7 +50,7 @@ N_WINDOWS = 4
 N_ROUNDS = 5
 WARM_UP_SECONDS = 10
 
-Window = dict[str, Tensor]
+Batch = dict[str, Any]
 
 
 def run(settings: Settings) -> Record:
@@ -56,14 +58,14 @@ def run(settings: Settings) -> Record:
     corpus = open_corpus(settings.text)
     encoded = replace(settings, text=str(corpus.folder))
     rows, n_negative_samples, n_words = sizes(settings)
-    windows = first_windows(encoded.text, vocabulary_of(encoded), rows, WINDOW, N_WINDOWS)
+    batches = first_batches(encoded.text, vocabulary_of(encoded), rows, WINDOW, N_WINDOWS)
     n_tokens = rows * WINDOW
     speeds: list[Record] = []
     costs: list[Record] = []
     for name, model in models(settings).items():
         progress(f"training of {name}")
-        n_operations = operations(options_of(name, model), n_negative_samples, windows)
-        # Each in a process of its own: ours changes what becomes of freed memory.
+        n_operations = operations(options_of(name, model), n_negative_samples, batches)
+        # Each has a process of its own, because ours keeps the memory that it frees.
         with Worker(settings.threads, peer_trainer, encoded, name) as peer:
             for precision, dtype in PRECISIONS.items():
                 peak = MatrixProductPeak(dtype or torch.float32, quick=settings.quick)
@@ -83,7 +85,8 @@ def run(settings: Settings) -> Record:
                         "gflops_peak": peak.gflops,
                         "limit": n_tokens / least,
                         "share_of_limit": least / own,
-                        "unique_words": sum(len(w["words"]) for w in windows) / len(windows),
+                        "unique_words": sum(len(tensors(batch)["words"]) for batch in batches)
+                        / len(batches),
                     }
                 )
                 costs += [{"model": name, "precision": precision, **cost} for cost in found]
@@ -113,10 +116,11 @@ def peer_trainer(settings: Settings, name: str) -> "Trainer":
     options = options_of(name, models(settings)[name])
     model = AllenNLPLanguageModel(options, n_words, n_negative_samples, DROPOUT)
     vocabulary = vocabulary_of(settings)
-    return Trainer(model, first_windows(settings.text, vocabulary, rows, WINDOW, N_WINDOWS))
+    return Trainer(model, first_batches(settings.text, vocabulary, rows, WINDOW, N_WINDOWS))
 
 
 def own_trainer(settings: Settings, name: str, precision: str) -> "Trainer":
+    keep_freed_memory()  # as the callback of our configs does
     rows, n_negative_samples, _ = sizes(settings)
     torch.manual_seed(0)
     vocabulary = vocabulary_of(settings)
@@ -128,7 +132,7 @@ def own_trainer(settings: Settings, name: str, precision: str) -> "Trainer":
         n_negative_samples=n_negative_samples,
         precision=precision,
     )
-    return Trainer(model, first_windows(settings.text, vocabulary, rows, WINDOW, N_WINDOWS))
+    return Trainer(model, first_batches(settings.text, vocabulary, rows, WINDOW, N_WINDOWS))
 
 
 def filled(words: list[str], size: int) -> list[str]:
@@ -137,20 +141,23 @@ def filled(words: list[str], size: int) -> list[str]:
     return [*words[:size], *others]
 
 
-def first_windows(
+def first_batches(
     text: str, vocabulary: BilmVocabulary, rows: int, window: int, count: int
-) -> list[Window]:
-    """The first `count` of an epoch that are full."""
+) -> list[Batch]:
+    """The first `count` batches of an epoch whose windows are full."""
     loader = BilmDataLoader(BilmDatasetReader(), text, batch_size=rows, window=window)
     loader.index_with(vocabulary)
-    windows = ({key: window[key] for key in window} for window in loader)
-    full = (window for window in windows if bool((window["forward_targets"] != IGNORE).all()))
+    full = (batch for batch in loader if bool((tensors(batch)["forward_targets"] != IGNORE).all()))
     found = list(islice(full, count))
     if len(found) < count:
         raise ConfigurationError(
             f"{text}: expected {count} windows of {rows} x {window} tokens, found {len(found)}"
         )
     return found
+
+
+def tensors(batch: Batch) -> dict[str, Tensor]:
+    return batch["window"].tensors()
 
 
 class Trainer:
@@ -160,22 +167,22 @@ class Trainer:
     # Parameters
 
     model : `nn.Module`
-    windows : `list[Window]`
-        What its steps read, again and again. To warm up, each is read here, a few times if that is
-        quick: other numbers of distinct words are other shapes, and memory settles.
+    batches : `list[Batch]`
+        Batches that the steps read in turn. To warm up, each is read here, a few times if that is
+        quick: each number of distinct words gives other shapes, and memory settles.
     """
 
-    def __init__(self, model: nn.Module, windows: list[Window]) -> None:
+    def __init__(self, model: nn.Module, batches: list[Batch]) -> None:
         self.model = model.train()
-        self.windows = windows
-        self.n_tokens = windows[0]["forward_targets"].numel()
+        self.batches = batches
+        self.n_tokens = tensors(batches[0])["forward_targets"].numel()
         self.optimizer = ClippedAdagradOptimizer(
             list(model.named_parameters())
         )  # bilm-tf's numbers
-        self._following = cycle(windows)
+        self._following = cycle(batches)
         began = time.perf_counter()
         for _ in range(3):
-            for _ in windows:
+            for _ in batches:
                 self.step()
             if time.perf_counter() - began > WARM_UP_SECONDS:
                 break
@@ -189,12 +196,12 @@ class Trainer:
         return largest_costs(self.step)
 
 
-def operations(options: BiLMOptions, n_negative_samples: int, windows: list[Window]) -> float:
-    """The useful ones of a step, the mean over `windows`; each distinct word of a window once."""
+def operations(options: BiLMOptions, n_negative_samples: int, batches: list[Batch]) -> float:
+    """Useful operations of a step, the mean over `batches`; each distinct word counts once."""
     total = 0
-    for window in windows:
+    for window in map(tensors, batches):
         n_targets = window["forward_targets"].numel()
         total += lstm_operations(options, n_targets)
         total += char_cnn_operations(options, window["words"].long())
         total += softmax_operations(options, n_targets, n_negative_samples)
-    return FORWARD_AND_BACKWARD * total / len(windows)
+    return FORWARD_AND_BACKWARD * total / len(batches)

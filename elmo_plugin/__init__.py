@@ -3,9 +3,9 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
 (TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder),
-`clipped_adagrad` (Optimizer), `learning_curve`, `bilm_export` and a mended `wandb`
-(TrainerCallbacks), `bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), and the texts
-`docs://train` and `docs://heldout`.
+`clipped_adagrad` (Optimizer), `learning_curve`, `bilm_export`, `keep_freed_memory` and a mended
+`wandb` (TrainerCallbacks), `bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), and the
+texts `docs://train` and `docs://heldout`.
 """
 
 from elmo_plugin.environment import check_environment
@@ -13,7 +13,7 @@ from elmo_plugin.environment import check_environment
 check_environment()
 
 from elmo_plugin.callbacks import bilm_export as bilm_export_callback
-from elmo_plugin.callbacks import learning_curve, wandb
+from elmo_plugin.callbacks import keep_freed_memory, learning_curve, wandb
 from elmo_plugin.commands import bilm_export, bilm_import, encode
 from elmo_plugin.commands import elmo as elmo_command
 from elmo_plugin.data import (

@@ -1,4 +1,4 @@
-"""The one comparison of numbers in these tests."""
+"""The comparison of numbers that all tests use."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ import torch
 
 def assert_close(actual: Any, expected: Any, *, what: str, atol: float, rtol: float = 0.0) -> None:
     """
-    Fails unless both are the same everywhere within `atol + rtol * |expected|`; NaN is never close.
-    The message says what differs, where, by how much, and what was allowed.
+    Fails unless all numbers agree within `atol + rtol * |expected|`; NaN is never close. The
+    message names the worst difference, its place, and the tolerance.
 
     # Parameters
 
     actual, expected : `Any`
         Tensors, arrays, numbers or lists of numbers of one shape.
     what : `str`
-        What is compared, for the message.
+        Name of the compared numbers, for the message.
     atol, rtol : `float`
-        The tolerance.
+        Absolute and relative tolerance.
     """
     __tracebackhide__ = True
     actual, expected = _array(actual), _array(expected)
@@ -36,8 +36,8 @@ def assert_close(actual: Any, expected: Any, *, what: str, atol: float, rtol: fl
     raise AssertionError(
         f"{what}: {wrong.sum()} of {wrong.size} numbers differ; at {tuple(map(int, worst))} "
         f"expected {expected[worst]:.9g}, found {actual[worst]:.9g}, "
-        f"a difference of {abs(actual[worst] - expected[worst]):.3g} where {atol} "
-        f"+ {rtol} x {abs(expected[worst]):.3g} is allowed"
+        f"a difference of {abs(actual[worst] - expected[worst]):.3g}; allowed "
+        f"are {atol} + {rtol} x {abs(expected[worst]):.3g}"
     )
 
 

@@ -17,7 +17,7 @@ from allennlp.models.archival import archive_model
 from elmo_plugin.bilm_tf.options_file import write_options
 from elmo_plugin.bilm_tf.weight_file import write_weights
 from elmo_plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.modules.warm_state import warm_up
+from elmo_plugin.modules.initial_state import warm_up
 from elmo_plugin.options import BiLMOptions, build_bilm
 
 # The models are tiny: a second thread would only wait for the first. And what tests fork could wait
@@ -90,7 +90,7 @@ class BiLMFiles(NamedTuple):
 def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
     """bilm-tf's two files, of random weights large enough for the clips to matter."""
     torch.manual_seed(seed)
-    options = BiLMOptions.from_blocks(BLOCKS["lstm"], BLOCKS["char_cnn"], source="test")
+    options = BiLMOptions.from_dict(BLOCKS, source="test")
     bilm = build_bilm(options)
     for layer in bilm.bilstm.layers:
         for parameter in layer.parameters():

@@ -1,7 +1,8 @@
 """
-A biLM in NumPy, float64, one word and one time step at a time: what every faster one is tested
-against. Written from the layout of bilm-tf's files (arrays by their names in the HDF5 file, options
-by their keys in `options.json`) and TensorFlow's equations; it shares no code with the package.
+A biLM in NumPy and float64 that computes one word and one time step at a time, for comparison with
+the fast one. It follows the layout of bilm-tf's files (arrays by their names in the HDF5 file,
+options by their keys in `options.json`) and TensorFlow's equations, and shares no code with the
+package.
 
 A state is `{(layer, direction): (c, h)}`, c of shape `(D,)`, h of shape `(P,)`.
 """
@@ -19,14 +20,14 @@ BEGIN, END = "<S>", "</S>"
 
 
 def characters(token: str, length: int) -> list[int]:
-    """bilm-tf's numbers: mark 258, the UTF-8 bytes or a boundary's one number, mark 259, 260s."""
+    """bilm-tf's ids: 258, the UTF-8 bytes or the one id of a boundary, 259, and 260 as padding."""
     boundary = {BEGIN: [256], END: [257]}
     inside = boundary.get(token) or list(token.encode("utf-8", "ignore"))[: length - 2]
     return ([258, *inside, 259] + [260] * length)[:length]
 
 
 def word_vector(arrays: Arrays, options: Options, token: str | int) -> np.ndarray:
-    """A word's vector, shape `(P,)`: from its characters, or from a table where it is a number."""
+    """A word's vector, shape `(P,)`, from its characters, or from a table if it is a number."""
     if "char_cnn" not in options:
         return arrays["embedding"][token]
     cnn = options["char_cnn"]
@@ -56,7 +57,7 @@ def word_vector(arrays: Arrays, options: Options, token: str | int) -> np.ndarra
 
 
 def zero_state(options: Options) -> State:
-    """What has read nothing."""
+    """The initial state of zeros."""
     lstm = options["lstm"]
     c, h = np.zeros(lstm["dim"]), np.zeros(lstm["projection_dim"])
     return {(k, d): (c, h) for k in range(lstm["n_layers"]) for d in (0, 1)}
@@ -66,8 +67,8 @@ def stream(
     arrays: Arrays, options: Options, direction: int, inputs: np.ndarray, state: State
 ) -> tuple[list[np.ndarray], State]:
     """
-    One direction over word vectors in its own reading order, shape `(T, P)`: each layer's output,
-    `(T, P)`, and the state after it (the other direction's is handed through).
+    Reads word vectors of shape `(T, P)` in one direction, in its own reading order. Returns each
+    layer's output, `(T, P)`, and the state after it; that of the other direction is unchanged.
     """
     lstm = options["lstm"]
     state, layers, x = dict(state), [], inputs
@@ -95,8 +96,9 @@ def sentence(
     arrays: Arrays, options: Options, tokens: Sequence[str | int], state: State
 ) -> tuple[list[np.ndarray], State]:
     """
-    h_0 .. h_L of `tokens`, which bring their boundaries along, each of shape `(n, 2P)`: both
-    directions beside each other, in the order of the sentence. And the state after it.
+    Reads a sentence, whose `tokens` include the boundaries. Returns h_0 .. h_L, each of shape
+    `(n, 2P)` with both directions concatenated in the order of the sentence, and the state after
+    it.
     """
     x = np.array([word_vector(arrays, options, token) for token in tokens])
     forward, state = stream(arrays, options, 0, x, state)
@@ -106,7 +108,7 @@ def sentence(
 
 
 def log_softmax(arrays: Arrays, hidden: np.ndarray) -> np.ndarray:
-    """The log probabilities of all V words, shape `(V,)`, after a top layer's `(P,)`."""
+    """The log probabilities of all V words, shape `(V,)`, for a top layer's vector, `(P,)`."""
     logits = arrays["softmax/W"] @ hidden + arrays["softmax/b"]
     return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
 
@@ -116,5 +118,5 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def clip(x: np.ndarray, bound: float | None) -> np.ndarray:
-    """A bound of 0 or none at all is no bound."""
+    """Clips to [-bound, bound]; 0 and `None` mean no bound."""
     return np.clip(x, -bound, bound) if bound else x

@@ -48,11 +48,9 @@ def random_bilm(
     options: dict[str, Any] = {"lstm": {**LSTM, **(lstm or {})}}
     if n_words is None:
         options["char_cnn"] = {**CHAR_CNN, **(char_cnn or {})}
-    bilm = build_bilm(
-        BiLMOptions.from_blocks(
-            options["lstm"], options.get("char_cnn"), n_words=n_words, source="test"
-        )
-    )
+    else:
+        options["n_tokens_vocab"] = n_words
+    bilm = build_bilm(BiLMOptions.from_dict(options, source="test"))
     randomize(bilm)
     return RandomBiLM(bilm.eval(), options)
 

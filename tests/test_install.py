@@ -40,6 +40,7 @@ REGISTERED = {
     ("TokenEmbedder", "elmo"),
     ("TokenIndexer", "elmo"),
     ("TrainerCallback", "bilm_export"),
+    ("TrainerCallback", "keep_freed_memory"),
     ("TrainerCallback", "learning_curve"),
     ("TrainerCallback", "wandb"),
     ("Vocabulary", "bilm"),

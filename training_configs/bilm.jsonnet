@@ -64,6 +64,9 @@
     validation_metric: '-perplexity',
     // Saves every five minutes and after each epoch; --recover resumes exactly from there.
     checkpointer: { type: 'bilm' },
-    callbacks: [{ type: 'learning_curve' }],  // learning_curve.png in the output folder
+    callbacks: [
+      { type: 'learning_curve' },  // learning_curve.png in the output folder
+      { type: 'keep_freed_memory' },  // steps on a CPU take up to a quarter less time
+    ],
   },
 }

@@ -1,1 +1,1 @@
-"""bilm-tf's files, both ways. Only this package knows their names."""
+"""Reads and writes bilm-tf's files. Only this package contains bilm-tf's names."""

@@ -1,4 +1,4 @@
-"""A model's two files where they are published together: in a folder, or in a zip file."""
+"""The two files of a model that is published as a folder or as a zip file."""
 
 import os
 import shutil
@@ -15,22 +15,22 @@ HDF5_ENDINGS = (".hdf5", ".h5")
 
 
 class ModelFilesError(ValueError):
-    """A folder or a zip file does not hold a model's two files; the message names it."""
+    """A folder or a zip file does not contain a model's two files. The message names it."""
 
 
 @contextmanager
 def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     """
-    The options file and the weight file in a folder or a zip file: `options.json` and the one HDF5
-    file there. Those of a zip file are in a temporary folder, until the context is left.
+    The options file and the weight file in a folder or a zip file: `options.json`, and the only
+    HDF5 file. A zip file is unpacked into a temporary folder, which exists inside the context.
 
     # Raises
 
     `ModelFilesError`
-        Where `path` is neither a folder nor a zip file, where it does not hold exactly one file of
-        each kind, and where a zip file is damaged.
+        If `path` is neither a folder nor a zip file, if it does not contain exactly one file of
+        each kind, or if the zip file is damaged.
     `DiskFullError`
-        Where there is no space for the files in a zip file.
+        If there is no space to unpack a zip file.
     """
     path = Path(path)
     if path.is_dir():
@@ -64,7 +64,7 @@ def _choose(source: Path, files: Iterable[Path] | Iterable[PurePosixPath]) -> tu
 
 
 def _extract(path: Path, folder: Path) -> tuple[str, str]:
-    """The files get names of ours, so that no name in the zip file says where they go."""
+    """Unpacks under fixed names, so that no name in the zip file can choose another folder."""
     targets = str(folder / OPTIONS), str(folder / "weights.hdf5")
     try:
         with zipfile.ZipFile(path) as archive:
@@ -75,9 +75,9 @@ def _extract(path: Path, folder: Path) -> tuple[str, str]:
                     atomic_write(target) as temporary,
                     temporary.open("wb") as file,
                 ):
-                    shutil.copyfileobj(source, file, 2**20)  # to the end, where its CRC is checked
+                    shutil.copyfileobj(source, file, 2**20)  # checks the CRC at the end
     except (ModelFilesError, DiskFullError):
         raise
-    except Exception as error:  # zipfile and its decompressors raise many kinds over damage
+    except Exception as error:  # zipfile raises many kinds of errors for damage
         raise ModelFilesError(f"{path}: expected a whole zip file, found {error}") from None
     return targets

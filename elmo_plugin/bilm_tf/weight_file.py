@@ -1,23 +1,28 @@
 """
-Weights in HDF5, as bilm-tf, AllenNLP and others read them.
+Weight files in HDF5, in the format that bilm-tf, AllenNLP and others read.
 
-The weight files that are written here can be checked: each array has its digest, and the file says
-which options it belongs to. Other programs ignore both, and files of theirs, which have neither,
-are read as they are.
+The files that are written here can be checked: each array has a digest, and the file contains the
+options that it belongs to. Other programs ignore both. Their own files have neither, and are read
+without these checks.
 """
 
 import json
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import h5py
 import torch
 from torch import Tensor
 
-from elmo_plugin.bilm_tf.arrays import array_shapes, table
-from elmo_plugin.bilm_tf.options_file import options_to_dict, parse_options, read_options
+from elmo_plugin.bilm_tf.arrays import (
+    array_views,
+    lstm_arrays,
+    softmax_arrays,
+    token_encoder_arrays,
+)
+from elmo_plugin.bilm_tf.options_file import parse_options, read_options
 from elmo_plugin.data.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.hdf5 import (
@@ -32,11 +37,11 @@ from elmo_plugin.files.hdf5 import (
     write_text,
 )
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
-from elmo_plugin.modules.warm_state import warm_up
-from elmo_plugin.options import BiLMOptions, build_bilm, options_of
+from elmo_plugin.modules.initial_state import warm_up
+from elmo_plugin.options import BiLMOptions, WordTableOptions, build_bilm, options_of
 
 WRITTEN_FOR = "options.json"
-"""The attribute of a weight file that holds its options."""
+"""The attribute of a weight file that contains its options."""
 
 
 def load_bilm(
@@ -46,34 +51,46 @@ def load_bilm(
     vocabulary_file: str | os.PathLike | None = None,
 ) -> BiLM:
     """
-    A biLM from its two files. Or from four, where its words are not spelled but looked up in a
-    table of vectors that bilm-tf's `dump_token_embeddings` wrote for a vocabulary: word number k is
-    that file's k-th, from 1 on.
+    Loads a biLM from its two files.
+
+    # Parameters
+
+    options_file, weight_file : `str | os.PathLike`
+    token_embedding_file : `str | os.PathLike | None`
+        A table of word vectors that bilm-tf's `dump_token_embeddings` wrote. It replaces the token
+        encoder in the weight file.
+    vocabulary_file : `str | os.PathLike | None`
+        The words of that table. Word number k, counted from 1, is the k-th word of the file.
 
     # Raises
 
     `OptionsError`, `HDF5Error`
-        Naming the file, the key, and what was expected and found.
+        If a file is damaged, or does not belong to the others. The message names the file and the
+        key.
     """
-    options = read_options(options_file)
-    if token_embedding_file is None:
-        check_weights(options, weight_file)
-        bilm = build_bilm(options)
-        read_weights(bilm, weight_file)
-        return bilm
+    options, words = read_options(options_file), None
+    if token_embedding_file is not None:
+        words = _read_words(token_embedding_file, vocabulary_file)
+        options = replace(options, token_encoder=WordTableOptions(n_words=len(words)))
+    check_weights(options, weight_file, token_embedding_file=token_embedding_file)
+    bilm = build_bilm(options)
+    if words is not None:
+        numbers = [words.index(boundary) + 1 for boundary in (BEGIN_TOKEN, END_TOKEN)]
+        bilm.boundaries.copy_(torch.tensor(numbers))
+    read_weights(bilm, weight_file, token_embedding_file=token_embedding_file)
+    return bilm
+
+
+def _read_words(
+    token_embedding_file: str | os.PathLike, vocabulary_file: str | os.PathLike | None
+) -> list[str]:
     if vocabulary_file is None:
-        raise HDF5Error(f"{token_embedding_file}: expected its vocabulary's file too, found none")
+        raise HDF5Error(f"{token_embedding_file}: expected a vocabulary file with it, found none")
     words = Path(vocabulary_file).read_text(encoding="utf-8").split()
     for boundary in (BEGIN_TOKEN, END_TOKEN):
         if boundary not in words:
             raise HDF5Error(f"{vocabulary_file}: expected the word {boundary}, found no such line")
-    options = replace(options, char_cnn=None, n_words=len(words))
-    check_weights(options, weight_file, token_embedding_file=token_embedding_file)
-    bilm = build_bilm(options)
-    numbers = [words.index(boundary) + 1 for boundary in (BEGIN_TOKEN, END_TOKEN)]
-    bilm.boundaries.copy_(torch.tensor(numbers))
-    read_weights(bilm, weight_file, token_embedding_file=token_embedding_file)
-    return bilm
+    return words
 
 
 def check_weights(
@@ -91,24 +108,27 @@ def check_weights(
     path : `str | os.PathLike`
         The weight file.
     n_softmax_words : `int | None`
-        The number of words of its softmax, if that is going to be read.
+        The number of words of the softmax, if the file has to contain one.
     token_embedding_file : `str | os.PathLike | None`
-        The file that has the table of words, if it is not the weight file.
+        The file with the table of words, if it is not the weight file.
 
     # Raises
 
     `HDF5Error`
-        For the first array that is missing or of another shape, and for a weight file that was
-        written for other options.
+        If the file was written for other options, or if an array is missing or has another shape.
+        The message names the first such array.
     """
+    encoder, others = token_encoder_arrays(options), lstm_arrays(options.lstm)
+    if n_softmax_words is not None:
+        others = chain(others, softmax_arrays(n_softmax_words, options.lstm.projection_dim))
     with open_hdf5(path) as file:
         _check_options(file, options, token_embedding_file is not None)
-        for name, shape in array_shapes(options, n_softmax_words):
-            if name != "embedding" or token_embedding_file is None:
-                _find(file, name, shape)
+        for array in chain(encoder, others) if token_embedding_file is None else others:
+            _find(file, array.name, array.shape)
     if token_embedding_file is not None:
         with open_hdf5(token_embedding_file) as file:
-            _find(file, *next(array_shapes(options)))
+            for array in encoder:
+                _find(file, array.name, array.shape)
 
 
 def read_weights(
@@ -118,18 +138,18 @@ def read_weights(
     token_embedding_file: str | os.PathLike | None = None,
 ) -> None:
     """
-    Fills a biLM, and its softmax if it is given, from a weight file: float32 or float16, compressed
-    or not; a table of words from `token_embedding_file`, if that is given. Also takes the state at
-    sentence starts (`warm`) that `write_weights` added, or else computes one. Nothing is changed
-    before everything was found to be right.
+    Reads the weights of a biLM, and those of its softmax if it is given. The arrays may be float32
+    or float16, and compressed. A table of words is read from `token_embedding_file` if that is
+    given. The warm state is read if `write_weights` wrote one, and computed otherwise. The biLM is
+    changed only after all arrays have been read and checked.
 
     # Raises
 
     `HDF5Error`
-        For a file that is not HDF5, or was written for other options; and for an array that is
-        missing, of another shape, damaged, or not of finite numbers.
+        If a file is not HDF5 or was written for other options, or if an array is missing, has
+        another shape, is damaged, or contains NaN or infinity.
     """
-    views = table(bilm, softmax)
+    views = array_views(bilm, softmax)
     with open_hdf5(path) as file:
         _check_options(file, options_of(bilm), token_embedding_file is not None)
         words = views.pop("embedding", None) if token_embedding_file is not None else None
@@ -157,24 +177,25 @@ def write_weights(
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """
-    Writes a weight file, whole or not at all, that bilm-tf, AllenNLP and the others read; with the
-    softmax's two arrays if it is given. They do not know the `warm_state`, and pass it over.
+    Writes a weight file that bilm-tf, AllenNLP and others read. It contains the `warm_state` too,
+    which other programs ignore. The file appears whole or not at all.
 
     # Parameters
 
     bilm : `BiLM`
     path : `str | os.PathLike`
     softmax : `SampledSoftmax | None`
+        A softmax to write to the same file.
     dtype : `torch.dtype`
-        The type of the numbers; but the LSTMs' biases are always float32, because AllenNLP adds
-        the forget gate's 1 to them in the type that it finds.
+        The type of the numbers. The LSTMs' biases are always float32, because AllenNLP adds the
+        forget gate's 1 to them in the type of the file.
 
     # Raises
 
     `DiskFullError`
         If there is no space for the file.
     """
-    arrays = table(bilm, softmax)
+    arrays = array_views(bilm, softmax)
     arrays["warm_state/memory"] = [bilm.warm_state.memory]
     arrays["warm_state/output"] = [bilm.warm_state.output]
     with (
@@ -182,7 +203,7 @@ def write_weights(
         HDF5Bytes(temporary) as disk,
         h5py.File(disk, "w", libver=(VERSION, VERSION)) as file,
     ):
-        write_text(file, WRITTEN_FOR, json.dumps(options_to_dict(options_of(bilm))))
+        write_text(file, WRITTEN_FOR, json.dumps(options_of(bilm).to_dict()))
         for name, parts in arrays.items():
             kept = torch.float32 if name.endswith("/B") else dtype
             write_array(file, name, torch.cat([part.to("cpu", kept) for part in parts]).numpy())
@@ -190,19 +211,19 @@ def write_weights(
 
 
 def n_softmax_words(path: str | os.PathLike) -> int | None:
-    """The number of words of a weight file's softmax, which bilm-tf itself leaves out."""
+    """The number of words of the softmax in a weight file; bilm-tf's own files have none."""
     with open_hdf5(path) as file:
         weight = find_array(file, "softmax/W")
         return None if weight is None else int(weight.shape[0]) if weight.shape else 0
 
 
 def has_softmax(path: str | os.PathLike) -> bool:
-    """Whether a weight file holds the softmax."""
+    """Whether a weight file contains the softmax."""
     return n_softmax_words(path) is not None
 
 
 def _read(file: h5py.File, name: str, parts: list[Tensor]) -> Tensor:
-    """The array `name`, of the shape of the views that it is to fill."""
+    """Reads the array `name`, which must have the shape of the concatenated views `parts`."""
     shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
     return torch.from_numpy(read_array(_find(file, name, shape)))
 
@@ -226,23 +247,20 @@ def _find(file: h5py.File, name: str, expected: tuple[int, ...]) -> h5py.Dataset
 
 
 def _check_options(file: h5py.File, options: BiLMOptions, other_words: bool) -> None:
-    """Whether the file says that it belongs to other options; those of the words do not matter for
-    `other_words`. Only files that were written here say so."""
+    """
+    Refuses a file that says that it was written for other options, which only our files say. With
+    `other_words`, the token encoder does not matter.
+    """
     text = read_text(file, WRITTEN_FOR)
     if text is None:
         return
-    found = _sizes(parse_options(text, f"{file.filename}: {WRITTEN_FOR}"), not other_words)
-    expected = _sizes(options, not other_words)
-    for key in found | expected:
-        if found.get(key) != expected.get(key):
-            raise HDF5Error(
-                f"{file.filename}: expected weights for {key} {expected.get(key)}, as the options "
-                f"say, found weights that were written for {key} {found.get(key)}"
-            )
-
-
-def _sizes(options: BiLMOptions, with_words: bool) -> dict[str, Any]:
-    sizes = {f"lstm.{key}": value for key, value in asdict(options.lstm).items()}
-    if with_words and options.char_cnn is not None:
-        sizes |= {f"char_cnn.{key}": value for key, value in asdict(options.char_cnn).items()}
-    return sizes | ({"n_tokens_vocab": options.n_words} if with_words else {})
+    found = parse_options(text, f"{file.filename}: {WRITTEN_FOR}")
+    if other_words:
+        found = replace(found, token_encoder=options.token_encoder)
+    difference = options.difference(found)
+    if difference is not None:
+        key, expected, stored = difference
+        raise HDF5Error(
+            f"{file.filename}: expected weights for {key} {expected}, as the options say, found "
+            f"weights that were written for {key} {stored}"
+        )

@@ -1,19 +1,40 @@
-"""Memory that a step of training frees is there for the next one."""
-
 import ctypes
 import platform
-from functools import cache
+from typing import Any
 
-# Of glibc's malloc.h; what they do is in mallopt(3).
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import TrainerCallback
+
+# These numbers are from glibc's malloc.h; mallopt(3) explains them.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
-@cache
+@TrainerCallback.register("keep_freed_memory")
+class KeepFreedMemoryCallback(TrainerCallback):
+    """
+    Before training, makes the process keep the memory that it frees; see `keep_freed_memory`.
+    Training on a CPU takes up to a quarter less time, and the process never gets smaller.
+
+    Registered as a `TrainerCallback` with name "keep_freed_memory".
+
+    # Parameters
+
+    serialization_dir : `str`
+        AllenNLP passes it; it gets no entry in a configuration file.
+    """
+
+    def on_start(
+        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
+    ) -> None:
+        keep_freed_memory()
+
+
 def keep_freed_memory() -> None:
     """
-    Makes this process keep what it frees. glibc gives large blocks back to the system at once,
-    which clears them page by page when the next step takes them again: a tenth of a step of
-    2x1024_128, and a quarter of one of 2x4096_512 in bf16. Other C libraries are left as they are.
+    Makes this process keep the memory that it frees. By default glibc returns large blocks to the
+    system at once, and the system clears them page by page when the next step of training takes
+    them again, which costs a tenth of a step of 2x1024_128 and a quarter of one of 2x4096_512 in
+    bf16. With another C library this does nothing.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

@@ -8,8 +8,8 @@ import torch
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.commands.paths import input_path
-from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.models.export import export, who_reads
+from elmo_plugin.models.load import load_language_model
 
 
 @Subcommand.register("bilm-export")

@@ -5,7 +5,6 @@
 import argparse
 import json
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from allennlp.common.meta import META_NAME, Meta
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
-from elmo_plugin.bilm_tf.options_file import options_to_dict, read_options
+from elmo_plugin.bilm_tf.options_file import read_options
 from elmo_plugin.bilm_tf.weight_file import check_weights, n_softmax_words, read_weights
 from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
@@ -95,9 +94,7 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
             f"{vocabulary}: expected {n_words} words, as the softmax in {weights} has, found "
             f"{n_listed}"
         )
-    sizes = read_options(options)
-    if sizes.char_cnn is None:
-        sizes = replace(sizes, n_words=n_words)
+    sizes = read_options(options).with_vocabulary(n_words)
     check_weights(sizes, weights, n_words)
     config = _config(sizes)
     model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocab)
@@ -122,7 +119,7 @@ def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Pa
 def _config(options: BiLMOptions) -> dict[str, Any]:
     """The config of the archive, with all that `evaluate` and `predict` need."""
     model: dict[str, Any] = {"type": "bilm", "n_negative_samples": None}
-    model |= {k: v for k, v in options_to_dict(options).items() if k in ("lstm", "char_cnn")}
+    model |= {k: v for k, v in options.to_dict().items() if k in ("lstm", "char_cnn")}
     reader: dict[str, Any] = {"type": "bilm"}
     loader: dict[str, Any] = {"type": "bilm", "batch_size": 32, "shuffle": None}
     if options.char_cnn is None:

@@ -1,1 +1,1 @@
-"""From text to batches: characters, encoded corpora, vocabulary, reader, loader and indexer."""
+"""The steps from text to batches: characters, encoded corpora, vocabulary, reader and loader."""

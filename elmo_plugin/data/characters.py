@@ -1,9 +1,9 @@
 """
-Words to character ids, as ELMo's models know them.
+The character ids of words in ELMo's models.
 
 A word is its UTF-8 bytes between a begin-of-word and an end-of-word mark, padded to a fixed
-length; a sentence boundary is one token with a character of its own. The numbers are AllenNLP's,
-which are bilm-tf's plus one, so that 0 is free to say "no token here". No other file knows them.
+length; a sentence boundary is one token with a character of its own. The ids are AllenNLP's, which
+are bilm-tf's plus one, so that 0 can mean "no token here". No other file contains these numbers.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,9 +23,9 @@ END_SENTENCE = 258
 BEGIN_WORD = 259
 END_WORD = 260
 PADDING = 261
-"""Fills a token's row after its end-of-word mark."""
+"""The id that fills a token's row after its end-of-word mark."""
 NUM_CHARACTERS = 262
-"""The number of ids, `NO_TOKEN` included: the height of a table of character embeddings."""
+"""The number of ids, `NO_TOKEN` included."""
 
 BEGIN_TOKEN = "<S>"
 END_TOKEN = "</S>"
@@ -36,19 +36,23 @@ DEFAULT_MAX_CHARACTERS = 50
 
 
 MOST_CHARACTERS = 1 << 12
-"""No word is that long; more characters a token would only take memory."""
+"""The largest `max_characters_per_token`. No word is longer."""
 
 
 def check_max_characters(name: str, max_characters_per_token: Any) -> None:
     """
-    Raises a `ConfigurationError` that begins with `name`, unless the marks of a word and one byte
-    fit into the length.
+    Checks that the length has room for the two marks of a word and one byte.
+
+    # Raises
+
+    `ParameterError`
+        If it has not. The message begins with `name`.
     """
     check_count(name, max_characters_per_token, least=3, most=MOST_CHARACTERS)
 
 
 def single_character(character: int, max_characters_per_token: int) -> np.ndarray:
-    """The row of a token that is the one character id `character`. *Shape:* `(C,)` int16."""
+    """The ids of a token that consists of one character. *Shape:* `(C,)` int16."""
     row = np.full(max_characters_per_token, PADDING, dtype=np.int16)
     row[:3] = BEGIN_WORD, character, END_WORD
     return row
@@ -60,8 +64,8 @@ def words_to_characters(
     """
     The character ids of words.
 
-    The bytes of a word are cut to what fits between its marks, in the middle of a code point if
-    need be; a lone surrogate has no UTF-8 bytes and is dropped; the empty string is its two marks.
+    Bytes that do not fit between the two marks are cut off, even inside a code point. A lone
+    surrogate has no UTF-8 bytes and is dropped. The empty string consists of its two marks.
 
     # Parameters
 
@@ -89,8 +93,8 @@ def words_to_characters(
 
 class CharacterIds(Sequence[int]):
     """
-    The character ids of one word. They equal a list of the same numbers, as AllenNLP's own indexer
-    gives it and its programs compare it, but never change, and a batch of them is one copy.
+    The character ids of one word, immutable. They are equal to a list of the same numbers, which is
+    what AllenNLP's own indexer returns. `stack` copies many words at once.
 
     # Parameters
 
@@ -105,7 +109,7 @@ class CharacterIds(Sequence[int]):
 
     @staticmethod
     def stack(rows: Iterable["CharacterIds"]) -> np.ndarray:
-        """N > 0 words. *Shape:* `(N, C)` int16."""
+        """The ids of N > 0 words. *Shape:* `(N, C)` int16."""
         words = [row._bytes for row in rows]
         return np.frombuffer(b"".join(words), dtype=np.int16).reshape(len(words), -1)
 
@@ -134,7 +138,7 @@ class CharacterIds(Sequence[int]):
 def word_to_characters(
     word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS
 ) -> CharacterIds:
-    """The character ids of one word, cached. C of them."""
+    """The C character ids of one word, cached."""
     return CharacterIds(words_to_characters([word], max_characters_per_token)[0])
 
 
@@ -142,14 +146,14 @@ def bytes_to_characters(
     text: np.ndarray, starts: np.ndarray, lengths: np.ndarray, max_characters_per_token: int
 ) -> np.ndarray:
     """
-    The character ids of words that lie in one array of UTF-8 bytes.
+    The character ids of words in one array of UTF-8 bytes.
 
     # Parameters
 
     text : `np.ndarray`
-        UTF-8. *Shape:* any length, uint8.
+        Text in UTF-8. *Shape:* `(bytes,)` uint8.
     starts, lengths : `np.ndarray`
-        Where each word starts and how many bytes it has. *Shape:* `(N,)`.
+        The first byte and the number of bytes of each word. *Shape:* `(N,)`.
     max_characters_per_token : `int`
         C.
 

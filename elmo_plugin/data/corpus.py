@@ -1,23 +1,23 @@
 """
-An encoded corpus: a text as numbers on the disk, mapped into memory, never read into it whole.
+An encoded corpus: text as numbers on the disk, which are mapped into memory.
 
-A corpus is a folder:
+A corpus is a folder with the files
 
-    corpus.json           what there is, with a digest of itself and of each other file
+    corpus.json           description, with a digest of itself and of each other file
     words.txt             each distinct word, one a line, in UTF-8: `<S>`, `</S>`, `<UNK>`, then by
-                          falling frequency, and by first occurrence where that is equal
-    word_offsets.npy      (W + 1,) int64, where each word starts in words.txt
-    word_counts.npy       (W,) int64, how often each word occurs in the text
+                          falling frequency; words of equal frequency by first occurrence
+    word_offsets.npy      (W + 1,) int64, offset of each word in words.txt
+    word_counts.npy       (W,) int64, number of occurrences of each word in the text
     tokens-00000.npy      int32, the words' ranks, in reading order, without boundaries
-    sentences-00000.npy   int64, where each sentence starts in the tokens, and the last one's end
-    documents-00000.npy   int64, where each document starts in the sentences, and the last one's end
+    sentences-00000.npy   int64, offset of each sentence in the tokens, and the end of the last one
+    documents-00000.npy   int64, offset of each document in the sentences, and the end of the last
     tokens-00001.npy ...  the next shard
 
 The digests are checked when a corpus is opened, and those of tokens-* when a shard is read into
-memory, so that opening a billion words stays cheap. That of an array is of its numbers alone.
+memory, so that opening a billion words stays cheap. The digest of an array covers only its numbers.
 
-A word's characters are its UTF-8 bytes, so words.txt holds them for every model, whatever its
-`max_characters_per_token`; and it is a vocabulary file as bilm-tf has it.
+A word's characters are its UTF-8 bytes, so words.txt serves models of every
+`max_characters_per_token`. It is also a vocabulary file in bilm-tf's format.
 """
 
 import json
@@ -57,13 +57,13 @@ BEGIN, END, UNKNOWN = range(3)
 
 
 class CorpusError(ValueError):
-    """An encoded corpus's file is missing, damaged, or of another version."""
+    """A file of an encoded corpus is missing, damaged, or of another version."""
 
 
 @dataclass(frozen=True)
 class Shard:
     """
-    A part of the running text, of whole sentences.
+    A part of the running text that consists of whole sentences.
 
     # Parameters
 
@@ -98,15 +98,16 @@ def shard_files(folder: Path, index: int) -> tuple[Path, Path, Path]:
 
 class EncodedCorpus:
     """
-    A corpus that `elmo_plugin.data.encoding.encode` has written; made by `open`.
+    A corpus that `elmo_plugin.data.encoding.encode` has written. `open` makes it.
 
     # Parameters
 
     folder : `Path`
-        Where it lies.
+        The folder of the corpus.
     description : `dict[str, Any]`
-        corpus.json: `tokens`, `sentences`, `documents`, `words`, `shards` (the tokens of each),
-        `files`, the text that it was made from, and `digests`, one for each other file.
+        The contents of corpus.json: `tokens`, `sentences`, `documents`, `words`, `shards` (the
+        number of tokens of each), `files` (those of the text), and `digests`, one for each other
+        file.
     """
 
     def __init__(self, folder: Path, description: dict[str, Any]) -> None:
@@ -132,7 +133,7 @@ class EncodedCorpus:
         # Raises
 
         `CorpusError`
-            Naming the file that is missing, damaged, or of another version.
+            If a file is missing, damaged, or of another version. The message names it.
         """
         folder = Path(folder)
         return cls(folder, read_description(folder))
@@ -175,7 +176,7 @@ class EncodedCorpus:
         return tokens
 
     def sentences(self) -> Iterator[list[str]]:
-        """The text again, a list of tokens a sentence."""
+        """The sentences of the text, each a list of tokens."""
         words = self.words()
         for index, shard in enumerate(self.shards):
             tokens = self.load_tokens(index)
@@ -211,7 +212,7 @@ def is_corpus(path: str | os.PathLike) -> bool:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """corpus.json, checked for kind and version."""
+    """Reads corpus.json, and checks its kind, version and digest."""
     file = folder / DESCRIPTION_FILE
     try:
         description = json.loads(file.read_text("utf-8"))
@@ -235,7 +236,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def _map(file: Path, dtype: type) -> np.ndarray:
-    """A file's numbers, mapped into memory. *Shape:* `(N,)`."""
+    """Maps the numbers of a file into memory. *Shape:* `(N,)`."""
     try:
         if file.suffix == ".npy":
             array = open_memmap(file, mode="r")
@@ -243,9 +244,9 @@ def _map(file: Path, dtype: type) -> np.ndarray:
             array = np.memmap(file, dtype, mode="r")
     except FileNotFoundError as error:
         raise CorpusError(f"{file}: expected a file of the encoded corpus, found none") from error
-    except OSError:  # no damage, but no permission, for example; it names the file
+    except OSError:  # for example no permission, which is no damage; it names the file
         raise
-    except Exception as error:  # NumPy raises many kinds for headers that are none
+    except Exception as error:  # NumPy raises many kinds of errors for a damaged header
         raise CorpusError(f"{file}: expected a whole file, found damage ({error})") from error
     if array.dtype != dtype or array.ndim != 1:
         raise CorpusError(

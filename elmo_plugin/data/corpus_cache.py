@@ -1,13 +1,13 @@
 """
-Encoded corpora, kept by the content of their text, so that a config may simply name a text.
+A cache of encoded corpora by the content of their text, so that a config may simply name a text.
 
-A text is known at once by its files' paths, sizes and times of change, as `make` does it, since
-hashing gigabytes at each start would take longer than opening them. Where these differ (a copy, a
-checkout, a touch) the content decides: the files' hashes are compared, and only a text that is new
-is encoded. The hashes were taken while encoding, so a new text is still read once.
+A text is recognised by the paths, sizes and modification times of its files, because hashing
+gigabytes at each start would take longer than opening them. If these differ (after a copy, a
+checkout or a touch), the hashes of the files are compared, and only a new text is encoded. The
+hashes are taken while encoding, so a new text is read once.
 
-Nothing outside the cache is ever removed, whatever its index says, and a cache that cannot be
-written to serves what it holds.
+Nothing outside the cache is ever removed, whatever the index says. A cache without write permission
+can still be read.
 """
 
 import json
@@ -33,34 +33,34 @@ logger = logging.getLogger(__name__)
 DEFAULT_CACHE = Path(CACHE_DIRECTORY) / "bilm"
 INDEX_FILE = "index.json"
 ENTRY = re.compile("[0-9a-f]{20}")
-"""The names of corpora in the cache, which are signatures of texts. No other name is followed."""
+"""The names of corpora in the cache, which are signatures of texts. Other names are ignored."""
 
 
 def open_corpus(
     path: str | os.PathLike, cache_dir: str | os.PathLike | None = None
 ) -> EncodedCorpus:
     """
-    The corpus of a text, encoded now if it never was. Processes that ask for the same text at the
-    same time wait for the one that encodes it.
+    Opens the corpus of a text, which is encoded first if it is not in the cache. Processes that ask
+    for the same text at the same time wait for the one that encodes it.
 
     # Parameters
 
     path : `str` or `os.PathLike`
-        An encoded corpus's folder, or text as `elmo_plugin.data.text.find_files` takes it.
+        The folder of an encoded corpus, or a text; see `elmo_plugin.data.text.find_files`.
     cache_dir : `str` or `os.PathLike`, optional
-        Where to keep corpora; by default the folder `bilm` in AllenNLP's own cache.
+        The folder of the cache; by default the folder `bilm` in AllenNLP's own cache.
     """
     if is_corpus(path):
         return EncodedCorpus.open(path)
     files = find_files(path)
     cache = Path(cache_dir or DEFAULT_CACHE).expanduser()
     signature = _signature(files)
-    # Without a lock, as corpora and index appear whole: the cache may be another user's.
+    # Without a lock, because the cache may be another user's. Corpora and index appear whole.
     if name := _read_index(cache).get(signature):
         try:
             return EncodedCorpus.open(cache / name)
         except CorpusError:
-            pass  # looked into again below, where it can be mended
+            pass  # encoded again below, under the lock
     with ExitStack() as stack:
         try:
             cache.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def open_corpus(
 
 
 def _remove(folder: Path) -> None:
-    if folder.is_symlink():  # what it points to is not the cache's
+    if folder.is_symlink():  # its target is outside the cache
         folder.unlink()
     else:
         shutil.rmtree(folder)
@@ -122,7 +122,7 @@ def _find_by_content(files: Sequence[Path], cache: Path) -> str | None:
 
 
 def _read_index(cache: Path) -> dict[str, str]:
-    """The corpora's names by their texts' signatures; empty where the index is damaged."""
+    """The names of corpora by the signatures of their texts; empty if the index is damaged."""
     try:
         index = json.loads((cache / INDEX_FILE).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -180,8 +180,8 @@ class BilmDataLoader(DataLoader):
         self._epochs_begun += 1
         return WindowIterator(
             self._epoch.num_windows,
-            partial(self._batches, self._epoch, self._ids),
-            self._device,
+            partial(self._windows, self._epoch, self._ids),
+            self._starts,
         )
 
     def iter_instances(self) -> Iterator[Instance]:
@@ -215,21 +215,23 @@ class BilmDataLoader(DataLoader):
         rows = self.batch_size * self._world_size
         return Epoch(self.corpus, rows, self.window, self.shuffle, self.seed, number)
 
-    def _batches(self, epoch: Epoch, ids: np.ndarray, first: int) -> Iterator[Tensors]:
-        rows = slice(self._rank * self.batch_size, (self._rank + 1) * self.batch_size)
+    @property
+    def _rows(self) -> slice:
+        """The rows of this process among those of all processes."""
+        return slice(self._rank * self.batch_size, (self._rank + 1) * self.batch_size)
+
+    def _windows(self, epoch: Epoch, ids: np.ndarray, first: int) -> Iterator[Tensors]:
         # As the last element, IGNORE is what the rank NOTHING, -1, takes.
         target_ids = np.append(ids, IGNORE)
-        for index, window in enumerate(epoch.windows(rows, first), start=first):
+        for window in epoch.windows(self._rows, first):
             inputs = np.stack([window.forward_inputs, window.backward_inputs])  # (2, B, T)
             words, positions = np.unique(inputs, return_inverse=True)  # (U,), (2, B, T)
             forward_inputs, backward_inputs = positions.reshape(inputs.shape)
-            # AllenNLP's log writers take the first one's first size for the size of the batch.
             arrays = {
                 "forward_inputs": forward_inputs,
                 "forward_targets": target_ids[window.forward_targets],
                 "backward_inputs": backward_inputs,
                 "backward_targets": target_ids[window.backward_targets],
-                "starts": self._starts(index, rows),
                 "words": self.corpus.characters(words, self.reader.max_characters_per_token),
             }
             if self.tokens == "words":
@@ -239,11 +241,13 @@ class BilmDataLoader(DataLoader):
                 tensors = {key: tensor.pin_memory() for key, tensor in tensors.items()}
             yield tensors
 
-    def _starts(self, index: int, rows: slice) -> np.ndarray:
-        """The rows that start anew in an epoch's window `index`. *Shape:* `(B,)` bool."""
+    def _starts(self, index: int) -> torch.Tensor:
+        """The rows that start again in an epoch's window `index`. *Shape:* `(B,)` bool."""
         if index == 0 or self.restart_every is None:
-            return np.full(self.batch_size, index == 0)
-        # Spread over the windows, and the same however many processes share the rows.
-        n_rows = self.batch_size * self._world_size
-        offsets = np.arange(n_rows)[rows] * self.restart_every // n_rows
-        return (index + offsets) % self.restart_every == 0
+            starts = np.full(self.batch_size, index == 0)
+        else:
+            # Restarts are spread over the windows, in the same way for any number of processes.
+            n_rows = self.batch_size * self._world_size
+            offsets = np.arange(n_rows)[self._rows] * self.restart_every // n_rows
+            starts = (index + offsets) % self.restart_every == 0
+        return torch.from_numpy(starts).to(self._device, non_blocking=True)

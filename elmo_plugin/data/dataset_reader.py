@@ -1,4 +1,4 @@
-"""Text, one sentence a line, as AllenNLP instances."""
+"""Reads text, one sentence a line, into AllenNLP instances."""
 
 from collections.abc import Iterable, Iterator
 from typing import Optional
@@ -17,9 +17,10 @@ from elmo_plugin.data.word_ids_field import WordIdsField
 @DatasetReader.register("bilm")
 class BilmDatasetReader(DatasetReader):
     """
-    Reads text: one sentence a line, tokens separated by white space, blank lines between documents;
-    a file, a glob, a folder, or anything else that `cached_path` resolves, plain or compressed by
-    gzip, xz or zstd; or an encoded corpus. Sentences are read as they are asked for.
+    Reads text with one sentence a line, tokens separated by white space, and blank lines between
+    documents. The path may be a file, a glob, a folder, or anything else that `cached_path`
+    resolves, plain or compressed by gzip, xz or zstd, or an encoded corpus. Sentences are read
+    lazily.
 
     Registered as a `DatasetReader` with name "bilm".
 
@@ -34,7 +35,7 @@ class BilmDatasetReader(DatasetReader):
     token_indexers : `Dict[str, TokenIndexer]`, optional
         By default `{"elmo": ElmoTokenIndexer(max_characters_per_token)}`.
     max_characters_per_token : `int`, optional (default=`50`)
-        The model's own, here for the default indexer and for the data loader "bilm".
+        The model's `max_characters_per_token`, for the default indexer and the data loader "bilm".
     max_instances, serialization_dir : optional
         See `DatasetReader`.
     """
@@ -80,7 +81,7 @@ class BilmDatasetReader(DatasetReader):
         # Parameters
 
         tokens : `str` or `List[str]`
-            A sentence; a string is split at white space.
+            The sentence. A string is split at white space.
         """
         words = tokens.split() if isinstance(tokens, str) else tokens
         return Instance(

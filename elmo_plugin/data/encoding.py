@@ -1,9 +1,9 @@
 """
-Text into an encoded corpus, in one reading of the text.
+Encodes a text as a corpus; see `elmo_plugin.data.corpus`. The text is read once.
 
-The first pass numbers the words as it meets them, counts them, and writes the numbers; the second
-replaces the numbers by ranks, which are known only when everything is counted. In memory are the
-distinct words and one shard, never the text.
+The first pass numbers the words by first occurrence, counts them, and writes the numbers. The
+second pass replaces the numbers by ranks, which are known only after counting. Memory holds the
+distinct words and one shard, never the whole text.
 """
 
 import json
@@ -41,7 +41,7 @@ from elmo_plugin.files.digest import digest, new_digest, sealed
 logger = logging.getLogger(__name__)
 
 SHARD_TOKENS = 1 << 23
-"""Tokens of a shard: 32 MB, and about a shard of the 1 Billion Word Benchmark."""
+"""The tokens of a shard: 32 MB, about a shard of the 1 Billion Word Benchmark."""
 
 
 def encode(
@@ -51,28 +51,28 @@ def encode(
     force: bool = False,
 ) -> EncodedCorpus:
     """
-    Encodes text files. The folder appears whole at the end or not at all; one process at a time
-    encodes to it, and clears away what a killed one has left.
+    Encodes text files. The folder appears whole at the end or not at all. One process at a time
+    encodes to a folder, and removes the partial folder of a killed process.
 
     # Parameters
 
     files : `Sequence[Path]`
-        The text, in order; see `elmo_plugin.data.text`.
+        The files of the text, in order; see `elmo_plugin.data.text`.
     folder : `str` or `os.PathLike`
-        Where to write the corpus.
+        The folder of the corpus.
     shard_tokens : `int`, optional (default=`8388608`)
-        The most tokens of a shard, unless one sentence has more. A shard ends with a document where
-        that leaves it at least half full; otherwise the document is cut, and its rest counts as
-        another one when documents are shuffled.
+        The largest number of tokens of a shard, unless one sentence has more. A shard ends with a
+        document if that leaves it at least half full. Otherwise the document is cut, and its rest
+        counts as another document in shuffling.
     force : `bool`, optional (default=`False`)
-        Replace an encoded corpus that is there.
+        Whether to replace an existing encoded corpus.
 
     # Raises
 
     `ConfigurationError`
         If the folder exists, if the files hold no token, or if a file can't be read as text.
     `OSError`
-        If a file can't be read at all, or the corpus can't be written.
+        If a file can't be opened, or the corpus can't be written.
     """
     if shard_tokens < 1:
         raise ConfigurationError(f"shard_tokens: expected at least 1, found {shard_tokens}")
@@ -81,7 +81,7 @@ def encode(
     partial = folder.with_name(f".{folder.name}.partial")
     replaced = folder.with_name(f".{folder.name}.replaced")
     with FileLock(folder.with_name(f".{folder.name}.lock")):
-        if replaced.exists():  # by a process that was killed over it
+        if replaced.exists():  # the process that replaced it was killed
             if folder.exists():
                 shutil.rmtree(replaced)
             else:
@@ -120,7 +120,7 @@ class _NotWritten(OSError):
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Tells errors of writing from those of reading the text."""
+    """Distinguishes errors in writing from errors in reading the text."""
     try:
         yield
     except OSError as error:
@@ -128,7 +128,7 @@ def _writing() -> Iterator[None]:
 
 
 def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
-    # Looking a new word up gives it the next number, without a step of Python.
+    # Looking up a new word gives it the next number, without a step of Python.
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     for word in SPECIAL_WORDS:
@@ -201,7 +201,7 @@ def _save(file: Path, array: np.ndarray, digests: dict[str, str]) -> None:
 def _write_words(
     folder: Path, words: list[str], counts: np.ndarray, digests: dict[str, str]
 ) -> np.ndarray:
-    """Writes the word table and returns the rank of each number. *Shape:* `(W,)` int32."""
+    """Writes the distinct words; returns the rank of each number. *Shape:* `(W,)` int32."""
     special = len(SPECIAL_WORDS)
     # A stable sort keeps words of equal frequency in the order of their first occurrence.
     by_frequency = np.argsort(-counts[special:], kind="stable") + special
@@ -220,14 +220,14 @@ def _write_words(
 
 class _ShardWriter:
     """
-    Takes sentences and writes them as shards of word numbers, to be replaced by ranks at the end.
+    Writes sentences as shards of word numbers, which `renumber` replaces by ranks at the end.
 
     # Parameters
 
     folder : `Path`
-        Where to write.
+        The folder of the corpus.
     shard_tokens : `int`
-        The most tokens of a shard.
+        The largest number of tokens of a shard.
     """
 
     def __init__(self, folder: Path, shard_tokens: int) -> None:
@@ -241,7 +241,7 @@ class _ShardWriter:
         self.num_documents = 0
         self.sizes: list[int] = []
         self.digests: dict[str, str] = {}
-        # The special words have numbers though the text may not have them.
+        # The special words have numbers even if they do not occur in the text.
         self.counts = np.zeros(len(SPECIAL_WORDS), dtype=np.int64)
 
     def add(self, tokens: np.ndarray, lengths: np.ndarray, opens_document: np.ndarray) -> None:
@@ -251,8 +251,8 @@ class _ShardWriter:
         tokens : `np.ndarray`
             Word numbers. *Shape:* `(tokens,)` int32.
         lengths, opens_document : `np.ndarray`
-            Of each sentence, how many tokens it has and whether a document starts with it.
-            *Shape:* `(sentences,)`, int64 and bool.
+            Each sentence's number of tokens, and whether a document starts with it. *Shape:*
+            `(sentences,)`, int64 and bool.
         """
         self.num_tokens += len(tokens)
         self.num_sentences += len(lengths)
@@ -263,7 +263,7 @@ class _ShardWriter:
             self._write_shard()
 
     def finish(self) -> None:
-        """Writes what is left."""
+        """Writes the last shard."""
         if self._num_pending:
             self._write_shard()
 
@@ -288,12 +288,12 @@ class _ShardWriter:
         counts = np.bincount(tokens[:size], minlength=len(self.counts))
         counts[: len(self.counts)] += self.counts
         self.counts = counts
-        # Copies, so that the whole shard's memory is not kept for the sake of its rest.
+        # Copies, because views would keep the memory of the whole shard.
         self._pending = [(tokens[size:].copy(), lengths[cut:].copy(), opens[cut:].copy())]
         self._num_pending = len(tokens) - size
 
     def _cut(self, ends: np.ndarray, opens: np.ndarray) -> int:
-        """How many of the pending sentences go into the next shard."""
+        """The number of pending sentences that go into the next shard."""
         fitting = max(int(np.searchsorted(ends, self._shard_tokens, side="right")), 1)
         if fitting == len(ends):
             return fitting

@@ -1,9 +1,9 @@
 """
-English text that every installation already carries: Python's own documentation and the docstrings
-of its library and of the scientific packages beside it, as `docs://train` and `docs://heldout`.
+English text that is part of every installation, as `docs://train` and `docs://heldout`: Python's
+documentation, and the docstrings of its library and of the installed scientific packages.
 
-Any path that AllenNLP's `cached_path` resolves may name them, so a config that trains on them runs
-on a fresh machine without a network. Source files are parsed, never imported or run.
+`cached_path` resolves these addresses, so a config that trains on them runs without a network.
+Source files are parsed, never imported or run.
 """
 
 import ast
@@ -22,18 +22,18 @@ from allennlp.common import Tqdm
 from cached_path import SchemeClient, add_scheme_client
 
 EDITION = 3
-"""To be raised whenever the same installation would give other text."""
+"""The version of the extraction. Raise it if the same installation would give other text."""
 
 PACKAGES = ("matplotlib", "networkx", "nltk", "numpy", "pandas", "scipy", "scikit-learn")
-"""Those that AllenNLP or this plugin brings along and whose docstrings are mostly prose."""
+"""Dependencies of AllenNLP or of this plugin whose docstrings are mostly prose."""
 
 SPLITS = ("train", "heldout")
 HELDOUT_SHARE = 0.04
-"""Of the documents: what a comparison of perplexities wants, and no more."""
+"""The held-out share of the documents, which is enough to compare perplexities."""
 
 _TOKEN = re.compile(
     r"""
-    n't\b | '(?:s|re|ve|ll|d|m)\b     # clitics, as the Penn treebank parts them
+    n't\b | '(?:s|re|ve|ll|d|m)\b     # clitics, split as in the Penn Treebank
     | [A-Za-z]+(?=n't\b)
     | (?:[A-Za-z]\.){2,}(?!\w)        # abbreviations and initials keep their dots
     | (?:etc|cf|vs|al|[A-Z])\.(?=\s)
@@ -45,7 +45,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?![A-Z]\.\s)(?=[\"'(\[`*]*[A-Z])")
-# An initial stands behind nothing, a name or another initial; "the matrix A." ends a sentence.
+# An initial follows nothing, a name or another initial; "the matrix A." ends a sentence.
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|Fig|Eq|Sec|No|Dr)|(?:^|\b[A-Z]\w*\.? )[A-Z])\.$"
 )
@@ -64,7 +64,7 @@ _FIELD = re.compile(r"^(?::\w[^:]*:|@\w+|\.\.\s|>>>|[\w`*'][\w`*', .-]*\s:(?:\s|
 
 
 class InstalledDocsClient(SchemeClient):
-    """Resolves `docs://train` and `docs://heldout` for `cached_path`, which keeps what it gets."""
+    """Resolves `docs://train` and `docs://heldout` for `cached_path`, which caches the text."""
 
     scheme = "docs"
 
@@ -77,7 +77,7 @@ class InstalledDocsClient(SchemeClient):
             )
 
     def get_etag(self) -> str:
-        """Changes with the installation, so that the text does."""
+        """A hash of the installed versions; the cached text is replaced when it changes."""
         versions = [f"{package.name}=={package.version}" for package in _installed()]
         parts = [str(EDITION), sys.version, *versions]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -94,7 +94,7 @@ add_scheme_client(InstalledDocsClient)
 
 @cache
 def _texts() -> dict[str, bytes]:
-    """Both splits as they are written; whoever wants one will want the other."""
+    """Both splits in UTF-8, because training needs both."""
     return {
         split: "\n".join(
             "".join(" ".join(tokens) + "\n" for tokens in document) for document in documents
@@ -105,8 +105,8 @@ def _texts() -> dict[str, bytes]:
 
 def split_documents() -> dict[str, list[list[list[str]]]]:
     """
-    Both splits: documents of sentences of tokens. A document belongs to one of them as a hash of
-    its name says; no sentence stands twice, so none is in both.
+    Both splits: documents of sentences of tokens. A hash of its name decides the split of a
+    document. No sentence occurs twice, so no sentence is in both splits.
     """
     parts: dict[str, list[list[list[str]]]] = {split: [] for split in SPLITS}
     seen: set[str] = set()
@@ -126,8 +126,8 @@ def split_documents() -> dict[str, list[list[list[str]]]]:
 
 def documents() -> Iterator[tuple[str, str]]:
     """
-    Names and texts: a topic of Python's documentation, or all docstrings of one source file. The
-    order, and with it what counts as a repetition, does not depend on the file system.
+    The names and texts of all documents. A document is a topic of Python's documentation, or all
+    docstrings of one source file. The order does not depend on the file system.
     """
     from pydoc_data.topics import topics
 
@@ -140,7 +140,7 @@ def documents() -> Iterator[tuple[str, str]]:
 
 
 def _source_files() -> Iterator[tuple[str, Path]]:
-    """The library's and the packages' files but for their tests, each with its name."""
+    """The source files of the library and the packages, without tests, each with its name."""
     library = Path(sysconfig.get_paths()["stdlib"])
     for path in library.rglob("*.py"):
         name = path.relative_to(library)
@@ -153,7 +153,7 @@ def _source_files() -> Iterator[tuple[str, Path]]:
 
 
 def _installed() -> list[metadata.Distribution]:
-    """Those of `PACKAGES` that are here: where one is missing there is less text, not none."""
+    """The installed packages out of `PACKAGES`."""
     found = []
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -162,7 +162,7 @@ def _installed() -> list[metadata.Distribution]:
 
 
 def docstrings(path: Path) -> str:
-    """All docstrings of a Python file, parted by empty lines; none if it can't be parsed."""
+    """All docstrings of a Python file, separated by empty lines; empty if it can't be parsed."""
     try:
         source = path.read_bytes()
         if b'"""' not in source and b"'''" not in source:
@@ -174,7 +174,7 @@ def docstrings(path: Path) -> str:
 
 
 def _docstrings(node: ast.AST) -> Iterator[str]:
-    """In the order of the source; only statements are walked, which is most of the time saved."""
+    """The docstrings in source order. Only statements are walked, which saves most of the time."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         if text := ast.get_docstring(node):
             yield text
@@ -184,7 +184,7 @@ def _docstrings(node: ast.AST) -> Iterator[str]:
 
 
 def sentences(text: str) -> Iterator[list[str]]:
-    """The sentences of a text's prose, in tokens. Code, tables and lists of names are left out."""
+    """The sentences of a text in tokens, without code, tables and lists of names."""
     for paragraph in _paragraphs(text):
         plain = _MARKUP.sub(lambda match: match[match.lastindex or 0], paragraph)
         start = 0
@@ -200,8 +200,8 @@ def sentences(text: str) -> Iterator[list[str]]:
 
 def is_prose(tokens: list[str]) -> bool:
     """
-    Whether this looks like an English sentence: a beginning, an end, and mostly words in between,
-    short ones among them. What programs are written with is no prose.
+    Whether this looks like an English sentence: it begins and ends like one, and consists mostly of
+    words, some of them short, without operators of a programming language.
     """
     if not 5 <= len(tokens) <= 60 or tokens[-1] not in (".", "!", "?", ")", '"'):
         return False
@@ -219,7 +219,7 @@ def is_prose(tokens: list[str]) -> bool:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Runs of lines at one depth, each as one line. Fields, prompts and rulers end them."""
+    """Joins lines of the same indentation. Fields, prompts and rulers end a paragraph."""
     kept: list[str] = []
     depth: int | None = None
     for line in [*text.splitlines(), ""]:
@@ -232,4 +232,4 @@ def _paragraphs(text: str) -> Iterator[str]:
             kept = []
         if is_text:
             kept.append(stripped[item.end() :] if item else stripped)
-            depth = None if item else indent  # what follows a list item may hang at any depth
+            depth = None if item else indent  # lines after a list item may have any indentation

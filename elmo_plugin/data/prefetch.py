@@ -1,66 +1,67 @@
-"""Windows that are filled when they are looked into, by a thread that works ahead of the model."""
+"""Windows are made when the model asks for them, by a thread that works ahead of it."""
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from queue import SimpleQueue
+from typing import Any
 
 import torch
 
 Tensors = dict[str, torch.Tensor]
 
 AHEAD = 8
-"""How many windows are kept ready."""
+"""Number of windows that the thread makes ahead."""
 
 
 class Prefetcher:
     """
-    Gives batches by number. The first that is asked for starts the thread, there; from then on
-    batches are best asked for in order, for one that has passed is made anew.
+    Gives windows by number. The first request starts the thread at that window. Later requests
+    should come in order, because a window before the last one requested is made a second time.
 
     # Parameters
 
-    batches : `Callable[[int], Iterator[Tensors]]`
-        Makes the batches from a given number on.
+    windows : `Callable[[int], Iterator[Tensors]]`
+        Makes the windows from a given number on.
     """
 
-    def __init__(self, batches: Callable[[int], Iterator[Tensors]]) -> None:
-        self._batches = batches
+    def __init__(self, windows: Callable[[int], Iterator[Tensors]]) -> None:
+        self._windows = windows
         self._ready: SimpleQueue[Tensors | Exception] = SimpleQueue()
         self._slots = threading.Semaphore(AHEAD)
         self._stop = threading.Event()
         self._next: int | None = None
         self._error: Exception | None = None
-        # The thread knows the queue, not this object, so it ends when nobody can ask any more.
+        # The thread refers to the queue and not to this object, so that it ends with this object.
         weakref.finalize(self, _stop, self._stop, self._slots)
 
     def get(self, number: int) -> Tensors:
-        """The batch of that number; raises what making it, or one before it, has raised."""
+        """Returns a window, or raises the error of making it or one before it."""
         if self._next is None:
             self._next = number
             threading.Thread(
                 target=_work,
-                args=(self._batches(number), self._ready, self._slots, self._stop),
+                args=(self._windows(number), self._ready, self._slots, self._stop),
                 name="bilm-windows",
                 daemon=True,
             ).start()
         if number < self._next:
-            return next(self._batches(number))
+            return next(self._windows(number))
         while self._error is None:
-            batch = self._ready.get()
-            if isinstance(batch, Exception):
-                self._error = batch
+            window = self._ready.get()
+            if isinstance(window, Exception):
+                self._error = window
                 break
             self._slots.release()
             self._next += 1
             if self._next > number:
-                return batch
+                return window
         raise self._error
 
 
 def _work(
-    batches: Iterator[Tensors],
+    windows: Iterator[Tensors],
     ready: "SimpleQueue[Tensors | Exception]",
     slots: threading.Semaphore,
     stop: threading.Event,
@@ -70,7 +71,7 @@ def _work(
             slots.acquire()
             if stop.is_set():
                 return
-            ready.put(next(batches))
+            ready.put(next(windows))
     except Exception as error:
         ready.put(error)
 
@@ -80,56 +81,10 @@ def _stop(stop: threading.Event, slots: threading.Semaphore) -> None:
     slots.release()
 
 
-class WindowIterator(Iterator["LazyBatch"]):
+class LazyWindow:
     """
-    The lazy batches of an epoch.
-
-    # Parameters
-
-    num_batches : `int`
-        How many there are.
-    batches : `Callable[[int], Iterator[Tensors]]`
-        Makes the batches from a given number on.
-    device : `torch.device`, optional
-        Where to put them.
-    """
-
-    def __init__(
-        self,
-        num_batches: int,
-        batches: Callable[[int], Iterator[Tensors]],
-        device: torch.device | None = None,
-    ) -> None:
-        self._num_batches = num_batches
-        self._prefetcher = Prefetcher(batches)
-        self._device = device
-        self._next = 0
-
-    def __next__(self) -> "LazyBatch":
-        if self._next == self._num_batches:
-            raise StopIteration
-        self._next += 1
-        return LazyBatch(partial(_make, self._prefetcher, self._next - 1, self._device))
-
-    def __len__(self) -> int:
-        return self._num_batches
-
-
-def _make(prefetcher: Prefetcher, number: int, device: torch.device | None) -> Tensors:
-    tensors = prefetcher.get(number)
-    if device is None:
-        return tensors
-    # On the consumer's side, so that the copy is queued on the stream that the model reads from.
-    return {key: tensor.to(device, non_blocking=True) for key, tensor in tensors.items()}
-
-
-class LazyBatch(dict[str, torch.Tensor]):
-    """
-    A batch that is made when it is first looked into, so that drawing it and throwing it away, as
-    AllenNLP's trainer does with those before the place where it resumes, costs nothing.
-
-    It is a `dict` because AllenNLP asks whether a batch is one, before it counts its rows, moves or
-    saves it. All that is read goes through the four methods at the end.
+    A window that is made when the model asks for its tensors. AllenNLP's trainer draws and discards
+    the batches before the place where it resumes, which therefore costs nothing.
 
     # Parameters
 
@@ -137,25 +92,58 @@ class LazyBatch(dict[str, torch.Tensor]):
         Makes the tensors.
     """
 
-    get, keys, values, items = Mapping.get, Mapping.keys, Mapping.values, Mapping.items  # type: ignore[assignment]
-    __contains__, __eq__ = Mapping.__contains__, Mapping.__eq__
-
     def __init__(self, make: Callable[[], Tensors]) -> None:
-        super().__init__()
         self._make = make
 
     @cached_property
     def _tensors(self) -> Tensors:
         return self._make()
 
-    def __getitem__(self, key: str) -> torch.Tensor:
-        return self._tensors[key]
+    def tensors(self, device: torch.device | None = None) -> Tensors:
+        """The window's tensors, on `device`, or else on the CPU."""
+        if device is None:
+            return self._tensors
+        # The consumer copies, so that the copies are queued on the stream that the model reads.
+        return {key: x.to(device, non_blocking=True) for key, x in self._tensors.items()}
 
-    def __setitem__(self, key: str, tensor: torch.Tensor) -> None:
-        self._tensors[key] = tensor
+    def to_json(self) -> dict[str, list]:
+        """The tensors as lists; AllenNLP writes them into an evaluation's file of predictions."""
+        return {key: x.tolist() for key, x in self._tensors.items()}
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
+
+class WindowIterator(Iterator[dict[str, Any]]):
+    """
+    Iterates over an epoch's batches `{"starts": Tensor, "window": LazyWindow}`. AllenNLP's log
+    writers count a batch's rows by its first value, so `starts` comes first.
+
+    # Parameters
+
+    num_windows : `int`
+        Number of windows in the epoch.
+    windows : `Callable[[int], Iterator[Tensors]]`
+        Makes the windows from a given number on.
+    starts : `Callable[[int], Tensor]`
+        Says which rows start again in the window of a given number. *Shape:* `(B,)` bool.
+    """
+
+    def __init__(
+        self,
+        num_windows: int,
+        windows: Callable[[int], Iterator[Tensors]],
+        starts: Callable[[int], torch.Tensor],
+    ) -> None:
+        self._num_windows = num_windows
+        self._prefetcher = Prefetcher(windows)
+        self._starts = starts
+        self._next = 0
+
+    def __next__(self) -> dict[str, Any]:
+        number = self._next
+        if number == self._num_windows:
+            raise StopIteration
+        self._next += 1
+        window = LazyWindow(partial(self._prefetcher.get, number))
+        return {"starts": self._starts(number), "window": window}
 
     def __len__(self) -> int:
-        return len(self._tensors)
+        return self._num_windows

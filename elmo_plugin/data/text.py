@@ -1,6 +1,6 @@
 """
-Text to train on: one sentence a line, tokens separated by white space, in files that may be
-compressed. A blank line, and a new file, start a new document.
+Reads text: one sentence a line, tokens separated by white space, in plain or compressed files. A
+blank line starts a new document, and so does a new file.
 """
 
 import glob
@@ -20,17 +20,17 @@ from allennlp.common.file_utils import cached_path
 
 BLOCK_BYTES = 1 << 20
 LINE_BYTES = 1 << 25
-"""The longest line. No sentence comes near it, and a small compressed file may hold gigabytes."""
+"""The longest line: far longer than any sentence, but a small file may decompress to gigabytes."""
 ZSTD_BYTES = 1 << 12
 BYTE_ORDER_MARK = "\ufeff"
 
-# Compression is told by a file's first bytes, not by its name: `cached_path` renames downloads.
-# None of these can open a text in UTF-8.
+# Compression is recognised by a file's first bytes, because `cached_path` renames downloads. No
+# text in UTF-8 begins with any of these.
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
-# A tar archive of text is itself UTF-8, names and all, so it has to be told from text.
+# A tar archive of text is valid UTF-8 itself, so it needs a check of its own.
 TAR_MAGIC = "ustar"
 TAR_MAGIC_POSITION = 257
 
@@ -45,18 +45,18 @@ DECOMPRESSION_ERRORS = (
 
 def find_files(path: str | os.PathLike) -> list[Path]:
     """
-    The files that a path means, in sorted order.
+    The files of a path, in sorted order.
 
     # Parameters
 
     path : `str` or `os.PathLike`
-        A file; a glob; a folder (all files in and below it, but for hidden ones); or anything else
-        that AllenNLP's `cached_path` resolves, such as a URL or an archive.
+        A file, a glob, a folder (for all files in and below it that are not hidden), or anything
+        else that AllenNLP's `cached_path` resolves, such as a URL or an archive.
 
     # Raises
 
     `FileNotFoundError`
-        If there is no such file, or no file in the folder or for the glob.
+        If there is no such file, or no file in the folder or that matches the glob.
     `OSError`
         If a folder within the folder cannot be read.
     """
@@ -83,13 +83,13 @@ def find_files(path: str | os.PathLike) -> list[Path]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    def fail(error: OSError) -> NoReturn:  # or the text would come without what is in there
+    def fail(error: OSError) -> NoReturn:  # os.walk would skip the folder silently
         raise error
 
     for parent, folders, names in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
         files = (Path(parent, name) for name in names if not name.startswith("."))
-        # A link that leads nowhere is named when it is opened.
+        # A broken link is included, so that opening it raises an error.
         yield from (file for file in files if file.is_file() or not file.exists())
 
 
@@ -99,17 +99,18 @@ def read_blocks(
     name: str | None = None,
 ) -> Iterator[list[str]]:
     """
-    The lines of a file, about a megabyte of them at a time: what makes reading fast is to do
-    each step for many lines at once.
+    The lines of a file, about a megabyte at a time, because reading is fast if each step is done
+    for many lines at once.
 
     # Parameters
 
     file : `Path` or `BinaryIO`
-        Plain text in UTF-8, or that compressed by gzip, xz or zstd. An open one is not closed.
+        Text in UTF-8, plain or compressed by gzip, xz or zstd. An open file is not closed.
     on_bytes : `Callable`, optional
-        Called with every piece of the file as it lies on the disk, for a hash or a progress bar.
+        A function that is called with every piece of the file before decompression, for a hash or a
+        progress bar.
     name : `str`, optional
-        What errors call the file; its path, if not given.
+        The name of the file in errors, by default its path.
 
     # Raises
 
@@ -184,7 +185,7 @@ def _decompressed(raw: io.BufferedReader) -> BinaryIO:
 
 
 class _Observed(io.RawIOBase):
-    """A file whose bytes are also shown to a callback."""
+    """A file whose bytes are also passed to a callback."""
 
     def __init__(self, file: BinaryIO, on_bytes: Callable[[memoryview], object] | None) -> None:
         self._file = file
@@ -203,8 +204,8 @@ class _Observed(io.RawIOBase):
 
 class _ZstdFile(io.RawIOBase):
     """
-    Zstandard frames, decompressed. `zstandard`'s own reader takes a file that was cut short for
-    one that ends there; this one raises an `EOFError`.
+    Decompresses Zstandard frames. `zstandard`'s own reader does not notice that a file was cut
+    short; this one raises an `EOFError`.
     """
 
     def __init__(self, raw: BinaryIO) -> None:
@@ -218,7 +219,7 @@ class _ZstdFile(io.RawIOBase):
 
     def readinto(self, buffer) -> int:
         while not self._text:
-            # At most 32,768 times as much comes out: a block of 4 bytes may hold 128 KiB.
+            # Text is at most 32,768 times as long: a block of 4 bytes may hold 128 KiB.
             compressed = self._compressed or self._raw.read(ZSTD_BYTES)
             if self._frame.eof:
                 if not compressed:

@@ -1,4 +1,4 @@
-"""Tokens to the character ids of ELMo."""
+"""Turns tokens into the character ids of ELMo."""
 
 from typing import Optional
 
@@ -27,22 +27,22 @@ NAME = 'token indexer of type "elmo"'
 @TokenIndexer.register("elmo")
 class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
     """
-    Tokens to character ids, under the key `elmo_tokens`. *Shape:* `(T, C)` int64, 0 where there is
-    no token. With 50 characters a token these are the ids of AllenNLP's `elmo_characters`, which
-    this is a kind of, because AllenNLP's HotFlip knows no other.
+    Turns tokens into character ids, under the key `elmo_tokens`. *Shape:* `(T, C)` int64, 0 where
+    there is no token. With 50 characters a token these are the ids of AllenNLP's
+    `elmo_characters`, whose class this one extends because AllenNLP's HotFlip requires it.
 
     Registered as a `TokenIndexer` with name "elmo".
 
     # Parameters
 
     namespace : `str`, optional (default=`"elmo_characters"`)
-        Names the indexer; there is nothing to look up in a vocabulary.
+        The name of the indexer. No vocabulary is used.
     tokens_to_add : `Dict[str, int]`, optional
-        Tokens that are one character of their own, and bilm-tf's number of that character, from -1
-        (which has no weights) to 260; unused ones, such as 1 to 31, serve for models that are
-        trained already.
+        Tokens that are represented by one character each, with bilm-tf's number of that character,
+        from -1 (which has no weights) to 260. For a model that is trained already, take numbers of
+        unused characters, such as 1 to 31.
     max_characters_per_token : `int`, optional (default=`50`)
-        C: the model's own `max_characters_per_token`.
+        C, the model's `max_characters_per_token`.
     token_min_padding_length : `int`, optional (default=`0`)
         See `TokenIndexer`.
     """
@@ -50,7 +50,7 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
     def __init__(
         self,
         namespace: str = "elmo_characters",
-        # AllenNLP hands a plain dictionary over for `Optional`, but not for `|`.
+        # AllenNLP passes a plain dictionary for `Optional`, but not for `|`.
         tokens_to_add: Optional[dict[str, int]] = None,
         max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
         token_min_padding_length: int = 0,

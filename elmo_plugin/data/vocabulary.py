@@ -1,8 +1,8 @@
 """
 The words that a language model predicts, as an AllenNLP vocabulary and as bilm-tf's file.
 
-They have a namespace of their own, without padding: `<S>`, `</S>` and `<UNK>` first and then by
-falling frequency, so that a word's id is its rank, which is what log-uniform sampling takes it for.
+They have a namespace of their own without padding. `<S>`, `</S>` and `<UNK>` come first, then the
+words by falling frequency, so that a word's id is its rank, as log-uniform sampling assumes.
 """
 
 import logging
@@ -27,23 +27,23 @@ logger = logging.getLogger(__name__)
 WORDS_NAMESPACE = "words"
 
 NEWLINE_ESCAPE = "@@NEWLINE@@"
-"""What AllenNLP's vocabulary files write for a line break, and so read as one."""
+"""AllenNLP's vocabulary files write a line break as this, and read it as one."""
 
 MOST_BITS_LOST = 2.0
 """
-How much worse than one sorted by frequency a vocabulary may fit log-uniform sampling, in bits a
-token. Measured with 10,000 words: 0.2 where another corpus of English (Brown) gave the order for
-one (MASC), 4.5 for the alphabet's; with 1,000 words, 0.1 and 2.7.
+The loss of log-uniform sampling, in bits a token, from which an order other than that by frequency
+is warned of. Measured on MASC with 10,000 words: 0.2 for the order of another corpus of English
+(Brown), 4.5 for alphabetical order; with 1,000 words, 0.1 and 2.7.
 """
 
 
 @Vocabulary.register("bilm", constructor="from_corpus")
 class BilmVocabulary(Vocabulary):
     """
-    A vocabulary whose words come from an encoded corpus's word table, or from bilm-tf's file.
+    A vocabulary of the words of an encoded corpus or of bilm-tf's vocabulary file.
 
-    Registered as a `Vocabulary` with name "bilm", whose constructor is `from_corpus`. What it saves
-    is read by AllenNLP's own `Vocabulary.from_files` too, with the same ids.
+    Registered as a `Vocabulary` with name "bilm" and the constructor `from_corpus`. AllenNLP's own
+    `Vocabulary.from_files` reads its saved files with the same ids.
     """
 
     @classmethod
@@ -59,15 +59,15 @@ class BilmVocabulary(Vocabulary):
         # Parameters
 
         corpus : `str`, optional
-            Text or an encoded corpus, as the `bilm` data loader takes it.
+            The path of a text or of an encoded corpus, as for the `bilm` data loader.
         file : `str`, optional
-            In place of `corpus`: a vocabulary file, one word a line, sorted by frequency.
+            A vocabulary file in place of `corpus`: one word a line, sorted by frequency.
         max_size : `int`, optional
-            The most words to keep, `<S>`, `</S>` and `<UNK>` included.
+            The largest number of words, `<S>`, `</S>` and `<UNK>` included.
         min_count : `int`, optional (default=`1`)
-            Only with `corpus`: leave out words that occur less often.
+            The smallest count of a word in the corpus. Only with `corpus`.
         cache_dir : `str`, optional
-            Only with `corpus`: where encoded corpora are kept.
+            The folder of the cache of encoded corpora. Only with `corpus`.
         """
         if (corpus is None) == (file is None):
             raise ConfigurationError(
@@ -97,7 +97,7 @@ class BilmVocabulary(Vocabulary):
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{name}: corpus: {error}") from error
         special = len(SPECIAL_WORDS)
-        # The counts fall, so those that are high enough are a prefix.
+        # The counts are sorted, so the frequent words are a prefix.
         frequent = special + int((opened.counts[special:] >= min_count).sum())
         words = (word for word in opened.words()[:frequent] if NEWLINE_ESCAPE not in word)
         return cls.from_words(islice(words, max_size))
@@ -113,8 +113,8 @@ class BilmVocabulary(Vocabulary):
         # Raises
 
         `ConfigurationError`
-            If AllenNLP's vocabulary files can't hold a word: they write a line break as
-            `@@NEWLINE@@`, and would read the word as another one.
+            If a word contains `@@NEWLINE@@`, which AllenNLP's vocabulary files use for a line
+            break.
         """
         words = list(words)
         for word in words:
@@ -134,7 +134,7 @@ class BilmVocabulary(Vocabulary):
 
 def word_ids(vocab: Vocabulary) -> dict[str, int]:
     """
-    The id of each word, checked to be a language model's.
+    The id of each word of a language model's vocabulary.
 
     # Raises
 
@@ -163,7 +163,7 @@ def vocabulary_words(vocab: Vocabulary) -> list[str]:
 
 def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
     """
-    The vocabulary id of each of a corpus's words, `<UNK>`'s for those that the vocabulary lacks.
+    The vocabulary id of each distinct word of a corpus, that of `<UNK>` for unknown words.
 
     # Returns
 
@@ -178,22 +178,18 @@ def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
 
 def check_frequency_order(corpus: EncodedCorpus, ids: np.ndarray, vocab_size: int) -> None:
     """
-    Refuses a vocabulary whose order is far from that of the corpus's frequencies.
+    Warns of a vocabulary whose order is far from that of the corpus's frequencies: the log-uniform
+    distribution over ids, from which negatives are drawn, then codes the corpus with at least
+    `MOST_BITS_LOST` more a token than it would if the ids were sorted by frequency.
 
     # Parameters
 
     corpus : `EncodedCorpus`
-        Where the counts come from.
+        The corpus that gives the counts.
     ids : `np.ndarray`
-        `ids_of_corpus_words`. *Shape:* `(W,)`.
+        The result of `ids_of_corpus_words`. *Shape:* `(W,)`.
     vocab_size : `int`
         The number of ids.
-
-    # Raises
-
-    `ConfigurationError`
-        If the log-uniform distribution over ids, from which negatives are drawn, codes the corpus
-        with `MOST_BITS_LOST` more a token than it would if the ids were sorted by frequency.
     """
     special = len(SPECIAL_WORDS)
     counts = np.bincount(ids, weights=corpus.counts, minlength=vocab_size)[special:]
@@ -203,21 +199,25 @@ def check_frequency_order(corpus: EncodedCorpus, ids: np.ndarray, vocab_size: in
     bits = -np.log2(np.log((rank + 2) / (rank + 1)) / np.log(vocab_size + 1))  # (V - 3,)
     lost = float(counts @ bits - np.sort(counts)[::-1] @ bits) / counts.sum()
     if lost > MOST_BITS_LOST:
-        raise ConfigurationError(
-            f'vocabulary, namespace "{WORDS_NAMESPACE}": expected words by falling frequency, as '
-            f"log-uniform sampling needs them, found an order that costs {lost:.1f} bits a token "
-            f"more on {corpus.folder} than one by frequency"
+        logger.warning(
+            'vocabulary, namespace "%s": expected words by falling frequency, as log-uniform '
+            "sampling needs them, found an order that costs %.1f bits a token more on %s than one "
+            "by frequency",
+            WORDS_NAMESPACE,
+            lost,
+            corpus.folder,
         )
 
 
 def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
     """
-    bilm-tf's vocabulary: one word a line, `<S>`, `</S>` and `<UNK>` first.
+    Reads bilm-tf's vocabulary file: one word a line, `<S>`, `</S>` and `<UNK>` first.
 
     # Raises
 
     `ConfigurationError`
-        Naming the line that is not a word, or that occurs twice.
+        If a line is empty or occurs twice, or the first lines are others. The message names the
+        line.
     """
     words = [line.strip() for lines in read_blocks(Path(file)) for line in lines]
     if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
@@ -246,8 +246,8 @@ def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None
     # Raises
 
     `ConfigurationError`
-        If a word can't stand on a line of its own: it is empty, has white space at an end, breaks
-        a line, or is not text that UTF-8 can hold.
+        If a word does not fit on a line: it is empty, has white space at an end, contains a line
+        break, or cannot be encoded in UTF-8.
     """
     words = list(words)
     for index, word in enumerate(words):

@@ -1,4 +1,4 @@
-"""The vocabulary ids of a sentence's words, as a language model predicts them."""
+"""The vocabulary ids of a sentence's words, which a language model predicts."""
 
 import torch
 from allennlp.data import Field, Vocabulary
@@ -10,15 +10,15 @@ from elmo_plugin.modules.sampled_softmax import IGNORE
 
 class WordIdsField(Field[torch.Tensor]):
     """
-    Words by their ids in the namespace `words`; those that it lacks become `<UNK>`, whatever the
-    vocabulary's own OOV token is, which AllenNLP forgets when it reads a vocabulary by default.
+    The ids of words in the namespace `words`. Unknown words become `<UNK>`, whatever the
+    vocabulary's own OOV token is, which AllenNLP does not restore when it reads a vocabulary.
 
-    Becomes a tensor padded with -100. *Shape:* `(T,)` int64, `(B, T)` in a batch.
+    The tensor is padded with -100. *Shape:* `(T,)` int64, `(B, T)` in a batch.
 
     # Parameters
 
     words : `List[str]`
-        A sentence, without boundaries.
+        A sentence without boundaries.
     """
 
     __slots__ = ["_ids", "words"]

@@ -13,7 +13,7 @@ from elmo_plugin.bilm_tf.weight_file import load_bilm
 from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.embed import embed
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.models.archive import load_language_model
+from elmo_plugin.models.load import load_language_model
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files

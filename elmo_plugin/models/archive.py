@@ -1,6 +1,6 @@
 """
-Archives of a `bilm`, read so that nothing in them is run: AllenNLP's own `load_archive` constructs
-whatever class the archive's `config.json` names.
+Reads the archive of a `bilm` without running anything in it. AllenNLP's own `load_archive`
+constructs whatever class the archive's `config.json` names.
 """
 
 import gzip
@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -20,11 +20,11 @@ from allennlp.common.file_utils import cached_path
 from torch import Tensor
 
 from elmo_plugin.checks import shown
-from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.data.vocabulary import BilmVocabulary, word_ids
 from elmo_plugin.files.atomic_write import NO_SPACE, DiskFullError
 from elmo_plugin.files.torch_file import load_torch_file
-from elmo_plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.modules import SampledSoftmax
+from elmo_plugin.options import BiLMOptions, build_bilm
 
 CONFIG = "config.json"
 WORDS = "vocabulary/words.txt"
@@ -40,7 +40,7 @@ PARAMETERS: dict[str, tuple[type, ...]] = {
     "precision": (str,),
     "sparse_gradients": (bool,),
 }
-"""What the block `model` may say, and the JSON types of the values."""
+"""Keys that the block `model` may have, and the JSON types of their values."""
 
 TRAINING_ONLY = (
     "type",
@@ -50,22 +50,47 @@ TRAINING_ONLY = (
     "pretrained_file",
     "pretrained_vocabulary_file",
 )
-"""Keys of the block `model` that a trained model does not need. Their values are not looked at."""
+"""Keys of the block `model` that a trained model does not need. Their values are not read."""
 
 DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError)
 
 
-def load_language_model(archive_file: Union[str, os.PathLike]) -> BilmLanguageModel:
+class Archive(NamedTuple):
     """
-    Loads the language model of an archive, or of a training run's folder. Only the block `model`,
-    the vocabulary and the weights are read, and only plain values: nothing that the archive names
-    is imported, constructed or run.
+    Contents of an archive, which fit together.
+
+    # Parameters
+
+    parameters : `dict[str, Any]`
+        Parameters of the model but for the vocabulary.
+    options : `BiLMOptions`
+        Sizes of the biLM.
+    vocab : `BilmVocabulary`
+        Words of the softmax.
+    state : `dict[str, Tensor]`
+        Weights: those of the biLM, whose names begin with `bilm.`, and those of the softmax, whose
+        names begin with `softmax.`.
+    """
+
+    parameters: dict[str, Any]
+    options: BiLMOptions
+    vocab: BilmVocabulary
+    state: dict[str, Tensor]
+
+
+def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
+    """
+    Reads an archive, or the folder of a training run. Only the block `model`, the vocabulary and
+    the weights are read, and only plain values: nothing that the archive names is imported,
+    constructed or run.
 
     # Raises
 
     `ConfigurationError`
-        If the archive is damaged, has members outside its own folder, or is of another kind of
-        model; the message begins with the archive.
+        If the archive is damaged, has members outside its own folder, or holds another kind of
+        model. The message begins with the archive.
+    `DiskFullError`
+        If there is no space to unpack the archive.
     """
     path = cached_path(archive_file)
     try:
@@ -86,7 +111,7 @@ def load_language_model(archive_file: Union[str, os.PathLike]) -> BilmLanguageMo
 
 
 def _unpack(path: str, folder: Path) -> None:
-    """Takes what is needed out of a `model.tar.gz`, and reads all of it for its checksum."""
+    """Unpacks the needed files of a `model.tar.gz`, and reads all of it to check its checksum."""
     try:
         with gzip.open(path) as stream:
             with tarfile.open(fileobj=stream, mode="r:") as archive:
@@ -102,7 +127,7 @@ def _unpack(path: str, folder: Path) -> None:
                         )
                     if member.isreg() and name in (CONFIG, WORDS, *WEIGHTS):
                         archive.extract(member.replace(name=name), folder, filter="data")
-            while stream.read(1 << 20):  # what follows, as far as the checksum
+            while stream.read(1 << 20):  # reads on to the checksum
                 pass
     except DAMAGE as error:
         raise ConfigurationError(
@@ -110,7 +135,7 @@ def _unpack(path: str, folder: Path) -> None:
         ) from error
 
 
-def _read_folder(folder: Path) -> BilmLanguageModel:
+def _read_folder(folder: Path) -> Archive:
     parameters = _read_parameters(folder / CONFIG)
     words = re.split(r"\r?\n", _read_text(folder / WORDS))
     vocab = BilmVocabulary.from_words(words[:-1] if words[-1] == "" else words)
@@ -119,10 +144,7 @@ def _read_folder(folder: Path) -> BilmLanguageModel:
         raise ConfigurationError(f"expected weights, {' or '.join(WEIGHTS)}, found none")
     state = load_torch_file(weights)
     _check_state(state, weights.stat().st_size)
-    _check_sizes(vocab, parameters, state)
-    model = BilmLanguageModel(vocab, **parameters)
-    model.load_state_dict(state)
-    return model
+    return Archive(parameters, _check_sizes(vocab, parameters, state), vocab, state)
 
 
 def _read_text(file: Path) -> str:
@@ -135,7 +157,7 @@ def _read_text(file: Path) -> str:
 
 
 def _read_parameters(file: Path) -> dict[str, Any]:
-    """The parameters of `BilmLanguageModel` in a `config.json`, which AllenNLP writes as JSON."""
+    """Reads the model's parameters from a `config.json`, which AllenNLP writes as JSON."""
     try:
         config = json.loads(_read_text(file))
     except (ValueError, RecursionError) as error:
@@ -159,7 +181,7 @@ def _read_parameters(file: Path) -> dict[str, Any]:
 
 
 def _check_state(state: Any, file_size: int) -> None:
-    """Refuses what is not a dictionary of plain tensors that are all there in the file."""
+    """Checks that the weights are a dictionary of plain tensors, all stored in the file."""
     plain = isinstance(state, dict) and all(
         isinstance(name, str)
         and isinstance(tensor, Tensor)
@@ -167,21 +189,22 @@ def _check_state(state: Any, file_size: int) -> None:
         and tensor.device.type == "cpu"
         for name, tensor in state.items()
     )
-    # A tensor may stand for many more numbers than are stored, all of them the same ones.
+    # A tensor may repeat the stored numbers and so have many more than the file.
     if not plain or sum(x.numel() * x.element_size() for x in state.values()) > file_size:
         raise ConfigurationError("expected the weights to be plain tensors, found something else")
 
 
 def _check_sizes(
     vocab: BilmVocabulary, parameters: dict[str, Any], state: dict[str, Tensor]
-) -> None:
-    """Compares the config's sizes with those of the weights before memory is taken for them."""
+) -> BiLMOptions:
+    """
+    Compares the config's sizes with those of the weights before any memory is allocated for them,
+    and returns the biLM's.
+    """
     try:
-        options = BiLMOptions.from_blocks(
-            parameters["lstm"],
-            parameters.get("char_cnn"),
-            n_words=vocab.get_vocab_size("words"),
-            source=f"{CONFIG}: model",
+        n_words = len(word_ids(vocab))
+        options = BiLMOptions.from_dict(
+            {**parameters, "n_tokens_vocab": n_words}, source=f"{CONFIG}: model"
         )
         n_modules = options.lstm.n_layers
         if options.char_cnn is not None:
@@ -192,7 +215,12 @@ def _check_sizes(
                 f"{CONFIG} has them, found {len(state)} tensors"
             )
         with torch.device("meta"):
-            expected = BilmLanguageModel(vocab, **parameters).state_dict()
+            bilm = build_bilm(options)
+            softmax = SampledSoftmax(
+                n_words=n_words, dim=options.lstm.projection_dim, n_negative_samples=None
+            )
+        modules = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax})
+        expected = modules.state_dict()
     except (ValueError, OverflowError, RuntimeError, TypeError) as error:
         message = str(error).partition("\n")[0]
         raise ConfigurationError(message) from error
@@ -202,6 +230,7 @@ def _check_sizes(
             raise ConfigurationError(
                 f"{name}: expected {one}, as the sizes in {CONFIG} have it, found {other}"
             )
+    return options
 
 
 def _described(tensor: Tensor | None) -> str:

@@ -12,11 +12,11 @@ from allennlp.nn import RegularizerApplicator, util
 from allennlp.nn.parallel import DdpAccelerator
 from torch import Tensor
 
-from elmo_plugin.callbacks.keep_freed_memory import keep_freed_memory
 from elmo_plugin.checks import check_choice, check_count, check_flag, check_number, check_path
-from elmo_plugin.data.vocabulary import word_ids
+from elmo_plugin.data.prefetch import LazyWindow
+from elmo_plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.files.torch_file import check_torch_file
-from elmo_plugin.models.transfer import start_from
+from elmo_plugin.models.transfer import load_pretrained
 from elmo_plugin.modules import LSTMState, SampledSoftmax, WordEmbedding
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
@@ -104,7 +104,8 @@ class BilmLanguageModel(Model):
             check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
         n_words = len(word_ids(vocab))
         try:
-            self.options = BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="model")
+            blocks = {"lstm": lstm, "char_cnn": char_cnn, "n_tokens_vocab": n_words}
+            self.options = BiLMOptions.from_dict(blocks, source="model")
             self.bilm = build_bilm(self.options, dropout=dropout)
             self.bilm.set_precision(precision)
             self.softmax = SampledSoftmax(
@@ -135,7 +136,14 @@ class BilmLanguageModel(Model):
         self._backward_loss = TokenAverage()
         self.register_load_state_dict_pre_hook(_take_resume_state)
         if pretrained_file is not None:
-            start_from(self, pretrained_file, pretrained_vocabulary_file)
+            load_pretrained(
+                self.bilm,
+                self.softmax,
+                vocabulary_words(vocab),
+                self.options,
+                pretrained_file,
+                pretrained_vocabulary_file,
+            )
 
     @classmethod
     def _load(
@@ -161,60 +169,80 @@ class BilmLanguageModel(Model):
 
     def forward(  # type: ignore[override]
         self,
-        words: Optional[Tensor] = None,
-        forward_inputs: Optional[Tensor] = None,
-        forward_targets: Optional[Tensor] = None,
-        backward_inputs: Optional[Tensor] = None,
-        backward_targets: Optional[Tensor] = None,
+        window: Optional[LazyWindow] = None,
         starts: Optional[Tensor] = None,
-        word_ids: Optional[Tensor] = None,
         source: Optional[TextFieldTensors] = None,
         targets: Optional[Tensor] = None,
         metadata: Optional[List[Any]] = None,
     ) -> Dict[str, Any]:
         """
-        Takes a window of running text (the first seven) or a batch of sentences (the others).
+        Takes a batch of the `bilm` data loader, which is a window of running text, or a batch of
+        sentences.
 
         # Parameters
 
-        words : `Tensor`
-            Shape `(U, C)`, the characters of the window's distinct words.
-        forward_inputs, backward_inputs : `Tensor`
-            Shape `(B, T)`, indices into `words`, each direction in its own reading order.
-        forward_targets, backward_targets : `Tensor`
-            Shape `(B, T)`, vocabulary numbers; -100 where there is nothing to predict.
+        window : `LazyWindow`
+            Tensors of the window; see the `bilm` data loader.
         starts : `Tensor`
-            Shape `(B,)`, true where a row's text starts anew.
-        word_ids : `Tensor`
-            Shape `(U,)`, the vocabulary numbers of `words`; only a model without `char_cnn` wants
-            them.
+            Rows that start again in this window. *Shape:* `(B,)` bool.
         source : `TextFieldTensors`
             Sentences without boundaries.
         targets : `Tensor`
-            Shape `(B, T)`, their vocabulary numbers.
-        metadata : `List[Any]`
-            The sentences' tokens, handed through.
+            Vocabulary ids of the sentences' words. *Shape:* `(B, T)`.
+        metadata : `List[Any]`, optional
+            Tokens of the sentences, which are passed through.
 
         # Returns
 
-        `Dict[str, Tensor]`
-            `loss`, the mean of both directions' mean negative log likelihoods; and of sentences
-            the exact `forward_log_probabilities` of w_1 .. w_n, `</S>` and the
-            `backward_log_probabilities` of `<S>`, w_1 .. w_n, shape `(B, T + 1)`, with their
+        `Dict[str, Any]`
+            `loss`, the mean of both directions' mean negative log likelihoods. For sentences in
+            evaluation also the exact `forward_log_probabilities` of w_1 .. w_n, `</S>` and the
+            `backward_log_probabilities` of `<S>`, w_1 .. w_n, *shape* `(B, T + 1)`, with their
             `mask`.
         """
-        if words is not None:
-            assert forward_inputs is not None and forward_targets is not None
-            assert backward_inputs is not None and backward_targets is not None
+        if window is not None:
             assert starts is not None
-            if self.options.char_cnn is None:
-                words = self._need_word_ids(word_ids) + 1  # 0 is "no word"
-            reads_on = forward_targets[:, 0] != IGNORE
-            hidden = self._read_window(words, forward_inputs, backward_inputs, starts, reads_on)
-            goals = torch.stack([forward_targets.T, backward_targets.T])  # (2, T, B)
-            return {"loss": self._loss(hidden, goals)}
-
+            return {"loss": self._window_loss(starts, **window.tensors(starts.device))}
         assert source is not None and targets is not None
+        return self._forward_sentences(source, targets, metadata)
+
+    def _window_loss(
+        self,
+        starts: Tensor,
+        words: Tensor,
+        forward_inputs: Tensor,
+        forward_targets: Tensor,
+        backward_inputs: Tensor,
+        backward_targets: Tensor,
+        word_ids: Optional[Tensor] = None,
+    ) -> Tensor:
+        if self.options.char_cnn is None:
+            if word_ids is None:
+                raise ConfigurationError(
+                    'a model of type "bilm" without char_cnn reads words: its data_loader needs '
+                    '"tokens": "words"'
+                )
+            words = word_ids + 1  # 0 is "no word"
+        n_rows = len(starts)
+        zero = self.bilm.bilstm.zero_state(n_rows)
+        before = self._carried[self.training] or zero
+        # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
+        # not used here, because at this point it would depend on the number of processes.
+        start = zero if self.training else initial_state(self.bilm, self.initial_state, n_rows)
+        state = before.take(n_rows).where(starts, start)
+        if self.training:
+            first = words[forward_inputs[:, 0]]
+            at_start = (first == self.bilm.boundaries[0]).view(n_rows, -1).all(dim=1)
+            has_text = forward_targets[:, 0] != IGNORE
+            self.bilm.warm_state.observe(state, at_start & has_text & ~starts)
+        layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
+        self._carried[self.training] = before.put(after)
+        targets = torch.stack([forward_targets.T, backward_targets.T])  # (2, T, B)
+        return self._loss(self.dropout(layers[-1]), targets)
+
+    def _forward_sentences(
+        self, source: TextFieldTensors, targets: Tensor, metadata: Optional[List[Any]]
+    ) -> Dict[str, Any]:
         hidden, goals = self.read_sentences(source, targets)
         output: Dict[str, Any] = {"loss": self._loss(hidden, goals)}
         if not self.training:
@@ -225,40 +253,6 @@ class BilmLanguageModel(Model):
             if metadata is not None:
                 output["tokens"] = metadata
         return output
-
-    def _need_word_ids(self, word_ids: Optional[Tensor]) -> Tensor:
-        if word_ids is None:
-            raise ConfigurationError(
-                'a model of type "bilm" without char_cnn reads words: its data_loader needs '
-                '"tokens": "words"'
-            )
-        return word_ids
-
-    def _read_window(
-        self,
-        words: Tensor,
-        forward_inputs: Tensor,
-        backward_inputs: Tensor,
-        starts: Tensor,
-        reads_on: Tensor,
-    ) -> Tensor:
-        """The top layer, shape `(2, T, B, P)`. `reads_on`: shape `(B,)`, false behind a row's
-        end."""
-        n_rows = len(starts)
-        zero = self.bilm.bilstm.zero_state(n_rows)
-        before = self._carried[self.training] or zero
-        # A row of training starts an epoch from zeros (in bilm-tf only the run's first) and not
-        # from the warm state, which at that moment would differ with the number of processes.
-        start = zero if self.training else initial_state(self.bilm, self.initial_state, n_rows)
-        state = before.take(n_rows).where(starts, start)
-        if self.training:
-            keep_freed_memory()
-            first = words[forward_inputs[:, 0]]
-            at_start = (first == self.bilm.boundaries[0]).view(n_rows, -1).all(dim=1)
-            self.bilm.warm_state.observe(state, at_start & reads_on & ~starts)
-        layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
-        self._carried[self.training] = before.put(after)
-        return self.dropout(layers[-1])
 
     def read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The top layer, `(2, T + 2, B, P)`, and what each place predicts, `(2, T + 2, B)`."""

@@ -1,68 +1,78 @@
-"""Where fine-tuning starts: a language model's weights from another's, those of words by word."""
+"""Loads pretrained weights into a language model; those of words are looked up by word."""
 
 import logging
 import os
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+from typing import NamedTuple, Optional, Union
 
 import h5py
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
+from torch import Tensor
 
 from elmo_plugin.bilm_tf.weight_file import has_softmax, read_weights
 from elmo_plugin.data.vocabulary import read_vocabulary_file, vocabulary_words
+from elmo_plugin.models.archive import read_archive
 from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.options import build_bilm
+from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
-
-if TYPE_CHECKING:
-    from elmo_plugin.models.bilm import BilmLanguageModel
 
 logger = logging.getLogger(__name__)
 
 WORD_TABLE = "token_encoder.embedding.weight"
 
+File = Union[str, os.PathLike]
+
 
 class Pretrained(NamedTuple):
     """
     words : `list[str]`
-        What the rows of the softmax stand for, and those of a word table from row 1 on; none where
-        that is not known.
-    bilm : `BiLM`
-    softmax : `SampledSoftmax`, optional
-        None where there is none that could be carried over.
+        Words of the softmax's rows, and of a word table's from row 1 on; empty if not known.
+    bilm : `dict[str, Tensor]`
+        Weights of the biLM.
+    softmax : `dict[str, Tensor]`, optional
+        Weights of the softmax; `None` if the file has none whose words are known.
     """
 
     words: list[str]
-    bilm: BiLM
-    softmax: Optional[SampledSoftmax]
+    bilm: dict[str, Tensor]
+    softmax: Optional[dict[str, Tensor]]
 
 
-def start_from(
-    model: "BilmLanguageModel",
-    pretrained_file: Union[str, os.PathLike],
-    vocabulary_file: Optional[Union[str, os.PathLike]] = None,
+def load_pretrained(
+    bilm: BiLM,
+    softmax: SampledSoftmax,
+    words: list[str],
+    options: BiLMOptions,
+    pretrained_file: File,
+    vocabulary_file: Optional[File] = None,
 ) -> None:
     """
-    Fills `model` from the archive of a `bilm`, or from bilm-tf's weight file. Of the softmax, and
-    of the word table where there is no `char_cnn`, the words that both vocabularies have are
-    carried over; the others keep their initial values.
+    Loads weights from the archive of a `bilm`, or from bilm-tf's weight file. All of the biLM's
+    weights are loaded. Of the softmax, and of the word table of a model without `char_cnn`, the
+    rows of those words are loaded that the file has too; the other rows keep their initial values.
 
     # Parameters
 
-    model : `BilmLanguageModel`
+    bilm : `BiLM`
+        Modified in place.
+    softmax : `SampledSoftmax`
+        Modified in place.
+    words : `list[str]`
+        Words of the softmax's rows.
+    options : `BiLMOptions`
+        Sizes of `bilm`.
     pretrained_file : `str`
-        A `model.tar.gz`, or an HDF5 file of weights; a path, an address, or the name of a model
-        that comes with the package.
+        A `model.tar.gz`, or an HDF5 file of weights: a path, a URL, or the name of a model that
+        comes with the package.
     vocabulary_file : `str`, optional
-        The words of the softmax and of the word table in an HDF5 file, which has to have at least
-        one of the two.
+        Words of the softmax and of the word table in an HDF5 file, which must have at least one of
+        the two.
 
     # Raises
 
     `ConfigurationError`, `HDF5Error`
-        Where the sizes are not those of `model`, or a vocabulary does not go with the file.
+        If the sizes are not those of `options`, or a vocabulary does not fit the file.
     """
     if pretrained_file in pretrained_names():
         _, file = pretrained_files(str(pretrained_file))
@@ -71,84 +81,81 @@ def start_from(
     if vocabulary_file is not None:
         vocabulary_file = _local("pretrained_vocabulary_file", vocabulary_file)
     if h5py.is_hdf5(file):
-        pretrained = _read_hdf5(model, file, vocabulary_file)
+        pretrained = _read_hdf5(options, file, vocabulary_file)
     else:
-        pretrained = _read_archive(model, file)
-    _carry_over(model, pretrained, str(pretrained_file))
+        pretrained = _read_archive(options, len(words), file)
+    _copy(pretrained, bilm, softmax, words, source=str(pretrained_file))
 
 
-def _local(key: str, file: Union[str, os.PathLike]) -> str:
+def _local(key: str, file: File) -> str:
     try:
         return str(cached_path(file))
     except FileNotFoundError as error:
         raise ConfigurationError(f"{key}: expected a file, found none: {file}") from error
 
 
-def _read_archive(model: "BilmLanguageModel", archive: Union[str, os.PathLike]) -> Pretrained:
-    from elmo_plugin.models.archive import load_language_model
+def _read_archive(options: BiLMOptions, n_words: int, file: File) -> Pretrained:
+    archive = read_archive(file)
+    if difference := options.difference(archive.options.with_vocabulary(n_words)):
+        key, expected, found = difference
+        raise ConfigurationError(f"{file}: {key}: the config has {expected}, found {found}")
+    bilm, softmax = (
+        {
+            name.removeprefix(prefix): x
+            for name, x in archive.state.items()
+            if name.startswith(prefix)
+        }
+        for prefix in ("bilm.", "softmax.")
+    )
+    return Pretrained(vocabulary_words(archive.vocab), bilm, softmax)
 
-    source = load_language_model(archive)
-    expected, found = asdict(model.options), asdict(source.options)
-    for block in ("lstm", "char_cnn"):
-        if (expected[block] is None) != (found[block] is None):
-            raise ConfigurationError(f"{archive}: only one of it and the config has a {block}")
-        for key, value in (expected[block] or {}).items():
-            if found[block][key] != value:
-                raise ConfigurationError(
-                    f"{archive}: {block}.{key}: the config has {value}, found {found[block][key]}"
-                )
-    return Pretrained(vocabulary_words(source.vocab), source.bilm, source.softmax)
 
-
-def _read_hdf5(
-    model: "BilmLanguageModel",
-    weights: Union[str, os.PathLike],
-    vocabulary_file: Optional[Union[str, os.PathLike]],
-) -> Pretrained:
-    reads_words = model.options.char_cnn is None
+def _read_hdf5(options: BiLMOptions, weights: File, vocabulary_file: Optional[File]) -> Pretrained:
+    reads_words = options.char_cnn is None
     if vocabulary_file is None:
         if reads_words:
             raise ConfigurationError(
-                f"{weights}: embedding: expected a pretrained_vocabulary_file that says whose "
-                "vectors a model without char_cnn reads there, found none"
+                f"{weights}: embedding: expected a pretrained_vocabulary_file with the words of "
+                "its rows, since the model has no char_cnn, found none"
             )
-        bilm = build_bilm(model.options)
+        bilm = build_bilm(options)
         read_weights(bilm, weights)
-        return Pretrained([], bilm, None)
+        return Pretrained([], bilm.state_dict(), None)
     softmax = None
     words = read_vocabulary_file(vocabulary_file)
     if has_softmax(weights):
         softmax = SampledSoftmax(
-            n_words=len(words), dim=model.options.lstm.projection_dim, n_negative_samples=None
+            n_words=len(words), dim=options.lstm.projection_dim, n_negative_samples=None
         )
     elif not reads_words:
         raise ConfigurationError(
-            f"{weights}: softmax/W: expected the softmax that {vocabulary_file} numbers, found none"
+            f"{weights}: softmax/W: expected the softmax of the words in {vocabulary_file}, found "
+            "none"
         )
-    bilm = build_bilm(replace(model.options, n_words=len(words)))
+    bilm = build_bilm(options.with_vocabulary(len(words)))
     read_weights(bilm, weights, softmax)
-    return Pretrained(words, bilm, softmax)
+    return Pretrained(words, bilm.state_dict(), softmax.state_dict() if softmax else None)
 
 
 @torch.no_grad()
-def _carry_over(model: "BilmLanguageModel", pretrained: Pretrained, source: str) -> None:
-    words, bilm, softmax = pretrained
-    number = {word: k for k, word in enumerate(words)}
-    ours = vocabulary_words(model.vocab)
-    pairs = [(k, number[word]) for k, word in enumerate(ours) if word in number]
+def _copy(
+    pretrained: Pretrained, bilm: BiLM, softmax: SampledSoftmax, words: list[str], source: str
+) -> None:
+    row = {word: k for k, word in enumerate(pretrained.words)}
+    pairs = [(k, row[word]) for k, word in enumerate(words) if word in row]
     new, old = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
 
-    weights = bilm.state_dict()
-    if model.options.char_cnn is None:
-        table = model.bilm.state_dict()[WORD_TABLE].clone()
-        table[new + 1] = weights[WORD_TABLE][old + 1]  # row 0 is no word
+    weights = dict(pretrained.bilm)
+    if WORD_TABLE in weights:
+        table = bilm.state_dict()[WORD_TABLE].clone()
+        table[new + 1] = weights[WORD_TABLE][old + 1]  # row 0 is "no word"
         weights[WORD_TABLE] = table
-        logger.info("%s: carried over the vectors of %d of %d words", source, len(new), len(ours))
-    model.bilm.load_state_dict(weights)
+        logger.info("%s: loaded the vectors of %d of %d words", source, len(new), len(words))
+    bilm.load_state_dict(weights)
 
-    if softmax is None:
-        logger.info("%s: nothing of a softmax to carry over; it starts anew", source)
+    if pretrained.softmax is None:
+        logger.info("%s: no softmax with known words; it keeps its initial values", source)
         return
-    model.softmax.weight[new] = softmax.weight[old]
-    model.softmax.bias[new] = softmax.bias[old]
-    logger.info("%s: carried over the softmax of %d of %d words", source, len(new), len(ours))
+    for name, parameter in softmax.named_parameters():
+        parameter[new] = pretrained.softmax[name][old]
+    logger.info("%s: loaded the softmax of %d of %d words", source, len(new), len(words))

@@ -5,11 +5,10 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.modules.bilstm import BiLSTM
-from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.modules.projected_lstm import ProjectedLSTM
+from elmo_plugin.modules.token_encoder import TokenEncoder
 from elmo_plugin.modules.warm_state import WarmState
-from elmo_plugin.modules.word_embedding import WordEmbedding
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.ops.unique_words import unique_words
 
@@ -22,11 +21,11 @@ class SentenceLayers(NamedTuple):
 
     layers : `list[Tensor]`
         h_0 .. h_L of equation 1, each of shape `(B, T + 2, 2P)`: the forward direction, then the
-        backward one; h_0 is the word's own vector twice. Zeros at padding.
+        backward one; h_0 is the token encoder's vector twice. Zeros at padding.
     mask : `Tensor`
-        Shape `(B, T + 2)`, true at real tokens and boundaries.
+        Mask of shape `(B, T + 2)`, true at real tokens and boundaries.
     state : `LSTMState`
-        Where each row stands after its sentence.
+        The state after each row's sentence, of shape `(L, 2, B, ..)`.
     """
 
     layers: list[Tensor]
@@ -40,19 +39,17 @@ class BiLM(nn.Module):
 
     # Parameters
 
-    token_encoder : `CharCNN | WordEmbedding`
-        From a word to its vector.
+    token_encoder : `TokenEncoder`
+        The module that gives a word its vector.
     bilstm : `BiLSTM`
         The layers over it.
     boundaries : `Tensor`
-        How `token_encoder` is told of `<S>` and `</S>`: shape `(2, C)`, or `(2,)` for word numbers.
+        Ids of `<S>` and `</S>`, shape `(2, *id_shape)`.
     """
 
     boundaries: Tensor
 
-    def __init__(
-        self, *, token_encoder: CharCNN | WordEmbedding, bilstm: BiLSTM, boundaries: Tensor
-    ) -> None:
+    def __init__(self, *, token_encoder: TokenEncoder, bilstm: BiLSTM, boundaries: Tensor) -> None:
         super().__init__()
         self.token_encoder = token_encoder
         self.bilstm = bilstm
@@ -64,13 +61,13 @@ class BiLM(nn.Module):
         # Parameters
 
         precision : `str`
-            Of the matrix products: `"fp32"`, or `"bf16"`, which halves their time or better where
-            the processor knows it. Weights, memory cells and results stay in fp32.
+            Precision of the matrix products: `"fp32"`, or `"bf16"`, which takes at most half their
+            time on CPUs with native bfloat16. Weights, memory cells and results stay in fp32.
 
         # Raises
 
         `ValueError`
-            For any other.
+            If it is neither.
         """
         if precision not in PRECISIONS:
             raise ValueError(f"precision: expected fp32 or bf16, found {precision!r}")
@@ -79,15 +76,20 @@ class BiLM(nn.Module):
                 module.precision = PRECISIONS[precision]
 
     def clear_packed_weights(self) -> None:
-        """Weights are prepared anew for the next product."""
+        """Frozen weights are packed again before the next product."""
         for module in self.modules():
             if isinstance(module, (Linear, ProjectedLSTM)):
-                module.prepared.clear()
+                module.packed_weights.clear()
 
     @property
     def n_ids(self) -> int:
-        """The number of character ids, or of word ids, that `token_encoder` has, 0 included."""
+        """The number of ids of `token_encoder`, 0 included."""
         return self.token_encoder.n_ids
+
+    @property
+    def id_shape(self) -> tuple[int, ...]:
+        """The shape of a token's ids: `(C,)` for C characters, `()` for a word's number."""
+        return tuple(self.boundaries.shape[1:])
 
     @property
     def output_dim(self) -> int:
@@ -98,23 +100,23 @@ class BiLM(nn.Module):
         self, words: Tensor, forward_inputs: Tensor, backward_inputs: Tensor, state: LSTMState
     ) -> tuple[list[Tensor], LSTMState]:
         """
-        Two streams of running text, each in its own reading order.
+        Reads two streams of running text, each in its own reading order.
 
         # Parameters
 
         words : `Tensor`
-            Shape `(U, C)` or `(U,)`: each distinct word of the streams, once.
+            Ids of the distinct words of the streams, shape `(U, *id_shape)`.
         forward_inputs : `Tensor`
-            Shape `(B, T)`, each token's index in `words`.
+            Index of each token in `words`, shape `(B, T)`.
         backward_inputs : `Tensor`
-            Shape `(B, T)`.
+            The same of the backward stream.
         state : `LSTMState`
-            Of B rows.
+            Initial LSTM state of shape `(L, 2, B, ..)`.
 
         # Returns
 
         `tuple[list[Tensor], LSTMState]`
-            Each LSTM layer's output, shape `(2, T, B, P)`, and the state after it.
+            The output of each LSTM layer, shape `(2, T, B, P)`, and the state after the last step.
         """
         vectors = self.token_encoder(words)  # (U, P)
         tokens = torch.stack([forward_inputs.T, backward_inputs.T])  # (2, T, B)
@@ -122,18 +124,18 @@ class BiLM(nn.Module):
 
     def sentence_lengths(self, tokens: Tensor) -> Tensor:
         """
-        The number of real tokens of each row, boundaries not included, shape `(B,)`.
+        The number of real tokens in each row without boundaries, shape `(B,)`.
 
         # Parameters
 
         tokens : `Tensor`
-            Shape `(B, T, C)`, character ids, or `(B, T)`, word ids; a token of zeros is padding.
+            Ids of shape `(B, T, *id_shape)`; a token of zeros is padding.
 
         # Raises
 
         `ValueError`
-            For an id that `token_encoder` does not have, and for padding that stands before a real
-            token: read as if it stood behind, the tokens after it would get other tokens' vectors.
+            If `token_encoder` does not have an id, or if padding stands before a real token: the
+            tokens after it would get other tokens' vectors.
         """
         if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < self.n_ids:
             raise ValueError(
@@ -145,7 +147,7 @@ class BiLM(nn.Module):
         if holes.any():
             row, place = holes.nonzero()[0].tolist()
             raise ValueError(
-                "expected padding behind each sentence's tokens alone, found it in row "
+                "expected padding only after the tokens of a sentence, found it in row "
                 f"{row} at token {place}, before a real token"
             )
         return real.sum(dim=1)
@@ -157,16 +159,16 @@ class BiLM(nn.Module):
         encode: Callable[[Tensor], Tensor] | None = None,
     ) -> SentenceLayers:
         """
-        Whole sentences, both directions over the same one.
+        Reads whole sentences, each in both directions.
 
         # Parameters
 
         tokens : `Tensor`
-            Shape `(B, T, C)` or `(B, T)`, without boundaries, as `sentence_lengths` takes them.
+            Ids of shape `(B, T, *id_shape)`, without boundaries; a token of zeros is padding.
         state : `LSTMState`
-            The state of shape `(L, 2, B, ..)` with which each row starts.
+            Initial LSTM state of shape `(L, 2, B, ..)`.
         encode : `Callable[[Tensor], Tensor] | None`
-            In place of `token_encoder`, for one with a cache.
+            Function called in place of `token_encoder`, for example one with a cache.
 
         # Raises
 
@@ -175,15 +177,15 @@ class BiLM(nn.Module):
         """
         encode = encode or self.token_encoder
         n_rows = tokens.size(0)
-        # Longest first, so that each step of the recurrence reads the first so many rows.
+        # Longest first, so that each step of the recurrence reads the first `batch_sizes[t]` rows.
         lengths, order = (self.sentence_lengths(tokens) + 2).sort(descending=True, stable=True)
-        # With the boundaries in their places before words are told apart: a token may be one, too.
+        # Boundaries are added before distinct words are found, because a token may be one too.
         words, indices = unique_words(self._with_boundaries(tokens[order], lengths))
         vectors = encode(words)
 
         time = torch.arange(indices.size(1), device=tokens.device)
         real = time < lengths[:, None]  # (B, T + 2)
-        # Reading backwards within the sentence; the same index puts what was read back into order.
+        # This index reverses each sentence within its length, and applied again restores the order.
         backward = torch.where(real, lengths[:, None] - 1 - time, time)
         streams = torch.stack([indices.T, indices.gather(1, backward).T])  # (2, T + 2, B)
         batch_sizes = real.sum(dim=0).tolist()
@@ -201,7 +203,7 @@ class BiLM(nn.Module):
         return SentenceLayers(layers, real[unsort], after.select(unsort))
 
     def _with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """`tokens` with `<S>` before and `</S>` behind each row's own: two more in dimension 1."""
+        """`tokens` with `<S>` before and `</S>` after each row's own, shape `(B, T + 2, ..)`."""
         begin, end = self.boundaries.to(tokens)
         n_rows, n_steps = tokens.shape[:2]
         padded = tokens.new_zeros(n_rows, n_steps + 2, *tokens.shape[2:])

@@ -9,24 +9,25 @@ from elmo_plugin.modules.projected_lstm import ProjectedLSTM
 
 class BiLSTM(nn.Module):
     """
-    L layers of projected LSTMs, each in two directions that never see each other. From the second
-    layer on, a layer's input is added to its output (the residual stands outside the recurrence).
+    L layers of projected LSTMs, each in two independent directions. From the second layer on, a
+    layer's input is added to its output; this residual is outside the recurrence.
 
     # Parameters
 
     n_layers : `int`
-        L.
+        L, the number of layers.
     input_dim : `int`
-        Size of the first layer's input; with `use_skip_connections` P, as bilm-tf has it.
+        The size of the first layer's input.
     dim : `int`
-        D, see `ProjectedLSTM`, as the next three.
     projection_dim : `int`
     cell_clip : `float | None`
     proj_clip : `float | None`
+        See `ProjectedLSTM` for these four.
     use_skip_connections : `bool`
         Whether there are residuals.
     dropout : `float`
-        On every layer's input. The residual adds the input after its dropout, as in bilm-tf.
+        Dropout rate on every layer's input. The residual adds the input after dropout, as in
+        bilm-tf.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class BiLSTM(nn.Module):
         return len(self.layers)
 
     def zero_state(self, n_rows: int) -> LSTMState:
-        """The state of `n_rows` rows that have read nothing."""
+        """The initial state of zeros for `n_rows` rows."""
         weight = self.layers[0].recurrent_weight
         return LSTMState(
             weight.new_zeros(self.n_layers, 2, n_rows, self.dim),
@@ -76,16 +77,17 @@ class BiLSTM(nn.Module):
         # Parameters
 
         inputs : `Tensor`
-            Shape `(2, T, B, input_dim)`, each direction in its own reading order.
+            Input vectors of shape `(2, T, B, input_dim)`, each direction in its own reading order.
         state : `LSTMState`
-            Where each row starts. No gradient flows into it.
+            Initial LSTM state of shape `(L, 2, B, ..)`. No gradient flows into it.
         batch_sizes : `Sequence[int] | None`
             See `ProjectedLSTM.forward`.
 
         # Returns
 
         `tuple[list[Tensor], LSTMState]`
-            Each layer's output, shape `(2, T, B, P)`; and each row's state after its last step.
+            The output of each layer, shape `(2, T, B, P)`, and each row's state after its last
+            step.
         """
         outputs, memories, lasts = [], [], []
         x = inputs

@@ -5,37 +5,38 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.modules.highway import Highway
-from elmo_plugin.ops.char_conv import max_of_convolution, sort_by_length
+from elmo_plugin.modules.token_encoder import TokenEncoder
+from elmo_plugin.ops.char_conv import max_of_convolutions
 from elmo_plugin.ops.linear import Linear
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 
 
-class CharCNN(nn.Module):
+class CharCNN(TokenEncoder):
     """
-    A word's vector from its characters (Kim et al. 2016; Jozefowicz et al. 2016; Peters et al.
-    2018, section 3.4): embedded characters, convolutions of several widths each followed by a
+    Computes a word's vector from its characters (Kim et al. 2016; Jozefowicz et al. 2016; Peters et
+    al. 2018, section 3.4): embedded characters, convolutions of several widths, each followed by a
     maximum over the word, highway layers, and a projection.
 
     # Parameters
 
     n_characters : `int`
-        How many character ids there are, id 0 ("no word here", a row of zeros) included.
+        Number of character ids, id 0 ("no word here", a row of zeros) included.
     embedding_dim : `int`
         c, the size of a character's vector.
     filters : `Sequence[Sequence[int]]`
         A `(width, number)` pair for each convolution; F is the sum of the numbers.
     n_highway : `int`
-        How many highway layers follow; 0 or more.
+        Number of highway layers, 0 or more.
     projection_dim : `int`
-        P, the size of a word's vector. Where F = P there is no projection.
+        P, the size of a word's vector. If F = P there is no projection.
     activation : `str`
         `"relu"` or `"tanh"`.
 
     # Raises
 
     `ValueError`
-        For an activation that is neither.
+        If the activation is neither.
     """
 
     def __init__(
@@ -48,15 +49,11 @@ class CharCNN(nn.Module):
         projection_dim: int,
         activation: str = "relu",
     ) -> None:
-        super().__init__()
+        super().__init__(n_ids=n_characters, output_dim=projection_dim)
         if activation not in ACTIVATIONS:
-            raise ValueError(
-                f'char_cnn.activation: expected "relu" or "tanh", found "{activation}"'
-            )
+            raise ValueError(f'activation: expected "relu" or "tanh", found "{activation}"')
         n_filters = sum(number for _, number in filters)
         self.activation = activation
-        self.n_ids = n_characters
-        self.output_dim = projection_dim
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
         self.convolutions: Iterable[Any] = nn.ModuleList(
             nn.Conv1d(embedding_dim, number, width) for width, number in filters
@@ -85,14 +82,14 @@ class CharCNN(nn.Module):
         # Parameters
 
         characters : `Tensor`
-            Shape `(n_words, C)`, any integer type: each word's character ids, padded.
+            Character ids of each word, padded, shape `(U, C)`, any integer type.
 
         # Returns
 
         `Tensor`
-            Shape `(n_words, P)`.
+            Shape `(U, P)`.
         """
-        x = ACTIVATIONS[self.activation](self.convolve(characters.long()))  # (n_words, F)
+        x = ACTIVATIONS[self.activation](self.convolve(characters.long()))  # (U, F)
         for highway in self.highways:
             x = highway(x)
         if self.projection is not None:
@@ -101,20 +98,8 @@ class CharCNN(nn.Module):
 
     def convolve(self, characters: Tensor) -> Tensor:
         """
-        All convolutions' maxima over each word. The activations are monotonic, so the maximum may
-        come before them. `characters`: shape `(n_words, C)`. Returns shape `(n_words, F)`.
+        The maxima of all convolutions over each word. The activations are monotonic, so the maximum
+        may come before them. `characters`: shape `(U, C)`, int64. Returns shape `(U, F)`.
         """
-        if characters.device.type != "cpu":
-            return self.reference_convolve(characters)
-        words, place, n_windows = sort_by_length(characters)
-        maxima = [
-            max_of_convolution(words, n_windows, self.char_embedding.weight, conv.weight)
-            + conv.bias
-            for conv in self.convolutions
-        ]
-        return torch.cat(maxima, dim=1)[place]
-
-    def reference_convolve(self, characters: Tensor) -> Tensor:
-        """The same as `convolve`, as the paper has it; also what a GPU does fastest."""
-        x = self.char_embedding(characters).transpose(1, 2)  # (n_words, c, C)
-        return torch.cat([conv(x).amax(dim=2) for conv in self.convolutions], dim=1)
+        convolutions = [(conv.weight, conv.bias) for conv in self.convolutions]
+        return max_of_convolutions(characters, self.char_embedding.weight, convolutions)

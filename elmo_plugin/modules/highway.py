@@ -14,7 +14,7 @@ class Highway(nn.Module):
     # Parameters
 
     dim : `int`
-        F, the size of the input and of the output.
+        F, the size of input and output.
     """
 
     def __init__(self, *, dim: int) -> None:
@@ -24,13 +24,13 @@ class Highway(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """bilm-tf's initial values; the bias of -2 lets the input through at first."""
+        """bilm-tf's initial values; with a bias of -2 most of the input passes at first."""
         std = self.transform.in_features**-0.5
         for linear, bias in ((self.transform, 0.0), (self.carry, -2.0)):
             nn.init.normal_(linear.weight, std=std)
             nn.init.constant_(linear.bias, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x`: shape `(n, F)`. Returns shape `(n, F)`."""
+        """`x`: shape `(U, F)`. Returns shape `(U, F)`."""
         s = torch.sigmoid(self.carry(x))
         return torch.lerp(x, torch.relu(self.transform(x)), s)

@@ -1,9 +1,14 @@
-"""Where a sentence starts."""
+"""The states from which sentences are read."""
+
+import torch
 
 from elmo_plugin.modules.bilm import BiLM
 from elmo_plugin.modules.lstm_state import LSTMState
 
 INITIAL_STATES = ("carry", "zero", "warm")
+
+N_BOUNDARIES = 16
+"""Empty sentences after which one more no longer changes the state noticeably."""
 
 
 def initial_state(
@@ -17,17 +22,17 @@ def initial_state(
     bilm : `BiLM`
     kind : `str`
         One of `INITIAL_STATES`: `"zero"`; `"warm"`, the mean state that training found at the
-        starts of sentences; or `"carry"`, the state after the row above in the batch before, as in
+        starts of sentences; or `"carry"`, the state after the same row of the batch before, as in
         bilm-tf and AllenNLP, so that a vector depends on what was read before.
     n_rows : `int`
-        B.
+        B, the number of rows.
     carried : `LSTMState | None`
-        For `"carry"`, see `carry_on`; nothing was read yet where there is none.
+        State from `carry_on`, read only for `"carry"`; by default zeros.
 
     # Returns
 
     `LSTMState`
-        The state of B rows.
+        The state of shape `(L, 2, B, ..)`.
     """
     if kind == "warm":
         return bilm.warm_state(n_rows)
@@ -38,7 +43,19 @@ def initial_state(
 
 def carry_on(carried: LSTMState | None, after: LSTMState) -> LSTMState:
     """
-    The state to carry to the next batch: that `after` this one, and what was `carried` so far in
-    rows that this one did not have.
+    The state to carry to the next batch: the state `after` this batch, and in rows that this batch
+    did not have the state `carried` so far.
     """
     return after if carried is None else carried.put(after)
+
+
+@torch.no_grad()
+def warm_up(bilm: BiLM) -> LSTMState:
+    """
+    A warm state for weights that came without one: the state of one row after `N_BOUNDARIES` empty
+    sentences, `<S> </S>` again and again, from zeros.
+    """
+    boundaries = bilm.boundaries
+    begin_end = torch.tensor([[0, 1] * N_BOUNDARIES], device=boundaries.device)
+    _, state = bilm(boundaries, begin_end, 1 - begin_end, bilm.bilstm.zero_state(1))
+    return state

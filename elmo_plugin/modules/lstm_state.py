@@ -11,9 +11,9 @@ class LSTMState(NamedTuple):
     The state of a stack of L projected LSTM layers in two directions.
 
     memory : `Tensor`
-        c, shape `(L, 2, B, D)`.
+        c of shape `(L, 2, B, D)`.
     output : `Tensor`
-        h, what the recurrence sees, shape `(L, 2, B, P)`.
+        h of shape `(L, 2, B, P)`, the input of the recurrence.
     """
 
     memory: Tensor
@@ -31,14 +31,14 @@ class LSTMState(NamedTuple):
         return LSTMState(*(x.detach() for x in self))
 
     def take(self, n_rows: int) -> LSTMState:
-        """The first `n_rows` rows; rows that there never were start from zero, as in bilm-tf."""
+        """The first `n_rows` rows; rows beyond the last are zeros, as in bilm-tf."""
         missing = n_rows - self.n_rows
         if missing <= 0:
             return LSTMState(*(x[:, :, :n_rows] for x in self))
         return LSTMState(*(torch.nn.functional.pad(x, (0, 0, 0, missing)) for x in self))
 
     def put(self, rows: LSTMState) -> LSTMState:
-        """`rows` in place of the first ones; the others stay, as in bilm-tf."""
+        """This state with its first rows replaced by `rows`, as in bilm-tf."""
         return LSTMState(
             *(torch.cat([new, old[:, :, rows.n_rows :]], 2) for old, new in zip(self, rows))
         )
@@ -48,6 +48,6 @@ class LSTMState(NamedTuple):
         return LSTMState(*(x.index_select(2, rows) for x in self))
 
     def where(self, rows: Tensor, other: LSTMState) -> LSTMState:
-        """`other` in the rows where the `(B,)` mask `rows` is true, this state elsewhere."""
+        """The rows of `other` if the `(B,)` mask `rows` is true, and of this state if not."""
         chosen = rows.view(1, 1, -1, 1)
         return LSTMState(*(torch.where(chosen, new, old) for old, new in zip(self, other)))

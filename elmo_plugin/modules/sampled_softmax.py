@@ -10,39 +10,39 @@ from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
 from elmo_plugin.ops.take_rows import take_rows
 
 IGNORE = -100
-"""The target where there is nothing to predict; PyTorch's own `ignore_index`."""
+"""The target at places without a prediction: PyTorch's own `ignore_index`."""
 
 CHUNK_NUMBERS = 2**24
-"""The full softmax holds at most about this many logits at once: 64 MiB in fp32."""
+"""The number of logits that the full softmax computes at a time: 64 MiB in fp32."""
 
 
 class SampledSoftmax(nn.Module):
     """
-    The language model's softmax over V words: all of them in evaluation, and in training the target
-    against `n_negative_samples` others (Jean et al. 2015), drawn from the log-uniform distribution
-    (TensorFlow's candidate sampler, which bilm-tf used),
+    The language model's softmax over V words. Evaluation computes all of them, and training the
+    target and `n_negative_samples` other words (Jean et al. 2015), drawn from the log-uniform
+    distribution (TensorFlow's candidate sampler, which bilm-tf uses),
 
         p(k) = log((k + 2) / (k + 1)) / log(V + 1),
 
-    without repetition. Each logit is reduced by the logarithm of how often its word is expected in
-    such a draw. Words must be numbered by falling frequency.
+    without repetition. The logarithm of a word's expected count in such a draw is subtracted from
+    its logit. Words must be numbered by falling frequency.
 
     # Parameters
 
     n_words : `int`
-        V.
+        V, the number of words.
     dim : `int`
         P, the size of a hidden vector.
     n_negative_samples : `int | None`
-        How many words are drawn for each call; `None` trains with all words.
+        Number of words that are drawn for each call; `None` trains with all words.
     sparse_gradients : `bool`, optional (default = `False`)
-        Whether training gives gradients of the rows that were drawn, as sparse tensors, in place of
-        gradients of all V rows.
+        Whether gradients in training are sparse tensors of only the rows that were drawn, instead
+        of dense tensors of all V rows.
 
     # Raises
 
     `ValueError`
-        Where more words are to be drawn than there are, or none and yet gradients be sparse.
+        If `n_negative_samples` is not between 1 and V - 1, or is `None` with `sparse_gradients`.
     """
 
     def __init__(
@@ -66,9 +66,7 @@ class SampledSoftmax(nn.Module):
             )
         self.n_negative_samples = n_negative_samples
         self.sparse_gradients = sparse_gradients
-        self.precision: torch.dtype | None = (
-            None  # of the sampled products; by default the weight's
-        )
+        self.precision: torch.dtype | None = None  # of sampled products; by default the weight's
         self.weight = nn.Parameter(torch.empty(n_words, dim))
         self.bias = nn.Parameter(torch.empty(n_words))
         self.reset_parameters()
@@ -87,15 +85,15 @@ class SampledSoftmax(nn.Module):
         # Parameters
 
         hidden : `Tensor`
-            Shape `(..., P)`.
+            Hidden vectors, shape `(..., P)`.
         targets : `Tensor`
-            Shape `(...)`, word numbers; `IGNORE` where there is nothing to predict.
+            Word numbers, shape `(...)`; `IGNORE` at places without a prediction.
 
         # Returns
 
         `Tensor`
-            The sum of the negative log likelihoods, a scalar: in training mode the sampled
-            estimate, in evaluation mode the exact one.
+            The sum of the negative log likelihoods, a scalar: the sampled estimate in training
+            mode, exact in evaluation mode.
         """
         hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
         if not self.training or self.n_negative_samples is None:
@@ -105,9 +103,9 @@ class SampledSoftmax(nn.Module):
 
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """
-        The exact log probability of each target, 0 where it is `IGNORE`. Shapes as in `forward`;
-        returns shape `(...)`. Bounded memory: rows are taken a chunk at a time, and its logits are
-        computed again for the gradient.
+        The exact log probability of each target, 0 for `IGNORE`. Shapes are those of `forward`; the
+        result has shape `(...)`. Memory is bounded: rows are computed in chunks, and the logits of
+        a chunk are computed again for the gradient.
         """
         flat_hidden, flat_targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
         n_rows = max(1, CHUNK_NUMBERS // self.n_words)
@@ -130,7 +128,7 @@ class SampledSoftmax(nn.Module):
         samples, n_tries = log_uniform_sample(
             self.n_negative_samples, self.n_words, device=targets.device
         )
-        # One look-up for both, so that the table gets its gradient in one go.
+        # One look-up for both, so that the table has one gradient.
         numbers = torch.cat([targets, samples])
         weight, bias = self._rows(numbers)
         bias = bias - torch.log(expected_count(numbers, n_tries, self.n_words))
@@ -148,16 +146,16 @@ def log_uniform_sample(
     n_samples: int, n_words: int, *, device: torch.device | None = None
 ) -> tuple[Tensor, int]:
     """
-    `n_samples` different words from the log-uniform distribution, as if drawn one after the other
-    with repetitions thrown away. Returns them, shape `(n_samples,)`, and how many draws that took.
-    The random numbers are the CPU's, so that a seed means the same on every device.
+    Draws words from the log-uniform distribution, as if one after the other, until `n_samples` are
+    different. Returns these, shape `(n_samples,)`, and the number of draws. Random numbers come
+    from the CPU, so that a seed draws the same words on every device.
     """
     log_range = math.log(n_words + 1)
     drawn = torch.empty(0, dtype=torch.long)
     while True:
         u = torch.rand(max(2 * n_samples, 64), dtype=torch.float64)
         drawn = torch.cat([drawn, (torch.exp(u * log_range).long() - 1).clamp_(max=n_words - 1)])
-        # The position of each word's first draw; in their order these are the sequential draws.
+        # The position of each word's first draw, since only that one counts.
         words, inverse = torch.unique(drawn, return_inverse=True)
         if len(words) < n_samples:
             continue
@@ -170,11 +168,11 @@ def log_uniform_sample(
 
 def expected_count(words: Tensor, n_tries: int, n_words: int) -> Tensor:
     """
-    How often each word is expected among the different words of `n_tries` log-uniform draws,
+    The expected count of each word among the different words of `n_tries` log-uniform draws,
 
         1 - (1 - p(k)) ** n_tries.
 
-    `words`: any shape. Returns the same shape, float32.
+    `words`: word numbers of any shape. Returns float32 numbers of the same shape.
     """
     k = words.to(torch.float64)
     p = torch.log1p(1 / (k + 1)) / math.log(n_words + 1)

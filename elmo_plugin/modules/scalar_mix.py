@@ -6,29 +6,29 @@ from torch import Tensor, nn
 
 class ScalarMix(nn.Module):
     """
-    A task's own mixture of the biLM's layers (Peters et al. 2018, equation 1):
+    A task-specific weighting of the biLM's layers (Peters et al. 2018, equation 1):
 
         ELMo_k = gamma * sum_j s_j h_{k,j},     s = softmax(w).
 
-    The parameters are named as AllenNLP's are, so that its regularizers on `scalar_parameters` (the
-    paper's L2 on w) find them.
+    The parameters have AllenNLP's names, so that regularizers on `scalar_parameters`, such as the
+    paper's L2 on w, find them.
 
     # Parameters
 
     mixture_size : `int`
-        How many layers are mixed: L + 1.
+        L + 1, the number of layers.
     do_layer_norm : `bool`
-        Normalise each layer by the mean and variance of all its numbers at the batch's real tokens
-        before mixing.
+        Whether each layer is first normalised by the mean and variance of all its numbers at the
+        real tokens of the batch.
     initial_scalar_parameters : `Sequence[float] | None`
-        w at first, before the softmax. By default zeros: the average.
+        Initial w, before the softmax. By default zeros, which give the average.
     trainable : `bool`
         Whether w and gamma are learned.
 
     # Raises
 
     `ValueError`
-        For initial values that are not one a layer.
+        If there is not one initial value for each layer.
     """
 
     def __init__(
@@ -58,7 +58,8 @@ class ScalarMix(nn.Module):
         layers : `Sequence[Tensor]`
             h_0 .. h_L, each of shape `(batch_size, timesteps, dim)`.
         mask : `Tensor | None`
-            Shape `(batch_size, timesteps)`, true at real tokens; only `do_layer_norm` reads it.
+            Mask of shape `(batch_size, timesteps)`, true at real tokens; required if
+            `do_layer_norm`, otherwise unused.
 
         # Returns
 
@@ -68,23 +69,22 @@ class ScalarMix(nn.Module):
         # Raises
 
         `ValueError`
-            For a number of layers other than `mixture_size`, or layer norm without a mask.
+            If the number of layers is not `mixture_size`, or `do_layer_norm` has no mask.
         """
         if len(layers) != len(self.scalar_parameters):
             raise ValueError(
-                f"the mix expects {len(self.scalar_parameters)} layers, found {len(layers)}"
+                f"layers: expected {len(self.scalar_parameters)} tensors, found {len(layers)}"
             )
         if self.do_layer_norm:
             if mask is None:
-                raise ValueError("a mix with do_layer_norm expects a mask of the real tokens")
+                raise ValueError("mask: expected one with do_layer_norm, found none")
             layers = [_normalise(h, mask) for h in layers]
         s = torch.softmax(torch.cat(list(self.scalar_parameters)), dim=0)
         return self.gamma * sum(s_j * h_j for s_j, h_j in zip(s, layers))
 
 
 def _normalise(h: Tensor, mask: Tensor) -> Tensor:
-    """Mean 0 and variance 1 over all numbers of all real tokens together, as the original has
-    it."""
+    """`h` with mean 0 and variance 1 over all numbers of all real tokens, as in bilm-tf."""
     real = mask.unsqueeze(-1).to(h.dtype)
     count = real.sum() * h.size(-1)
     mean = (h * real).sum() / count

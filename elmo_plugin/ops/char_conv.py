@@ -1,15 +1,16 @@
 """
-The fast path of `CharCNN`'s convolutions on a CPU: the same maximum, without the products.
+The convolutions of a character CNN, each followed by its maximum over the word.
 
-There are few characters, so embedding and convolution make a table: what character a at position j
-of a window adds to each filter. A convolution is then a sum of table rows,
+On a CPU they take no matrix product over words. There are few characters, so embedding and
+convolution make a table, whose row is what character a at position j of a window adds to each
+filter. A convolution is then a sum of table rows,
 
     y_t = sum_j table_j[a_{t+j}],     table_j = E W_j,
 
-and its maximum over t can be kept while t runs, in cache, for as many words as still go on.
+and its maximum over t is updated while t runs, in cache, for the words that have a window at t.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,22 +19,62 @@ from torch.nn import functional as F
 
 from elmo_plugin.ops.no_double_backward import no_double_backward
 
+Convolutions = Iterable[tuple[Tensor, Tensor]]
+"""Weight of shape `(n, c, w)` and bias of shape `(n,)` of each convolution, as in `Conv1d`."""
 
-def sort_by_length(characters: Tensor) -> tuple[Tensor, Tensor, list[int]]:
+
+def max_of_convolutions(
+    characters: Tensor, embedding: Tensor, convolutions: Convolutions
+) -> Tensor:
     """
-    Sorts words by how many windows of theirs differ: from where a word only repeats its last id
-    (its padding), all windows are alike, and one of them is enough for the maximum.
+    The maximum over each word of every convolution of its embedded characters.
 
     # Parameters
 
     characters : `Tensor`
-        Shape `(U, C)`.
+        Character ids, shape `(U, C)`, int64.
+    embedding : `Tensor`
+        E, shape `(n_characters, c)`.
+    convolutions : `Convolutions`
+
+    # Returns
+
+    `Tensor`
+        Shape `(U, F)`, where F is the sum of all n.
+    """
+    if characters.device.type != "cpu":
+        return reference_max_of_convolutions(characters, embedding, convolutions)
+    words, place, n_windows = sort_by_length(characters)
+    maxima = [
+        _MaxOfConvolution.apply(words, n_windows, embedding, weight) + bias
+        for weight, bias in convolutions
+    ]
+    return torch.cat(maxima, dim=1)[place]
+
+
+def reference_max_of_convolutions(
+    characters: Tensor, embedding: Tensor, convolutions: Convolutions
+) -> Tensor:
+    """The definition of `max_of_convolutions`, which is also fastest on a GPU."""
+    x = F.embedding(characters, embedding).transpose(1, 2)  # (U, c, C)
+    return torch.cat([F.conv1d(x, *convolution).amax(dim=2) for convolution in convolutions], 1)
+
+
+def sort_by_length(characters: Tensor) -> tuple[Tensor, Tensor, list[int]]:
+    """
+    Sorts words by their number of different windows. From the place on where a word only repeats
+    its last id (its padding), all windows are alike, and one of them is enough for the maximum.
+
+    # Parameters
+
+    characters : `Tensor`
+        Character ids, shape `(U, C)`.
 
     # Returns
 
     `tuple[Tensor, Tensor, list[int]]`
-        The words, most windows first, `(U, C)`; each given word's place among them, `(U,)`; and for
-        t = 0, 1, .. how many words have a window of their own at t.
+        The words, most windows first, `(U, C)`; the place of each given word among them, `(U,)`;
+        and for t = 0, 1, .. the number of words that have a window of their own at t.
     """
     changes = characters[:, 1:] != characters[:, :-1]
     positions = torch.arange(1, characters.size(1), device=characters.device)
@@ -43,30 +84,9 @@ def sort_by_length(characters: Tensor) -> tuple[Tensor, Tensor, list[int]]:
     return characters[order], order.argsort(), n_windows
 
 
-def max_of_convolution(
-    characters: Tensor, n_windows: Sequence[int], embedding: Tensor, weight: Tensor
-) -> Tensor:
-    """
-    # Parameters
-
-    characters : `Tensor`
-        Shape `(U, C)`, int64, sorted as `sort_by_length` does.
-    n_windows : `Sequence[int]`
-        From `sort_by_length`.
-    embedding : `Tensor`
-        E, shape `(n_characters, c)`.
-    weight : `Tensor`
-        W, shape `(n, c, w)`, as a `Conv1d` has it.
-
-    # Returns
-
-    `Tensor`
-        Shape `(U, n)`: each filter's maximum over a word, without the bias.
-    """
-    return _MaxOfConvolution.apply(characters, n_windows, embedding, weight)
-
-
 class _MaxOfConvolution(torch.autograd.Function):
+    """One convolution's maximum without the bias, `(U, n)`, of words from `sort_by_length`."""
+
     @staticmethod
     def forward(
         ctx: Any, characters: Tensor, n_windows: Sequence[int], embedding: Tensor, weight: Tensor
@@ -85,7 +105,7 @@ class _MaxOfConvolution(torch.autograd.Function):
                 continue
             y = F.embedding_bag(windows[t, :n], table, mode="sum")
             if at is not None:
-                # t grows, so the maximum of the two is the later one wherever y is greater.
+                # t grows, so the maximum of both indices is the later one if y is greater.
                 later = (y > best[:n]).to(at.dtype).mul_(t)
                 torch.maximum(at[:n], later, out=at[:n])
             torch.maximum(best[:n], y, out=best[:n])
@@ -100,7 +120,7 @@ class _MaxOfConvolution(torch.autograd.Function):
         at, d_best = at.long(), grads[0].to(embedding.dtype)  # autocast may have another
         d_table = embedding.new_zeros(width, len(embedding), n_filters)
         for j in range(width):
-            # Of all windows, a filter's gradient reaches the best one's characters alone.
+            # A filter's gradient reaches only the characters of the best window.
             d_table[j].scatter_add_(0, characters.gather(1, at + j), d_best)
         d_embedding = torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
         d_weight = torch.matmul(d_table.transpose(1, 2), embedding).permute(1, 2, 0)

@@ -3,45 +3,46 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.matmul import PackedWeightCache, products, times_transposed
+from elmo_plugin.ops.matmul import batched_matmul, matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.packed_weights import PackedWeightCache
 
 
 class Linear(nn.Linear):
-    """PyTorch's, on the products of `matrix_product`. Attribute `precision`: that of the weight."""
+    """`torch.nn.Linear` with the products of `ops.matmul`."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
-        self.precision: torch.dtype | None = None
-        self.prepared = PackedWeightCache()
+        self.precision: torch.dtype | None = None  # of products; by default the weight's
+        self.packed_weights = PackedWeightCache()
 
     def forward(self, x: Tensor) -> Tensor:
         """`x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
         if torch.is_grad_enabled():
             return linear(x, self.weight, self.bias, self.precision)
-        [weight] = self.prepared([self.weight.t()[None]], self.precision)
-        return products(x[None], weight)[0].add_(self.bias)
+        [weight] = self.packed_weights([self.weight.t()[None]], self.precision)
+        return batched_matmul(x[None], weight)[0].add_(self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """
-    x W^T + b, differentiable.
+    `torch.nn.functional.linear`, x W^T + b, with the products of `ops.matmul`.
 
     # Parameters
 
     x : `Tensor`
-        Shape `(n, k)`.
+        Input of shape `(n, k)`.
     weight : `Tensor`
-        Shape `(m, k)`, as in `torch.nn.Linear`.
+        W, shape `(m, k)`.
     bias : `Tensor`
-        Shape `(m,)`.
+        b, shape `(m,)`.
     precision : `torch.dtype | None`
-        Of the product; by default the weight's.
+        Precision of the product; by default the weight's.
 
     # Returns
 
     `Tensor`
-        Shape `(n, m)`, of x's type.
+        Shape `(n, m)`, in the precision of x.
     """
     return _Linear.apply(x, weight.to(precision or weight.dtype), bias)
 
@@ -50,7 +51,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return times_transposed(x.to(weight.dtype), weight).to(x.dtype).add_(bias)
+        return matmul(x.to(weight.dtype), weight.t()).to(x.dtype).add_(bias)
 
     @staticmethod
     @no_double_backward
@@ -59,9 +60,9 @@ class _Linear(torch.autograd.Function):
         d_y = grads[0].to(weight.dtype)
         d_x = d_weight = d_bias = None
         if ctx.needs_input_grad[0]:
-            d_x = times_transposed(d_y, weight.t()).to(x.dtype)
+            d_x = matmul(d_y, weight).to(x.dtype)
         if ctx.needs_input_grad[1]:
-            d_weight = times_transposed(d_y.t(), x.to(weight.dtype).t())
+            d_weight = matmul(d_y.t(), x.to(weight.dtype))
         if ctx.needs_input_grad[2]:
             d_bias = grads[0].sum(dim=0)
         return d_x, d_weight, d_bias

@@ -1,11 +1,10 @@
 """
-The fast path of `ProjectedLSTM`: the same recurrence with its gradient written by hand.
+The recurrence of `ProjectedLSTM` with its gradient written by hand. Symbols and shapes are those of
+`ProjectedLSTM`, and `reference_lstm` is the equation.
 
-All inputs take one matrix product before the first step, and all weight gradients one after the
-last; only what is recurrent is left inside the loop. Symbols and shapes are those of
-`ProjectedLSTM`; its `reference` is the equation.
-
-Weights in bfloat16 make the matrix products bfloat16's; all else stays in float32.
+All inputs take one matrix product before the first step, and all weight gradients take one after
+the last step; only the recurrent part is computed inside the loop. Matrix products with bfloat16
+weights are computed in bfloat16, everything else in float32.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,14 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.matmul import (
-    BLOCK,
-    Weights,
-    add_products,
-    products,
-    write_products,
-)
+from elmo_plugin.ops.matmul import batched_matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.packed_weights import Weights
+from elmo_plugin.ops.private_torch import is_graph_kept
+
+BLOCK = 128
+"""Rows of a product that fit in a core's caches and are enough for full speed."""
 
 
 def lstm_scan(
@@ -37,8 +35,8 @@ def lstm_scan(
     batch_sizes: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
-    See `ProjectedLSTM.forward`; `bias` has the forget gate's 1 in it. Keeps what the gradient needs
-    only where there will be one.
+    See `ProjectedLSTM.forward`; `bias` includes the 1 on the forget gate. Tensors for the backward
+    pass are kept only if a gradient is wanted.
     """
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
@@ -47,12 +45,12 @@ def lstm_scan(
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
         return _Scan.apply(inputs, memory, output, *weights, cell_clip, proj_clip, batch_sizes)
 
-    # Where bf16 rounds to 1e-3 anyway, and in training, 1e-7 is near enough.
+    # bf16 rounds to 1e-3 anyway, and training does not need the exact tanh either.
     tanh = torch.tanh if recurrent_weight.dtype == inputs.dtype else quick_tanh
     outputs = inputs.new_zeros(*inputs.shape[:3], output.size(-1))
     c, h = memory.clone(), output.clone()
     m = torch.empty_like(c)
-    # Blocks of steps, so that however long the text is, what is kept of it are its outputs alone.
+    # In blocks of steps, so that only the outputs take memory in proportion to the text.
     n_block = max(1, BLOCK // inputs.size(2))
     memory_of_gates = inputs.new_empty(2, n_block * inputs.size(2), bias.size(-1))
     for first in range(0, len(batch_sizes), n_block):
@@ -61,18 +59,53 @@ def lstm_scan(
         gates = _input_gates(block, input_weight, bias, memory_of_gates)
         for t, n in enumerate(sizes):
             g = gates[:, t, :n]
-            add_products(g, h[:, :n], recurrent_weight)
+            batched_matmul(h[:, :n], recurrent_weight, out=g, add=True)
             written = (c[:, :n], m[:, :n], h[:, :n])
             _step(g, c[:, :n], *written, projection_weight, cell_clip, proj_clip, tanh)
             outputs[:, first + t, :n] = h[:, :n]
     return outputs, c, h
 
 
+def reference_lstm(
+    inputs: Tensor,
+    memory: Tensor,
+    output: Tensor,
+    input_weight: Tensor,
+    recurrent_weight: Tensor,
+    bias: Tensor,
+    projection_weight: Tensor | None,
+    cell_clip: float | None,
+    proj_clip: float | None,
+    batch_sizes: Sequence[int] | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The equation of `ProjectedLSTM`: the definition of `lstm_scan`."""
+
+    def clip(x: Tensor, bound: float | None) -> Tensor:
+        return x if bound is None else x.clamp(-bound, bound)
+
+    n_steps, n_rows = inputs.shape[1:3]
+    c, h, outputs = memory, output, []
+    for t, n in enumerate(batch_sizes or [n_rows] * n_steps):
+        gates = inputs[:, t, :n] @ input_weight + h[:, :n] @ recurrent_weight + bias[:, None]
+        i, j, f, o = gates.chunk(4, dim=-1)
+        c_t = torch.sigmoid(f) * c[:, :n] + torch.sigmoid(i) * torch.tanh(j)
+        c_t = clip(c_t, cell_clip)
+        h_t = torch.sigmoid(o) * torch.tanh(c_t)
+        if projection_weight is not None:
+            h_t = clip(h_t @ projection_weight, proj_clip)
+        outputs.append(torch.nn.functional.pad(h_t, (0, 0, 0, n_rows - n)))
+        c = torch.cat([c_t, c[:, n:]], dim=1)
+        h = torch.cat([h_t, h[:, n:]], dim=1)
+    return torch.stack(outputs, dim=1), c, h
+
+
 def _input_gates(inputs: Tensor, weight: Weights, bias: Tensor, memory: Tensor) -> Tensor:
-    """x W_x + b for many steps at once, shape `(2, T, B, 4D)`, in `memory`, `(2, >= T * B, 4D)`."""
+    """x W_x + b of many steps, shape `(2, T, B, 4D)`, written to `memory`, `(2, >= T * B, 4D)`."""
     x = inputs.reshape(2, -1, inputs.size(-1))
     gates = memory[:, : x.size(1)]
-    write_products(gates, x, weight, bias)
+    n_block = BLOCK if x.device.type == "cpu" else x.size(1)
+    for rows, out in zip(x.split(n_block, dim=1), gates.split(n_block, dim=1)):
+        batched_matmul(rows, weight, out=out).add_(bias[:, None])
     return gates.view(*inputs.shape[:3], -1)
 
 
@@ -88,8 +121,9 @@ def _step(
     tanh: Callable[..., Tensor],
 ) -> None:
     """
-    One time step of n rows. `gates`, `(2, n, 4D)`, becomes its activations in place. Written are
-    the new memory `c`, `m` = sigmoid(o) * tanh(c), both `(2, n, D)`, and `h`, `(2, n, P)`.
+    Computes one time step of n rows. `gates`, `(2, n, 4D)`, is replaced by its activations. The
+    results are written to `c`, the new memory, `m` = sigmoid(o) * tanh(c), both `(2, n, D)`, and
+    `h`, `(2, n, P)`.
     """
     dim = c.size(-1)
     gates[..., :dim].sigmoid_()
@@ -104,7 +138,7 @@ def _step(
     if projection_weight is None:
         h.copy_(m)
         return
-    write_products(h, m, projection_weight)
+    batched_matmul(m, projection_weight, out=h)
     if proj_clip is not None:
         h.clamp_(-proj_clip, proj_clip)
 
@@ -127,17 +161,16 @@ class _Scan(torch.autograd.Function):
         n_steps, n_rows = inputs.shape[1:3]
         gates = inputs.new_empty(2, n_steps * n_rows, bias.size(-1))
         gates = _input_gates(inputs, input_weight, bias, gates)
-        # Fresh memory costs as much as a small step; zeros are wanted only where rows are skipped.
+        # Zeros cost as much as a small step and are needed only if rows are skipped.
         fresh = memory.new_zeros if min(batch_sizes) < n_rows else memory.new_empty
-        # Step 0 is the state before the first: then c[:, t] and h[:, t] are what step t starts
-        # from.
+        # Index 0 holds the initial state, so step t starts from c[:, t] and h[:, t].
         c = fresh(2, n_steps + 1, *memory.shape[1:])
         h = fresh(2, n_steps + 1, *output.shape[1:])
         m = fresh(2, n_steps, *memory.shape[1:])
         c[:, 0], h[:, 0] = memory, output
         for t, n in enumerate(batch_sizes):
             g = gates[:, t, :n]
-            add_products(g, h[:, t, :n], recurrent_weight)
+            batched_matmul(h[:, t, :n], recurrent_weight, out=g, add=True)
             written = (c[:, t + 1, :n], m[:, t, :n], h[:, t + 1, :n])
             _step(g, c[:, t, :n], *written, projection_weight, cell_clip, proj_clip, quick_tanh)
         ctx.save_for_backward(
@@ -158,11 +191,11 @@ class _Scan(torch.autograd.Function):
             ctx.saved_tensors
         )
         cell_clip, proj_clip = ctx.clips
-        if torch._C._autograd._get_current_graph_task_keep_graph():  # another backward will come
+        if is_graph_kept():
             gates = gates.clone()
         d_h = grads[0].clone(memory_format=torch.contiguous_format)
         d_c = torch.zeros_like(c[:, 0])
-        # The activations become their gradients in place; the products want them in their type.
+        # The activations are replaced by their gradients; products need these in their precision.
         same = recurrent_weight.dtype == gates.dtype
         d_gates = gates if same else torch.empty_like(gates, dtype=recurrent_weight.dtype)
         recurrent_weight_t = recurrent_weight.transpose(1, 2)
@@ -170,12 +203,13 @@ class _Scan(torch.autograd.Function):
         for t, n in reversed(list(enumerate(ctx.batch_sizes))):
             d_m = d_h_t = d_h[:, t, :n]
             if n_later:
-                add_products(d_h_t[:, :n_later], d_gates[:, t + 1, :n_later], recurrent_weight_t)
+                later = d_gates[:, t + 1, :n_later]
+                batched_matmul(later, recurrent_weight_t, out=d_h_t[:, :n_later], add=True)
             if projection_weight is not None:
                 if proj_clip is not None:
-                    # A clipped number stands exactly on the bound; no gradient passes it.
+                    # A clipped number is exactly the bound, and no gradient passes it.
                     d_h_t.mul_(h[:, t + 1, :n].abs() < proj_clip)
-                d_m = products(d_h_t, projection_weight.transpose(1, 2))
+                d_m = batched_matmul(d_h_t, projection_weight.transpose(1, 2))
             _step_backward(
                 gates[:, t, :n], c[:, t, :n], c[:, t + 1, :n], d_m, d_c[:, :n], cell_clip
             )
@@ -188,12 +222,12 @@ class _Scan(torch.autograd.Function):
             return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
 
         def weight_gradient(x: Tensor, d: Tensor) -> Tensor:
-            return products(flat(x).transpose(1, 2), d)
+            return batched_matmul(flat(x).transpose(1, 2), d)
 
         flat_d = flat(d_gates)
         d_inputs = d_projection_weight = None
         if ctx.needs_input_grad[0]:
-            d_inputs = products(flat_d, input_weight.transpose(1, 2))
+            d_inputs = batched_matmul(flat_d, input_weight.transpose(1, 2))
             d_inputs = d_inputs.to(inputs.dtype).view_as(inputs)
         if projection_weight is not None:
             d_projection_weight = weight_gradient(m, flat(d_h))
@@ -215,8 +249,9 @@ def _step_backward(
     gates: Tensor, c_before: Tensor, c: Tensor, d_m: Tensor, d_c: Tensor, cell_clip: float | None
 ) -> None:
     """
-    The gradient of `_step`, from that of its m. `gates`, `(2, n, 4D)`, the activations, becomes
-    their gradient in place; `d_c`, `(2, n, D)`, that of the new memory, becomes the old one's.
+    Computes the gradient of `_step` from `d_m`, the gradient of m. The activations in `gates`,
+    `(2, n, 4D)`, are replaced by their gradients, and in `d_c`, `(2, n, D)`, the gradient of the
+    new memory by that of the old one.
     """
     i, j, f, o = gates.chunk(4, dim=-1)
     tanh_c = quick_tanh(c, out=torch.empty_like(c))
@@ -233,7 +268,7 @@ def _step_backward(
 
 
 def quick_tanh(x: Tensor, out: Tensor) -> Tensor:
-    """2 sigmoid(2x) - 1, to 2e-7: PyTorch's own takes six times as long on a CPU."""
+    """tanh as 2 sigmoid(2x) - 1, within 2e-7; on a CPU `torch.tanh` takes six times as long."""
     if x.device.type == "cpu":
         torch.mul(x, 2, out=out).sigmoid_()
         return torch.add(out.new_tensor(-1.0), out, alpha=2, out=out)

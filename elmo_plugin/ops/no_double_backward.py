@@ -9,15 +9,15 @@ Backward = Callable[..., tuple[Tensor | None, ...]]
 
 def no_double_backward(backward: Backward) -> Backward:
     """
-    For a gradient written by hand, which has none itself: to ask for one is an error. (PyTorch's
-    `once_differentiable` lets it pass where the gradient that comes in is a constant.)
+    Decorator for gradients written by hand, which cannot be differentiated again: the attempt is an
+    error. (PyTorch's `once_differentiable` misses it if the incoming gradient is a constant.)
     """
 
     def checked(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise NotImplementedError(
-                "the biLM's gradients are written by hand and have none of their own: expected "
-                "backward without create_graph"
+                "the biLM's gradients are written by hand and cannot be differentiated again: "
+                "expected backward without create_graph, found it with create_graph"
             )
         return backward(ctx, *grads)
 

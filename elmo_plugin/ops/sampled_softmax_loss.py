@@ -1,9 +1,9 @@
 """
 The negative log likelihoods of `SampledSoftmax`, with their gradients written by hand.
 
-The loss is the end of the model, so its gradients are known as soon as it is, up to one factor.
-They are computed a block of rows at a time while the block's probabilities are in cache; of the
-n x S probabilities no more than a block is ever held.
+The loss is the end of the model, so its gradients are known together with it, up to one factor.
+They are computed block by block of rows, while the block's probabilities are in cache; no more than
+one block of the n x S probabilities is in memory at a time.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.matmul import times_transposed
+from elmo_plugin.ops.matmul import matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
 
 BLOCK_NUMBERS = 2**21
-"""Logits that are held at once: 8 MiB in fp32."""
+"""The number of logits in a block: 8 MiB in fp32."""
 
 
 def sampled_softmax_loss(
@@ -23,21 +23,21 @@ def sampled_softmax_loss(
 ) -> Tensor:
     """
     The sum over rows of log(exp(y_n) + sum_s exp(y_s)) - y_n, where y_n is the logit of row n's
-    target and y_s that of a sample which is not this target.
+    target and y_s is the logit of a sample other than this target.
 
     # Parameters
 
     hidden : `Tensor`
-        Shape `(n, P)`.
+        Hidden vectors, shape `(n, P)`.
     targets : `Tensor`
-        Shape `(n,)`, word numbers.
+        Word numbers, shape `(n,)`.
     samples : `Tensor`
-        Shape `(S,)`, different word numbers.
+        Different word numbers, shape `(S,)`.
     weight : `Tensor`
-        Shape `(n + S, P)`: the targets' rows of the softmax, then the samples'. The products are in
-        its precision.
+        Rows of the softmax, the targets' and then the samples', shape `(n + S, P)`. Products are
+        computed in its precision.
     bias : `Tensor`
-        Shape `(n + S,)`, likewise, less the logarithms of the expected counts.
+        Their biases minus the logarithms of the expected counts, shape `(n + S,)`.
 
     # Returns
 
@@ -47,8 +47,19 @@ def sampled_softmax_loss(
     return _SampledLoss.apply(hidden, _accidental_hits(targets, samples), weight, bias)
 
 
+def reference_sampled_softmax_loss(
+    hidden: Tensor, targets: Tensor, samples: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
+    """The definition of `sampled_softmax_loss`."""
+    n = len(hidden)
+    true = (hidden * weight[:n]).sum(dim=1) + bias[:n]
+    sampled = hidden @ weight[n:].T + bias[n:]
+    sampled = sampled.masked_fill(targets[:, None] == samples, -torch.inf)
+    return (torch.cat([true[:, None], sampled], dim=1).logsumexp(dim=1) - true).sum()
+
+
 def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
-    """The place of each row's target among the samples, and -1 where it is not. Shape `(n,)`."""
+    """The index of each row's target among the samples, or -1. Shape `(n,)`."""
     in_order, order = samples.sort()
     at = torch.searchsorted(in_order, targets).clamp_(max=len(samples) - 1)
     return torch.where(in_order[at] == targets, order[at], -1)
@@ -70,7 +81,7 @@ class _SampledLoss(torch.autograd.Function):
         for first in range(0, n, n_rows):
             rows = slice(first, first + n_rows)
             h, y = hidden[rows].to(weight.dtype), true_logits[rows]
-            p = times_transposed(h, sampled_weight).to(hidden.dtype).add_(bias[n:])
+            p = matmul(h, sampled_weight_t).to(hidden.dtype).add_(bias[n:])
             hit = (hits[rows] >= 0).nonzero(as_tuple=True)[0]
             p[hit, hits[rows][hit]] = -torch.inf
             top = torch.maximum(p.amax(dim=1), y)
@@ -83,8 +94,8 @@ class _SampledLoss(torch.autograd.Function):
             d_true[rows] = e / total - 1
             d_sampled_bias += p.sum(dim=0)
             p = p.to(weight.dtype)
-            d_hidden[rows] = times_transposed(p, sampled_weight_t)
-            d_sampled_weight_t += times_transposed(h.t(), p.t())
+            d_hidden[rows] = matmul(p, sampled_weight)
+            d_sampled_weight_t += matmul(h.t(), p)
         d_hidden.addcmul_(true_weight, d_true[:, None])
         d_weight = torch.cat([hidden * d_true[:, None], d_sampled_weight_t.t()])
         ctx.save_for_backward(d_hidden, d_weight, torch.cat([d_true, d_sampled_bias]))

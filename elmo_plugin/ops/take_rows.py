@@ -24,16 +24,15 @@ class _TakeRows(torch.autograd.Function):
 
 def take_rows(table: Tensor, rows: Tensor) -> Tensor:
     """
-    `table[rows]`, where the gradient of `table` is sparse: it holds `rows` alone, a row that was
-    taken twice twice. PyTorch's own sparse look-up, `F.embedding`, takes tables of vectors only,
-    which a bias is not.
+    `table[rows]` with a sparse gradient, which holds only `rows`, and a row twice if it was taken
+    twice. PyTorch's own sparse look-up, `F.embedding`, takes only tables of vectors, not a bias.
 
     # Parameters
 
     table : `Tensor`
-        Shape `(n, ...)`.
+        Tensor of shape `(n, ...)`.
     rows : `Tensor`
-        Shape `(k,)`.
+        Row numbers, shape `(k,)`.
 
     # Returns
 

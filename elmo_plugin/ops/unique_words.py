@@ -4,12 +4,13 @@ from torch import Tensor
 
 def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
     """
-    Each distinct word of a batch once: a word's vector is the same wherever the word stands.
+    Finds the distinct words of a batch: `torch.unique` over the words, but many times faster. The
+    order of the words is arbitrary.
 
     # Parameters
 
     tokens : `Tensor`
-        Shape `(B, T, C)` of character ids, or `(B, T)` of word ids.
+        Character ids, shape `(B, T, C)`, or word ids, shape `(B, T)`.
 
     # Returns
 
@@ -21,18 +22,18 @@ def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
         return words, indices
     n_rows, n_steps, n_characters = tokens.shape
     rows = tokens.reshape(-1, n_characters)
-    # Sorting one number a word is many times faster than sorting rows of characters.
+    # Sorting one number for each word is faster than sorting rows of characters.
     keys = (rows.long() * _hash_weights(n_characters).to(tokens.device)).sum(dim=1)
     _, indices = torch.unique(keys, return_inverse=True)
     first = indices.new_full((int(indices.max()) + 1,) if len(indices) else (0,), len(rows))
     first.scatter_reduce_(0, indices, torch.arange(len(rows), device=tokens.device), "amin")
     words = rows[first]
-    if not torch.equal(words[indices], rows):  # two words with one key: the exact way
+    if not torch.equal(words[indices], rows):  # two words have the same key
         words, indices = torch.unique(rows, dim=0, return_inverse=True)
     return words, indices.view(n_rows, n_steps)
 
 
 def _hash_weights(n: int) -> Tensor:
-    """Fixed random 64-bit numbers; sums of products with them wrap around, as a hash should."""
+    """Fixed random 64-bit numbers; sums of products with them wrap around, as in a hash."""
     generator = torch.Generator().manual_seed(n)
     return torch.randint(-(2**63), 2**63 - 1, (n,), generator=generator)

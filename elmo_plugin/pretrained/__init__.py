@@ -1,6 +1,6 @@
 """
-The models that come with the package: a folder each, named as the model, with bilm-tf's two files
-and a README.md that says what it was trained on and what it is good for.
+The models that come with the package. Each has a folder of its name with bilm-tf's two files and a
+model card, README.md.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ FILES = "options.json", "weights.hdf5"
 
 
 def pretrained_names() -> list[str]:
-    """The names of the models that there are."""
+    """The names of all models."""
     return sorted(folder.name for folder in FOLDER.iterdir() if (folder / FILES[0]).is_file())
 
 
@@ -21,7 +21,7 @@ def pretrained_files(name: str) -> tuple[str, str]:
     # Raises
 
     `ValueError`
-        Where there is none of this name, with the names of those that there are.
+        If there is no model of this name. The message lists the names.
     """
     names = pretrained_names()
     if name not in names:

@@ -20,7 +20,7 @@ from typing import Optional
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
-from elmo_plugin.bilm_tf.options_file import options_from_dict, options_to_dict
+from elmo_plugin.bilm_tf.options_file import options_from_dict
 from elmo_plugin.checks import shown
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.options import BiLMOptions
@@ -38,7 +38,7 @@ def store_options(vocab: Optional[Vocabulary], source: str, options: BiLMOptions
     if vocab is None or _stored(vocab).get(source) == options:
         return
     number = len(vocab.get_token_to_index_vocabulary(NAMESPACE))
-    entry = {"source": source, "options": options_to_dict(options), "number": number}
+    entry = {"source": source, "options": options.to_dict(), "number": number}
     vocab.add_token_to_namespace(json.dumps(entry), NAMESPACE)
 
 

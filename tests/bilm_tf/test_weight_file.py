@@ -14,10 +14,14 @@ from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin.bilm_tf import weight_file
-from elmo_plugin.bilm_tf.arrays import array_shapes, table
+from elmo_plugin.bilm_tf.arrays import (
+    array_views,
+    lstm_arrays,
+    softmax_arrays,
+    token_encoder_arrays,
+)
 from elmo_plugin.bilm_tf.options_file import (
     options_from_dict,
-    options_to_dict,
     read_options,
     write_options,
 )
@@ -47,6 +51,7 @@ BLOCKS = {
         "max_characters_per_token": 50,
     },
 }
+WORD_LEVEL = BiLMOptions.from_dict({"lstm": BLOCKS["lstm"], "n_tokens_vocab": 9}, source="test")
 SENTENCES = [["The", "dog", "ran", "."], ["naïve", "🙂"], ["x" * 100]]
 
 
@@ -239,7 +244,7 @@ def test_export_then_import_changes_no_bit(tmp_path, changes):
 
 def test_word_level_models_are_read_and_written(tmp_path):
     """Expected values: the weights themselves; the row for "no word" is not in the file."""
-    options = BiLMOptions.from_blocks(BLOCKS["lstm"], None, n_words=9, source="test")
+    options = WORD_LEVEL
     bilm = build_bilm(options)
     write_options(options, tmp_path / "options.json")
     write_weights(bilm, tmp_path / "weights.hdf5")
@@ -331,19 +336,17 @@ def test_the_warm_state_travels(files):
     ],
     ids=str,
 )
-def test_shapes_are_those_of_the_table(changes):
-    """Expected: the names and shapes of the table that is written and read, in its order."""
-    options = (
-        BiLMOptions.from_blocks(BLOCKS["lstm"], None, n_words=9, source="test")
-        if changes is None
-        else options_with(**changes)
-    )
+def test_shapes_are_those_of_the_views(changes):
+    """Expected: the shapes of the parameters' views, which are written and read."""
+    options = WORD_LEVEL if changes is None else options_with(**changes)
     softmax = SampledSoftmax(n_words=7, dim=options.lstm.projection_dim, n_negative_samples=None)
     expected = [
         (name, tuple(torch.cat(parts).shape))
-        for name, parts in table(build_bilm(options), softmax).items()
+        for name, parts in array_views(build_bilm(options), softmax).items()
     ]
-    assert list(array_shapes(options, 7)) == expected
+    size = options.lstm.projection_dim
+    arrays = *token_encoder_arrays(options), *lstm_arrays(options.lstm), *softmax_arrays(7, size)
+    assert [(array.name, array.shape) for array in arrays] == expected
 
 
 @pytest.mark.parametrize(
@@ -454,18 +457,18 @@ def test_training_options_are_read_as_those_for_inference(tmp_path):
     path.write_text(json.dumps(training))
     assert read_options(path).char_cnn == options_with().char_cnn
     assert read_options(path).lstm == options_with().lstm
-    assert options_to_dict(read_options(path))["char_cnn"]["n_characters"] == 262
+    assert read_options(path).to_dict()["char_cnn"]["n_characters"] == 262
 
 
 @pytest.mark.parametrize(
     "block, key, value, message",
     [
         ("char_cnn", "activation", "gelu", "char_cnn.activation: .*relu.*tanh.*found 'gelu'"),
-        ("char_cnn", "n_characters", 300, "n_characters: expected 261 .*262 .*found 300"),
+        ("char_cnn", "n_characters", 300, "n_characters: expected one of 261, 262, found 300"),
         ("char_cnn", "filters", [[1]], "char_cnn.filters: expected a list of .* found"),
-        ("lstm", "dim", "big", "lstm.dim: expected int, found 'big'"),
+        ("lstm", "dim", "big", "lstm.dim: expected a whole number .* found 'big'"),
         ("lstm", "dim", None, "lstm: missing key dim"),
-        ("lstm", "n_layers", 0, "lstm.n_layers: expected a whole number of at least 1, found 0"),
+        ("lstm", "n_layers", 0, "lstm.n_layers: expected a whole number from 1 .*found 0"),
     ],
 )
 def test_wrong_options_name_the_file_and_the_key(tmp_path, block, key, value, message):
@@ -509,8 +512,8 @@ def test_options_that_are_no_json(tmp_path, text, found):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ('"cell_clip": 1e400', "lstm.cell_clip: expected a positive number or null, found inf"),
-        ('"cell_clip": true', "lstm.cell_clip: expected a positive number or null, found True"),
+        ('"cell_clip": 1e400', "lstm.cell_clip: expected a finite number .*found inf"),
+        ('"cell_clip": true', "lstm.cell_clip: expected a finite number .*found true"),
     ],
 )
 def test_numbers_that_json_takes_and_we_do_not(tmp_path, text, message):

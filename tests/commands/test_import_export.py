@@ -30,8 +30,8 @@ from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
 from elmo_plugin.files import hdf5
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.files.hdf5 import HDF5Error
-from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.models.export import export, refused_by_allennlp, who_reads
+from elmo_plugin.models.load import load_language_model
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from tests.conftest import BLOCKS
 
@@ -212,8 +212,9 @@ def test_who_reads_an_export(tmp_path, changes, reason):
         {key: changes.get(key, value) for key, value in block.items()}
         for block in (BLOCKS["lstm"], BLOCKS["char_cnn"])
     )
-    options = BiLMOptions.from_blocks(
-        lstm, changes.get("char_cnn", char_cnn), n_words=10, source="test"
+    options = BiLMOptions.from_dict(
+        {"lstm": lstm, "char_cnn": changes.get("char_cnn", char_cnn), "n_tokens_vocab": 10},
+        source="test",
     )
     assert refused_by_allennlp(options) == ([reason] if reason else [])
     files = str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5")

@@ -12,6 +12,7 @@ from allennlp.data import Vocabulary
 from allennlp.models import Model
 
 from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.data.prefetch import LazyWindow
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.models.bilm import BilmLanguageModel
 from tests import oracle
@@ -97,6 +98,12 @@ def windows(rows: list[Row], n_steps: int) -> list[dict[str, torch.Tensor]]:
         }
         for k, piece in enumerate(pieces)
     ]
+
+
+def batch(window: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """A window as the data loader's batch."""
+    tensors = {key: tensor for key, tensor in window.items() if key != "starts"}
+    return {"starts": window["starts"], "window": LazyWindow(lambda: tensors)}
 
 
 def log_probabilities(

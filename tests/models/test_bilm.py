@@ -15,6 +15,7 @@ from tests.compare import assert_close
 from tests.models.running_text import (
     IGNORE,
     TEXT,
+    batch,
     language_model,
     log_probabilities,
     windows,
@@ -49,7 +50,7 @@ def test_windows_are_the_oracles_running_text(initial_state, char_cnn, tmp_path)
     for _ in range(2):
         for k, window in enumerate(windows(TEXT, N_STEPS)):
             losses = [-p[d][k * N_STEPS : (k + 1) * N_STEPS] for p in rows for d in (0, 1)]
-            found = model(**window)["loss"]
+            found = model(**batch(window))["loss"]
             expected = np.concatenate(losses).mean()
             assert_close(found, expected, atol=1e-10, what=f"loss of window {k}")
     metrics = model.get_metrics(reset=True)
@@ -72,7 +73,7 @@ def test_gradient_is_that_of_the_loss_times_tokens_a_row():
     for n_rows, window in ((3, windows(TEXT, N_STEPS)[1]), (2, windows(TEXT[:2], N_STEPS)[0])):
         window["starts"][:] = True
         model.zero_grad()
-        model(**window)["loss"].backward()
+        model(**batch(window))["loss"].backward()
         parameters = list(model.parameters())
         direction = [torch.randn_like(parameter) for parameter in parameters]
         direction[0][0] = 0  # "no word"
@@ -81,7 +82,7 @@ def test_gradient_is_that_of_the_loss_times_tokens_a_row():
             with torch.no_grad():
                 for parameter, d in zip(parameters, direction):
                     parameter.add_(d, alpha=step)
-                losses.append(model(**window)["loss"].item())
+                losses.append(model(**batch(window))["loss"].item())
         with torch.no_grad():
             for parameter, d in zip(parameters, direction):
                 parameter.add_(d, alpha=1e-6)
@@ -97,17 +98,19 @@ def test_evaluation_in_between_leaves_training_as_it_was():
     losses, evaluated = [], []
     for evaluate in (False, True):
         model = language_model(initial_state="warm")
-        model(**first)
+        model(**batch(first))
         warm = copy.deepcopy(model.bilm.warm_state.state_dict())
         if evaluate:
             for window in windows(TEXT[::-1][:2], N_STEPS):
-                evaluated.append(model.eval()(**window)["loss"])
+                evaluated.append(model.eval()(**batch(window))["loss"])
         assert all(map(torch.equal, warm.values(), model.bilm.warm_state.state_dict().values()))
-        losses.append(model.train()(**second)["loss"])
+        losses.append(model.train()(**batch(second))["loss"])
     assert torch.equal(*losses)
     alone = language_model(initial_state="warm")
     alone.bilm.warm_state.load_state_dict(warm)
-    expected = [alone.eval()(**window)["loss"] for window in windows(TEXT[::-1][:2], N_STEPS)]
+    expected = [
+        alone.eval()(**batch(window))["loss"] for window in windows(TEXT[::-1][:2], N_STEPS)
+    ]
     assert all(map(torch.equal, evaluated, expected))
 
 
@@ -119,8 +122,8 @@ def test_resume_is_exact():
     config = {"initial_state": "warm", "dropout": 0.3, "n_negative_samples": 4}
     model = language_model(**config)
     assert model.resume_state() == {}
-    model(**first)
-    model(**second)
+    model(**batch(first))
+    model(**batch(second))
     weights = copy.deepcopy(model.state_dict())
     rows = copy.deepcopy(model.resume_state())
     losses = []
@@ -132,7 +135,7 @@ def test_resume_is_exact():
         if saved:
             resumed.load_state_dict(saved)
         torch.manual_seed(5)
-        losses.append(resumed(**third)["loss"])
+        losses.append(resumed(**batch(third))["loss"])
     assert torch.equal(losses[0], losses[1])
     assert not torch.equal(losses[0], losses[2])
     assert all(map(torch.equal, weights.values(), saved.values()))
@@ -143,7 +146,7 @@ def test_rows_states_go_where_the_weights_go():
     model = language_model(dropout=0.0).train()
     reference = language_model(dropout=0.0).train().double()
     for window in windows(TEXT, N_STEPS)[:2]:
-        loss, expected = model(**window)["loss"], reference(**window)["loss"]
+        loss, expected = model(**batch(window))["loss"], reference(**batch(window))["loss"]
         model = model.double()
     assert loss.dtype == torch.float64
     assert_close(loss, expected, atol=1e-6, what="loss")
@@ -158,7 +161,7 @@ def test_warm_state_is_the_mean_at_the_starts_of_sentences(tmp_path):
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
     options = {"lstm": LSTM, "char_cnn": CHAR_CNN}
     for window in windows(TEXT, 2):
-        model(**window)
+        model(**batch(window))
     states = [
         log_probabilities(arrays, options, TEXT[row][: sentence + 1], start)[1]
         for row, sentence in ((0, 0), (0, 1), (1, 1), (1, 2))
@@ -177,7 +180,7 @@ def test_dropout_on_the_last_output():
     log_p = torch.log_softmax(model.softmax.bias, dim=0)
     targets = torch.cat([window["forward_targets"], window["backward_targets"]])
     expected = -log_p[targets[targets != IGNORE]].mean()
-    assert_close(model(**window)["loss"], expected, atol=1e-10, what="loss")
+    assert_close(model(**batch(window))["loss"], expected, atol=1e-10, what="loss")
 
 
 @pytest.mark.parametrize("n_negative_samples", [None, 4])
@@ -188,16 +191,16 @@ def test_a_window_without_any_target_costs_nothing(n_negative_samples):
     for direction in ("forward", "backward"):
         empty[f"{direction}_targets"] = torch.full_like(empty[f"{direction}_targets"], IGNORE)
     torch.manual_seed(5)
-    model(**window)
+    model(**batch(window))
     expected = model.get_metrics(reset=True)
     model.zero_grad()
-    loss = model(**empty)["loss"]
+    loss = model(**batch(empty))["loss"]
     loss.backward()
     assert loss.item() == 0.0
     for name, parameter in model.named_parameters():
         assert parameter.grad is None or not parameter.grad.any(), name
     torch.manual_seed(5)
-    model(**window)
+    model(**batch(window))
     assert model.get_metrics() == expected
 
 
@@ -206,14 +209,14 @@ def test_what_sampling_gives_has_a_name_of_its_own():
     tokens; perplexities come from evaluation alone, and `reset` forgets."""
     model = language_model(n_negative_samples=4)
     text = windows(TEXT, N_STEPS)
-    losses = [model(**window)["loss"].item() for window in text]
+    losses = [model(**batch(window))["loss"].item() for window in text]
     counts = [n_tokens(window) for window in text]
     assert len(set(counts)) > 1
     expected = np.average(losses, weights=counts)
     assert model.get_metrics(reset=True) == {"sampled_loss": pytest.approx(expected, rel=1e-6)}
-    model(**text[0])
+    model(**batch(text[0]))
     assert model.get_metrics() == {"sampled_loss": pytest.approx(losses[0], rel=0.5)}
-    model.eval()(**text[0])
+    model.eval()(**batch(text[0]))
     assert set(model.get_metrics()) == {"perplexity", "forward_perplexity", "backward_perplexity"}
 
 
@@ -222,7 +225,7 @@ def test_a_perplexity_beyond_numbers_is_infinite():
     model = language_model().eval()
     with torch.no_grad():
         model.softmax.bias[0] = 1e6
-    model(**windows(TEXT, N_STEPS)[0])
+    model(**batch(windows(TEXT, N_STEPS)[0]))
     assert model.get_metrics()["forward_perplexity"] == math.inf
 
 
@@ -247,4 +250,4 @@ def test_a_model_of_words_needs_their_numbers():
     """The message says which key of the data loader brings them."""
     model, window = language_model(char_cnn=None), windows(TEXT, N_STEPS)[0]
     with pytest.raises(ConfigurationError, match='data_loader needs "tokens": "words"'):
-        model(**{**window, "word_ids": None})
+        model(**batch({key: x for key, x in window.items() if key != "word_ids"}))

@@ -123,7 +123,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(whole, tmp_pa
     def broken(*args: Any) -> torch.Tensor:
         return unbroken(*args) / (next(calls) != 50)  # both directions of 25 batches
 
-    unbroken = sampled_softmax.sampled_loss
+    unbroken = sampled_softmax.sampled_softmax_loss
     with (
         monkeypatch.context() as patch,
         pytest.raises(FloatingPointError, match=r"batch 25 .* inf"),

@@ -15,9 +15,9 @@ from allennlp.models.archival import archive_model
 
 from elmo_plugin.bilm_tf.weight_file import load_bilm
 from elmo_plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.models.archive import load_language_model
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.models.export import export
+from elmo_plugin.models.load import load_language_model
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS
 from tests.models.test_bilm_sentences import batch_of

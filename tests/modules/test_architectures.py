@@ -1,4 +1,4 @@
-"""Each architecture that an options file can describe, against the NumPy oracle."""
+"""Each architecture that an options file can describe, compared with the NumPy oracle."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,8 @@ VARIANTS = {
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_sentences_are_the_oracles(variant, tmp_path):
     """Expected: the oracle on each sentence alone, from the arrays of the weight file; every layer,
-    the boundaries, and the state after the sentence, from a random state before it. In float64 to
-    the last digits, in float32 within the 1e-5 of the package's promise."""
+    the boundaries, and the state after the sentence, from a random initial state; within 1e-12 in
+    float64, and within the promised 1e-5 in float32."""
     lstm, char_cnn = VARIANTS[variant]
     bilm, options = random_bilm(lstm, char_cnn, n_words=10 if char_cnn is None else None)
     arrays = arrays_of(bilm, tmp_path)
@@ -72,8 +72,8 @@ def test_sentences_are_the_oracles(variant, tmp_path):
 
 @pytest.mark.parametrize("variant", ["elmo", "no_residual", "words"])
 def test_streams_are_the_oracles(variant, tmp_path):
-    """Expected: the oracle over each row of two windows of running text, its state carried by hand
-    from one to the next."""
+    """Expected: the oracle over each row of two windows of running text, with its state carried
+    from the first to the second."""
     lstm, char_cnn = VARIANTS[variant]
     bilm, options = random_bilm(lstm, char_cnn, n_words=6 if char_cnn is None else None)
     arrays = arrays_of(bilm, tmp_path)
@@ -102,17 +102,17 @@ def test_streams_are_the_oracles(variant, tmp_path):
 
 
 def test_tiny_clips_bite(tmp_path):
-    """The bounds are reached, or the variants above would say nothing of them. By the definition of
-    a clip: no state is beyond it and some are on it."""
+    """By the definition of a clip: no number exceeds the bounds, and some equal them. Otherwise the
+    variants above would not test clips."""
     bilm, options = random_bilm(*VARIANTS["tiny_clips"])
     _, _, after = bilm.sentences(_batch(bilm, options), bilm.bilstm.zero_state(len(SENTENCES)))
     for found, bound in ((after.memory, 0.02), (after.output, 0.01)):
         assert found.abs().max() == torch.tensor(bound)
 
 
-def test_an_encoder_given_is_asked_in_place_of_the_own():
-    """Property: vectors from elsewhere (a cache) give what the own encoder's would; each distinct
-    word is asked for once, the two boundaries among them."""
+def test_a_given_encoder_replaces_the_token_encoder():
+    """Property: the same vectors from another function give the same layers; each distinct word is
+    encoded once, the two boundaries included."""
     bilm, options = random_bilm()
     tokens = _batch(bilm, options)
     asked = []
@@ -133,7 +133,7 @@ def test_an_encoder_given_is_asked_in_place_of_the_own():
 
 
 def _batch(bilm, options) -> torch.Tensor:
-    """`SENTENCES`, padded with one column more than is needed."""
+    """`SENTENCES`, padded with one more column than needed."""
     width = max(map(len, SENTENCES)) + 1
     length = options.get("char_cnn", {}).get("max_characters_per_token")
     tokens = torch.zeros(len(SENTENCES), width, *([length] if length else []), dtype=torch.long)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.modules import CharCNN
-from elmo_plugin.ops.char_conv import sort_by_length
+from elmo_plugin.ops.char_conv import reference_max_of_convolutions, sort_by_length
 from tests.compare import assert_close
 from tests.random_bilm import randomize
 
@@ -15,7 +15,7 @@ BATCHES = {
     "the shortest alone": (12, [""]),
     "boundaries": (12, ["<S>", "</S>", "<S>"]),
     "three characters": (3, ["", "a", "bc", "<S>"]),
-    "a character behind the 256th": (300, ["x" * 297 + "y", "the"]),
+    "a character after the 256th": (300, ["x" * 297 + "y", "the"]),
     "no words": (12, []),
 }
 
@@ -37,6 +37,11 @@ def char_cnn(activation: str = "relu", widest: int = 3) -> CharCNN:
 CNN = char_cnn()
 
 
+def reference_convolve(cnn: CharCNN, characters: torch.Tensor) -> torch.Tensor:
+    convolutions = [(conv.weight, conv.bias) for conv in cnn.convolutions]
+    return reference_max_of_convolutions(characters, cnn.char_embedding.weight, convolutions)
+
+
 @pytest.mark.parametrize("batch", BATCHES)
 def test_convolutions_are_the_references(batch):
     """Expected: `Conv1d` over the embedded characters and autograd, as the paper has it; values
@@ -46,7 +51,7 @@ def test_convolutions_are_the_references(batch):
     cnn = char_cnn(widest=min(length, 5))
     characters = torch.from_numpy(words_to_characters(words, length)).long()
     parameters = dict(cnn.char_embedding.named_parameters(), **_named(cnn.convolutions))
-    expected = cnn.reference_convolve(characters)
+    expected = reference_convolve(cnn, characters)
     weight = torch.randn_like(expected)
     gradients = torch.autograd.grad((expected * weight).sum(), [*parameters.values()])
     found = cnn.convolve(characters)
@@ -65,13 +70,13 @@ def test_convolutions_of_any_words_are_the_references(words):
     characters = torch.from_numpy(words_to_characters(words, 12)).long()
     with torch.no_grad():
         assert_close(
-            CNN.convolve(characters), CNN.reference_convolve(characters), atol=1e-5, what="maxima"
+            CNN.convolve(characters), reference_convolve(CNN, characters), atol=1e-5, what="maxima"
         )
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_order_neighbours_and_integer_type_do_not_matter(activation):
-    """Property: a word's vector is the same alone, in any company, and from int16 ids."""
+    """Property: a word's vector is the same alone, in any batch, and from int16 ids."""
     cnn = char_cnn(activation)
     words = BATCHES["words of all lengths"][1]
     characters = torch.from_numpy(words_to_characters(words, 12))
@@ -84,17 +89,17 @@ def test_order_neighbours_and_integer_type_do_not_matter(activation):
 
 
 def test_no_word_is_the_biases():
-    """Id 0 means "no word here": rows of zeros, which leave each filter its bias as the maximum."""
+    """By definition: id 0 has a row of zeros, so each filter's maximum is its bias."""
     cnn = char_cnn()
     nothing = torch.zeros(1, 12, dtype=torch.long)
     biases = torch.cat([conv.bias for conv in cnn.convolutions])
     assert torch.equal(cnn.convolve(nothing)[0], biases)
-    assert torch.equal(cnn.reference_convolve(nothing)[0], biases)
+    assert torch.equal(reference_convolve(cnn, nothing)[0], biases)
 
 
 def test_windows_that_differ_are_counted():
-    """Expected by hand. The last id is repeated from position 2, 4 and 0: as many windows after the
-    first start before that. Longest first; a word's place is where it went."""
+    """Expected by hand: the last id is repeated from position 2, 4 and 0, and as many windows after
+    the first start before that. The longest word comes first."""
     characters = torch.tensor([[1, 2, 9, 9, 9], [1, 2, 3, 4, 9], [9, 9, 9, 9, 9]])
     words, place, n_windows = sort_by_length(characters)
     assert torch.equal(words, characters[[1, 0, 2]])
@@ -121,8 +126,8 @@ def test_initial_values_are_bilm_tfs():
 
 
 def test_unknown_activation_is_named():
-    """The message says what was expected and found."""
-    with pytest.raises(ValueError, match='expected "relu" or "tanh", found "gelu"'):
+    """The message names the parameter, what was expected and what was found."""
+    with pytest.raises(ValueError, match=r'^activation: expected "relu" or "tanh", found "gelu"'):
         char_cnn("gelu")
 
 

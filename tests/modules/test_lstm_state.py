@@ -17,9 +17,9 @@ def numbers_of(state: LSTMState) -> list[int]:
     return state.memory[0, 0, :, 0].int().tolist()
 
 
-def test_rows_that_come_and_go_are_bilm_tfs():
-    """Expected by hand, as bilm-tf's state variables do: a smaller batch reads and writes the first
-    rows, the others stay as they were; rows that there never were start from zero."""
+def test_batches_of_different_sizes_are_bilm_tfs():
+    """Expected by hand, from bilm-tf's state variables: a smaller batch reads and writes the first
+    rows and leaves the others unchanged; rows that no batch had start from zero."""
     state = rows_of([1, 2, 3])
     assert numbers_of(state.take(2)) == [1, 2]
     state = state.put(rows_of([11, 12]))
@@ -41,7 +41,7 @@ def test_rows_are_chosen_by_number_and_by_mask():
 
 
 def test_no_gradient_flows_from_window_to_window():
-    """Property: a state that a biLM hands on is cut from its computation."""
+    """Property: the state that a biLM returns has no gradient."""
     bilm, _ = random_bilm()
     tokens = bilm.boundaries
     steps = torch.tensor([[0, 1], [1, 0]])

@@ -1,4 +1,4 @@
-"""bf16 products: near the numbers of fp32, which are their expected values."""
+"""Products in bf16, compared with fp32."""
 
 import pytest
 import torch
@@ -6,12 +6,11 @@ from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops.linear import Linear
-from elmo_plugin.ops.matmul import PackedWeightCache
 from tests.random_bilm import random_bilm
 
 
 def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Every layer's vectors of a few sentences, and the gradient of all parameters, flat."""
+    """The vectors of every layer of a few sentences, and the gradient of all parameters, flat."""
     bilm.set_precision(precision)
     bilm.zero_grad()
     torch.manual_seed(0)
@@ -25,7 +24,7 @@ def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torc
 
 
 def test_bf16_is_near_fp32():
-    """A mean cosine of at least 0.999; all results are fp32."""
+    """Expected: a mean cosine with fp32 of at least 0.999; all results are fp32."""
     bilm = random_bilm().bilm
     expected, expected_gradient = vectors_and_gradient(bilm, "fp32")
     found, gradient = vectors_and_gradient(bilm, "bf16")
@@ -35,8 +34,8 @@ def test_bf16_is_near_fp32():
     assert cosine_similarity(gradient, expected_gradient, dim=0) > 0.99
 
 
-def test_frozen_weights_are_cast_anew_when_they_change():
-    """Expected values: those of a biLM that had the new weights from the start."""
+def test_frozen_weights_are_cast_again_when_they_change():
+    """Expected: the vectors after the cache of packed weights is cleared."""
     bilm = random_bilm().bilm
     bilm.requires_grad_(False).set_precision("bf16")
     tokens = torch.randint(1, 200, (1, 3, 10))
@@ -48,7 +47,7 @@ def test_frozen_weights_are_cast_anew_when_they_change():
     layer = bilm.bilstm.layers[0]
     layer.recurrent_weight.mul_(2.0)
     after = read()
-    layer._prepared = PackedWeightCache()
+    layer.packed_weights.clear()
     assert torch.equal(after, read())
     assert not torch.equal(before, after)
 
@@ -62,8 +61,8 @@ def test_unknown_precision():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_under_autocast(dtype, precision):
-    """A task in AllenNLP's `use_amp` trains a biLM along as without: vectors and gradients are near
-    those of fp32, and fp32."""
+    """Expected: vectors and gradients near those of fp32, and in fp32. A task may fine-tune a biLM
+    under AllenNLP's `use_amp`."""
     bilm = random_bilm().bilm
     expected, expected_gradient = vectors_and_gradient(bilm, "fp32")
     with torch.autocast("cpu", dtype):
@@ -74,7 +73,7 @@ def test_under_autocast(dtype, precision):
 
 
 def test_result_has_the_inputs_type():
-    """As `linear` says, with a gradient and without: autocast brings half precision here."""
+    """By the definition of `linear`, with a gradient and without; autocast gives float16 inputs."""
     linear = Linear(8, 8)
     x = torch.randn(3, 8).to(torch.float16)
     assert linear(x).dtype == torch.float16

@@ -1,9 +1,12 @@
-"""The fast path of the LSTM against its equation, which the oracle tests in turn."""
+"""The fast path of the LSTM compared with its equation, which is compared with the oracle."""
+
+from unittest import mock
 
 import pytest
 import torch
 
-from elmo_plugin.modules import ProjectedLSTM
+from elmo_plugin.modules import ProjectedLSTM, projected_lstm
+from elmo_plugin.ops.lstm import reference_lstm
 from tests.compare import assert_close
 
 N_STEPS, N_ROWS, INPUT, DIM, PROJECTION = 9, 4, 5, 7, 3
@@ -19,7 +22,7 @@ VARIANTS = {
 BATCH_SIZES = {
     "all rows": None,
     "falling": [4, 4, 3, 3, 3, 1, 1, 1, 1],
-    "all rows, said": [4] * N_STEPS,
+    "all rows, given": [4] * N_STEPS,
     "a row never read": [3] * N_STEPS,
 }
 
@@ -56,7 +59,8 @@ def test_values_and_gradients_are_the_references(variant, batch_sizes):
     inputs, memory, output = random_inputs(lstm)
     inputs.requires_grad_()
     parameters = dict(lstm.named_parameters(), inputs=inputs)
-    expected = lstm.reference(inputs, memory, output, sizes)
+    with mock.patch.object(projected_lstm, "lstm_scan", reference_lstm):
+        expected = lstm(inputs, memory, output, sizes)
     weight = torch.randn_like(expected[0])
     gradients = torch.autograd.grad((expected[0] * weight).sum(), [*parameters.values()])
 
@@ -88,25 +92,26 @@ def test_gradients_are_the_slopes(variant):
         step = 1e-6 * torch.randn_like(x)
         with torch.no_grad():
             x.add_(step)
-            ahead = value()
+            after = value()
             x.sub_(2 * step)
-            behind = value()
+            before = value()
             x.add_(step)
         slope = (gradient * step).sum()
-        assert_close((ahead - behind) / 2e-6, slope / 1e-6, atol=1e-6, what=f"slope of {name}")
+        assert_close((after - before) / 2e-6, slope / 1e-6, atol=1e-6, what=f"slope of {name}")
 
 
 def test_clips_bite():
-    """By the definition of a clip: nothing beyond the bounds, and something on each of them."""
+    """By the definition of a clip: no number exceeds the bounds, and some equal them."""
     lstm = lstm_of("projected, clipped")
     outputs, memory, _ = lstm(*random_inputs(lstm))
     assert outputs.abs().max() == torch.tensor(0.3)
     assert memory.abs().max() == torch.tensor(0.4)
 
 
-def test_what_is_behind_the_end_of_a_row_is_not_read():
-    """Property: a row of a batch is the row alone, cut where `batch_sizes` says; outputs behind its
-    end are zeros, its state is its last step's, and numbers that stand there reach no gradient."""
+def test_inputs_after_the_end_of_a_row_are_not_read():
+    """Property: a row of a batch gives what it gives alone, cut to its length. After its end
+    outputs are zeros, the state is that of its last step, and inputs have no effect on
+    gradients."""
     lstm, sizes = lstm_of("projected, clipped"), [4, 4, 3, 3, 2, 2, 1, 1, 1]
     inputs, memory, output = random_inputs(lstm)
     lengths = [sum(size > row for size in sizes) for row in range(N_ROWS)]
@@ -129,7 +134,7 @@ def test_what_is_behind_the_end_of_a_row_is_not_read():
 
 
 def test_one_long_text_is_its_pieces():
-    """Property: the state of a piece, given to the next, makes the pieces the whole."""
+    """Property: pieces that pass their state on give the outputs of the whole text."""
     lstm = lstm_of("projected, clipped")
     inputs, c, h = random_inputs(lstm)
     whole = lstm(inputs, c, h)
@@ -143,8 +148,8 @@ def test_one_long_text_is_its_pieces():
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_the_given_state_is_left_as_it_was(grad):
-    """Property: the caller may use its tensors again."""
+def test_the_given_state_is_not_modified(grad):
+    """Property: the caller may use its tensors afterwards."""
     lstm = lstm_of("projected, clipped")
     given = random_inputs(lstm)
     copies = [x.clone() for x in given]
@@ -168,7 +173,7 @@ def test_initial_values_are_tensorflows():
 
 
 def test_two_losses_of_one_pass():
-    """By linearity: the gradients of two losses, one after the other, are those of their sum."""
+    """Expected by linearity: gradients of two losses in turn add up to those of their sum."""
     lstm = lstm_of("projected, clipped")
     outputs, _, _ = lstm(*random_inputs(lstm))
     losses = outputs.square().sum(), outputs.sin().sum()
@@ -181,7 +186,7 @@ def test_two_losses_of_one_pass():
 
 @pytest.mark.parametrize("loss", [torch.sum, lambda x: x.square().sum()])
 def test_second_gradients_are_refused(loss):
-    """There are none, also where the gradient that comes in is a constant."""
+    """The error also comes if the incoming gradient is a constant."""
     lstm = lstm_of("plain")
     outputs, _, _ = lstm(*random_inputs(lstm))
     with pytest.raises(NotImplementedError, match="create_graph"):

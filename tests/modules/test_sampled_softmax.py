@@ -30,22 +30,22 @@ def softmax_of(n_negative_samples: int | None) -> SampledSoftmax:
 
 
 def hidden_and_targets() -> tuple[torch.Tensor, torch.Tensor]:
-    """Of shape `(2, 4)`, three of them with nothing to predict; frequent and rare words."""
+    """Hidden vectors and targets, shape `(2, 4)`; three have no target, the others vary in rank."""
     targets = torch.tensor([[0, IGNORE, 29, 1], [7, IGNORE, 1, IGNORE]])
     return torch.randn(2, 4, DIM, generator=torch.Generator().manual_seed(1)), targets
 
 
 @contextmanager
-def kept_for_gradient() -> Iterator[list[int]]:
-    """The sizes in bytes of the tensors that autograd keeps."""
-    kept: list[int] = []
+def saved_for_backward() -> Iterator[list[int]]:
+    """The sizes in bytes of the tensors that autograd saves."""
+    saved: list[int] = []
 
-    def keep(x: torch.Tensor) -> torch.Tensor:
-        kept.append(x.nbytes)
+    def save(x: torch.Tensor) -> torch.Tensor:
+        saved.append(x.nbytes)
         return x
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-        yield kept
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda x: x):
+        yield saved
 
 
 def test_words_are_drawn_log_uniformly():
@@ -59,8 +59,8 @@ def test_words_are_drawn_log_uniformly():
 
 
 def test_draws_are_those_of_one_after_the_other():
-    """Expected: NumPy drawing word after word until 6 are different; how often each of 12 words is
-    among them, and how many draws that takes, within 4 standard errors."""
+    """Expected: NumPy draws word after word until 6 are different; compared are how often each of
+    12 words is among them and the number of draws, within 4 standard errors."""
     random, p, n_runs = np.random.default_rng(0), log_uniform(12), 2000
     among, tries = np.zeros((2, n_runs, 12)), np.zeros((2, n_runs))
     torch.manual_seed(0)
@@ -77,7 +77,7 @@ def test_draws_are_those_of_one_after_the_other():
 
 @pytest.mark.parametrize(("n_samples", "n_words"), [(1, 2), (100, 5000), (99, 100), (8192, 20000)])
 def test_words_are_different_and_in_the_vocabulary(n_samples, n_words):
-    """By definition; also where nearly all words are wanted, the rarest of which come late."""
+    """By definition; also if nearly all words are drawn, the rarest of which come late."""
     words, n_tries = log_uniform_sample(n_samples, n_words)
     assert words.shape == (n_samples,) == words.unique().shape
     assert 0 <= words.min() and words.max() < n_words
@@ -85,7 +85,7 @@ def test_words_are_different_and_in_the_vocabulary(n_samples, n_words):
 
 
 def test_a_seed_draws_the_same_words():
-    """Property: what an exact resume needs."""
+    """Property that resuming a training run needs."""
     torch.manual_seed(3)
     first = log_uniform_sample(10, 100)
     torch.manual_seed(3)
@@ -94,7 +94,7 @@ def test_a_seed_draws_the_same_words():
 
 
 def test_expected_count_is_how_often_a_word_occurs():
-    """Expected: NumPy drawing 25 words 20,000 times; in how many of them each word is, within 4
+    """Expected: the share of 20,000 draws of 25 words by NumPy that contain each word, within 4
     standard errors."""
     runs = np.random.default_rng(0).choice(12, size=(20000, 25), p=log_uniform(12))
     share = np.array([(runs == k).any(axis=1).mean() for k in range(12)])
@@ -136,8 +136,8 @@ def test_sampled_loss_is_its_formula(n_samples):
 
 
 def test_accidental_hits_are_no_negatives():
-    """Expected by hand: of two words, where the one sample is the target nothing stands against it,
-    so the loss and its gradient are zero."""
+    """Expected by hand: if the only sample is the target, there are no negatives, so the loss and
+    its gradient are zero."""
     softmax = SampledSoftmax(n_words=2, dim=1, n_negative_samples=1)
     torch.manual_seed(0)
     (sample,), _ = log_uniform_sample(1, 2)
@@ -165,7 +165,7 @@ def test_sampled_gradients_are_the_slopes():
 @pytest.mark.parametrize("chunk", [1, 3 * N_WORDS, 2**24])
 def test_full_softmax_is_the_oracles(chunk, monkeypatch):
     """Expected: the oracle's log softmax over all words, for any size of chunks; PyTorch's cross
-    entropy for the sum. 0 where there is nothing to predict."""
+    entropy for the sum. 0 at places without a target."""
     monkeypatch.setattr(sampled_softmax, "CHUNK_NUMBERS", chunk)
     softmax = softmax_of(4).eval()
     hidden, targets = hidden_and_targets()
@@ -211,21 +211,21 @@ def test_gradients_of_the_full_softmax(chunk, monkeypatch):
         assert_close(found, gradient, atol=1e-5, what=f"gradient of {name}")
 
 
-def test_training_with_all_words_keeps_no_logits():
-    """Expected: what is kept for the gradient is hidden vectors and targets, by definition of the
-    bound; all logits would be 300 / 5 times as much."""
+def test_training_with_all_words_saves_no_logits():
+    """Expected by the definition of the bound: only hidden vectors and targets are saved for the
+    gradient; all logits would be 300 / 5 times as much."""
     softmax = SampledSoftmax(n_words=300, dim=DIM, n_negative_samples=None)
     hidden, targets = torch.randn(100, DIM, requires_grad=True), torch.arange(100)
-    with kept_for_gradient() as kept:
+    with saved_for_backward() as saved:
         softmax(hidden, targets)
-    assert 0 < sum(kept) <= hidden.nbytes + targets.nbytes
+    assert 0 < sum(saved) <= hidden.nbytes + targets.nbytes
 
 
 @pytest.mark.parametrize("n_samples", [None, 4])
 @pytest.mark.parametrize("training", [False, True])
-def test_nothing_to_predict_costs_nothing(n_samples, training):
-    """Property: what stands where a target is missing reaches neither loss nor gradient; where all
-    are missing, or there is no place at all, the loss is 0 and the gradient not NaN."""
+def test_places_without_a_target_do_not_count(n_samples, training):
+    """Property: hidden vectors without a target change neither loss nor gradient; without any
+    target, or any vector, the loss is 0 and the gradient is not NaN."""
     softmax, (hidden, targets) = softmax_of(n_samples).train(training), hidden_and_targets()
     torch.manual_seed(2)
     expected = softmax(hidden, targets)

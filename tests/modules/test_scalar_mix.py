@@ -31,8 +31,8 @@ def test_mix_is_stock(do_layer_norm):
 
 
 def test_layer_norm_is_over_all_real_numbers():
-    """Expected by hand: 1, 3 | 5, 7 has the mean 4 and the variance 5; the padding's 100 counts for
-    nothing; one layer, so its weight is 1."""
+    """Expected by hand: 1, 3 | 5, 7 has the mean 4 and the variance 5; the padding's 100 does not
+    count; the weight of the only layer is 1."""
     mix = ScalarMix(1, do_layer_norm=True)
     layer = torch.tensor([[[1.0, 3.0], [5.0, 7.0], [100.0, 100.0]]])
     mixed = mix([layer], torch.tensor([[True, True, False]]))
@@ -41,7 +41,7 @@ def test_layer_norm_is_over_all_real_numbers():
 
 
 def test_a_layer_without_variance_is_zeros():
-    """By the definition of the mean; and no NaN, in the gradient either."""
+    """Expected by the definition of the mean; neither values nor gradient are NaN."""
     mix = ScalarMix(1, do_layer_norm=True)
     layer = torch.full((1, 2, 3), 7.0, requires_grad=True)
     mixed = mix([layer], torch.ones(1, 2, dtype=torch.bool))
@@ -57,9 +57,9 @@ def test_mix_is_the_average_at_first():
 
 
 @pytest.mark.parametrize("trainable", [False, True])
-def test_weights_can_be_given_and_held(trainable):
-    """Expected by hand: with weights so far apart softmax gives the second layer alone, which is
-    how one layer, the top or the word's, is chosen; held weights learn nothing."""
+def test_weights_can_be_given_and_frozen(trainable):
+    """Expected by hand: with weights so far apart softmax selects the second layer, which is how a
+    config chooses one layer; frozen weights are not trained."""
     mix = ScalarMix(2, initial_scalar_parameters=[-9e10, 1.0], trainable=trainable)
     mixed = mix([torch.tensor([[[1.0]]]), torch.tensor([[[4.0]]])])
     assert mixed.item() == 4.0
@@ -73,11 +73,11 @@ def test_l2_on_the_mix_weights_finds_them():
     assert applicator(mix).item() == 7.0
 
 
-def test_what_does_not_fit_is_said():
+def test_bad_arguments_are_refused():
     """Each message names what was expected and what was found."""
     with pytest.raises(ValueError, match=r"expected 3 numbers, .*, found 2"):
         ScalarMix(3, initial_scalar_parameters=[0.0, 0.0])
-    with pytest.raises(ValueError, match="expects 3 layers, found 1"):
+    with pytest.raises(ValueError, match="layers: expected 3 tensors, found 1"):
         ScalarMix(3)([torch.zeros(1, 1, 1)])
-    with pytest.raises(ValueError, match="do_layer_norm expects a mask"):
+    with pytest.raises(ValueError, match="mask: expected one with do_layer_norm"):
         ScalarMix(1, do_layer_norm=True)([torch.zeros(1, 1, 1)])

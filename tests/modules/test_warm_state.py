@@ -5,24 +5,22 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from elmo_plugin.modules import LSTMState
-from elmo_plugin.modules.warm_state import HORIZON, N_BOUNDARIES, WarmState, warm_up
-from tests import oracle
+from elmo_plugin.modules.warm_state import HORIZON, WarmState
 from tests.compare import assert_close
-from tests.random_bilm import arrays_of, oracle_state, random_bilm
 
 ZERO = LSTMState(torch.zeros(2, 2, 1, 3), torch.zeros(2, 2, 1, 4))
 
 BATCHES = ([True, True, False, True], [True, False, False, False])
-"""Which rows are at a sentence's start; of the second batch's odd ones, none is."""
+"""Masks of rows at a sentence's start; none of the second batch's odd rows is."""
 
 
 def random_rows(n_rows: int, mean: float = 0.0) -> LSTMState:
     return LSTMState(*(mean + torch.randn(2, 2, n_rows, x.size(-1)) for x in ZERO))
 
 
-def test_mean_of_what_it_saw():
-    """Expected: the plain mean over all rows at a sentence's start, in whatever batches they came;
-    zeros before the first; one row, repeated for as many as are asked for."""
+def test_is_the_mean_of_observed_states():
+    """Expected: the plain mean over all rows at a sentence's start, however they are batched; zeros
+    before the first. Every requested row is the same."""
     torch.manual_seed(0)
     warm, seen = WarmState(ZERO), []
     assert not any(x.any() for x in warm(2))
@@ -36,8 +34,8 @@ def test_mean_of_what_it_saw():
         assert_close(found, mean.expand_as(found), atol=1e-6, what="mean")
 
 
-def test_nothing_seen_changes_nothing():
-    """Property: a batch without a sentence's start leaves the mean as it was, to the bit."""
+def test_a_batch_without_starts_changes_nothing():
+    """Property: without a sentence's start in the batch the mean keeps the same bits."""
     torch.manual_seed(0)
     warm = WarmState(ZERO)
     warm.observe(random_rows(3), torch.ones(3, dtype=torch.bool))
@@ -47,8 +45,8 @@ def test_nothing_seen_changes_nothing():
 
 
 def test_follows_the_weights():
-    """Property: once it has seen much, it forgets at the pace of its horizon: after three horizons
-    around another mean 1 / e^3 of the first is left."""
+    """Expected by the definition of an exponential mean: after three horizons of states around
+    another mean, 1 / e^3 of the first is left."""
     torch.manual_seed(0)
     warm, rows = WarmState(ZERO), torch.ones(100, dtype=torch.bool)
     for mean, n_batches in ((10.0, 5 * HORIZON // 100), (0.0, 3 * HORIZON // 100)):
@@ -58,7 +56,7 @@ def test_follows_the_weights():
 
 
 def test_a_batch_beyond_the_horizon_is_its_mean():
-    """Expected: more rows than the horizon has room for leave their own plain mean."""
+    """Expected: the plain mean of a batch with more rows than the horizon."""
     torch.manual_seed(0)
     warm = WarmState(ZERO)
     warm.observe(random_rows(HORIZON), torch.ones(HORIZON, dtype=torch.bool))
@@ -69,7 +67,7 @@ def test_a_batch_beyond_the_horizon_is_its_mean():
 
 
 def observe_in_a_process(rank: int, folder: Path) -> None:
-    """Each of two takes every other row of `BATCHES`."""
+    """Observes every other row of `BATCHES`, as one of two processes."""
     store = dist.FileStore(str(folder / "store"), 2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     torch.manual_seed(0)
@@ -82,7 +80,8 @@ def observe_in_a_process(rank: int, folder: Path) -> None:
 
 
 def test_every_process_has_the_mean_over_all(tmp_path):
-    """Expected: one process that sees all rows; both have the same bits."""
+    """Expected: the mean of one process that observes all rows; both processes have the same
+    bits."""
     multiprocessing.start_processes(
         observe_in_a_process, (tmp_path,), nprocs=2, start_method="fork"
     )
@@ -97,25 +96,8 @@ def test_every_process_has_the_mean_over_all(tmp_path):
         assert torch.equal(first[name], second[name]), name
 
 
-def test_warm_up_is_a_run_over_boundaries(tmp_path):
-    """Expected: the oracle, from zeros over `<S> </S>` again and again, which reads `</S> <S>` in
-    the backward direction."""
-    bilm, options = random_bilm()
-    arrays = arrays_of(bilm, tmp_path)
-    begin, end = (oracle.word_vector(arrays, options, token) for token in ("<S>", "</S>"))
-    state = oracle.zero_state(options)
-    for _ in range(N_BOUNDARIES):
-        _, state = oracle.stream(arrays, options, 0, [begin, end], state)
-        _, state = oracle.stream(arrays, options, 1, [end, begin], state)
-    found = warm_up(bilm)
-    assert found.n_rows == 1
-    for key, (c, h) in oracle_state(found, 0).items():
-        assert_close(c, state[key][0], atol=1e-5, what=f"c {key}")
-        assert_close(h, state[key][1], atol=1e-5, what=f"h {key}")
-
-
 def test_it_is_saved_with_the_weights():
-    """Property: the state dictionary brings mean and count along."""
+    """Property: the state dictionary contains mean and count."""
     torch.manual_seed(0)
     warm, loaded = WarmState(ZERO), WarmState(ZERO)
     warm.observe(random_rows(3), torch.ones(3, dtype=torch.bool))

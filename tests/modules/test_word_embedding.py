@@ -4,7 +4,7 @@ from elmo_plugin.modules import WordEmbedding
 
 
 def test_a_word_is_its_row():
-    """By definition, for any integer type; id 0 is "no word", zeros that learn nothing."""
+    """By definition, for any integer type; id 0 is "no word": zeros without a gradient."""
     torch.manual_seed(0)
     embedding = WordEmbedding(n_words=5, projection_dim=3)
     words = torch.tensor([4, 0, 1], dtype=torch.int32)
@@ -16,7 +16,7 @@ def test_a_word_is_its_row():
 
 
 def test_initial_values_are_bilm_tfs():
-    """Expected: TensorFlow's default where `tf.get_variable` names no initialiser, as in bilm-tf:
+    """Expected: TensorFlow's default for `tf.get_variable` without an initialiser, as in bilm-tf:
     Glorot uniform over the table of V = 1000 words and P = 16."""
     torch.manual_seed(0)
     weight = WordEmbedding(n_words=1001, projection_dim=16).embedding.weight

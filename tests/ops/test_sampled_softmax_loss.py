@@ -1,10 +1,13 @@
-"""The sampled softmax's loss and its gradients by blocks, against the plain formula in autograd."""
+"""The sampled softmax's loss and its gradients by blocks, compared with the plain formula."""
 
 import pytest
 import torch
 
 from elmo_plugin.ops import sampled_softmax_loss as module
-from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
+from elmo_plugin.ops.sampled_softmax_loss import (
+    reference_sampled_softmax_loss,
+    sampled_softmax_loss,
+)
 from tests.compare import assert_close
 
 N, DIM, N_SAMPLES = 11, 5, 7
@@ -18,24 +21,17 @@ def arguments() -> tuple[torch.Tensor, ...]:
     return hidden, targets, samples, weight, torch.randn(N + N_SAMPLES)
 
 
-def plain(hidden, targets, samples, weight, bias):
-    true = (hidden * weight[:N]).sum(dim=1) + bias[:N]
-    sampled = hidden @ weight[N:].T + bias[N:]
-    sampled = sampled.masked_fill(targets[:, None] == samples, -torch.inf)
-    return (torch.cat([true[:, None], sampled], dim=1).logsumexp(dim=1) - true).sum()
-
-
 @pytest.mark.parametrize("rows_at_once", [1, 4, N])
 def test_loss_and_gradients_are_the_formulas(monkeypatch, rows_at_once):
     """Expected: the definition as one expression, differentiated by autograd, in float64. The
-    gradient that comes from above is not 1."""
+    incoming gradient is not 1."""
     monkeypatch.setattr(module, "BLOCK_NUMBERS", rows_at_once * N_SAMPLES)
     hidden, targets, samples, weight, bias = arguments()
     own = [x.requires_grad_() for x in (hidden, weight, bias)]
     double = [x.detach().double().requires_grad_() for x in own]
 
     found = sampled_softmax_loss(hidden, targets, samples, weight, bias)
-    expected = plain(double[0], targets, samples, *double[1:])
+    expected = reference_sampled_softmax_loss(double[0], targets, samples, *double[1:])
     assert_close(found, expected, atol=1e-5, what="loss")
     gradients = torch.autograd.grad(0.3 * found, own)
     references = torch.autograd.grad(0.3 * expected, double)
@@ -44,7 +40,7 @@ def test_loss_and_gradients_are_the_formulas(monkeypatch, rows_at_once):
 
 
 def test_large_logits_do_not_overflow():
-    """Expected: where one logit towers above all others, its row's loss is the distance to it."""
+    """Expected: if one logit is far above all others, its row's loss is the distance to it."""
     hidden, weight = torch.ones(1, 1), torch.tensor([[0.0], [1e4], [-1e4]])
     found = sampled_softmax_loss(
         hidden, torch.tensor([0]), torch.tensor([1, 2]), weight, torch.zeros(3)

@@ -7,8 +7,8 @@ from elmo_plugin.ops.take_rows import take_rows
 @pytest.mark.parametrize("shape", [(6,), (6, 2), (6, 2, 3)])
 @pytest.mark.parametrize("rows", [[4, 0, 4, 4], [5], []])
 def test_values_and_gradient_are_those_of_indexing(shape, rows):
-    """Expected: PyTorch's indexing, whose gradient is dense; ours has the rows that were taken and
-    no other. Whole numbers, so that sums are the same in any order."""
+    """Expected: PyTorch's indexing, whose gradient is dense; ours has only the rows that were
+    taken. The numbers are whole, so that sums are the same in any order."""
     torch.manual_seed(0)
     table = torch.randint(9, shape).float().requires_grad_()
     taken = torch.tensor(rows, dtype=torch.long)

@@ -15,7 +15,7 @@ from allennlp.modules.elmo import batch_to_ids
 from allennlp.modules.token_embedders import TokenEmbedder
 from torch import nn
 
-from elmo_plugin.bilm_tf.options_file import options_to_dict, write_options
+from elmo_plugin.bilm_tf.options_file import write_options
 from elmo_plugin.bilm_tf.weight_file import load_bilm, write_weights
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.token_embedders.archived_options import store_options, stored_options
@@ -144,8 +144,8 @@ def test_the_vocabulary_keeps_its_words(tmp_path):
 def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
     """The files of another biLM in place of the one that is there; of the same seed."""
     files = write_bilm_files(folder)
-    options = BiLMOptions.from_blocks(
-        {**BLOCKS["lstm"], key: value}, BLOCKS["char_cnn"], source="test"
+    options = BiLMOptions.from_dict(
+        {**BLOCKS, "lstm": {**BLOCKS["lstm"], key: value}}, source="test"
     )
     bilm = build_bilm(options)
     if key != "projection_dim":
@@ -178,7 +178,7 @@ def test_a_vocabulary_that_is_used_again_has_the_newest_options(tmp_path, change
 
 def test_options_are_stored_once():
     """However often a run begins with the same biLM."""
-    options = BiLMOptions.from_blocks(**BLOCKS, source="test")
+    options = BiLMOptions.from_dict(BLOCKS, source="test")
     vocab = Vocabulary()
     for _ in range(3):
         store_options(vocab, "a", options)
@@ -188,13 +188,13 @@ def test_options_are_stored_once():
 
 def test_entries_without_a_number_are_read():
     """As they were written before entries had one."""
-    options = BiLMOptions.from_blocks(**BLOCKS, source="test")
+    options = BiLMOptions.from_dict(BLOCKS, source="test")
     vocab = Vocabulary()
-    entry = json.dumps({"source": "a", "options": options_to_dict(options)})
+    entry = json.dumps({"source": "a", "options": options.to_dict()})
     vocab.add_token_to_namespace(entry, "elmo_options")
     assert stored_options(vocab, "a") == options
-    other = BiLMOptions.from_blocks(
-        {**BLOCKS["lstm"], "cell_clip": 1.0}, BLOCKS["char_cnn"], source="test"
+    other = BiLMOptions.from_dict(
+        {**BLOCKS, "lstm": {**BLOCKS["lstm"], "cell_clip": 1.0}}, source="test"
     )
     store_options(vocab, "a", other)
     assert stored_options(vocab, "a") == other

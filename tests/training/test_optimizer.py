@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 from elmo_plugin.ops.take_rows import take_rows
 from elmo_plugin.training.optimizer import ClippedAdagradOptimizer
 from tests.compare import assert_close
-from tests.models.running_text import TEXT, language_model, windows
+from tests.models.running_text import TEXT, batch, language_model, windows
 from tests.models.test_training import KillCallback, Killed, config
 from tests.training.test_distributed import forked, two_processes  # noqa: F401 (a fixture)
 from tests.training.test_distributed import train as train_in_processes
@@ -180,7 +180,7 @@ def test_a_language_model_learns_the_same(char_cnn):
         torch.manual_seed(1)
         for window in windows(TEXT, 4):
             model.zero_grad()
-            model(**window)["loss"].backward()
+            model(**batch(window))["loss"].backward()
             assert model.softmax.weight.grad.is_sparse == sparse
             if not sparse:
                 clip_grad_norm_(model.parameters(), 10.0)
@@ -203,8 +203,8 @@ def test_another_optimizer_is_refused():
     with pytest.raises(
         ConfigurationError, match=r"expected .* \"clipped_adagrad\".* grad_norm: false"
     ):
-        model(**window)
-    model.eval()(**window)  # what no optimizer has to do with
+        model(**batch(window))
+    model.eval()(**batch(window))  # what no optimizer has to do with
 
 
 def with_sparse_gradients(params: dict[str, Any]) -> dict[str, Any]:

@@ -5,15 +5,16 @@ from typing import Any
 import pytest
 import torch
 
-from elmo_plugin import options as options_module
 from elmo_plugin.modules import CharCNN, WordEmbedding
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm, options_of
+from elmo_plugin.options import bilm as options_bilm
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
 
 
 def read(lstm: Any = LSTM, char_cnn: Any = CHAR_CNN, n_words: int | None = None) -> BiLMOptions:
-    return BiLMOptions.from_blocks(lstm, char_cnn, n_words=n_words, source="options.json")
+    options = {"lstm": lstm, "char_cnn": char_cnn, "n_tokens_vocab": n_words}
+    return BiLMOptions.from_dict(options, source="options.json")
 
 
 def test_options_are_read():
@@ -24,9 +25,8 @@ def test_options_are_read():
     assert options.lstm.use_skip_connections is True
     assert options.char_cnn.filters == ((1, 3), (2, 3), (4, 2))
     assert options.char_cnn.n_filters == 8
-    assert (options.char_cnn.embedding_dim, options.char_cnn.n_highway) == (3, 1)
+    assert (options.char_cnn.embedding.dim, options.char_cnn.n_highway) == (3, 1)
     assert options.char_cnn.max_characters_per_token == 10
-    assert options.n_words is None
 
 
 def test_defaults():
@@ -122,7 +122,7 @@ def test_sizes_beyond_all_memory(blocks):
 
 def test_sizes_for_which_too_little_memory_is_left(monkeypatch):
     """Expected: PyTorch's allocator's own words, for more memory than there are addresses."""
-    monkeypatch.setattr(options_module.os, "sysconf", lambda name: 2**40)
+    monkeypatch.setattr(options_bilm.os, "sysconf", lambda name: 2**40)
     with pytest.raises(OptionsError, match=r"GiB .* found too little left \(.*allocate"):
         build_bilm(read({**LSTM, "dim": 10**13 // 10**4, "projection_dim": 2**20}))
 
@@ -131,37 +131,33 @@ def without(block: dict[str, Any], key: str) -> dict[str, Any]:
     return {k: v for k, v in block.items() if k != key}
 
 
+COUNT = "a whole number from 1 to 2147483647"
+
+
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
         ({"lstm": without(LSTM, "dim")}, "lstm: missing key dim"),
         ({"lstm": {**LSTM, "dims": 3}}, "lstm: unknown key dims"),
         ({"lstm": {**LSTM, "b": 3, "a": 3}}, "lstm: unknown keys a, b"),
-        ({"lstm": {**LSTM, "dim": "7"}}, "lstm.dim: expected int, found '7'"),
-        ({"lstm": {**LSTM, "dim": True}}, "lstm.dim: expected int, found True"),
-        (
-            {"lstm": {**LSTM, "n_layers": 0}},
-            "lstm.n_layers: expected a whole number of at least 1, found 0",
+        *(
+            ({"lstm": {**LSTM, "dim": dim}}, f"lstm.dim: expected {COUNT}, found {found}")
+            for dim, found in (("7", "'7'"), (True, "true"), (2**31, 2147483648), (7.0, 7.0))
         ),
-        (
-            {"lstm": {**LSTM, "cell_clip": -3}},
-            "lstm.cell_clip: expected a positive number or null, found -3",
-        ),
-        (
-            {"lstm": {**LSTM, "cell_clip": float("nan")}},
-            "lstm.cell_clip: expected a positive number or null, found nan",
-        ),
+        ({"lstm": {**LSTM, "n_layers": 0}}, f"lstm.n_layers: expected {COUNT}, found 0"),
+        ({"lstm": {**LSTM, "n_layers": None}}, f"lstm.n_layers: expected {COUNT}, found null"),
         (
             {"lstm": {**LSTM, "use_skip_connections": 1}},
-            "lstm.use_skip_connections: expected bool, found 1",
+            "lstm.use_skip_connections: expected true or false, found 1",
         ),
-        ({"lstm": {**LSTM, "n_layers": None}}, "lstm.n_layers: expected int, found None"),
         (
             {"char_cnn": {**CHAR_CNN, "n_highway": False}},
-            "char_cnn.n_highway: expected int, found False",
+            "char_cnn.n_highway: expected a whole number from 0 to 2147483647, found false",
         ),
         ({"lstm": [7, 5]}, "lstm: expected a block {...}, found [7, 5]"),
-        ({"char_cnn": None}, "expected a block char_cnn, found none"),
+        ({"lstm": None}, "lstm: expected a block {...}, found null"),
+        ({"char_cnn": None}, "expected char_cnn or n_tokens_vocab, found none"),
+        ({"char_cnn": 3}, "char_cnn: expected a block {...}, found 3"),
         ({"char_cnn": without(CHAR_CNN, "filters")}, "char_cnn: missing key filters"),
         (
             {"char_cnn": {**CHAR_CNN, "embedding": {"dim": 3, "size": 4}}},
@@ -169,50 +165,61 @@ def without(block: dict[str, Any], key: str) -> dict[str, Any]:
         ),
         (
             {"char_cnn": {**CHAR_CNN, "activation": "gelu"}},
-            'char_cnn.activation: expected "relu" or "tanh", found \'gelu\'',
+            "char_cnn.activation: expected one of 'relu', 'tanh', found 'gelu'",
         ),
         (
             {"char_cnn": {**CHAR_CNN, "n_characters": 260}},
-            "char_cnn.n_characters: expected 261 (training) or 262 (inference), found 260",
+            "char_cnn.n_characters: expected one of 261, 262, found 260",
         ),
-        (
-            {"char_cnn": {**CHAR_CNN, "max_characters_per_token": 2}},
-            "char_cnn.max_characters_per_token: expected a whole number of at least 3, found 2",
-        ),
-        (
-            {"char_cnn": {**CHAR_CNN, "filters": [[1, 3], [11, 3]]}},
-            "char_cnn.filters: expected no width beyond max_characters_per_token, which is 10, "
-            "found [[1, 3], [11, 3]]",
-        ),
-        (
-            {"lstm": {**LSTM, "dim": 2**31}},
-            "lstm.dim: expected a whole number of at most 2147483647, found 2147483648",
-        ),
-        (
-            {"char_cnn": {**CHAR_CNN, "max_characters_per_token": 10001}},
-            "char_cnn.max_characters_per_token: expected a whole number of at most 10000, "
-            "found 10001",
+        *(
+            (
+                {"char_cnn": {**CHAR_CNN, "max_characters_per_token": length}},
+                "char_cnn.max_characters_per_token: expected a whole number from 3 to 4096, "
+                f"found {length}",
+            )
+            for length in (2, 4097)
         ),
         *(
             (
                 {"lstm": {**LSTM, "proj_clip": clip}},
-                f"lstm.proj_clip: expected a positive number or null, found {clip}",
+                f"lstm.proj_clip: expected a finite number of at least 0, found {found}",
             )
-            for clip in (True, float("inf"), 10**400, [3.0])
+            for clip, found in (
+                (-3, -3),
+                (True, "true"),
+                (float("nan"), "nan"),
+                (float("inf"), "inf"),
+                (10**400, f"1{'0' * 59}..."),
+                ([3.0], [3.0]),
+            )
         ),
         *(
             (
                 {"char_cnn": None, "n_words": n_words},
-                f"n_tokens_vocab: expected a whole number of at least 1, found {n_words}",
+                f"n_tokens_vocab: expected {COUNT}, found {found}",
             )
-            for n_words in ([1], 0, 1.0, True, 2**31)
+            for n_words, found in (([1], [1]), (0, 0), (1.0, 1.0), (True, "true"), (2**31, 2**31))
         ),
         *(
             (
                 {"char_cnn": {**CHAR_CNN, "filters": filters}},
                 f"char_cnn.filters: expected a list of [width, number] pairs, found {filters}",
             )
-            for filters in ([], [3], [[1, 2, 3]], [[1, 0]], [[1, "a"]], [[3, True]], [[1, 2**31]])
+            for filters in ([], 3, [3], [[1, 2, 3]])
+        ),
+        *(
+            (
+                {"char_cnn": {**CHAR_CNN, "filters": [[1, 3], [width, 3]]}},
+                f"char_cnn.filters: width: expected a whole number from 1 to 10, found {width}",
+            )
+            for width in (0, 11, 2.0)
+        ),
+        *(
+            (
+                {"char_cnn": {**CHAR_CNN, "filters": [[1, 3], [1, number]]}},
+                f"char_cnn.filters: number: expected {COUNT}, found {found}",
+            )
+            for number, found in ((0, 0), ("a", "'a'"), (True, "true"), (2**31, 2**31))
         ),
     ],
 )

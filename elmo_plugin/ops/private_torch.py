@@ -1,0 +1,53 @@
+"""
+PyTorch's private operators. Only this file calls them, each is looked up once when it is imported,
+and without any of them the results are the same to rounding.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_linear_pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_reorder_linear_weight = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
+_is_bf16_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+_keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+
+
+def _onednn_dtypes() -> set[torch.dtype]:
+    if _linear_pointwise is None:
+        return set()
+    if _is_bf16_supported is None or not _is_bf16_supported():
+        return {torch.float32}
+    return {torch.float32, torch.bfloat16}
+
+
+ONEDNN_DTYPES = _onednn_dtypes()
+"""
+The precisions in which oneDNN multiplies on this CPU: bfloat16 only on CPUs that support it, and
+none in builds of PyTorch without oneDNN. PyTorch's own product is used for all others.
+"""
+
+
+def is_onednn_weight(weight: Tensor) -> bool:
+    """Whether `onednn_linear` takes this weight."""
+    return weight.device.type == "cpu" and weight.dtype in ONEDNN_DTYPES
+
+
+def onednn_linear(x: Tensor, weight: Tensor) -> Tensor:
+    """x W^T by oneDNN. `x`: shape `(n, k)`, not empty; `weight`: `(m, k)`, packed or not."""
+    return _linear_pointwise(x, weight, None, "none", [], "")
+
+
+def pack(weight: Tensor) -> Tensor:
+    """`weight`, shape `(m, k)`, in oneDNN's order of memory; unchanged without the operator."""
+    weight = weight.contiguous()
+    return weight if _reorder_linear_weight is None else _reorder_linear_weight(weight)
+
+
+def is_graph_kept() -> bool:
+    """
+    Whether the backward pass that is running was called with `retain_graph`. Its saved tensors must
+    not be modified then. Without the operator this is always assumed, at the cost of a copy.
+    """
+    return True if _keep_graph is None else _keep_graph()

@@ -1,0 +1,46 @@
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+from torch import Tensor
+
+from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.token_encoder import TokenEncoder
+
+
+class TokenEncoderOptions(ABC):
+    """The options of a token encoder: what differs between one architecture and another."""
+
+    key: ClassVar[str]
+    """The key of an options file that holds them."""
+    module: ClassVar[type[TokenEncoder]]
+    """The class that `build` makes."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, value: Any) -> Self:
+        """Reads the value of `key`, and raises a `ParameterError` if it is wrong."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """The value of `key` in an options file for inference."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, bilm: BiLM) -> Self:
+        """The options from which the token encoder of `bilm` was built."""
+
+    @abstractmethod
+    def build(self, projection_dim: int) -> TokenEncoder:
+        """The token encoder, with its initial weights."""
+
+    @abstractmethod
+    def boundaries(self) -> Tensor:
+        """The ids of `<S>` and `</S>`; see `BiLM`."""
+
+    @abstractmethod
+    def n_parameters(self, projection_dim: int) -> int:
+        """The number of parameters of the token encoder."""
+
+    def with_vocabulary(self, n_words: int) -> Self:
+        """The options of the same encoder for a vocabulary of `n_words`."""
+        return self

@@ -1,0 +1,21 @@
+from elmo_plugin.modules.initial_state import N_BOUNDARIES, warm_up
+from tests import oracle
+from tests.compare import assert_close
+from tests.random_bilm import arrays_of, oracle_state, random_bilm
+
+
+def test_warm_up_is_a_run_over_boundaries(tmp_path):
+    """Expected: the oracle's state after reading `<S> </S>` repeatedly from zeros, and in the
+    backward direction `</S> <S>`."""
+    bilm, options = random_bilm()
+    arrays = arrays_of(bilm, tmp_path)
+    begin, end = (oracle.word_vector(arrays, options, token) for token in ("<S>", "</S>"))
+    state = oracle.zero_state(options)
+    for _ in range(N_BOUNDARIES):
+        _, state = oracle.stream(arrays, options, 0, [begin, end], state)
+        _, state = oracle.stream(arrays, options, 1, [end, begin], state)
+    found = warm_up(bilm)
+    assert found.n_rows == 1
+    for key, (c, h) in oracle_state(found, 0).items():
+        assert_close(c, state[key][0], atol=1e-5, what=f"c {key}")
+        assert_close(h, state[key][1], atol=1e-5, what=f"h {key}")

@@ -1,0 +1,36 @@
+import copy
+import pickle
+
+import pytest
+import torch
+
+from elmo_plugin.ops.linear import Linear
+from elmo_plugin.ops.matmul import batched_matmul
+from elmo_plugin.ops.packed_weights import PackedWeightCache
+from tests.compare import assert_close
+
+
+def test_weights_are_packed_only_if_no_gradient_passes():
+    """Property: weights with a gradient stay tensors; frozen weights are packed once, and again
+    when they change."""
+    cache, weights = PackedWeightCache(), torch.randn(1, 3, 2)
+    assert isinstance(cache([weights], None)[0], torch.Tensor)
+    with torch.no_grad():
+        [first] = cache([weights], None)
+        assert cache([weights], None)[0] is first
+        weights.mul_(2)
+        [second] = cache([weights], None)
+        assert second is not first
+        x = torch.randn(1, 4, 3)
+        expected = 2 * batched_matmul(x, first)
+        assert_close(batched_matmul(x, second), expected, atol=1e-5, what="doubled")
+        assert isinstance(cache([weights.requires_grad_()], None)[0], torch.Tensor)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_module_with_packed_weights_can_be_copied(duplicate):
+    """Expected: the original's output."""
+    linear, x = Linear(5, 3).requires_grad_(False), torch.randn(2, 5)
+    with torch.no_grad():
+        expected = linear(x)
+        assert torch.equal(duplicate(linear)(x), expected)

@@ -1,0 +1,33 @@
+import pytest
+import torch
+
+from elmo_plugin.modules import ProjectedLSTM
+from elmo_plugin.ops import private_torch
+from tests.compare import assert_close
+
+
+def results(lstm: ProjectedLSTM, inputs: torch.Tensor) -> list[torch.Tensor]:
+    """Outputs with packed weights, and gradients of two backward passes over one graph."""
+    state = torch.zeros(2, 3, 6), torch.zeros(2, 3, 4)
+    lstm.packed_weights.clear()
+    with torch.no_grad():
+        outputs = lstm.requires_grad_(False)(inputs, *state)[0]
+    loss = lstm.requires_grad_()(inputs, *state)[0].square().sum()
+    parameters = list(lstm.parameters())
+    first = torch.autograd.grad(loss, parameters, retain_graph=True)
+    return [outputs, *first, *torch.autograd.grad(loss, parameters)]
+
+
+@pytest.mark.parametrize(
+    "missing", ["_linear_pointwise", "_reorder_linear_weight", "_is_bf16_supported", "_keep_graph"]
+)
+def test_a_pytorch_without_the_operator_gives_the_same(missing, monkeypatch):
+    """Expected: the results with all operators, since a later PyTorch may drop any of them."""
+    torch.manual_seed(0)
+    lstm = ProjectedLSTM(input_dim=5, dim=6, projection_dim=4, cell_clip=3.0, proj_clip=3.0)
+    inputs = torch.randn(2, 7, 3, 5)
+    expected = results(lstm, inputs)
+    monkeypatch.setattr(private_torch, missing, None)
+    monkeypatch.setattr(private_torch, "ONEDNN_DTYPES", private_torch._onednn_dtypes())
+    for found, reference in zip(results(lstm, inputs), expected):
+        assert_close(found, reference, atol=1e-5, what=f"without {missing}")
