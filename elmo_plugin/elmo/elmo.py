@@ -13,6 +13,7 @@ from elmo_plugin.bilm_tf.weight_file import load_bilm
 from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.embed import embed
 from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.models.load import load_language_model
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files
@@ -117,8 +118,6 @@ class Elmo(BiLMLayers):
         A model from the `model.tar.gz` or the folder of a trained `bilm`, or from a folder or zip
         file with bilm-tf's two files. `kwargs` are those of `Elmo`.
         """
-        from elmo_plugin.models.load import load_language_model
-
         path = cached_path(archive_file)
         if holds_model_files(path):
             return cls.from_files(path, **kwargs)

@@ -81,7 +81,7 @@ class LayerCache:
             for row, length in zip(rows, lengths)
         ]
 
-    def get(self, keys: Sequence[bytes], layers: Sequence[Tensor]) -> list[int]:
+    def get(self, keys: Sequence[bytes], layers: Sequence[np.ndarray]) -> list[int]:
         """
         Fills in the layers that are stored and returns the indices of the sentences that are
         missing, whose layers are left as they are.
@@ -90,20 +90,20 @@ class LayerCache:
 
         keys : `Sequence[bytes]`
             The sentences' keys.
-        layers : `Sequence[Tensor]`
-            For each sentence of n tokens a float32 tensor of shape `(L + 1, n + 2, 2P)`, on the
-            CPU. Modified in place.
+        layers : `Sequence[np.ndarray]`
+            For each sentence of n tokens a float32 array of shape `(L + 1, n + 2, 2P)`, which is
+            modified in place.
         """
         missing = []
         dtype = DTYPES[self.dtype]
         for k, (stored, target) in enumerate(zip(self._entries.get(keys), layers)):
-            if stored is None or len(stored) != target.numel() * dtype.itemsize:
+            if stored is None or len(stored) != target.size * dtype.itemsize:
                 missing.append(k)
             else:
-                target.numpy()[:] = np.frombuffer(stored, dtype).reshape(target.shape)
+                target[:] = np.frombuffer(stored, dtype).reshape(target.shape)
         return missing
 
-    def put(self, keys: Sequence[bytes], layers: Sequence[Tensor]) -> None:
+    def put(self, keys: Sequence[bytes], layers: Sequence[np.ndarray]) -> None:
         """
         Stores layers, and rounds them in place to the numbers that `get` will find. Parameters as
         for `get`.
@@ -111,10 +111,10 @@ class LayerCache:
         values = {}
         for key, computed in zip(keys, layers):
             with np.errstate(over="ignore"):
-                rounded = computed.numpy().astype(DTYPES[self.dtype])
+                rounded = computed.astype(DTYPES[self.dtype])
             if np.isfinite(rounded).all():
                 values[key] = rounded.tobytes()
-                computed.numpy()[:] = rounded
+                computed[:] = rounded
         self._entries.put(values)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -188,17 +189,18 @@ class BiLMLayers(nn.Module):
         other sentences as one smaller batch.
         """
         keys = cache.keys(self.fingerprint(), tokens, lengths)
-        layers = torch.zeros(self.n_layers, len(tokens), tokens.size(1) + 2, self.output_dim)
+        shape = self.n_layers, len(tokens), tokens.size(1) + 2, self.output_dim
+        layers = np.zeros(shape, dtype=np.float32)
         sentences = [layers[:, row, : n + 2] for row, n in enumerate(lengths)]
         missing = cache.get(keys, sentences)
         if missing:
             if len(missing) < len(keys):
                 tokens = tokens[missing, : max(lengths[row] for row in missing)]
-            computed = torch.stack(self._compute(tokens)).float().cpu()  # (L + 1, B', T' + 2, 2P)
+            computed = torch.stack(self._compute(tokens)).float().cpu().numpy()
             for k, row in enumerate(missing):
-                sentences[row].copy_(computed[:, k, : lengths[row] + 2])
+                sentences[row][:] = computed[:, k, : lengths[row] + 2]
             cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
-        return list(layers.to(tokens.device))
+        return list(torch.from_numpy(layers).to(tokens.device))
 
     def _compute(self, tokens: Tensor) -> list[Tensor]:
         """As `layers`, for at least one sentence and without caching the result."""
