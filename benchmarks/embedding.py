@@ -2,7 +2,7 @@
 Vectors of sentences: ours beside AllenNLP's own `Elmo`, both with the same random weights out of
 the same files, on batches of 32 sentences sorted by length.
 
-Each measurement is a first pass over its text: no vector of a word is remembered from before.
+Each measurement is a first pass over its text: no word vector is cached before it.
 """
 
 import tempfile
@@ -128,7 +128,7 @@ def first_pass(elmo: Elmo, batches: Sequence[Tensor]) -> list[Tensor]:
 
 @torch.no_grad()
 def stock_pass(stock: StockElmo, batches: Sequence[Tensor]) -> list[Tensor]:
-    forget(stock)
+    clear_state(stock)
     return [stock(batch)["elmo_representations"][0] for batch in batches]
 
 
@@ -211,7 +211,7 @@ def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int
     return of_lstm + char_cnn_operations(elmo.options, words)
 
 
-def forget(stock: StockElmo) -> None:
+def clear_state(stock: StockElmo) -> None:
     """Its states, which it carries on from batch to batch."""
     for module in stock.modules():
         if isinstance(module, ElmoLstm):
@@ -223,7 +223,7 @@ def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) ->
     """Of sentences that come one by one, the words of each new one being new or not."""
     ours.initial_state = "warm"
     ours.forget()
-    forget(stock)
+    clear_state(stock)
     batches = [ours.characters([sentence]) for sentence in sentences]
     own, theirs = [], []
     for batch in batches:
