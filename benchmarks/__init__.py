@@ -1,1 +1,1 @@
-"""How fast, beside what there was before, and beside what the machine could do at most."""
+"""Measures speed, next to that of the peers and to the limit of the machine."""

@@ -2,7 +2,7 @@
 Vectors of sentences: ours beside AllenNLP's own `Elmo`, both with the same random weights out of
 the same files, on batches of 32 sentences sorted by length.
 
-Each measurement is a first pass over its text: no vector of a word is remembered from before.
+Each measurement is a first pass over its text: no word vector is cached before it.
 """
 
 import tempfile
@@ -34,7 +34,8 @@ from elmo_plugin.bilm_tf.options_file import write_options
 from elmo_plugin.bilm_tf.weight_file import write_weights
 from elmo_plugin.data.text import read_sentences
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.modules.initial_state import INITIAL_STATES, warm_up
+from elmo_plugin.modules.initial_state import INITIAL_STATES
+from elmo_plugin.modules.warm_state import warm_up
 from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions, build_bilm
 
@@ -121,13 +122,13 @@ def to_batches(elmo: Elmo, sentences: list[list[str]]) -> list[Tensor]:
 
 @torch.no_grad()
 def first_pass(elmo: Elmo, batches: Sequence[Tensor]) -> list[Tensor]:
-    elmo.clear_caches()
+    elmo.forget()
     return [elmo(batch)["elmo_representations"][0] for batch in batches]
 
 
 @torch.no_grad()
 def stock_pass(stock: StockElmo, batches: Sequence[Tensor]) -> list[Tensor]:
-    forget(stock)
+    clear_state(stock)
     return [stock(batch)["elmo_representations"][0] for batch in batches]
 
 
@@ -210,7 +211,7 @@ def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int
     return of_lstm + char_cnn_operations(elmo.options, words)
 
 
-def forget(stock: StockElmo) -> None:
+def clear_state(stock: StockElmo) -> None:
     """Its states, which it carries on from batch to batch."""
     for module in stock.modules():
         if isinstance(module, ElmoLstm):
@@ -221,8 +222,8 @@ def forget(stock: StockElmo) -> None:
 def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) -> Record:
     """Of sentences that come one by one, the words of each new one being new or not."""
     ours.initial_state = "warm"
-    ours.clear_caches()
-    forget(stock)
+    ours.forget()
+    clear_state(stock)
     batches = [ours.characters([sentence]) for sentence in sentences]
     own, theirs = [], []
     for batch in batches:
