@@ -34,8 +34,7 @@ from elmo_plugin.bilm_tf.options_file import write_options
 from elmo_plugin.bilm_tf.weight_file import write_weights
 from elmo_plugin.data.text import read_sentences
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.modules.initial_state import INITIAL_STATES
-from elmo_plugin.modules.warm_state import warm_up
+from elmo_plugin.modules.initial_state import INITIAL_STATES, warm_up
 from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions, build_bilm
 
@@ -122,7 +121,7 @@ def to_batches(elmo: Elmo, sentences: list[list[str]]) -> list[Tensor]:
 
 @torch.no_grad()
 def first_pass(elmo: Elmo, batches: Sequence[Tensor]) -> list[Tensor]:
-    elmo.forget()
+    elmo.clear_caches()
     return [elmo(batch)["elmo_representations"][0] for batch in batches]
 
 
@@ -212,7 +211,7 @@ def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int
 
 
 def clear_state(stock: StockElmo) -> None:
-    """Its states, which it carries on from batch to batch."""
+    """Clears the states that it carries from batch to batch."""
     for module in stock.modules():
         if isinstance(module, ElmoLstm):
             module.reset_states()
@@ -222,7 +221,7 @@ def clear_state(stock: StockElmo) -> None:
 def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) -> Record:
     """Of sentences that come one by one, the words of each new one being new or not."""
     ours.initial_state = "warm"
-    ours.forget()
+    ours.clear_caches()
     clear_state(stock)
     batches = [ours.characters([sentence]) for sentence in sentences]
     own, theirs = [], []
