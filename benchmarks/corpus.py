@@ -1,6 +1,7 @@
 """
-Text: encoding it and reading windows from it, beside AllenNLP's way (a `Vocabulary` from instances,
-and batches of their character ids); and that memory does not grow with the text.
+Encoding text and reading windows from it, compared with AllenNLP's way (a `Vocabulary` from
+instances, and batches of their character ids), and the memory that it takes, which does not grow
+with the text.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
 """
-Vectors of sentences: ours beside AllenNLP's own `Elmo`, both with the same random weights out of
+Vectors of sentences, compared with AllenNLP's own `Elmo`, both with the same random weights from
 the same files, on batches of 32 sentences sorted by length.
 
 Each measurement is a first pass over its text: no word vector is cached before it.

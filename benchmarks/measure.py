@@ -1,6 +1,6 @@
 """
 How every benchmark here measures. The machine may be busy with other things, so what is compared
-runs in turns, A B A B, and medians are reported; and the machine's own limit is measured beside
+runs in turns, A B A B, and medians are reported; and the machine's own limit is measured next to
 them, in the same process.
 """
 
