@@ -74,8 +74,19 @@ def n_targets(batch: dict[str, Any]) -> int:
     return int((tensors(batch)["forward_targets"] != -100).sum())
 
 
-def workers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "bilm-windows"]
+_others: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def note_other_threads() -> None:
+    """Those of tests before may still be ending."""
+    _others.clear()
+    _others.update(threading.enumerate())
+
+
+def workers() -> set[threading.Thread]:
+    """The threads that the test has started to make windows."""
+    return {thread for thread in threading.enumerate() if thread.name == "bilm-windows"} - _others
 
 
 def test_a_window_is_what_the_model_reads(file: Path) -> None:
@@ -137,7 +148,7 @@ def test_a_window_is_a_batch_to_allennlp(file: Path) -> None:
     assert get_batch_size(batch) == 4
     moved = move_to_device(batch, torch.device("meta"))
     assert moved["starts"].device.type == "meta"
-    assert workers() == []
+    assert not workers()
     found = moved["window"].tensors(moved["starts"].device)
     assert found.keys() == KEYS
     assert {tensor.device.type for tensor in found.values()} == {"meta"}
@@ -195,7 +206,7 @@ def test_windows_thrown_away_are_never_made(file: Path, monkeypatch: pytest.Monk
     for _ in range(7):
         next(batches)
     assert made == []
-    assert workers() == []
+    assert not workers()
     assert tensors_of(batches) == expected
     assert made == [0]
 
@@ -229,10 +240,11 @@ def test_the_thread_ends_with_its_epoch(file: Path) -> None:
     loader = make(file)
     for batch in loader:
         tensors(batch)
+    ending = workers()
     batches = iter(loader)
     batch = next(batches)
     tensors(batch)
-    (thread,) = [thread for thread in workers() if thread.is_alive()]
+    (thread,) = workers() - ending
     del batches, batch
     gc.collect()
     thread.join(timeout=10)
