@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 TABLE = "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB)"
 PAGE_SIZE = 2**15
 """Page size in bytes. Large pages make it faster to read values of many bytes."""
+FAULTS = (OSError, sqlite3.Error, UnicodeDecodeError)
+"""Damage can get into SQLite's own messages, which Python then cannot decode."""
 MAX_PAGES = 2**32 - 2
 """The highest number of pages that SQLite supports."""
 MAX_VALUE = 10**9 - 1
@@ -62,7 +64,7 @@ class SQLiteCache:
                         rows = database.execute("SELECT value FROM entries WHERE key = ?", [key])
                         yield _checked(key, rows.fetchone())
                         n_left -= 1
-        except (OSError, sqlite3.Error) as error:
+        except FAULTS as error:
             self.is_readable = self.is_writable = False
             self._warn("cannot be used", error)
         yield from [None] * n_left
@@ -80,7 +82,7 @@ class SQLiteCache:
                     (row for row in rows if len(row[1]) <= MAX_VALUE),
                 )
                 database.execute("COMMIT")
-        except (OSError, sqlite3.Error) as error:
+        except FAULTS as error:
             self.is_writable = False
             self._warn("takes no more", error)
 

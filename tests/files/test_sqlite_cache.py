@@ -187,6 +187,17 @@ def test_damage_while_it_is_read_and_written(full, tmp_path, fuzz):
         assert process.exitcode == -signal.SIGKILL
 
 
+def test_damage_in_the_schema(full, tmp_path, warnings):
+    """SQLite quotes the damaged text in its message, which is then not UTF-8. Expected: one
+    warning, and nothing found."""
+    data = full.file.read_bytes()
+    full.file.write_bytes(data.replace(b"tableentries", b"tableentrie\x84"))
+    cache = open_cache(tmp_path)
+    assert found(cache) == 0
+    cache.put(VALUES)
+    assert len(warnings()) == 1
+
+
 def test_bounded(tmp_path, warnings):
     """Expected: a file below the bound, with what found room; all of it stays readable; one
     warning, however often more is put."""
