@@ -33,7 +33,7 @@ from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from elmo_plugin.pretrained import pretrained_files
 from tests.damage import damage
 
-GOLDEN = Path(__file__).parents[2] / "shared" / "data" / "golden.tar.xz"
+GOLDEN = Path(__file__).parents[3] / "shared" / "data" / "golden.tar.xz"
 BLOCKS = {
     "lstm": {
         "dim": 12,
