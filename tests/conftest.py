@@ -25,6 +25,9 @@ from elmo_plugin.options import BiLMOptions, build_bilm
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 
+SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+"""Data next to the checkout; tests that need it skip if it is not there."""
+
 WORDS = ["<S>", "</S>", "<UNK>", "the", ".", "dog", "stick", "threw", "he", "to"]
 BLOCKS = {
     "lstm": {

@@ -31,9 +31,10 @@ from elmo_plugin.files.hdf5 import HDF5Error
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
 from elmo_plugin.pretrained import pretrained_files
+from tests.conftest import SHARED_DATA
 from tests.damage import damage
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "data" / "golden.tar.xz"
+GOLDEN = SHARED_DATA / "golden.tar.xz"
 BLOCKS = {
     "lstm": {
         "dim": 12,
