@@ -7,7 +7,7 @@ that the work takes at least.
 from torch import Tensor
 
 from elmo_plugin.ops.char_conv import sort_by_length
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.options import BiLMOptions, CharCNNOptions
 
 FORWARD_AND_BACKWARD = 3
 """Each product has two in the backward pass: for its input's gradient and for its weight's."""
@@ -26,8 +26,8 @@ def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
     Each of `words`, shape `(U, C)`, once. A convolution counts the windows up to the first that
     holds nothing but padding: all that follow are the same.
     """
-    char_cnn = options.char_cnn
-    assert char_cnn is not None
+    char_cnn = options.token_encoder
+    assert isinstance(char_cnn, CharCNNOptions)
     n_filters = char_cnn.n_filters
     _, _, n_windows = sort_by_length(words)
     convolutions = sum(

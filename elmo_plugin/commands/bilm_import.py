@@ -22,6 +22,7 @@ from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
 from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.hdf5 import HDF5Error
+from elmo_plugin.models.archive import PARAMETERS
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError
@@ -119,13 +120,13 @@ def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Pa
 def _config(options: BiLMOptions) -> dict[str, Any]:
     """The config of the archive, with all that `evaluate` and `predict` need."""
     model: dict[str, Any] = {"type": "bilm", "n_negative_samples": None}
-    model |= {k: v for k, v in options.to_dict().items() if k in ("lstm", "char_cnn")}
+    model |= {k: v for k, v in options.to_dict().items() if k in PARAMETERS}
     reader: dict[str, Any] = {"type": "bilm"}
     loader: dict[str, Any] = {"type": "bilm", "batch_size": 32, "shuffle": None}
-    if options.char_cnn is None:
-        loader["tokens"] = "words"
+    if options.token_encoder.reads_characters:
+        reader["max_characters_per_token"] = options.token_encoder.id_shape[0]
     else:
-        reader["max_characters_per_token"] = options.char_cnn.max_characters_per_token
+        loader["tokens"] = "words"
     return {
         "dataset_reader": reader,
         "vocabulary": {"type": "bilm"},

@@ -206,13 +206,11 @@ def _check_sizes(
         options = BiLMOptions.from_dict(
             {**parameters, "n_tokens_vocab": n_words}, source=f"{CONFIG}: model"
         )
-        n_modules = options.lstm.n_layers
-        if options.char_cnn is not None:
-            n_modules += len(options.char_cnn.filters) + options.char_cnn.n_highway
-        if n_modules > len(state):
+        n_layers = options.lstm.n_layers + options.token_encoder.n_layers
+        if n_layers > len(state):
             raise ConfigurationError(
-                f"expected the weights of {n_modules} layers and filters, as "
-                f"{CONFIG} has them, found {len(state)} tensors"
+                f"expected the weights of {n_layers} layers, as {CONFIG} has them, found "
+                f"{len(state)} tensors"
             )
         with torch.device("meta"):
             bilm = build_bilm(options)

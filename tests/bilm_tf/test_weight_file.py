@@ -456,7 +456,7 @@ def test_training_options_are_read_as_those_for_inference(tmp_path):
     }
     path = tmp_path / "options.json"
     path.write_text(json.dumps(training))
-    assert read_options(path).char_cnn == options_with().char_cnn
+    assert read_options(path).token_encoder == options_with().token_encoder
     assert read_options(path).lstm == options_with().lstm
     assert read_options(path).to_dict()["char_cnn"]["n_characters"] == 262
 

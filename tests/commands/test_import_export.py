@@ -202,7 +202,7 @@ def test_an_error_before_all_is_written_changes_nothing(bilm_archive, tmp_path, 
         ({"projection_dim": 24}, "an lstm.projection_dim other than lstm.dim"),
         ({"projection_dim": 20}, "an lstm.projection_dim other than the number of filters"),
         ({"max_characters_per_token": 40}, "a char_cnn.max_characters_per_token of 50"),
-        ({"char_cnn": None}, "char_cnn, as it knows no table of words"),
+        ({"char_cnn": None}, "char_cnn, the only token encoder that it knows"),
     ],
     ids=str,
 )

@@ -23,10 +23,10 @@ def test_options_are_read():
     assert (options.lstm.dim, options.lstm.projection_dim, options.lstm.n_layers) == (7, 5, 2)
     assert (options.lstm.cell_clip, options.lstm.proj_clip) == (0.6, 0.5)
     assert options.lstm.use_skip_connections is True
-    assert options.char_cnn.filters == ((1, 3), (2, 3), (4, 2))
-    assert options.char_cnn.n_filters == 8
-    assert (options.char_cnn.embedding.dim, options.char_cnn.n_highway) == (3, 1)
-    assert options.char_cnn.max_characters_per_token == 10
+    assert options.token_encoder.filters == ((1, 3), (2, 3), (4, 2))
+    assert options.token_encoder.n_filters == 8
+    assert (options.token_encoder.embedding.dim, options.token_encoder.n_highway) == (3, 1)
+    assert options.token_encoder.max_characters_per_token == 10
 
 
 def test_defaults():
@@ -36,9 +36,9 @@ def test_defaults():
     assert options.lstm.n_layers == 1
     assert options.lstm.cell_clip is None and options.lstm.proj_clip is None
     assert options.lstm.use_skip_connections is False
-    assert options.char_cnn.n_highway == 0
-    assert options.char_cnn.activation == "relu"
-    assert options.char_cnn.max_characters_per_token == 50
+    assert options.token_encoder.n_highway == 0
+    assert options.token_encoder.activation == "relu"
+    assert options.token_encoder.max_characters_per_token == 50
 
 
 @pytest.mark.parametrize("n_characters", [261, 262])
@@ -59,7 +59,7 @@ def test_null_is_absent_where_bilm_tf_has_it_so():
     options = read({**LSTM, "use_skip_connections": None}, {**CHAR_CNN, "n_highway": None})
     assert options == read(without(LSTM, "use_skip_connections"), without(CHAR_CNN, "n_highway"))
     assert options.lstm.use_skip_connections is False
-    assert options.char_cnn.n_highway == 0
+    assert options.token_encoder.n_highway == 0
 
 
 def test_reading_leaves_the_blocks_alone():
