@@ -63,20 +63,12 @@ def import_from_args(args: argparse.Namespace) -> None:
 
 def import_files(options: str, weights: str, vocabulary: str, archive: str) -> None:
     """
-    Makes an archive.
-
-    # Parameters
-
-    options, weights, vocabulary : `str`
-        The three files of bilm-tf.
-    archive : `str`
-        The archive to write.
+    Makes the archive of a language model from bilm-tf's three files.
 
     # Raises
 
     `OptionsError`, `HDF5Error`
-        If a file is damaged or missing, or if there is no softmax. The embedder `elmo` does not
-        need a softmax and takes the files directly.
+        If a file is damaged or missing, or if there is no softmax.
     `ConfigurationError`
         If the softmax and the vocabulary have different numbers of words.
     `DiskFullError`

@@ -386,7 +386,7 @@ def test_sentence_keys(run, text, tmp_path, options):
         ("One .\n\nTwo .\n", [], r"text\.txt, line 2: expected a sentence"),
         ("One .\n", ["--shard", "1/2", "--initial-state", "carry"], "--shard"),
         (".\n", ["--use-sentence-keys"], r"text\.txt, line 1: '\.': HDF5"),
-        ("a\nb/\nb\n", ["--use-sentence-keys"], "line 3: 'b': .* next to that of line 2, 'b/'"),
+        ("a\nb/\nb\n", ["--use-sentence-keys"], "line 3: 'b': HDF5 cannot"),
         (b"One \xff .\n", [], "line 1: expected UTF-8"),
     ],
 )

@@ -388,21 +388,6 @@ def test_another_reader_is_refused(file: Path) -> None:
         BilmDataLoader(reader, str(file))
 
 
-def test_an_unsorted_vocabulary_is_warned_of_in_training_only(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A Zipf-like text, and its words in the reverse order: log-uniform sampling would be far off,
-    which evaluation does not use."""
-    file = tmp_path / "zipf.txt"
-    file.write_text("".join(f"w{k} " * (2000 // k) + "\n" for k in range(1, 1001)))
-    words = [f"w{k}" for k in range(1000, 0, -1)]
-    vocab = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", *words])
-    make(file, shuffle=None).index_with(vocab)
-    assert "falling frequency" not in caplog.text
-    make(file).index_with(vocab)
-    assert "expected words by falling frequency" in caplog.text
-
-
 def test_instances_are_the_readers(file: Path) -> None:
     """For what in AllenNLP asks a loader for instances."""
     fields = [instance["metadata"] for instance in make(file).iter_instances()]

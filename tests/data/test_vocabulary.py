@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -9,7 +8,6 @@ from allennlp.data import Vocabulary
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.vocabulary import (
     BilmVocabulary,
-    check_frequency_order,
     ids_of_corpus_words,
     read_vocabulary_file,
     vocabulary_words,
@@ -149,27 +147,3 @@ def test_words_that_the_vocabulary_lacks_are_unknown(tmp_path: Path, text: Path)
     vocab = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "a", "z", "c"])
     assert corpus.words()[3:] == ["c", "b", "@@NEWLINE@@", "a", "@@UNKNOWN@@", "d"]
     assert ids_of_corpus_words(corpus, vocab).tolist() == [0, 1, 2, 5, 2, 2, 3, 2, 2]
-
-
-def test_an_order_far_from_that_of_frequencies(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A Zipf-like text whose word k occurs 2000 / k times: only the reverse of its own order
-    is warned of, a slightly disturbed one is not."""
-    file = tmp_path / "zipf.txt"
-    file.write_text("".join(f"w{k} " * (2000 // k) + "\n" for k in range(1, 1001)))
-    corpus = open_corpus(file, tmp_path / "cache")
-    words = corpus.words()
-
-    def check(ordinary: list[str]) -> None:
-        vocab = BilmVocabulary.from_words([*words[:3], *ordinary])
-        check_frequency_order(corpus, ids_of_corpus_words(corpus, vocab), len(ordinary) + 3)
-
-    check(words[3:])
-    disturbed = np.array(words[3:]).reshape(-1, 10)[:, ::-1].flatten().tolist()
-    check(disturbed)
-    check(words[3:7])
-    check(["none", "of", "these"])
-    assert "falling frequency" not in caplog.text
-    check(words[:2:-1])
-    assert "expected words by falling frequency" in caplog.text

@@ -38,15 +38,15 @@ def test_what_is_refused_is_what_hdf5_can_not_name(texts):
 @pytest.mark.parametrize(
     "texts, message",
     [
-        (["x", "a/b", "a"], "text, line 3: 'a': .* next to that of line 2, 'a/b'"),
-        (["a", "x", "a/b"], "text, line 3: 'a/b': .* next to that of line 1, 'a'"),
-        (["a//b", "a/./b"], "text, line 2: 'a/./b': .* next to that of line 1, 'a//b'"),
+        (["x", "a/b", "a"], "text, line 3: 'a': HDF5 cannot"),
+        (["a", "x", "a/b"], "text, line 3: 'a/b': HDF5 cannot"),
+        (["a//b", "a/./b"], "text, line 2: 'a/./b': HDF5 cannot"),
         (["x", "/"], "text, line 2: '/': HDF5 cannot have a dataset of this name"),
         (["a\0b"], r"text, line 1: 'a\\x00b': HDF5 cannot have a dataset of this name"),
     ],
 )
-def test_both_sentences_are_named(texts, message):
-    """By hand; the last is one that HDF5 would cut at the zero without a word."""
+def test_the_sentence_is_named(texts, message):
+    """The message names the line. HDF5 would cut the last name at its NUL without an error."""
     with pytest.raises(ConfigurationError, match=message):
         check_sentence_keys(numbered(texts), "text")
 

@@ -362,6 +362,6 @@ def test_a_full_disk_is_named(bilm_archive, unpacked, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tarfile.TarFile, "extract", full)
-    with pytest.raises(DiskFullError, match=f"^{bilm_archive}: .* in {unpacked}, .*No space"):
+    with pytest.raises(DiskFullError, match=f"^{bilm_archive}, unpacked in {unpacked}: .*No space"):
         load_language_model(bilm_archive)
     assert not list(unpacked.glob("tmp*"))
