@@ -1,4 +1,4 @@
-"""Which sentences can be names of datasets: against HDF5 itself."""
+"""These tests compare the sentences that are accepted as names of datasets with HDF5 itself."""
 
 import h5py
 import pytest
@@ -18,7 +18,7 @@ def numbered(texts: list[str]) -> list[Sentence]:
 @example(["a / b", "a", "a /b"])
 @given(st.lists(st.text("ab/. ", min_size=1, max_size=6), min_size=1, max_size=5, unique=True))
 def test_what_is_refused_is_what_hdf5_can_not_name(texts):
-    """The oracle is HDF5, asked to make the datasets one after the other."""
+    """The oracle is HDF5, which makes the datasets one after the other."""
     refused = None
     with h5py.File.in_memory() as part, h5py.File.in_memory() as joined:
         part["0"] = 0
@@ -52,6 +52,6 @@ def test_the_sentence_is_named(texts, message):
 
 
 def test_equal_sentences_share_a_name():
-    """By hand: they are no clash."""
+    """Equal sentences do not conflict."""
     sentences = numbered(["a/b", "c", "a/b"])
     assert check_sentence_keys(iter(sentences), "text") == sentences
