@@ -20,8 +20,8 @@ from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.modules.initial_state import warm_up
 from elmo_plugin.options import BiLMOptions, build_bilm
 
-# The models are tiny: a second thread would only wait for the first. And what tests fork could wait
-# for threads that a fork has not. Here, and in the commands that tests start:
+# The models are tiny, so that a second thread would only wait for the first, and a forked process
+# could wait for threads that it does not have. The variable is for commands that tests start.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 

@@ -301,7 +301,7 @@ def _faults(build: Builder, registrable: tuple[type, str], key: str, value: Any)
         found = build(registrable, key, value)
     except (ConfigurationError, ValueError, TypeError, FileNotFoundError) as error:
         message = str(error)
-        # An unknown key in a block is named itself.
+        # The error for an unknown key in a block names that key.
         if name in message or (value == {"a": 1} and "Extra parameters" in message):
             return []
         return [f"{key} {value!r}: {type(error).__name__} does not name it: {message}"]

@@ -20,10 +20,10 @@ from elmo_plugin import environment
 
 ROOT = Path(__file__).parents[1]
 
-# These come with PyTorch's build for CUDA alone, before the lock: see `make install`.
+# Only PyTorch's build for CUDA needs these, and they are installed before the lock.
 CUDA_ONLY = ("cuda", "nvidia", "triton")
 
-# What a config or a command line can name once AllenNLP has found the plugin.
+# A config or a command line can use these names once AllenNLP has found the plugin.
 REGISTERED = {
     ("Checkpointer", "bilm"),
     ("DataLoader", "bilm"),
@@ -46,7 +46,7 @@ REGISTERED = {
     ("Vocabulary", "bilm"),
 }
 
-# `python -m allennlp test-install`, and then what is registered.
+# This runs `python -m allennlp test-install`, and then prints the registered names.
 TEST_INSTALL = """
 import json, runpy, sys
 sys.argv = ["allennlp", "test-install"]

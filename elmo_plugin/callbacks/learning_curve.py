@@ -85,13 +85,8 @@ class LearningCurveCallback(TrainerCallback):
 
 def draw(curve: Path, picture: Path) -> None:
     """
-    # Parameters
-
-    curve : `Path`
-        File `learning_curve.jsonl`.
-    picture : `Path`
-        PNG file to write, with the training loss by batch and, after each epoch, the logarithms of
-        the held-out perplexities, which are losses too (nats a token).
+    Draws the file `learning_curve.jsonl` as a PNG file: the training loss by batch and, after each
+    epoch, the logarithms of the held-out perplexities, which are losses too (nats a token).
     """
     import matplotlib
 

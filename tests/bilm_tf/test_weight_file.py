@@ -183,7 +183,8 @@ def stock_gradients(stock) -> dict[str, torch.Tensor]:
         gradients[f"convolutions.{i}.bias"] = conv.bias.grad
     for k, highway in enumerate(encoder._highways._layers):
         for part in ("weight", "bias"):
-            # Both gates in one, the second with the opposite sign: it keeps what ours replaces.
+            # AllenNLP has both gates in one matrix. Its second gate keeps the part that ours
+            # replaces, so that it has the opposite sign.
             transform, kept = getattr(highway, part).grad.chunk(2)
             gradients[f"highways.{k}.transform.{part}"] = transform
             gradients[f"highways.{k}.carry.{part}"] = -kept

@@ -37,7 +37,7 @@ def test_equals_allennlps_indexer(sentences, tokens_to_add, token_min_padding_le
         "token_min_padding_length": token_min_padding_length,
     }
     if not any(sentences) and not token_min_padding_length:
-        # AllenNLP's own makes a tensor without a last dimension where no sentence has a token.
+        # AllenNLP's own makes a tensor without a last dimension if no sentence has a token.
         assert batch_of(ElmoTokenIndexer(**shared), sentences).shape == (len(sentences), 0, 50)
         return
     expected = batch_of(ELMoTokenCharactersIndexer(**shared), sentences)

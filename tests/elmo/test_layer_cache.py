@@ -67,7 +67,7 @@ def test_only_what_is_new_is_read(bilm_files, read, tmp_path):
     expected = read(batch, cache_dir=None)
     torch.testing.assert_close(read(batch, elmo), expected, atol=1e-5, rtol=0)
     assert asked == [(2, 2, 50)]
-    # In another order and with other padding all are found.
+    # All sentences are found in another order and with other padding.
     torch.testing.assert_close(
         read([*batch[3:], ["A"]], elmo),
         read([*batch[3:], ["A"]], cache_dir=None),

@@ -76,8 +76,8 @@ def test_carry_goes_on_from_the_row_above(tmp_path):
     ):
         output = model(**batch_of(model, sentences))
         for row, sentence in enumerate(sentences):
-            # `</S>` is read too, and `<S>` in the backward direction: what windows leave to the
-            # next sentence's beginning.
+            # The last boundary is read too, which windows of running text read at the beginning of
+            # the next sentence.
             bounded = ["<S>", *sentence, "</S>"]
             _, state = oracle.sentence(arrays, options, bounded, states[row])
             expected, _ = log_probabilities(arrays, options, [sentence], states[row])

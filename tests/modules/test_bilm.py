@@ -47,7 +47,7 @@ def test_a_sentence_is_its_two_streams():
     assert_close(after.output, state.output, atol=1e-6, what="output")
 
 
-# Any code points, surrogates and NUL included, and words that a text repeats.
+# The words have any code points, surrogates and NUL included, and a text repeats some of them.
 TOKENS = st.one_of(
     st.sampled_from(["the", "a", "", "<S>", "</S>", "\0", "\ud800", "👩‍👩‍👧", "e\u0301", "x" * 50]),
     st.text(st.characters(exclude_categories=()), max_size=12),

@@ -45,7 +45,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one_kept": {"checkpointer": {"keep_most_recent_by_count": 1}},
     "moving_average": {"moving_average": {"type": "exponential", "decay": 0.9}},
     "epochs_not_saved": {"checkpointer": {"save_completed_epochs": False}},
-    # Trained on after it should have stopped, it would find its best epoch.
+    # If training continued after it should have stopped, it would reach a better epoch.
     "early_stopping": {
         "patience": 1,
         "make_model": partial(ToyModel, scores=(0.5, 0.3, 0.9)),
@@ -401,7 +401,7 @@ def test_numpys_scalars_come_back_as_pythons(tmp_path: Path) -> None:
         ({"keep_most_recent_by_count": None, "keep_most_recent_by_age": 0}, {"e1_b0"}),
         ({"keep_most_recent_by_count": 1, "keep_most_recent_by_age": 3600}, None),
         ({"keep_most_recent_by_count": None}, None),
-        # Without b1, whose name begins those of b10 to b13.
+        # The checkpoint b1 is removed, although the names of b10 to b13 begin with its name.
         ({"keep_most_recent_by_count": 13}, {"e1_b0", *(f"e0_b{i}" for i in range(2, 14))}),
     ],
 )
@@ -482,7 +482,7 @@ def _distributed_worker(rank: int, folder: Path, run: int, kill_after: int | Non
     save = torch.save
 
     def late_save(*args: Any) -> None:
-        # So that a kill finds the first process further on than the second.
+        # A kill then finds the first process ahead of the second.
         time.sleep(0.01 * rank)
         save(*args)
 
@@ -500,7 +500,7 @@ def _distributed_worker(rank: int, folder: Path, run: int, kill_after: int | Non
     found = result(trainer, folder)
     found["random"] = torch.get_rng_state()
     torch.save(found, folder / f"result_{rank}")
-    # Without the clean-up that this process has inherited from the tests'.
+    # This skips the clean-up that the process has inherited from the tests.
     os._exit(0)
 
 
@@ -526,7 +526,7 @@ def _train_distributed(
         processes[kill_rank].join(60)
         assert processes[kill_rank].exitcode == -signal.SIGKILL
         other = processes[1 - kill_rank]
-        # It goes on for as long as it needs nothing from the one killed.
+        # It continues until it needs something from the killed process.
         other.join(1)
         other.kill()
         other.join()
@@ -535,7 +535,7 @@ def _train_distributed(
 def test_two_processes(tmp_path: Path) -> None:
     """One of two processes is killed by SIGKILL. After recovery each has its own carried and random
     states, as in an undisturbed run of two."""
-    # Imports on first use what each forked process would otherwise import.
+    # This imports what each forked process would otherwise import on first use.
     _train(tmp_path / "alone")
     whole = tmp_path / "whole"
     _train_distributed(whole, 0)
@@ -546,7 +546,7 @@ def test_two_processes(tmp_path: Path) -> None:
         folder = tmp_path / f"{kill_rank}_{kill_after}"
         _train_distributed(folder, 0, kill_rank, kill_after)
         if kill_after > 8:
-            # The first checkpoint is complete, and of the second one process has its part.
+            # The first checkpoint is complete, and one process has written its part of the second.
             seen = [set(CheckpointFiles(str(folder), rank, 2).complete()) for rank in range(2)]
             assert seen[0] & seen[1]
         _train_distributed(folder, 1)
