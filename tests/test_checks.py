@@ -58,7 +58,7 @@ def test_strings() -> None:
                 check_text("namespace", value)
 
 
-def test_what_was_found_is_shown_short() -> None:
+def test_long_values_are_cut_in_messages() -> None:
     """None is shown as null, as in a config, and a long list is cut."""
     with pytest.raises(ConfigurationError, match=r"found null$"):
         check_count("n", None)

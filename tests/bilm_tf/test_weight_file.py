@@ -110,7 +110,7 @@ def test_activations_are_those_of_the_original(golden):
             np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
 
-def test_words_from_a_token_embedding_file_are_the_spelled_ones(golden):
+def test_words_from_a_token_embedding_file(golden):
     """The expected values are those of the same sentence read through its characters. The file is
     bilm-tf's own dump."""
     files = golden / "options.json", golden / "lm_weights.hdf5"
@@ -323,7 +323,7 @@ def test_float16_and_compressed_files_are_read(files):
     np.testing.assert_array_equal(found, half.astype("float32"))
 
 
-def test_the_warm_state_travels(files):
+def test_the_warm_state_is_written_and_read(files):
     """The warm state that is read equals the one that was written."""
     options_file, path, bilm = files
     bilm.warm_state.memory.normal_()
@@ -506,7 +506,7 @@ def test_wrong_options_name_the_file_and_the_key(tmp_path, block, key, value, me
     ],
     ids=["cut off", "deep", "long number", "infinity", "twice", "no text", "folder"],
 )
-def test_options_that_are_no_json(tmp_path, text, found):
+def test_options_that_are_not_json(tmp_path, text, found):
     """The message names the file and the fault."""
     path = tmp_path / "options.json"
     if text is None:

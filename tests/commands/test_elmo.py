@@ -279,7 +279,7 @@ def test_a_part_that_is_damaged_before_it_is_joined(tmp_path, interrupted, monke
     assert same(again(), again(tmp_path / "whole"))
 
 
-def test_parts_behind_the_end_of_the_text(interrupted):
+def test_parts_after_the_end_of_the_text(interrupted):
     """The text has lost its last lines since the interruption, and they are not in the output."""
     again, _ = interrupted("warm")
     assert sorted(again(text=TEXT[:4])) == ["0", "1", "2", "3"]
@@ -331,7 +331,7 @@ def test_batch_sizes_that_are_refused(run, text, tmp_path, options, size, capsys
     assert "--batch-size: expected a number from 1 to 4096, found" in capsys.readouterr().err
 
 
-def test_devices_that_there_are_not(run, text, tmp_path, options):
+def test_missing_devices_are_refused(run, text, tmp_path, options):
     """A device that does not exist is refused before anything is read."""
     for device in (torch.cuda.device_count(), 1000, -2, 2**40):
         with pytest.raises(ConfigurationError, match=rf"^--cuda-device: expected .*{device}$"):
@@ -404,7 +404,7 @@ def test_input_that_is_refused(run, tmp_path, options, monkeypatch, content, arg
     assert not (tmp_path / "out").exists()
 
 
-def test_stdin_that_is_no_text(run, tmp_path, options, monkeypatch):
+def test_stdin_that_is_not_text(run, tmp_path, options, monkeypatch):
     """The byte 0xff is at the start of the second line. The error is the same as for files."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One .\n\xff .\n")))
     with pytest.raises(ConfigurationError, match=r"^stdin, line 2: expected UTF-8, .* 0xff at"):
@@ -412,14 +412,14 @@ def test_stdin_that_is_no_text(run, tmp_path, options, monkeypatch):
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])
-def test_shards_that_there_are_not(run, text, tmp_path, options, shard, capsys):
+def test_bad_shards_are_refused(run, text, tmp_path, options, shard, capsys):
     """A shard must have the form I/N with I from 1 to N."""
     with pytest.raises(SystemExit):
         run(text, tmp_path / "out", "--top", *options, "--shard", shard)
     assert shard in capsys.readouterr().err
 
 
-def test_an_output_that_is_there_stays(run, text, tmp_path, options):
+def test_an_existing_output_stays(run, text, tmp_path, options):
     """An existing output is refused and stays as it was."""
     out = tmp_path / "out"
     out.write_text("mine")
@@ -430,7 +430,7 @@ def test_an_output_that_is_there_stays(run, text, tmp_path, options):
         run(text, tmp_path, "--top", *options)
 
 
-def test_an_output_folder_that_is_not_there_is_not_made(run, text, tmp_path, options):
+def test_a_missing_output_folder_is_not_created(run, text, tmp_path, options):
     """A missing folder is an error and is not created. The error tells a file in its place from no
     file."""
     for folder, found in ((tmp_path / "none", "none"), (text, "a file")):
@@ -461,7 +461,7 @@ def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
         )
 
 
-def test_inputs_that_are_not_there(run, text, tmp_path, options):
+def test_missing_inputs_are_named(run, text, tmp_path, options):
     """The error is one sentence that names the argument, the file and the expected kind of file."""
     no, out = tmp_path / "no", tmp_path / "out"
     for argument, arguments in {

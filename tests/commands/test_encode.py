@@ -42,7 +42,7 @@ def test_encodes_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         (b"good\nna\xefve\n", r"bad\.txt, line 2: expected UTF-8, found the byte 0xef at byte 3"),
     ],
 )
-def test_text_that_is_none_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+def test_bad_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     """The error names the text, and no corpus is written."""
     (tmp_path / "bad.txt").write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
@@ -50,7 +50,7 @@ def test_text_that_is_none_is_named(tmp_path: Path, content: bytes, message: str
     assert not (tmp_path / "corpus").exists()
 
 
-def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_replaced(tmp_path: Path) -> None:
     """The error names the option as it is typed, and only if it would help."""
     (tmp_path / "text.txt").write_text("a b\n")
     bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")

@@ -188,7 +188,7 @@ def test_epochs_follow_from_the_seed_and_their_number(file: Path) -> None:
     assert tensors_of(make(file, seed=1)) != epochs[0]
 
 
-def test_windows_thrown_away_are_never_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discarded_windows_are_never_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the trainer does when it resumes, an epoch and 7 windows are drawn and dropped. The
     windows that follow are the same as without dropping, and no window before them was made."""
     whole = make(file)
@@ -214,7 +214,7 @@ def test_windows_thrown_away_are_never_made(file: Path, monkeypatch: pytest.Monk
     assert made == [0]
 
 
-def test_windows_may_be_looked_into_in_any_order(file: Path) -> None:
+def test_windows_may_be_read_in_any_order(file: Path) -> None:
     """The windows are the same as in their own order, also when they are read again."""
     expected = tensors_of(make(file))
     windows = list(make(file))
@@ -310,7 +310,9 @@ def test_rows_start_again(file: Path, monkeypatch: pytest.MonkeyPatch, restart_e
     assert np.array_equal(np.concatenate(ranks, axis=1), starts)
 
 
-def test_a_vocabulary_of_another_text_shows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_vocabulary_of_another_text_is_warned_of(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """For a vocabulary of another text, all tokens are unknown. For the text's own 40 most frequent
     of 60 words about a third are, and for all its words none is."""
     loader = make(file)
@@ -378,7 +380,7 @@ def test_wrong_parameters_are_named(file: Path, key: str, values: list) -> None:
             BilmDataLoader(BilmDatasetReader(), **{**params, key: value})
 
 
-def test_what_is_not_there_is_named(file: Path) -> None:
+def test_missing_files_are_named(file: Path) -> None:
     """The message has the key and the path."""
     with pytest.raises(FileNotFoundError, match=r"data_path: 3: expected a file, a folder"):
         BilmDataLoader(BilmDatasetReader(), "3")

@@ -67,7 +67,7 @@ def test_sentences_of_a_docstring():
         "",
     ],
 )
-def test_what_is_no_sentence(text):
+def test_values_that_are_not_sentences(text):
     """Each example breaks one rule of `is_prose`."""
     assert list(sentences(text)) == []
 

@@ -127,7 +127,7 @@ def test_an_open_file_is_read_like_one_on_the_disk() -> None:
     assert not data.closed
 
 
-def test_an_archive_is_no_text(tmp_path: Path) -> None:
+def test_an_archive_is_not_text(tmp_path: Path) -> None:
     """The file is a tar archive of one text file from the standard library, plain or compressed."""
     write(tmp_path / "text", TEXT)
     for mode in ("w", "w:gz"):

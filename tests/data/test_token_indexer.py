@@ -46,7 +46,7 @@ def test_equals_allennlps_indexer(sentences, tokens_to_add, token_min_padding_le
     assert torch.equal(found, expected)
 
 
-def test_a_length_of_ones_own() -> None:
+def test_another_length() -> None:
     """The oracle is `words_to_characters`, and positions without a token are 0."""
     found = batch_of(ElmoTokenIndexer(max_characters_per_token=12), [["a", "b"], ["c" * 30]])
     assert found[0].tolist() == words_to_characters(["a", "b"], 12).tolist()

@@ -125,7 +125,7 @@ def test_wrong_parameters_are_named(params: dict, message: str) -> None:
         Vocabulary.from_params(Params({"type": "bilm", **params}))
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     """The message has the key and the path."""
     for key in ("corpus", "file"):
         for path in ("nothing.txt", "x" * 5000, "http://", "s3://"):

@@ -21,7 +21,7 @@ def elmo(bilm_files):
     return Elmo.from_files(*bilm_files)
 
 
-def test_what_may_be_asked(elmo):
+def test_embed_gives_the_vectors_of_forward(elmo):
     """The expected vectors are those of `forward` for the same batch."""
     expected = elmo(batch_to_ids([SENTENCES[1]]))["elmo_representations"][0][0].detach().numpy()
     for sentence in (SENTENCES[1], " ".join(SENTENCES[1]), f" {'  '.join(SENTENCES[1])}\n"):
@@ -77,7 +77,7 @@ def test_archive_and_files(bilm_archive):
     assert numpy.abs(warm - zero).max() > 1e-6
 
 
-def test_archives_that_are_none(tmp_path, bilm_archive):
+def test_files_that_are_not_archives(tmp_path, bilm_archive):
     """The file is no archive, half of one, or a whole one of another model."""
     whole = Path(bilm_archive).read_bytes()
     for name, content in {"text": b"text", "half": whole[: len(whole) // 2]}.items():

@@ -25,7 +25,7 @@ def elmo(bilm_files) -> Elmo:
         (["A", None], "found a string and None in one"),
     ],
 )
-def test_what_is_no_sentence(elmo, sentences, message):
+def test_values_that_are_not_sentences(elmo, sentences, message):
     """The message has the expected and the found value, and its place."""
     with pytest.raises(ValueError, match=f"{re.escape(message)}$"):
         elmo.embed(sentences)

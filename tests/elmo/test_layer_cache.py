@@ -202,7 +202,7 @@ def test_damage_is_computed_again(tmp_path, fuzz):
     assert n_all < n_cases / 2  # in most cases only some entries are lost
 
 
-def test_a_flipped_bit_is_put_right(tmp_path):
+def test_a_flipped_bit_is_repaired(tmp_path):
     """Of two sentences, the damaged one is computed again, once."""
     tokens = torch.tensor([[7, 8], [9, 10]])
     asked = []

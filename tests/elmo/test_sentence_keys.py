@@ -17,7 +17,7 @@ def numbered(texts: list[str]) -> list[Sentence]:
 @settings(max_examples=300, deadline=None)
 @example(["a / b", "a", "a /b"])
 @given(st.lists(st.text("ab/. ", min_size=1, max_size=6), min_size=1, max_size=5, unique=True))
-def test_what_is_refused_is_what_hdf5_can_not_name(texts):
+def test_names_that_hdf5_cannot_have_are_refused(texts):
     """The oracle is HDF5, which makes the datasets one after the other."""
     refused = None
     with h5py.File.in_memory() as part, h5py.File.in_memory() as joined:

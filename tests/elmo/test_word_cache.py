@@ -87,7 +87,7 @@ def test_several_threads(elmo):
         torch.testing.assert_close(torch.cat(one), other, rtol=0, atol=1e-6)
 
 
-def test_a_biLM_that_is_thawed_is_trained(elmo):
+def test_requires_grad_after_building_trains_the_biLM(elmo):
     """`requires_grad_` after building means what `requires_grad` does."""
     frozen = vectors(elmo)
     elmo.bilm.requires_grad_(True)

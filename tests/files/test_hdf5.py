@@ -155,7 +155,7 @@ def test_anything_else_is_refused(tmp_path, write, message):
         read(tmp_path / "x.hdf5")
 
 
-def test_what_is_no_array(tmp_path):
+def test_names_that_are_not_arrays(tmp_path):
     """A group, a name below an array and a missing name are not arrays."""
     with h5py.File(tmp_path / "x.hdf5", "w") as file:
         file["a/x"] = NUMBERS
@@ -164,7 +164,7 @@ def test_what_is_no_array(tmp_path):
 
 
 @pytest.mark.parametrize("content, found", [(None, "no such file"), ("folder", "a folder")])
-def test_what_is_no_file(tmp_path, content, found):
+def test_paths_that_are_not_hdf5_files(tmp_path, content, found):
     """The message names the path and what was found there."""
     path = tmp_path / "x.hdf5"
     if content is not None:

@@ -62,7 +62,7 @@ def full(tmp_path):
     return cache
 
 
-def test_what_was_put_is_found(full):
+def test_stored_values_are_found(full):
     """Another instance finds all values too. Absent keys give `None` in their places, and a value
     that is put again is replaced."""
     again = SQLiteCache(full.file, 2**30)

@@ -105,7 +105,7 @@ def popen_in(*keys: str) -> Callable[[Config, Path], None]:
     ids=".".join,
 )
 @pytest.mark.parametrize("packed", [True, False])
-def test_what_is_not_needed_is_not_looked_at(run, bilm_archive, tmp_path, keys, packed):
+def test_unneeded_parts_of_a_config_are_not_read(run, bilm_archive, tmp_path, keys, packed):
     """The archive loads as without the hostile part, and the command is not run."""
     trap = tmp_path / "trap"
     edit_config(run, lambda config: popen_in(*keys)(config, trap))
@@ -282,7 +282,7 @@ def test_a_damaged_archive_is_noticed(bilm_archive, tmp_path, unpacked, fuzz: Fu
         assert not list(unpacked.glob("tmp*")), description
 
 
-def test_damage_behind_the_last_member_is_noticed(bilm_archive, tmp_path):
+def test_damage_after_the_last_member_is_noticed(bilm_archive, tmp_path):
     """tarfile stops at the end of the last member, and the checksum of gzip comes after that."""
     content = bytearray(gzip.decompress(Path(bilm_archive).read_bytes()))
     path = tmp_path / "damaged.tar.gz"

@@ -144,7 +144,7 @@ def test_resume_is_exact():
     assert all(map(torch.equal, weights.values(), saved.values()))
 
 
-def test_rows_states_go_where_the_weights_go():
+def test_row_states_move_with_the_weights():
     """By the definition of `Module.to`, a window after it is read from the states before it."""
     model = language_model(dropout=0.0).train()
     reference = language_model(dropout=0.0).train().double()
@@ -207,7 +207,7 @@ def test_a_window_without_any_target_costs_nothing(n_negative_samples):
     assert model.get_metrics() == expected
 
 
-def test_what_sampling_gives_has_a_name_of_its_own():
+def test_sampled_loss_is_not_a_perplexity():
     """Training with samples reports only `sampled_loss`, the mean of both directions over all
     tokens. Perplexities come only from evaluation, and `reset` clears the metrics."""
     model = language_model(n_negative_samples=4)
@@ -243,7 +243,7 @@ def test_a_perplexity_beyond_numbers_is_infinite():
         ({"char_cnn": {**CHAR_CNN, "filters": 3}}, "model: char_cnn.filters: expected .* found 3"),
     ],
 )
-def test_what_is_wrong_in_a_config_is_said(params, message):
+def test_errors_in_a_config_are_named(params, message):
     """The message names the key, what was expected and what was found."""
     with pytest.raises(ConfigurationError, match=message):
         language_model(**params)

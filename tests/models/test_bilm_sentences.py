@@ -64,7 +64,7 @@ def test_sentences_are_the_oracles(initial_state, char_cnn, tmp_path):
         assert_close(model.get_metrics()[name], np.exp(-log_p.mean()), atol=0, rtol=1e-6, what=name)
 
 
-def test_carry_goes_on_from_the_row_above(tmp_path):
+def test_carry_continues_from_the_row_above(tmp_path):
     """The oracle's state of each row is carried through batches of 3, 1, 2 and 4 sentences. Rows
     that are missing in a batch keep their state, and a new row starts from zeros."""
     model = language_model(initial_state="carry").eval()
@@ -125,7 +125,7 @@ def test_sentences_can_be_trained_on():
     assert_close(found, expected * 4 / 2, atol=1e-12, what="gradient of the softmax's bias")
 
 
-def test_what_people_read():
+def test_human_readable_output():
     """AllenNLP's own method of prediction returns lists that are as long as each sentence with its
     end or its beginning."""
     model = language_model().eval()
@@ -138,7 +138,7 @@ def test_what_people_read():
             assert all(log_p < 0 for log_p in output[name])
 
 
-def test_words_in_place_of_unknown_ones_are_told_apart_by_their_characters():
+def test_unknown_words_are_distinguished_by_their_characters():
     """The model reads the characters of two words that the vocabulary lacks, and predicts `<UNK>`
     for both."""
     model = language_model().eval()

@@ -115,7 +115,7 @@ def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
     assert curves[0].splitlines()[:-1] == curves[1].splitlines()[:-1]
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(whole, tmp_path, monkeypatch):
+def test_a_nan_loss_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, monkeypatch):
     """The message names the batch. After --recover without the fault, the expected weights are
     those of the run that never had it."""
     _, expected = whole

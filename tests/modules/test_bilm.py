@@ -58,7 +58,7 @@ SENTENCES = st.lists(TOKENS, max_size=7)
 @pytest.mark.parametrize("state_name", ["zero", "warm"])
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_a_sentence_is_itself_in_any_company(state_name, data):
+def test_a_sentence_does_not_depend_on_its_batch(state_name, data):
     """With a fixed initial state, a sentence's vectors do not depend on its neighbours, its
     position in the batch or the batch's padding. Padding has zeros."""
     sentence = data.draw(SENTENCES, label="sentence")
@@ -86,7 +86,7 @@ def test_the_same_batch_is_the_same_to_the_bit():
     assert all(map(torch.equal, first.layers, again.layers))
 
 
-def test_gradients_do_not_depend_on_company():
+def test_gradients_do_not_depend_on_the_batch():
     """The gradients of a batch are the sums of those of its sentences alone. Id 0, the padding, has
     no gradient."""
     batch = [["the", "dog"], ["a"], ["the", "🙂", "the", "naïve"]]

@@ -49,12 +49,12 @@ def test_options_of_training_and_of_inference_are_the_same(n_characters):
 
 
 @pytest.mark.parametrize("bound", [None, 0, 0.0])
-def test_no_clip_can_be_said_in_three_ways(bound):
+def test_no_clip_can_be_written_in_three_ways(bound):
     """bilm-tf tests `if cell_clip:`, for which 0 is no clip."""
     assert read({**LSTM, "cell_clip": bound}).lstm.cell_clip is None
 
 
-def test_null_is_absent_where_bilm_tf_has_it_so():
+def test_null_counts_as_absent_as_in_bilm_tf():
     """bilm-tf reads `.get("n_highway")` and `.get("use_skip_connections")`, for which null and a
     missing key are the same."""
     options = read({**LSTM, "use_skip_connections": None}, {**CHAR_CNN, "n_highway": None})
@@ -102,7 +102,7 @@ ARCHITECTURES = [
 
 
 @pytest.mark.parametrize("blocks", ARCHITECTURES, ids=str)
-def test_a_bilm_says_its_options(blocks):
+def test_options_of_a_bilm(blocks):
     """The expected options are those that the biLM was built from, with the number of its
     parameters."""
     options = read(**blocks)
@@ -226,7 +226,7 @@ COUNT = "a whole number from 1 to 2147483647"
         ),
     ],
 )
-def test_what_is_wrong_is_said(blocks, message):
+def test_wrong_options_are_named(blocks, message):
     """The message names the file, the key, what was expected and what was found."""
     with pytest.raises(OptionsError, match=f"^{re.escape('options.json: ' + message)}$"):
         read(**blocks)

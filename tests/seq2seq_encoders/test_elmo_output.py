@@ -21,7 +21,7 @@ def test_columns(start):
     assert torch.equal(encoder(embedded), torch.cat([rest, elmo], dim=-1))
 
 
-def test_what_the_wrapped_encoder_says_of_itself():
+def test_sizes_are_those_of_the_wrapped_encoder():
     """The expected sizes are those of the wrapped LSTM and 4 more on both sides, and it is
     bidirectional too."""
     params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}

@@ -70,7 +70,7 @@ def test_mixes_and_boundaries_are_stock_elmo(bilm_files):
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
-def test_a_sentence_is_itself_in_any_company(bilm_files, initial_state):
+def test_a_sentence_does_not_depend_on_its_batch(bilm_files, initial_state):
     """A sentence has the same vectors alone, in a batch, in another order, and when it is read
     again."""
     ours = embedder(**bilm_files._asdict(), initial_state=initial_state)
@@ -119,7 +119,7 @@ def test_vocab_to_cache_is_the_words_themselves(bilm_files):
     assert torch.equal(ours(torch.zeros_like(characters), numbers), expected)
 
 
-def test_a_word_that_is_not_in_vocab_to_cache_is_spelled(bilm_files):
+def test_a_word_that_is_not_in_vocab_to_cache_is_read_from_characters(bilm_files):
     """The oracle is AllenNLP's own embedder, which reads such a word's characters. Without
     characters it is an error."""
     words = ["@@PADDING@@", "the", "dog"]
@@ -134,7 +134,7 @@ def test_a_word_that_is_not_in_vocab_to_cache_is_spelled(bilm_files):
         ours(torch.zeros_like(characters), numbers)
 
 
-def test_padding_anywhere_but_behind_is_refused(bilm_files):
+def test_padding_before_a_token_is_refused(bilm_files):
     """AllenNLP's own module takes such rows for others with padding at the end, and gives the real
     tokens the vectors of their neighbours."""
     ours = embedder(**bilm_files._asdict())
@@ -149,7 +149,7 @@ def test_padding_anywhere_but_behind_is_refused(bilm_files):
     torch.testing.assert_close(ours(holed)[:, :2], ours(characters[:, :2]), atol=1e-5, rtol=0)
 
 
-def test_ids_that_are_none(bilm_files):
+def test_ids_that_do_not_exist_are_refused(bilm_files):
     """There are 262 ids of characters, and others would be read from another row of a table."""
     ours = embedder(**bilm_files._asdict())
     for wrong in (-1, 262, 2**32 + 1):
@@ -171,7 +171,7 @@ def test_projection_of_each_mix(bilm_files):
     torch.testing.assert_close(ours(characters), torch.cat(expected, dim=-1))
 
 
-def test_frozen_or_trained_along(bilm_files):
+def test_frozen_or_fine_tuned(bilm_files):
     """A frozen biLM has no gradient and no graph. With `requires_grad` every parameter has a
     gradient."""
     characters = batch_to_ids(SENTENCES)
@@ -184,7 +184,7 @@ def test_frozen_or_trained_along(bilm_files):
             assert (parameter.grad is not None) == expected, name
 
 
-def test_training_along_changes_the_vectors(bilm_files):
+def test_fine_tuning_changes_the_vectors(bilm_files):
     """After a step of the optimizer no cached vector of a word is used."""
     ours = embedder(**bilm_files._asdict(), requires_grad=True)
     characters = batch_to_ids(SENTENCES)
@@ -200,7 +200,7 @@ def test_training_along_changes_the_vectors(bilm_files):
     assert torch.equal(after, fresh(characters))
 
 
-def test_a_learning_rate_of_the_bilm_s_own(bilm_files):
+def test_the_bilm_may_have_its_own_learning_rate(bilm_files):
     """Every parameter of the biLM has the group's rate. The mix, the projection and the rest of the
     task have the default."""
     ours = embedder(**bilm_files._asdict(), requires_grad=True, projection_dim=5)
@@ -223,7 +223,7 @@ def test_a_learning_rate_of_the_bilm_s_own(bilm_files):
     assert own < found.keys() and any("scalar_mix" in name for name in found.keys() - own)
 
 
-def test_dropout_is_the_task_s_alone(bilm_files):
+def test_dropout_is_only_the_tasks(bilm_files):
     """In training mode the biLM itself reads as in evaluation, and `dropout` 1 leaves nothing."""
     characters = batch_to_ids(SENTENCES)
     ours = embedder(**bilm_files._asdict())

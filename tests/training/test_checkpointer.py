@@ -102,7 +102,7 @@ def test_killed_again_and_again(
     assert_identical(result(_train(folder, **options), folder), expected)
 
 
-def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
+def test_nan_weights_are_not_saved(tmp_path: Path) -> None:
     """A step makes the weights NaN right before the second checkpoint, although the loss is finite.
     Only the first checkpoint is saved, and the run that resumes from it ends as if nothing had
     happened."""
@@ -178,7 +178,7 @@ class _Trap:
         return os.mkdir, (str(self._path),)
 
 
-def test_no_complete_checkpoint_starts_anew(
+def test_without_a_complete_checkpoint_training_starts_from_scratch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a complete checkpoint, training starts from the beginning and ends as an undisturbed

@@ -161,7 +161,7 @@ def test_bad_input_is_named(
 
 
 @pytest.mark.parametrize("value", [True, "20", None, 0, -1, 2.5, float("nan"), 10**400, []])
-def test_an_interval_that_is_none(value: Any, tmp_path: Path) -> None:
+def test_a_bad_interval_is_named(value: Any, tmp_path: Path) -> None:
     """The message names the parameter."""
     with pytest.raises(ConfigurationError, match='"learning_curve": interval: expected a whole'):
         LearningCurveCallback(str(tmp_path), interval=value)
