@@ -69,7 +69,7 @@ def check_same(found: BilmLanguageModel, expected: BilmLanguageModel, message: s
 
 @pytest.fixture(autouse=True)
 def popen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands for a class that AllenNLP would construct, without a process to wait for."""
+    """Replaces the class that a hostile config names with one that starts no process."""
 
     class Popen:
         def __init__(self, args: list[str]) -> None:

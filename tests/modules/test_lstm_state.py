@@ -32,7 +32,7 @@ def test_batches_of_different_sizes_are_bilm_tfs():
 
 
 def test_rows_are_chosen_by_number_and_by_mask():
-    """The rows are chosen by hand."""
+    """The expected rows are written out by hand."""
     state = rows_of([1, 2, 3])
     assert numbers_of(state.select(torch.tensor([2, 0, 2]))) == [3, 1, 3]
     chosen = torch.tensor([True, False, True])
