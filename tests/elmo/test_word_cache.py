@@ -27,8 +27,8 @@ def fresh(elmo: Elmo) -> torch.Tensor:
 
 @pytest.mark.parametrize("change", ["loaded", "in place", "precision", "data"])
 def test_weights_of_another_kind(elmo, change):
-    """The expected vectors are those of a fresh biLM after each change. No cache notices a change
-    through `.data`, so that one needs `clear_caches`."""
+    """The expected vectors are those that are computed again after the caches are cleared. No cache
+    notices a change through `.data`, so that one needs `clear_caches`."""
     before = vectors(elmo)
     if change == "loaded":
         elmo.bilm.load_state_dict({name: 2 * x for name, x in elmo.bilm.state_dict().items()})
