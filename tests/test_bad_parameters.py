@@ -1,11 +1,8 @@
-"""
-Every parameter of every registrable, with values that it cannot have: the error names the
-parameter, and nothing is built.
-
-Expected values: a parameter's kind follows from its docstring, and what a kind cannot be from the
-kind: a count is no fraction, no number is NaN. AllenNLP itself takes `true` for the whole number 1,
-and 1 for `true`, before a constructor is asked, so these two are left out.
-"""
+"""Every parameter of every registrable is given values that it cannot have: the error names the
+parameter, and nothing is built. A parameter's kind follows from its docstring, and the bad values
+follow from the kind: a count is not a fraction, and a number is not NaN. AllenNLP itself takes
+`true` for the whole number 1, and 1 for `true`, before it calls a constructor, so these two are
+left out."""
 
 import inspect
 import math
@@ -170,7 +167,7 @@ GIVEN_BY_ALLENNLP = {
 
 
 class Builder:
-    """Builds each registrable from parameters that are right but for the one that is changed."""
+    """Builds each registrable from parameters that are right except for the one that is changed."""
 
     def __init__(self, folder: Path, weights: Any) -> None:
         self.folder = folder
@@ -240,7 +237,7 @@ def build(tmp_path_factory, bilm_files) -> Builder:
 
 
 def test_every_parameter_is_tried():
-    """Expected: the parameters of the constructors as they are; a new one needs a line here."""
+    """The expected parameters are those of the constructors. A new parameter needs a line here."""
     registered = {
         (kind, name)
         for kind in (
@@ -261,7 +258,7 @@ def test_every_parameter_is_tried():
     "registrable", PARAMETERS, ids=lambda registrable: f"{registrable[0].__name__} {registrable[1]}"
 )
 def test_bad_values(build, registrable):
-    """Each value of the parameter's kind is refused, by an error that names the parameter."""
+    """Each bad value of the parameter's kind is refused by an error that names the parameter."""
     assert build(registrable, None) is not None
     defaults = inspect.signature(_constructor(*registrable)).parameters
     faults = []
@@ -298,13 +295,13 @@ def _constructor(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _faults(build: Builder, registrable: tuple[type, str], key: str, value: Any) -> list[str]:
-    """What is wrong with how `value` is received; nothing if it is refused by name."""
+    """Returns what is wrong with how `value` is received, or nothing if it is refused by name."""
     name = key.rsplit(".", maxsplit=1)[-1]
     try:
         found = build(registrable, key, value)
     except (ConfigurationError, ValueError, TypeError, FileNotFoundError) as error:
         message = str(error)
-        # An unknown key in a block is named itself.
+        # The error for an unknown key in a block names that key.
         if name in message or (value == {"a": 1} and "Extra parameters" in message):
             return []
         return [f"{key} {value!r}: {type(error).__name__} does not name it: {message}"]

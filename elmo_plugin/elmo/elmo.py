@@ -13,7 +13,7 @@ from elmo_plugin.bilm_tf.weight_file import load_bilm
 from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.embed import embed
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.models.load import load_language_model
+from elmo_plugin.models.archive import read_archive
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files
@@ -122,8 +122,10 @@ class Elmo(BiLMLayers):
         path = cached_path(archive_file)
         if holds_model_files(path):
             return cls.from_files(path, **kwargs)
-        model = load_language_model(path)
-        return cls(model.bilm, model.options, **kwargs)
+        archive = read_archive(path)
+        bilm = build_bilm(archive.options)
+        bilm.load_state_dict(archive.weights("bilm"))
+        return cls(bilm, archive.options, **kwargs)
 
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
