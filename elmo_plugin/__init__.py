@@ -2,10 +2,11 @@
 ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
-(TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder),
-`clipped_adagrad` (Optimizer), `learning_curve`, `bilm_export`, `keep_freed_memory` and a mended
-`wandb` (TrainerCallbacks), `bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), and the
-texts `docs://train` and `docs://heldout`.
+(TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder), `bcn_elmo`,
+`bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` (Optimizer),
+`learning_curve`, `bilm_export`, `keep_freed_memory` and a mended `wandb` (TrainerCallbacks),
+`bilm-encode`, `bilm-import`, `bilm-export` and `elmo-libsonnet` (Subcommands), and the texts
+`docs://train` and `docs://heldout`.
 """
 
 from elmo_plugin.environment import check_environment
@@ -17,7 +18,7 @@ from elmo_plugin import repairs  # isort: split
 
 from elmo_plugin.callbacks import bilm_export as bilm_export_callback
 from elmo_plugin.callbacks import keep_freed_memory, learning_curve, wandb
-from elmo_plugin.commands import bilm_export, bilm_import, encode
+from elmo_plugin.commands import bilm_export, bilm_import, elmo_libsonnet, encode
 from elmo_plugin.commands import elmo as elmo_command
 from elmo_plugin.data import (
     data_loader,
@@ -31,6 +32,7 @@ from elmo_plugin.models import bilm
 from elmo_plugin.predictors import bilm as bilm_predictor
 from elmo_plugin.predictors import elmo as elmo_predictor
 from elmo_plugin.seq2seq_encoders import elmo_output
+from elmo_plugin.task_models import bcn, bidaf, qanet
 from elmo_plugin.token_embedders import elmo as elmo_embedder
 from elmo_plugin.training import checkpointer, optimizer
 

@@ -22,7 +22,8 @@ def test_columns(start):
 
 
 def test_what_the_wrapped_encoder_says_of_itself():
-    """Expected: the wrapped LSTM's own sizes, 4 more on both sides, and its being bidirectional."""
+    """Expected: the wrapped LSTM's own sizes, 4 more on both sides, and its being bidirectional.
+    Each half of its output is followed by that half of the second mix, by hand."""
     params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}
     encoder = Seq2SeqEncoder.from_params(
         Params({"type": "elmo_output", "encoder": dict(params), "elmo_dim": 4, "start": 5})
@@ -35,7 +36,10 @@ def test_what_the_wrapped_encoder_says_of_itself():
     wrapped = Seq2SeqEncoder.from_params(Params(params))
     state = {name.removeprefix("_encoder."): x for name, x in encoder.state_dict().items()}
     wrapped.load_state_dict(state)
-    torch.testing.assert_close(output[..., :6], wrapped(inputs[..., :5], MASK))
+    encoded, elmo = wrapped(inputs[..., :5], MASK), inputs[..., 5:] * MASK.unsqueeze(-1)
+    forward = [encoded[..., :3], elmo[..., :2]]
+    backward = [encoded[..., 3:], elmo[..., 2:]]
+    torch.testing.assert_close(output, torch.cat(forward + backward, dim=-1))
 
 
 def test_a_stateful_encoder_is_reset():
@@ -54,6 +58,9 @@ def test_a_stateful_encoder_is_reset():
 def test_sizes_that_do_not_fit():
     with pytest.raises(ConfigurationError, match="start 6"):
         ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=6)
+    lstm = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}
+    with pytest.raises(ConfigurationError, match=r"elmo_dim: expected an even number.*found 3"):
+        ElmoOutputEncoder(Seq2SeqEncoder.from_params(Params(lstm)), elmo_dim=3, start=5)
     encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=5)
     with pytest.raises(ConfigurationError, match=r"expected 9 columns.*found 5"):
         encoder(torch.zeros(2, 3, 5), MASK)
