@@ -29,10 +29,12 @@ setup(
         "allennlp-models==2.10.1",
         "cached-path",
         "jsonnet",
+        "nltk",
         "overrides",
         "h5py",
         "numpy",
         "matplotlib",
+        "spacy",
         "zstandard",
     ],
     classifiers=[

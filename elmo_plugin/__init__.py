@@ -13,6 +13,9 @@ from elmo_plugin.environment import check_environment
 
 check_environment()
 
+# What other modules import from here on is repaired.
+from elmo_plugin import repairs  # isort: split
+
 from elmo_plugin.callbacks import bilm_export as bilm_export_callback
 from elmo_plugin.callbacks import keep_freed_memory, learning_curve, wandb
 from elmo_plugin.commands import bilm_export, bilm_import, elmo_libsonnet, encode

@@ -28,6 +28,7 @@ REGISTERED = {
     ("Checkpointer", "bilm"),
     ("DataLoader", "bilm"),
     ("DatasetReader", "bilm"),
+    ("LearningRateScheduler", "reduce_on_plateau"),
     ("Model", "bcn_elmo"),
     ("Model", "bidaf_elmo"),
     ("Model", "bilm"),
