@@ -27,6 +27,7 @@ from elmo_plugin.data import (
     token_indexer,
     vocabulary,
 )
+from elmo_plugin.elmo import initializers
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.models import bilm
 from elmo_plugin.predictors import bilm as bilm_predictor

@@ -87,9 +87,9 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
         """
         if inputs.size(-1) != self.get_input_dim():
             raise ConfigurationError(
-                f"elmo_output: expected {self.get_input_dim()} columns, the encoder's "
-                f"{self._encoder.get_input_dim()} and {self._elmo_dim} of a second mix, found "
-                f"{inputs.size(-1)}"
+                f"elmo_output: expected {self.get_input_dim()} columns, the input size "
+                f"{self._encoder.get_input_dim()} of its encoder and the elmo_dim {self._elmo_dim} "
+                f"of the second mix, found {inputs.size(-1)}"
             )
         end = self._start + self._elmo_dim
         elmo = inputs[..., self._start : end]
