@@ -2,6 +2,7 @@
 // which bcn_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/bcn.jsonnet -s OUT
+//   allennlp predict OUT/model.tar.gz TEXT.jsonl --predictor text_classifier
 //
 // The data are small fixtures. For real results, name SST's files of trees, and GloVe's if you have
 // them:

@@ -5,20 +5,21 @@ downloaded, and without a network that ends in a long traceback.
 
 Here nothing is downloaded: a blank pipeline takes the place of a missing model, with a warning. Its
 tokens are the same, because spaCy's tokenizers are rules and are not trained; its sentences end at
-punctuation; and it gives no tags. Predictors that read tags raise an error instead, but only when
-they are given text. This can go when AllenNLP loads a model where one is needed.
+punctuation; and it gives no tags. Indexers that read tags then raise an error, as for any token
+without a tag, and so do predictors that read tags, but only when they are given text. This can go
+when AllenNLP loads a model where one is needed.
 """
 
 import logging
 import re
 from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, List
 
 import spacy
 from allennlp.common import util
 from allennlp.common.checks import ConfigurationError
-from allennlp.data.tokenizers import SpacyTokenizer
+from allennlp.data.tokenizers import SpacyTokenizer, Token
 from allennlp_models.structured_prediction.predictors import (
     biaffine_dependency_parser,
     constituency_parser,
@@ -26,6 +27,7 @@ from allennlp_models.structured_prediction.predictors import (
     srl,
 )
 from spacy.language import Language
+from spacy.tokens import Token as SpacyToken
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ def load(name: str, **kwargs: Any) -> Language:
     try:
         return spacy.load(name, **kwargs)
     except OSError as error:
+        if spacy.util.is_package(name):  # installed, but damaged
+            raise
         trained = TRAINED.fullmatch(name)
         if trained is None or find_spec(f"spacy.lang.{trained['language']}") is None:
             raise ConfigurationError(
@@ -56,12 +60,29 @@ def load(name: str, **kwargs: Any) -> Language:
     return pipeline
 
 
+def is_blank(pipeline: Language) -> bool:
+    return not set(pipeline.pipe_names) - {SENTENCES}
+
+
+_with_empty_tags = SpacyTokenizer._sanitize
+
+
+def _sanitize(self: SpacyTokenizer, tokens: List[SpacyToken]) -> List[Token]:
+    """AllenNLP's tokens, without the tags that a blank pipeline leaves empty."""
+    sanitized = _with_empty_tags(self, tokens)
+    if is_blank(self.spacy) and not self._keep_spacy_tokens:
+        for token in sanitized:
+            for tag in ("lemma_", "pos_", "tag_", "dep_", "ent_type_"):
+                setattr(token, tag, None)
+    return sanitized
+
+
 class TaggingTokenizer(SpacyTokenizer):
     """AllenNLP's `SpacyTokenizer`, which refuses text if its pipeline gives no tags."""
 
     @property
     def spacy(self) -> Language:
-        if not set(self._pipeline.pipe_names) - {SENTENCES}:
+        if is_blank(self._pipeline):
             raise ConfigurationError(
                 f"this predictor reads part-of-speech tags, and spaCy's {self._language} gives "
                 "none, or is not installed: python -m spacy download en_core_web_sm, or predict "
@@ -74,6 +95,7 @@ class TaggingTokenizer(SpacyTokenizer):
         self._pipeline = pipeline
 
 
+SpacyTokenizer._sanitize = _sanitize  # type: ignore[method-assign]
 util.spacy = SimpleNamespace(load=load, tokens=spacy.tokens)  # type: ignore[assignment]
 for module in (srl, openie, constituency_parser, biaffine_dependency_parser):
     module.SpacyTokenizer = TaggingTokenizer  # type: ignore[attr-defined]

@@ -1,8 +1,10 @@
 import logging
+from collections import Counter, defaultdict
 
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.data.token_indexers import SingleIdTokenIndexer
 from allennlp.data.tokenizers import SpacyTokenizer
 from allennlp.data.tokenizers.sentence_splitter import SpacySentenceSplitter
 from allennlp.predictors import Predictor
@@ -21,6 +23,14 @@ def test_a_missing_model_is_a_blank_pipeline(caplog):
     assert f"python -m spacy download {MISSING}" in caplog.text
     sentences = SpacySentenceSplitter(MISSING).split_sentences("It rains. It does.")
     assert sentences == ["It rains.", "It does."]
+
+
+def test_indexers_of_tags_raise():
+    """The error is AllenNLP's own, for a token without a tag; an empty tag would be a word."""
+    indexer = SingleIdTokenIndexer("tags", feature_name="pos_")
+    (token,) = SpacyTokenizer(MISSING).tokenize("rain")
+    with pytest.raises(ValueError, match="rain did not have attribute pos_"):
+        indexer.count_vocab_items(token, defaultdict(Counter))
 
 
 @pytest.mark.parametrize(
