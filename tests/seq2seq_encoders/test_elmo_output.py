@@ -23,7 +23,7 @@ def test_columns(start):
 
 def test_sizes_are_those_of_the_wrapped_encoder():
     """The expected sizes are those of the wrapped LSTM and 4 more on both sides, and it is
-    bidirectional too."""
+    bidirectional too. Each half of its output is followed by that half of the second mix."""
     params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}
     encoder = Seq2SeqEncoder.from_params(
         Params({"type": "elmo_output", "encoder": dict(params), "elmo_dim": 4, "start": 5})
@@ -36,7 +36,10 @@ def test_sizes_are_those_of_the_wrapped_encoder():
     wrapped = Seq2SeqEncoder.from_params(Params(params))
     state = {name.removeprefix("_encoder."): x for name, x in encoder.state_dict().items()}
     wrapped.load_state_dict(state)
-    torch.testing.assert_close(output[..., :6], wrapped(inputs[..., :5], MASK))
+    encoded, elmo = wrapped(inputs[..., :5], MASK), inputs[..., 5:] * MASK.unsqueeze(-1)
+    forward = [encoded[..., :3], elmo[..., :2]]
+    backward = [encoded[..., 3:], elmo[..., 2:]]
+    torch.testing.assert_close(output, torch.cat(forward + backward, dim=-1))
 
 
 def test_a_stateful_encoder_is_reset():
@@ -56,6 +59,9 @@ def test_sizes_that_do_not_fit():
     """The message has the numbers that do not fit."""
     with pytest.raises(ConfigurationError, match="start 6"):
         ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=6)
+    lstm = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}
+    with pytest.raises(ConfigurationError, match=r"elmo_dim: expected an even number.*found 3"):
+        ElmoOutputEncoder(Seq2SeqEncoder.from_params(Params(lstm)), elmo_dim=3, start=5)
     encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=5)
     with pytest.raises(ConfigurationError, match=r"expected 9 columns.*found 5"):
         encoder(torch.zeros(2, 3, 5), MASK)

@@ -9,11 +9,12 @@ BASE = """{
   dataset_reader: { type: 'any' },
   validation_dataset_reader: { type: 'any', token_indexers: { words: { type: 'single_id' } } },
   model: {
+    type: 'crf_tagger',
     text_field_embedder: { token_embedders: {
       characters: { type: 'character_encoding', embedding_dim: 7 },
       tokens: { type: 'embedding', embedding_dim: 5 },
     } },
-    encoder: { type: 'gated-cnn-encoder', input_dim: 12 },
+    encoder: { type: 'qanet_encoder', input_dim: 12 },
     feedforward: { input_dim: 9 },
   },
 }"""
@@ -28,11 +29,12 @@ def turned(how: str, base: str = BASE) -> dict:
 def test_input():
     """By hand: 20 columns more to read, and nothing else of another size."""
     model = turned("input")["model"]
-    assert model["encoder"] == {"type": "gated-cnn-encoder", "input_dim": 32}
+    assert model["encoder"] == {"type": "qanet_encoder", "input_dim": 32}
     assert model["feedforward"] == {"input_dim": 9}
     assert model["text_field_embedder"]["token_embedders"]["elmo"] == {
         "type": "elmo",
         "num_output_representations": 1,
+        "elmo_dim": 20,
         "archive_file": "a.tar.gz",
         "dropout": 0.1,
     }
@@ -46,7 +48,7 @@ def test_output(how, mixes, input_dim, start):
     model = turned(how)["model"]
     assert model["encoder"] == {
         "type": "elmo_output",
-        "encoder": {"type": "gated-cnn-encoder", "input_dim": input_dim},
+        "encoder": {"type": "qanet_encoder", "input_dim": input_dim},
         "elmo_dim": 20,
         "start": start,
     }
@@ -70,5 +72,5 @@ def test_an_embedder_of_unknown_size_in_front():
     """Where the second mix starts can't be told; at the input it does not matter."""
     base = BASE.replace("embedding_dim: 7", "num_embeddings: 7")
     turned("input", base)
-    with pytest.raises(RuntimeError, match=r'"characters".*after "elmo"'):
+    with pytest.raises(RuntimeError, match=r'"characters".*before "characters"'):
         turned("both", base)
