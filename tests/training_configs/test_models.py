@@ -81,7 +81,7 @@ def test_train_evaluate_predict(name, place, tmp_path, monkeypatch):
 def test_the_output_is_elmo(name, place, bilm_archive):
     """
     Expected: in the encoder's output the last mix of the embedder, to the bit, whatever the model
-    does to the embedded text before; and without it, what the encoder alone gives.
+    does to the embedded text before.
     """
     model, batch = build(with_elmo(name, place, bilm_archive))
     embedded: list[torch.Tensor] = []
@@ -106,6 +106,46 @@ def test_the_output_is_elmo(name, place, bilm_archive):
         mix = mixes[output.size(-2)]
         # `dialog_qa` encodes a passage once for each of its questions.
         assert torch.equal(elmo, mix.repeat_interleave(len(elmo) // len(mix), dim=0))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("bidaf", "naqanet", "qanet")
+        else pytest.param(name, marks=pytest.mark.long)
+        for name in MODELS
+        if name not in WITHOUT_ENCODER and name != "bcn"
+    ],
+)
+def test_the_encoder_itself_does_not_read_the_output_mix(name, bilm_archive):
+    """Expected: what the encoder gives in AllenNLP's model without ELMo, which has the same weights
+    up to there."""
+    ours, batch = build(with_elmo(name, "output", bilm_archive))
+    stock, stock_batch = build(evaluated(f"models.{name}"))
+    (path, encoder) = next(
+        (path, m) for path, m in ours.named_modules() if isinstance(m, ElmoOutputEncoder)
+    )
+    target = ours.state_dict()
+    for key, tensor in stock.state_dict().items():
+        renamed = [
+            key,
+            key.replace(f"{path}.", f"{path}._encoder."),
+            key.replace(".", "._module.", 1),
+        ]
+        for found in renamed:
+            if found in target and target[found].shape == tensor.shape:
+                target[found].copy_(tensor)
+    outputs: dict[str, list[torch.Tensor]] = {"ours": [], "stock": []}
+    encoder._encoder.register_forward_hook(lambda _, __, output: outputs["ours"].append(output))
+    stock.get_submodule(path).register_forward_hook(
+        lambda _, __, output: outputs["stock"].append(output)
+    )
+    with torch.no_grad():
+        ours(**batch), stock(**stock_batch)
+    assert outputs["ours"]
+    for found, expected in zip(outputs["ours"], outputs["stock"], strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_INITIALIZER])
