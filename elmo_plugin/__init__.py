@@ -4,8 +4,8 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
 (TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder),
 `clipped_adagrad` (Optimizer), `learning_curve`, `bilm_export`, `keep_freed_memory` and a mended
-`wandb` (TrainerCallbacks), `bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), and the
-texts `docs://train` and `docs://heldout`.
+`wandb` (TrainerCallbacks), `bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), the texts
+`docs://train` and `docs://heldout`, and `task://`, the text of a task.
 """
 
 from elmo_plugin.environment import check_environment
@@ -20,6 +20,7 @@ from elmo_plugin.data import (
     data_loader,
     dataset_reader,
     installed_docs,
+    task_text,
     token_indexer,
     vocabulary,
 )
