@@ -18,7 +18,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["elmo_plugin", "elmo_plugin.*"]),
-    package_data={"elmo_plugin.pretrained": ["*/options.json", "*/weights.hdf5", "*/README.md"]},
+    package_data={"elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"]},
     python_requires=">=3.11",
     install_requires=[
         "torch",

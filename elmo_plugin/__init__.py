@@ -4,8 +4,9 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
 (TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder),
 `clipped_adagrad` (Optimizer), `learning_curve`, `bilm_export`, `keep_freed_memory` and a mended
-`wandb` (TrainerCallbacks), `bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), the texts
-`docs://train` and `docs://heldout`, and `task://`, the text of a task.
+`wandb` (TrainerCallbacks), `bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), the
+texts `docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
+`pretrained://NAME` of the models that come with the package.
 """
 
 from elmo_plugin.environment import check_environment
@@ -25,7 +26,7 @@ from elmo_plugin.data import (
     vocabulary,
 )
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.models import bilm
+from elmo_plugin.models import bilm, pretrained_archive
 from elmo_plugin.predictors import bilm as bilm_predictor
 from elmo_plugin.predictors import elmo as elmo_predictor
 from elmo_plugin.seq2seq_encoders import elmo_output

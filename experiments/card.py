@@ -1,10 +1,11 @@
 """
 The tables of a model card:
 
-    python -m experiments.card model.tar.gz --heldout heldout --train train --treebank UD_English-EWT
+    python -m experiments.card model.tar.gz --heldout FOLDER --train FOLDER --treebank FOLDER
 
-`heldout` holds one text for each kind, or one folder of texts. Without `--train` the n-gram models
-are left out, which need KenLM (see `experiments.ngrams`), and without `--treebank` the probe.
+The folder of held-out text has one file or folder for each kind of text. Without `--train` the
+n-gram models are left out, which need KenLM (see `experiments.ngrams`), and without `--treebank`
+the probe of UD English-EWT.
 """
 
 import argparse

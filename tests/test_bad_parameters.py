@@ -227,7 +227,7 @@ class Builder:
         if key == "file":
             del params["corpus"]
         if key == "pretrained_vocabulary_file":
-            params["pretrained_file"] = "small"
+            params["pretrained_file"] = "tiny"
         return kind.from_params(Params({"type": name, **params}), **extras)
 
     def _vocab(self) -> Vocabulary:

@@ -1,11 +1,18 @@
+import shutil
+
 import numpy
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
 from allennlp.data import Vocabulary
+from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
+from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo, pretrained
+from elmo_plugin.data.vocabulary import read_vocabulary_file, vocabulary_words
+from elmo_plugin.models.pretrained_archive import PretrainedArchiveClient
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from elmo_plugin.token_embedders.elmo import ElmoEmbedder
 from tests.conftest import write_bilm_files
@@ -15,47 +22,93 @@ CHARACTERS = batch_to_ids([["The", "dog", "."], ["A"]])
 
 
 @pytest.fixture
-def small(tmp_path, monkeypatch):
-    """A folder of models with one in it, `small`, and something else."""
+def random_model(tmp_path, monkeypatch):
+    """A folder of models with one in it, `random`, and something else."""
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
     (tmp_path / "__pycache__").mkdir()
-    return write_bilm_files(tmp_path / "small")
+    return write_bilm_files(tmp_path / "random")
 
 
-def test_by_name(small):
-    """Expected: the same files by their paths, in Python and in a config."""
-    assert pretrained_names() == ["small"]
-    assert pretrained_files("small") == small
-    expected = Elmo.from_files(*small, initial_state="zero").embed("The dog")
-    found = Elmo.from_pretrained("small", initial_state="zero").embed("The dog")
+def test_by_name(random_model):
+    """Expected values: the same files given by their paths, in Python and in a config."""
+    assert pretrained_names() == ["random"]
+    assert pretrained_files("random")[:2] == random_model
+    expected = Elmo.from_files(*random_model, initial_state="zero").embed("The dog")
+    found = Elmo.from_pretrained("random", initial_state="zero").embed("The dog")
     assert numpy.array_equal(found, expected)
     assert torch.equal(
-        embedder(pretrained="small")(CHARACTERS), embedder(**small._asdict())(CHARACTERS)
+        embedder(pretrained="random")(CHARACTERS), embedder(**random_model._asdict())(CHARACTERS)
     )
 
 
-def test_a_name_that_there_is_not(small):
-    with pytest.raises(ValueError, match="pretrained: expected one of: small; found 'large'"):
+def test_an_unknown_name(random_model):
+    """The message lists the names that there are, whichever way the model is named."""
+    with pytest.raises(ValueError, match="pretrained: expected one of: random; found 'large'"):
         Elmo.from_pretrained("large")
-    with pytest.raises(ConfigurationError, match="expected one of: small; found 'large'"):
+    with pytest.raises(ConfigurationError, match="expected one of: random; found 'large'"):
         embedder(pretrained="large")
+    with pytest.raises(FileNotFoundError, match=r"pretrained://large: .*one of: random; found"):
+        cached_path("pretrained://large")
 
 
-def test_an_archive_is_complete(small, tmp_path, monkeypatch):
-    """Expected: the vectors of the archived model, although no such model is installed."""
+def test_an_archive_is_complete(random_model, tmp_path, monkeypatch):
+    """Expected values: the vectors of the archived model, although no such model is installed."""
     vocabulary = Vocabulary()
-    trained = ElmoEmbedder(pretrained="small", vocab=vocabulary).eval()
-    monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "small")
+    trained = ElmoEmbedder(pretrained="random", vocab=vocabulary).eval()
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "random")
     torch.save({}, tmp_path / "weights.th")
     where = {"vocab": vocabulary, "serialization_dir": str(tmp_path)}
-    loaded = ElmoEmbedder(pretrained="small", **where).eval()
+    loaded = ElmoEmbedder(pretrained="random", **where).eval()
     loaded.load_state_dict(trained.state_dict())
     assert torch.equal(loaded(CHARACTERS), trained(CHARACTERS))
 
 
-def test_what_comes_with_the_package():
-    """Property: each installed model has a model card and can be loaded."""
-    for name in pretrained_names():
-        assert (pretrained.FOLDER / name / "README.md").is_file()
-        elmo = Elmo.from_pretrained(name)
-        assert elmo.embed("The dog").shape == (2, elmo.output_dim)
+@pytest.mark.parametrize("name", pretrained_names())
+def test_a_model_that_comes_with_the_package(name):
+    """
+    Expected values: AllenNLP's stock `Elmo`, which starts from zeros. The model has a model card,
+    and its vectors differ little if the state before the sentence is another.
+    """
+    assert (pretrained.FOLDER / name / "README.md").is_file()
+    files = pretrained_files(name)
+    stock = StockElmo(files.options_file, files.weight_file, 1)._elmo_lstm.eval()
+    elmo = Elmo.from_pretrained(name, initial_state="zero")
+    sentence = "He threw the stick to the dog ."
+    with torch.no_grad():
+        expected = torch.stack(stock(batch_to_ids([sentence.split()]))["activations"])[:, 0, 1:-1]
+    found = elmo.embed(sentence, layer="all")
+    numpy.testing.assert_allclose(found, expected.numpy(), atol=1e-5, rtol=0)
+    for initial_state in ("warm", "carry"):
+        other = Elmo.from_pretrained(name, initial_state=initial_state).embed(sentence, layer="all")
+        cosines = (other * found).sum(-1) / numpy.linalg.norm(other, axis=-1)
+        assert (cosines / numpy.linalg.norm(found, axis=-1)).mean() > 0.9
+
+
+def test_a_model_as_an_archive():
+    """
+    Expected values: the weights of the model by its name and the words of its vocabulary file. Its
+    softmax belongs to these words, because English is less surprising in its own order than in
+    reverse, and both are less surprising than words drawn at random.
+    """
+    predictor = Predictor.from_path("pretrained://tiny", import_plugins=False)
+    model = predictor._model
+    elmo = Elmo.from_pretrained("tiny")
+    for ours, its in zip(elmo.bilm.parameters(), model.bilm.parameters(), strict=True):
+        assert torch.equal(ours, its)
+    words = read_vocabulary_file(pretrained_files("tiny").vocabulary_file)
+    assert vocabulary_words(model.vocab) == words
+    sentence = "It was the best of times , it was the worst of times .".split()
+    forward, reverse = (
+        predictor.predict_json({"sentence": " ".join(tokens)})["perplexity"]
+        for tokens in (sentence, sentence[::-1])
+    )
+    assert forward < reverse < len(words)
+
+
+def test_the_archive_is_made_again_when_the_model_changes(random_model, tmp_path):
+    """Expected: another tag for the cache after another model was installed, and only then."""
+    shutil.copy(random_model.options_file, tmp_path / "random" / "vocabulary.txt")
+    tags = [PretrainedArchiveClient("pretrained://random").get_etag() for _ in range(2)]
+    write_bilm_files(tmp_path / "random", seed=1)
+    tags.append(PretrainedArchiveClient("pretrained://random").get_etag())
+    assert tags[0] == tags[1] != tags[2]

@@ -1,5 +1,5 @@
 // The biLM of Peters et al. (2018): 93.6 M parameters without its softmax, trained for ten epochs
-// on the 1 Billion Word Benchmark. It differs from bilm.jsonnet in its sizes and its data, and no
+// on the 1 Billion Word Benchmark. It differs from bilm_tf.jsonnet in its sizes and its data, and no
 // row starts again from zeros within an epoch (`restart_every`), as in bilm-tf.
 //
 //   BILM_TEXT=/data/1-billion-word allennlp train training_configs/bilm_1b.jsonnet \
@@ -8,7 +8,7 @@
 // The folder is the unpacked benchmark (Chelba et al. 2014).
 local text = std.extVar('BILM_TEXT');
 
-(import 'bilm.jsonnet') + {
+(import 'bilm_tf.jsonnet') + {
   train_data_path: text + '/training-monolingual.tokenized.shuffled/news.en-*',
   validation_data_path: text + '/heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050',
 
@@ -36,7 +36,7 @@ local text = std.extVar('BILM_TEXT');
 
   trainer+: {
     num_epochs: 10,
-    // The numbers are those of bilm.jsonnet; this optimizer also clips row-sparse gradients.
+    // The numbers are those of bilm_tf.jsonnet; this optimizer also clips row-sparse gradients.
     optimizer: { type: 'clipped_adagrad', lr: 0.2, initial_accumulator_value: 1.0, grad_norm: 10.0 },
     grad_norm: false,  // AllenNLP would take null for a norm
     checkpointer+: { save_every_num_batches: 5000 },  // an epoch has 100,088 batches

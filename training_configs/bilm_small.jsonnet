@@ -1,18 +1,21 @@
-// The model `small`, which comes with the package (`pretrained: 'small'`), was trained with this on
-// one core in an hour:
+// The model `small`, which comes with the package (`pretrained: 'small'`), was trained with this:
 //
 //   BILM_TEXT=FOLDER OMP_NUM_THREADS=1 allennlp train training_configs/bilm_small.jsonnet \
 //     --include-package elmo_plugin -s OUT
-//   allennlp bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small --float16
+//   allennlp bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small --softmax --float16
 //
-// elmo_plugin/pretrained/small/README.md describes the text in the folders `train` and `dev`.
+// elmo_plugin/pretrained/small/README.md describes the text in the folders `train` and `heldout`.
 (import 'bilm.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT') + '/train',
-  validation_data_path: std.extVar('BILM_TEXT') + '/dev',
+  validation_data_path: std.extVar('BILM_TEXT') + '/heldout',
   vocabulary+: { max_size: 50000 },
-  data_loader+: { batch_size: 64, restart_every: null },
+  data_loader+: { batch_size: 64 },
   model+: {
+    char_cnn+: {
+      filters: [[1, 8], [2, 16], [3, 40], [4, 64], [5, 96], [6, 128], [7, 160]],  // 512
+    },
+    lstm+: { dim: 1024, projection_dim: 128 },  // vectors of 256 numbers
     n_negative_samples: 4096,
-    precision: 'bf16',
+    precision: 'bf16',  // as good as fp32 here, and faster on processors that have it
   },
 }

@@ -110,7 +110,8 @@ class Elmo(BiLMLayers):
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
         """A model that is part of the package. `kwargs` are those of `Elmo`."""
-        return cls.from_files(*pretrained_files(name), **kwargs)
+        files = pretrained_files(name)
+        return cls.from_files(files.options_file, files.weight_file, **kwargs)
 
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:

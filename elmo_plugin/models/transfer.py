@@ -75,7 +75,8 @@ def load_pretrained(
         If the sizes are not those of `options`, or a vocabulary does not fit the file.
     """
     if pretrained_file in pretrained_names():
-        _, file = pretrained_files(str(pretrained_file))
+        _, file, shipped_vocabulary_file = pretrained_files(str(pretrained_file))
+        vocabulary_file = vocabulary_file or shipped_vocabulary_file
     else:
         file = _local("pretrained_file", pretrained_file)
     if vocabulary_file is not None:

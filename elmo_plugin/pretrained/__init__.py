@@ -1,22 +1,37 @@
 """
-The models that come with the package. Each has a folder of its name with bilm-tf's two files and a
-model card, README.md.
+The models that come with the package. Each has a folder of its name with bilm-tf's three files and
+a model card, README.md.
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
-FILES = "options.json", "weights.hdf5"
+OPTIONS = "options.json"
+
+
+class PretrainedFiles(NamedTuple):
+    """
+    options_file : `str`
+    weight_file : `str`
+        The weights of the biLM and of its softmax.
+    vocabulary_file : `str`
+        The words of the softmax.
+    """
+
+    options_file: str
+    weight_file: str
+    vocabulary_file: str
 
 
 def pretrained_names() -> list[str]:
     """The names of all models."""
-    return sorted(folder.name for folder in FOLDER.iterdir() if (folder / FILES[0]).is_file())
+    return sorted(folder.name for folder in FOLDER.iterdir() if (folder / OPTIONS).is_file())
 
 
-def pretrained_files(name: str) -> tuple[str, str]:
+def pretrained_files(name: str) -> PretrainedFiles:
     """
-    The options file and the weight file of a model.
+    The files of a model.
 
     # Raises
 
@@ -27,5 +42,5 @@ def pretrained_files(name: str) -> tuple[str, str]:
     if name not in names:
         known = ", ".join(names) or "none that is installed"
         raise ValueError(f"pretrained: expected one of: {known}; found {name!r}")
-    options_file, weight_file = (str(FOLDER / name / file) for file in FILES)
-    return options_file, weight_file
+    files = (OPTIONS, "weights.hdf5", "vocabulary.txt")
+    return PretrainedFiles(*(str(FOLDER / name / file) for file in files))

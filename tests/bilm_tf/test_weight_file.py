@@ -30,7 +30,6 @@ from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.files.hdf5 import HDF5Error
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm
-from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import SHARED_DATA
 from tests.damage import damage
 
@@ -415,20 +414,6 @@ def test_damage_is_noticed(files, fuzz):
             continue
         for name, tensor in expected.items():
             assert torch.equal(found[name], tensor), f"{paths[damaged].name}: {way}: {name}"
-
-
-def test_small_is_read_by_allennlp():
-    """Expected values: AllenNLP's stock `Elmo`. It adds the forget gate's 1 to the biases in the
-    type that they have in the file, and float16 would round the sum."""
-    files = pretrained_files("small")
-    stock = StockElmo(*files, 1)._elmo_lstm.eval()
-    bilm = load_bilm(*files)
-    ids = batch_to_ids(SENTENCES)
-    with torch.no_grad():
-        expected = stock(ids)["activations"]
-        found = bilm.sentences(ids, bilm.bilstm.zero_state(3)).layers
-    for ours, theirs in zip(found, expected):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
 def test_has_softmax(files):

@@ -225,7 +225,7 @@ def test_forms_of_an_archive(run, text, tmp_path, bilm_files, bilm_archive, monk
         patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         run(text, tmp_path / "out", "--all", "--archive-file", archive)
     with pytest.raises(ConfigurationError, match="of another model"):
-        run(text, tmp_path / "out", "--all", "--pretrained", "small")
+        run(text, tmp_path / "out", "--all", "--pretrained", "tiny")
     same_model = (
         ["--archive-file", bilm_archive]
         if form in ("tar.gz", "run")
@@ -444,7 +444,7 @@ def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
             "--archive-file",
             bilm_archive,
         ],
-        "--pretrained and --archive-file": ["--pretrained", "small", "--archive-file", "X"],
+        "--pretrained and --archive-file": ["--pretrained", "tiny", "--archive-file", "X"],
     }
     for found, given in cases.items():
         with pytest.raises(ConfigurationError) as error:

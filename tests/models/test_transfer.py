@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy
 import pytest
 import torch
 from allennlp.commands.train import train_model
@@ -13,15 +15,16 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
+from elmo_plugin.bilm_tf.options_file import read_options
 from elmo_plugin.bilm_tf.weight_file import load_bilm
-from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.data.vocabulary import BilmVocabulary, read_vocabulary_file
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.models.export import export
 from elmo_plugin.models.load import load_language_model
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS
 from tests.models.test_bilm_sentences import batch_of
-from tests.models.test_training import ROOT, TEXT, config
+from tests.models.test_training import TEXT, config
 
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
 OTHER_ORDER = [*WORDS[:3], *reversed(WORDS[3:])]
@@ -52,13 +55,18 @@ def test_from_an_archive(bilm_archive):
 
 
 def test_from_a_model_that_comes_with_the_package():
-    """Expected: the weights that its name stands for, in the sizes of its config."""
-    sizes = Params.from_file(str(ROOT / "training_configs" / "bilm.jsonnet"))["model"]
-    blocks = {key: sizes[key].as_dict() for key in ("lstm", "char_cnn")}
-    model = tuned(NEW_WORDS, pretrained_file="small", **blocks)
-    expected = load_bilm(*pretrained_files("small")).state_dict()
+    """Expected values: the weights of its files, and the softmax rows of its words."""
+    files = pretrained_files("tiny")
+    options = read_options(files.options_file).to_dict()
+    blocks = {key: options[key] for key in ("lstm", "char_cnn")}
+    model = tuned(["<S>", "</S>", "<UNK>", "the"], pretrained_file="tiny", **blocks)
+    expected = load_bilm(*files[:2]).state_dict()
     for name, tensor in model.bilm.state_dict().items():
         assert torch.equal(tensor, expected[name])
+    row = read_vocabulary_file(files.vocabulary_file).index("the")
+    with h5py.File(files.weight_file) as file:
+        numpy.testing.assert_array_equal(model.softmax.weight[3].detach(), file["softmax/W"][row])
+        numpy.testing.assert_array_equal(model.softmax.bias[3].detach(), file["softmax/b"][row])
 
 
 @pytest.mark.parametrize("key", ["pretrained_file", "pretrained_vocabulary_file"])
@@ -117,8 +125,8 @@ def test_the_config_is_read(monkeypatch):
         monkeypatch.setenv(f"BILM_{name}", value)
     path = Path(__file__).parents[2] / "training_configs" / "bilm_finetune.jsonnet"
     found = Params.from_file(str(path)).as_dict()
-    assert found["model"]["pretrained_file"] == "a.tar.gz"
-    assert found["vocabulary"]["corpus"] == found["train_data_path"] == str(TEXT)
+    assert found["model"]["pretrained_file"] == found["vocabulary"]["directory"] == "a.tar.gz"
+    assert (found["train_data_path"], found["validation_data_path"]) == (str(TEXT), "dev.txt")
 
 
 def word_model(folder: Path) -> tuple[BilmLanguageModel, str]:

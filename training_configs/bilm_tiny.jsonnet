@@ -1,0 +1,13 @@
+// The model `tiny`, which comes with the package for tests and for a first look. It was trained on
+// the text of bilm_small.jsonnet with the same commands.
+(import 'bilm_small.jsonnet') + {
+  vocabulary+: { max_size: 10000 },
+  data_loader+: { batch_size: 32 },
+  model+: {
+    char_cnn+: {
+      filters: [[1, 4], [2, 4], [3, 8], [4, 16], [5, 32], [6, 64]],  // 128
+    },
+    lstm+: { dim: 256, projection_dim: 32 },  // vectors of 64 numbers
+    n_negative_samples: 1024,
+  },
+}
