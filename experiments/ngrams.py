@@ -5,12 +5,12 @@ the end of each sentence.
     python -m experiments.ngrams vocabulary.txt train heldout/news.txt heldout/novels.txt
 
 The 5-gram is an interpolated one with modified Kneser-Ney smoothing (Chen and Goodman 1998) by
-KenLM (Heafield et al. 2013), whose programs `lmplz` and `query` must be on the PATH. They are built
-from the source distribution of the package `kenlm` with CMake and Boost:
+KenLM (Heafield et al. 2013), whose programs must be on the PATH. They are built from the source
+distribution of the package `kenlm` with CMake and Boost:
 
     pip download kenlm==0.3.0 --no-deps --no-binary kenlm --no-build-isolation
     tar xzf kenlm-0.3.0.tar.gz && cmake -S kenlm-0.3.0 -B kenlm-build -DBUILD_TESTING=OFF
-    make -C kenlm-build lmplz query && export PATH=$PWD/kenlm-build/bin:$PATH
+    make -C kenlm-build lmplz build_binary query && export PATH=$PWD/kenlm-build/bin:$PATH
 
 The backward model is a forward model of the reversed sentences, so that both directions and the
 joint perplexity are comparable with a biLM's. The unigram adds one to each count.
@@ -22,6 +22,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ from experiments.markdown import table
 from experiments.perplexity import Perplexity, sentences_of_ranks
 
 ORDER = 5
+PROGRAMS = ("lmplz", "build_binary", "query")
 
 
 class NGrams(NamedTuple):
@@ -74,7 +76,7 @@ class NGramModels:
         work: Path,
         discount_fallback: bool = False,
     ) -> None:
-        for program in ("lmplz", "query"):
+        for program in PROGRAMS:
             if shutil.which(program) is None:
                 raise FileNotFoundError(
                     f"expected KenLM's program {program} on the PATH, found none; "
@@ -96,10 +98,8 @@ class NGramModels:
         found = []
         for step, file in self._files.items():
             lines = _lines(text, self._vocab, step)
-            done = subprocess.run(
-                ["query", "-v", "summary", str(file)], input=lines, capture_output=True, check=True
-            )
-            summary = dict(re.findall(r"^(.+):\s+(\S+)$", done.stdout.decode(), re.MULTILINE))
+            printed = _run("query", "-v", "summary", file, text=lines)
+            summary = dict(re.findall(r"^(.+):\s+(\S+)$", printed, re.MULTILINE))
             if int(summary["Tokens"]) != n_events:
                 raise ValueError(f"query: expected {n_events} events, found {summary['Tokens']}")
             found.append(float(summary["Perplexity including OOVs"]))
@@ -115,16 +115,22 @@ class NGramModels:
 
     def _estimate(self, train: EncodedCorpus, step: int, options: list[str]) -> Path:
         facts = [train.description["digests"], vocabulary_words(self._vocab), ORDER, step, options]
-        file = self._work / f"{digest(json.dumps(facts).encode('utf-8'))[:20]}.arpa"
+        file = self._work / f"{digest(json.dumps(facts).encode('utf-8'))[:20]}.binary"
         if not file.exists():
-            with atomic_write(file) as temporary:
-                command = ["lmplz", "-o", str(ORDER), "-S", "2G", "-T", str(self._work)]
-                command += ["--arpa", str(temporary), *options]
-                lines = _lines(train, self._vocab, step)
-                done = subprocess.run(command, input=lines, capture_output=True)
-                if done.returncode:
-                    raise ValueError(f"lmplz: {done.stderr.decode()[-500:]}")
+            with TemporaryDirectory(dir=self._work) as folder, atomic_write(file) as temporary:
+                arpa = f"{folder}/model.arpa"
+                estimate = ["lmplz", "-o", ORDER, "-S", "2G", "-T", folder, "--arpa", arpa]
+                _run(*estimate, *options, text=_lines(train, self._vocab, step))
+                _run("build_binary", "probing", arpa, temporary)
         return file
+
+
+def _run(*command: object, text: bytes = b"") -> str:
+    """Runs a program of KenLM on a text and returns what it prints."""
+    done = subprocess.run(list(map(str, command)), input=text, capture_output=True)
+    if done.returncode:
+        raise ValueError(f"{command[0]}: {done.stderr.decode()[-500:]}")
+    return done.stdout.decode()
 
 
 def _lines(corpus: EncodedCorpus, vocab: Vocabulary, step: int) -> bytes:

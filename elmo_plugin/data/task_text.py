@@ -28,6 +28,7 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 from allennlp.common.params import parse_overrides
+from allennlp.common.plugins import import_plugins
 from allennlp.common.util import END_SYMBOL, START_SYMBOL
 from allennlp.data import DatasetReader, Field, Instance
 from allennlp.data.fields import ListField, TextField
@@ -108,6 +109,7 @@ class TaskTextClient(SchemeClient):
 
     @cached_property
     def reader(self) -> DatasetReader:
+        import_plugins()  # outside of AllenNLP's commands too, readers of allennlp-models are known
         block = self.config[READERS[0]]
         if self.key != KEYS[0]:
             block = self.config.get(READERS[1], block)

@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import allennlp_models.pair_classification
-import allennlp_models.rc
-import allennlp_models.structured_prediction  # noqa: F401  registers the readers
 import pytest
 import torch.distributed as dist
 from allennlp.common.checks import ConfigurationError
