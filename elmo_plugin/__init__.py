@@ -6,8 +6,8 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 `bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` (Optimizer),
 `learning_curve`, `bilm_export`, `keep_freed_memory` and a mended `wandb` (TrainerCallbacks),
 `bilm-encode`, `bilm-import`, `bilm-export` and `elmo-libsonnet` (Subcommands), the texts
-`docs://train` and `docs://heldout`, and the archives `pretrained://NAME` of the models that come
-with the package.
+`docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
+`pretrained://NAME` of the models that come with the package.
 """
 
 from elmo_plugin.environment import check_environment
@@ -25,6 +25,7 @@ from elmo_plugin.data import (
     data_loader,
     dataset_reader,
     installed_docs,
+    task_text,
     token_indexer,
     vocabulary,
 )

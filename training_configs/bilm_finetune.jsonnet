@@ -1,14 +1,26 @@
 // Continues training an existing biLM on your own text:
 //
-//   BILM_ARCHIVE=OUT/model.tar.gz BILM_TEXT=my/text BILM_DEV=my/dev.txt \
+//   BILM_ARCHIVE=pretrained://small BILM_TEXT=my/text BILM_DEV=my/dev.txt \
 //     allennlp train training_configs/bilm_finetune.jsonnet --include-package elmo_plugin -s TUNED
 //
-// BILM_ARCHIVE=small starts from the model that comes with the package, whose sizes are those of
-// bilm.jsonnet; with little text this is much better than training from scratch. To start from the
-// paper's model, import bilm_1b.jsonnet instead and give bilm-tf's weight file.
-(import 'bilm.jsonnet') + {
+// The text may be that of a task, as the dataset reader in the task's config reads it:
+//
+//   BILM_TEXT='task://TASK.jsonnet#train_data_path' BILM_DEV='task://TASK.jsonnet#validation_data_path'
+//
+// BILM_ARCHIVE names an archive of a `bilm` with the sizes of bilm_small.jsonnet. For one with other
+// sizes, or to start from the paper's model, import its config instead.
+(import 'bilm_small.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT'),
   validation_data_path: std.extVar('BILM_DEV'),
-  // The vocabulary is that of the new text. Words of the old vocabulary keep their softmax.
-  model+: { pretrained_file: std.extVar('BILM_ARCHIVE') },
+
+  // The words of the softmax stay the same, so that perplexities before and after are comparable.
+  vocabulary: { type: 'from_files', directory: std.extVar('BILM_ARCHIVE') },
+  data_loader+: { batch_size: 16 },  // fewer rows give more steps on little text
+  model+: { pretrained_file: std.extVar('BILM_ARCHIVE'), dropout: 0.0 },
+
+  trainer+: {
+    optimizer: { type: 'adam', lr: 1e-3 },
+    learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 100 },
+    num_epochs: 3,
+  },
 }

@@ -24,7 +24,7 @@ from allennlp.common.file_utils import CACHE_DIRECTORY, FileLock
 
 from elmo_plugin.data.corpus import VERSION, CorpusError, EncodedCorpus, is_corpus, read_description
 from elmo_plugin.data.encoding import encode
-from elmo_plugin.data.text import find_files
+from elmo_plugin.data.text import file_facts, find_files
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest, file_digest, is_sealed, sealed
 
@@ -97,10 +97,7 @@ def _remove(folder: Path) -> None:
 
 
 def _signature(files: Sequence[Path]) -> str:
-    facts = [
-        (os.path.realpath(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files
-    ]
-    return digest(json.dumps([VERSION, facts]).encode("utf-8"))[:20]
+    return digest(json.dumps([VERSION, file_facts(files)]).encode("utf-8"))[:20]
 
 
 def _find_by_content(files: Sequence[Path], cache: Path) -> str | None:

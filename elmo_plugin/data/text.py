@@ -9,7 +9,7 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
@@ -80,6 +80,13 @@ def find_files(path: str | os.PathLike) -> list[Path]:
     if not files:
         raise FileNotFoundError(f"{path}: expected text files, found an empty folder")
     return files
+
+
+def file_facts(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """The path, size and modification time of each file, by which a change is noticed."""
+    return [
+        (os.path.realpath(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files
+    ]
 
 
 def _walk(folder: Path) -> Iterator[Path]:

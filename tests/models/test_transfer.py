@@ -128,8 +128,8 @@ def test_the_config_is_read(monkeypatch):
         monkeypatch.setenv(f"BILM_{name}", value)
     path = Path(__file__).parents[2] / "training_configs" / "bilm_finetune.jsonnet"
     found = Params.from_file(str(path)).as_dict()
-    assert found["model"]["pretrained_file"] == "a.tar.gz"
-    assert found["vocabulary"]["corpus"] == found["train_data_path"] == str(TEXT)
+    assert found["model"]["pretrained_file"] == found["vocabulary"]["directory"] == "a.tar.gz"
+    assert (found["train_data_path"], found["validation_data_path"]) == (str(TEXT), "dev.txt")
 
 
 def word_model(folder: Path) -> tuple[BilmLanguageModel, str]:

@@ -1,0 +1,53 @@
+"""
+The tables of a model card:
+
+    python -m experiments.card model.tar.gz --heldout FOLDER --train FOLDER --treebank FOLDER
+
+The folder of held-out text has one file or folder for each kind of text. Without `--train` the
+n-gram models are left out, which need KenLM (see `experiments.ngrams`), and without `--treebank`
+the probe of UD English-EWT.
+"""
+
+import argparse
+from pathlib import Path
+
+from allennlp.common.file_utils import cached_path
+
+from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.models.load import load_language_model
+from elmo_plugin.modules.initial_state import INITIAL_STATES
+from experiments.ngrams import NGramModels, ngram_table
+from experiments.perplexity import perplexity_table
+from experiments.probe import probe_table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="archive of a bilm")
+    parser.add_argument("--heldout", type=Path, required=True, help="folder of held-out texts")
+    parser.add_argument("--train", help="the text that the biLM was trained on")
+    parser.add_argument("--treebank", type=Path, help="a Universal Dependencies treebank")
+    parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
+    parser.add_argument("--work", type=Path, default=Path("experiments-out"))
+    arguments = parser.parse_args()
+    archive_file = str(cached_path(arguments.model))
+    model = load_language_model(archive_file)
+    paths = sorted(p for p in arguments.heldout.iterdir() if not p.name.startswith("."))
+    corpora = {path.stem: open_corpus(path) for path in paths}
+    corpora["all"] = open_corpus(arguments.heldout)
+
+    print("\nPerplexity of the biLM on held-out text\n")
+    print(perplexity_table(model, corpora, arguments.states), flush=True)
+    if arguments.train:
+        print("\nPerplexity of n-gram models of the same training text and vocabulary\n")
+        models = NGramModels(model.vocab, open_corpus(arguments.train), arguments.work)
+        print(ngram_table(models, corpora), flush=True)
+    if arguments.treebank:
+        print("\nAccuracy of UPOS by a linear classifier on frozen layers, in percent\n")
+        print(probe_table(archive_file, arguments.treebank, arguments.states, arguments.work))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""
+What it brings to fine-tune a biLM on the text of a task:
+
+    python -m experiments.finetuning pretrained://small experiments/tasks/snli.jsonnet --work WORK
+
+For each task, `bilm_finetune.jsonnet` continues to train the biLM on the text of the task's
+training data. The table shows the joint perplexity of the text of its validation data before and
+after (see `experiments.perplexity`; under `warm`), and the task's own validation metric after
+training with the frozen vectors of the one and of the other at its encoder's input. A step whose
+output is in the folder of `--work` is not repeated.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from allennlp.common import Params
+from allennlp.common.file_utils import cached_path
+
+from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.models.archive import read_archive
+from elmo_plugin.models.load import load_language_model
+from experiments.markdown import table
+from experiments.perplexity import perplexity, unknown_rate
+
+CONFIGS = Path(__file__).parents[1] / "training_configs"
+SEED = 13370
+
+
+def text_of(task: Path, key: str) -> str:
+    """The address of the text of a task's training or validation data."""
+    return f"task://{task}#{key}"
+
+
+def fine_tune(archive_file: str, task: Path, out: Path) -> str:
+    """Fine-tunes a biLM on a task's text, unless `out` has its archive, which is returned."""
+    parameters = read_archive(archive_file).parameters
+    sizes = {key: parameters[key] for key in ("lstm", "char_cnn")}
+    variables = {
+        "BILM_ARCHIVE": archive_file,
+        "BILM_TEXT": text_of(task, "train_data_path"),
+        "BILM_DEV": text_of(task, "validation_data_path"),
+    }
+    return _train(CONFIGS / "bilm_finetune.jsonnet", {"model": sizes}, variables, out)
+
+
+def train_task(archive_file: str, task: Path, out: Path) -> float:
+    """
+    Trains a task with the frozen vectors of a biLM, unless `out` has its metrics, and returns the
+    best value of its validation metric.
+    """
+    dim = 2 * read_archive(archive_file).options.lstm.projection_dim
+    embedder = {"archive_file": archive_file, "cache_dir": str(out.parent / "layers")}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    config = out.with_suffix(".jsonnet")
+    config.write_text(
+        f"(import {json.dumps(str(CONFIGS / 'lib' / 'elmo.libsonnet'))}).input("
+        f"import {json.dumps(str(task.resolve()))}, {json.dumps(embedder)}, dim={dim})\n"
+    )
+    _train(config, {}, {}, out)
+    metric = Params.from_file(str(config))["trainer"]["validation_metric"].lstrip("+-")
+    return json.loads((out / "metrics.json").read_text())[f"best_validation_{metric}"]
+
+
+def _train(config: Path, overrides: dict, variables: dict[str, str], out: Path) -> str:
+    archive = out / "model.tar.gz"
+    if not archive.exists():
+        seeds = dict.fromkeys(("random_seed", "numpy_seed", "pytorch_seed"), SEED)
+        command = [
+            sys.executable,
+            "-m",
+            "elmo_plugin",
+            "train",
+            str(config),
+            "--force",
+            "-s",
+            str(out),
+        ]
+        command += ["--file-friendly-logging", "--overrides", json.dumps({**seeds, **overrides})]
+        subprocess.run(command, check=True, env={**os.environ, **variables}, stdout=sys.stderr)
+    return str(archive)
+
+
+def finetuning_table(archive_file: str, tasks: list[Path], work: Path) -> str:
+    """One row for each task."""
+    before = load_language_model(archive_file)
+    rows: list[list[object]] = []
+    for task in tasks:
+        folder = work / task.stem
+        tuned = fine_tune(archive_file, task, folder / "bilm")
+        text, heldout = (
+            open_corpus(text_of(task, key)) for key in ("train_data_path", "validation_data_path")
+        )
+        after = load_language_model(tuned)
+        rows.append(
+            [
+                task.stem,
+                text.num_tokens,
+                f"{unknown_rate(before, heldout):.1f} %",
+                *(perplexity(model, heldout, "warm").joint for model in (before, after)),
+                *(
+                    f"{100 * train_task(archive, task, folder / name):.1f}"
+                    for name, archive in (("before", archive_file), ("after", tuned))
+                ),
+            ]
+        )
+    columns = ["task", "tokens", "`<UNK>` in dev", "perplexity before", "after"]
+    return table([*columns, "task before", "after"], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="archive of a bilm")
+    parser.add_argument("tasks", nargs="+", type=Path, help="configs of tasks without ELMo")
+    parser.add_argument("--work", type=Path, default=Path("experiments-out"))
+    arguments = parser.parse_args()
+    archive_file = str(cached_path(arguments.model))
+    print(finetuning_table(archive_file, arguments.tasks, arguments.work))
+
+
+if __name__ == "__main__":
+    main()

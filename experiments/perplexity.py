@@ -1,0 +1,157 @@
+"""
+The exact perplexity of a biLM on held-out texts, with the full softmax, under each initial state:
+
+    python -m experiments.perplexity model.tar.gz heldout/news.txt heldout/novels.txt
+
+The forward perplexity counts w_1 .. w_n `</S>` of each sentence, the backward one w_n .. w_1 `<S>`,
+and the joint one both. Words outside the vocabulary count as `<UNK>`.
+
+Under `zero` and `warm` each sentence is read by itself. Under `carry` the text is running text,
+read in 64 rows: a sentence starts from the state after the sentence before it. `allennlp evaluate`
+reads a text in this way by default.
+"""
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from allennlp.common.file_utils import cached_path
+
+import elmo_plugin  # noqa: F401  registers docs:// and task://
+from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.data.corpus import UNKNOWN, EncodedCorpus
+from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.data.data_loader import BilmDataLoader
+from elmo_plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.data.vocabulary import ids_of_corpus_words
+from elmo_plugin.elmo.batching import batches_by_length
+from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.models.load import load_language_model
+from elmo_plugin.modules.initial_state import INITIAL_STATES
+from elmo_plugin.modules.sampled_softmax import IGNORE
+from experiments.markdown import table
+
+ROWS = 64
+"""Rows of running text."""
+
+
+class Perplexity(NamedTuple):
+    """Perplexities of one text in both directions."""
+
+    forward: float
+    backward: float
+
+    @property
+    def joint(self) -> float:
+        return math.sqrt(self.forward * self.backward)
+
+
+def perplexity(model: BilmLanguageModel, corpus: EncodedCorpus, initial_state: str) -> Perplexity:
+    """
+    The perplexity of a corpus.
+
+    # Parameters
+
+    model : `BilmLanguageModel`
+        Modified in place: its mode and its initial state are set.
+    corpus : `EncodedCorpus`
+        The text.
+    initial_state : `str`
+        One of `INITIAL_STATES`; see above.
+    """
+    model.eval()
+    model.initial_state = initial_state
+    with torch.inference_mode():
+        if initial_state == "carry":
+            return _of_running_text(model, corpus)
+        return _of_sentences(model, corpus)
+
+
+def _of_running_text(model: BilmLanguageModel, corpus: EncodedCorpus) -> Perplexity:
+    reader = BilmDatasetReader(max_characters_per_token=_max_characters(model))
+    loader = BilmDataLoader(reader, str(corpus.folder), batch_size=ROWS, shuffle=None)
+    loader.index_with(model.vocab)
+    model.get_metrics(reset=True)
+    for batch in loader:
+        model(**batch)
+    metrics = model.get_metrics(reset=True)
+    return Perplexity(metrics["forward_perplexity"], metrics["backward_perplexity"])
+
+
+def _of_sentences(model: BilmLanguageModel, corpus: EncodedCorpus) -> Perplexity:
+    sums = np.zeros(2)
+    sentences = list(sentences_of_ranks(corpus))
+    ids = torch.from_numpy(ids_of_corpus_words(corpus, model.vocab))
+    words = corpus.words()
+    for batch in batches_by_length([len(sentence) for sentence in sentences]):
+        longest = len(sentences[batch[0]])
+        targets = torch.full((len(batch), longest), IGNORE)
+        tokens = torch.zeros(len(batch), longest, _max_characters(model), dtype=torch.long)
+        for row, k in enumerate(batch):
+            ranks = sentences[k]
+            targets[row, : len(ranks)] = ids[ranks]
+            characters = words_to_characters([words[rank] for rank in ranks], tokens.size(2))
+            tokens[row, : len(ranks)] = torch.from_numpy(characters)
+        hidden, goals = model.read_sentences({"elmo": {"elmo_tokens": tokens}}, targets)
+        for direction, (h, goal) in enumerate(zip(hidden, goals)):
+            real = goal != IGNORE
+            sums[direction] += float(model.softmax(h[real], goal[real]))
+    n_events = corpus.num_tokens + corpus.num_sentences
+    return Perplexity(*np.exp(sums / n_events).tolist())
+
+
+def sentences_of_ranks(corpus: EncodedCorpus) -> Iterator[np.ndarray]:
+    """The ranks of the words of each sentence."""
+    for index, shard in enumerate(corpus.shards):
+        tokens = corpus.load_tokens(index)
+        yield from np.split(tokens, shard.sentences[1:-1])
+
+
+def unknown_rate(model: BilmLanguageModel, corpus: EncodedCorpus) -> float:
+    """The share of tokens that are not in the model's vocabulary, in percent."""
+    unknown = ids_of_corpus_words(corpus, model.vocab) == UNKNOWN
+    return 100 * float(corpus.counts[unknown].sum()) / corpus.num_tokens
+
+
+def _max_characters(model: BilmLanguageModel) -> int:
+    if model.options.char_cnn is None:
+        raise ValueError("expected a biLM that reads characters, found one with word embeddings")
+    return model.options.char_cnn.max_characters_per_token
+
+
+def perplexity_table(
+    model: BilmLanguageModel, corpora: dict[str, EncodedCorpus], states: Sequence[str]
+) -> str:
+    """One row for each text and initial state."""
+    columns = ["text", "tokens", "`<UNK>`", "read", "forward", "backward", "joint"]
+    rows: list[list[object]] = []
+    for name, corpus in corpora.items():
+        rate = f"{unknown_rate(model, corpus):.1f} %"
+        for state in states:
+            found = perplexity(model, corpus, state)
+            reading = "running text" if state == "carry" else "by sentence"
+            rows.append(
+                [name, corpus.num_tokens, rate, f"`{state}`, {reading}", *found, found.joint]
+            )
+    return table(columns, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="archive of a bilm")
+    parser.add_argument("texts", nargs="+", help="texts as in train_data_path")
+    parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
+    arguments = parser.parse_args()
+    model = load_language_model(cached_path(arguments.model))
+    corpora = {Path(text).stem: open_corpus(text) for text in arguments.texts}
+    print(perplexity_table(model, corpora, arguments.states))
+
+
+if __name__ == "__main__":
+    main()

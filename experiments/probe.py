@@ -1,0 +1,169 @@
+"""
+A linear probe: how well a multinomial logistic regression tells parts of speech (UPOS) from the
+frozen layers of a biLM.
+
+    python -m experiments.probe model.tar.gz UD_English-EWT --work WORK
+
+The classifier is trained on `*-ud-train.conllu` and scored on `*-ud-dev.conllu`, for each layer
+and for their plain average, under each initial state. The baseline gives a word its most frequent
+tag in the training data, and an unknown word the most frequent tag of all.
+
+Under `carry` the sentences are read in batches of 64 in the order of the file, and each row starts
+from the state after the same row of the batch before, as in bilm-tf.
+"""
+
+import argparse
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from allennlp.common.file_utils import cached_path
+from allennlp_models.structured_prediction import UniversalDependenciesDatasetReader
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from elmo_plugin import Elmo
+from elmo_plugin.elmo.batching import batches_by_length
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.digest import digest
+from elmo_plugin.modules.initial_state import INITIAL_STATES
+from experiments.markdown import table
+
+ROWS = 64
+"""Rows of a batch under `carry`."""
+
+ITERATIONS = 200
+
+
+class Tagged(NamedTuple):
+    """Sentences of words, and the tags of all words in order."""
+
+    sentences: list[list[str]]
+    tags: list[str]
+
+
+def read_tagged(file: Path) -> Tagged:
+    """Reads words and UPOS tags from a CoNLL-U file."""
+    instances = list(UniversalDependenciesDatasetReader().read(str(file)))
+    sentences = [[token.text for token in instance["words"].tokens] for instance in instances]
+    tags = [tag for instance in instances for tag in instance["pos_tags"].labels]
+    return Tagged(sentences, tags)
+
+
+def most_frequent_tag_accuracy(train: Tagged, dev: Tagged) -> float:
+    """The accuracy of the baseline, in percent."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for word, tag in zip(_words(train), train.tags):
+        counts[word][tag] += 1
+    default = Counter(train.tags).most_common(1)[0][0]
+    best = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+    found = [best.get(word, default) for word in _words(dev)]
+    return _accuracy(found, dev.tags)
+
+
+def probe_accuracy(
+    train: np.ndarray, train_tags: Sequence[str], dev: np.ndarray, dev_tags: Sequence[str]
+) -> float:
+    """
+    The accuracy of a multinomial logistic regression, in percent.
+
+    # Parameters
+
+    train, dev : `np.ndarray`
+        Vectors of the words. *Shape:* `(N, D)`.
+    train_tags, dev_tags : `Sequence[str]`
+        Their tags.
+    """
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=ITERATIONS))
+    with warnings.catch_warnings():  # more iterations no longer change the accuracy
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        classifier.fit(train, train_tags)
+    return _accuracy(classifier.predict(dev), dev_tags)
+
+
+def layer_vectors(elmo: Elmo, sentences: list[list[str]], work: Path) -> np.ndarray:
+    """
+    The vectors of all words in all layers, of shape `(L + 1, N, 2P)` in float16, computed once and
+    kept in the folder `work`.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    text = digest("\n".join(map(" ".join, sentences)).encode("utf-8"))
+    file = work / f"{digest(elmo.fingerprint() + text.encode())[:20]}.npy"
+    if not file.exists():
+        vectors = _compute(elmo, sentences)
+        with atomic_write(file) as temporary, open(temporary, "wb") as disk:
+            np.save(disk, np.concatenate(vectors, axis=1))
+    return np.load(file)
+
+
+def _compute(elmo: Elmo, sentences: list[list[str]]) -> list[np.ndarray]:
+    if elmo.initial_state == "carry":
+        elmo.clear_caches()  # so that the first batch starts from zeros
+        places = np.arange(len(sentences))
+        batches = [places[k : k + ROWS].tolist() for k in range(0, len(places), ROWS)]
+    else:
+        batches = list(batches_by_length([len(sentence) for sentence in sentences]))
+    vectors: dict[int, np.ndarray] = {}
+    for batch in batches:
+        found = elmo.embed([sentences[k] for k in batch], layer="all")
+        vectors.update(zip(batch, (x.astype(np.float16) for x in found)))
+    return [vectors[k] for k in range(len(sentences))]
+
+
+def probe_table(archive_file: str, data: Path, states: Sequence[str], work: Path) -> str:
+    """One row for each initial state, and one for the baseline."""
+    train, dev = (read_tagged(_only(data, f"*-ud-{split}.conllu")) for split in ("train", "dev"))
+    rows: list[list[object]] = []
+    for state in states:
+        elmo = Elmo.from_archive(archive_file, initial_state=state)
+        layers = [layer_vectors(elmo, part.sentences, work) for part in (train, dev)]
+        accuracies = [
+            probe_accuracy(a.astype(np.float32), train.tags, b.astype(np.float32), dev.tags)
+            for a, b in (
+                *zip(*layers),
+                tuple(x.astype(np.float32).mean(axis=0) for x in layers),
+            )
+        ]
+        rows.append([f"`{state}`", *accuracies])
+    n_layers = len(rows[0]) - 2
+    baseline = most_frequent_tag_accuracy(train, dev)
+    rows.append(["most frequent tag", *[""] * n_layers, baseline])
+    columns = ["read", "words", *(f"LSTM {k}" for k in range(1, n_layers)), "average"]
+    return table(columns, rows)
+
+
+def _only(folder: Path, pattern: str) -> Path:
+    files = sorted(folder.glob(pattern))
+    if len(files) != 1:
+        raise FileNotFoundError(f"{folder}: expected one file {pattern}, found {len(files)}")
+    return files[0]
+
+
+def _words(tagged: Tagged) -> list[str]:
+    return [word for sentence in tagged.sentences for word in sentence]
+
+
+def _accuracy(found: Sequence[str], expected: Sequence[str]) -> float:
+    return 100 * float(np.mean(np.asarray(found) == np.asarray(expected)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="archive of a bilm, or any other archive_file")
+    parser.add_argument("data", type=Path, help="folder of a Universal Dependencies treebank")
+    parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
+    parser.add_argument("--work", type=Path, default=Path("experiments-out"))
+    arguments = parser.parse_args()
+    archive_file = str(cached_path(arguments.model))
+    print(probe_table(archive_file, arguments.data, arguments.states, arguments.work))
+
+
+if __name__ == "__main__":
+    main()

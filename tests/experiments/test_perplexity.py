@@ -1,0 +1,68 @@
+"""Perplexities. Expected values are those of `allennlp evaluate`, which computes them otherwise."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from allennlp.commands import main as allennlp
+
+from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.models.load import load_language_model
+from experiments import perplexity
+
+TEXT = "he threw the stick .\nthe dog\nto to the unheard-of stick\n\nthe .\n" * 20
+LOADERS = {
+    "zero": {"type": "multiprocess", "batch_size": 3},
+    "warm": {"type": "multiprocess", "batch_size": 3},
+    "carry": {"type": "bilm", "batch_size": perplexity.ROWS, "shuffle": None},
+}
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT)
+    return file
+
+
+@pytest.mark.parametrize("state", LOADERS)
+def test_as_allennlp_evaluate(
+    bilm_archive: str, text: Path, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences one by one under `zero` and `warm`, running text in 64 rows under `carry`."""
+    loader = LOADERS[state]
+    if state == "carry":
+        loader["cache_dir"] = str(tmp_path / "cache")
+    overrides = {"model.initial_state": state, "validation_data_loader": loader}
+    metrics = tmp_path / "metrics.json"
+    command = ["allennlp", "evaluate", bilm_archive, str(text), "--output-file", str(metrics)]
+    command += ["--overrides", json.dumps(overrides), "--include-package", "elmo_plugin"]
+    monkeypatch.setattr(sys, "argv", command)
+    allennlp(prog="allennlp")
+    expected = json.loads(metrics.read_text())
+
+    model = load_language_model(bilm_archive)
+    found = perplexity.perplexity(model, open_corpus(text, tmp_path / "cache"), state)
+    assert found.forward == pytest.approx(expected["forward_perplexity"], rel=1e-5)
+    assert found.backward == pytest.approx(expected["backward_perplexity"], rel=1e-5)
+    assert found.joint == pytest.approx(expected["perplexity"], rel=1e-5)
+
+
+def test_table(bilm_archive: str, text: Path, tmp_path: Path) -> None:
+    """By hand: 14 tokens, of which 1 is no word of the vocabulary, 20 times."""
+    model = load_language_model(bilm_archive)
+    corpus = open_corpus(text, tmp_path / "cache")
+    lines = perplexity.perplexity_table(model, {"text": corpus}, ["zero", "carry"]).splitlines()
+    assert lines[0] == "| text | tokens | `<UNK>` | read | forward | backward | joint |"
+    assert lines[2].startswith("| text | 280 | 7.1 % | `zero`, by sentence | ")
+    assert lines[3].startswith("| text | 280 | 7.1 % | `carry`, running text | ")
+
+
+def test_sentences_of_ranks(text: Path, tmp_path: Path) -> None:
+    """Expected: the text itself."""
+    corpus = open_corpus(text, tmp_path / "cache")
+    words = np.array(corpus.words())
+    found = [words[ranks].tolist() for ranks in perplexity.sentences_of_ranks(corpus)]
+    assert found == [line.split() for line in TEXT.splitlines() if line]
