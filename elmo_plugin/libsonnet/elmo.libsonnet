@@ -306,6 +306,7 @@
   local with_output(module, n) =
     local directions = if get(module, 'bidirectional', false) then 2 else 1;
     if n == 0 then module
+    else if get(module, 'type') == 'elmo_output' then module { encoder: with_output(module.encoder, n) }
     else if 'hidden_size' in module then module { hidden_size+: n / directions }
     else if 'hidden_dim' in module then module { hidden_dim+: n }
     else fail('an encoder of type "' + get(module, 'type') + '"',
