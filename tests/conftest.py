@@ -106,14 +106,17 @@ def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
     return files
 
 
-def write_bilm_archive(folder: Path, projection_dim: int = 8, seed: int = 0) -> str:
+def write_bilm_archive(
+    folder: Path, projection_dim: int = 8, seed: int = 0, max_characters: int = 50
+) -> str:
     """The archive of a `bilm` model of random weights."""
     torch.manual_seed(seed)
     lstm = {**BLOCKS["lstm"], "projection_dim": projection_dim}
+    char_cnn = {**BLOCKS["char_cnn"], "max_characters_per_token": max_characters}
     config = {
         "dataset_reader": {"type": "bilm"},
         "vocabulary": {"type": "bilm", "corpus": "gone.txt"},
-        "model": {**BLOCKS, "type": "bilm", "lstm": lstm, "n_negative_samples": 4},
+        "model": {"type": "bilm", "lstm": lstm, "char_cnn": char_cnn, "n_negative_samples": 4},
     }
     run = folder / "run"
     run.mkdir(parents=True)

@@ -207,7 +207,6 @@
   // `bcn` has a parameter for ELMo and reads it from the indexer "elmo".
   local bcn_with_elmo(model, elmo, dim, key, n_input, n_output) =
     if key != 'elmo' then fail('key', '"elmo" for the output of bcn', key)
-    else if 'elmo' in model then fail('model.elmo', 'no ELMo yet', 'a biLM')
     else model {
       type: 'bcn_elmo',
       elmo: elmo,

@@ -81,3 +81,20 @@ def test_bad_arguments_are_refused():
         ScalarMix(3)([torch.zeros(1, 1, 1)])
     with pytest.raises(ValueError, match="mask: expected one with do_layer_norm"):
         ScalarMix(1, do_layer_norm=True)([torch.zeros(1, 1, 1)])
+
+
+@pytest.mark.parametrize("do_layer_norm", [False, True])
+def test_top_only(do_layer_norm):
+    """Expected: AllenNLP's mix with all weight on the top layer; and only gamma is learned, which
+    scales the vectors."""
+    torch.manual_seed(0)
+    layers = [torch.randn(2, 5, 4) for _ in range(3)]
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    stock = StockScalarMix(3, do_layer_norm, initial_scalar_parameters=[-1e9, -1e9, 0.0])
+    mix = ScalarMix(3, do_layer_norm, use_top_only=True)
+    assert_close(mix(layers, mask), stock(layers, mask), atol=1e-5, what="top")
+    assert [name for name, _ in mix.named_parameters()] == ["gamma"]
+    mix.gamma.data.fill_(2.0)
+    assert_close(mix(layers, mask), 2 * stock(layers, mask), atol=1e-5, what="gamma")
+    with pytest.raises(ValueError, match="expected 3 tensors, found 2"):
+        mix(layers[:2], mask)

@@ -333,3 +333,22 @@ def test_models_as_they_are_published(bilm_files, tmp_path, form):
     characters = batch_to_ids(SENTENCES)
     found = embedder(archive_file=str(folder))(characters)
     assert torch.equal(found, embedder(**bilm_files._asdict())(characters))
+
+
+def test_the_top_layer_alone(bilm_files):
+    """Expected: the top layer as `Elmo.embed` gives it, in a batch of one sentence."""
+    ours = embedder(**bilm_files._asdict(), use_top_only=True)
+    expected = Elmo.from_files(*bilm_files).embed(SENTENCES[0], layer="top", as_tensors=True)
+    torch.testing.assert_close(ours(batch_to_ids(SENTENCES[:1]))[0], expected)
+    torch.testing.assert_close(ours._elmo.embed(SENTENCES[0], as_tensors=True), expected)
+    with pytest.raises(ConfigurationError, match="scalar_mix_parameters: expected none with use_t"):
+        embedder(**bilm_files._asdict(), use_top_only=True, scalar_mix_parameters=[0, 0, 1])
+
+
+def test_a_bilm_of_another_size_than_the_config_was_made_for(bilm_files):
+    """By hand: vectors of 2 x 8; or the projection's 5, if there is one, in each of two mixes."""
+    kwargs = {**bilm_files._asdict(), "num_output_representations": 2}
+    assert embedder(**kwargs, elmo_dim=16).get_output_dim() == 2 * 16
+    assert embedder(**kwargs, elmo_dim=5, projection_dim=5).get_output_dim() == 2 * 5
+    with pytest.raises(ConfigurationError, match=r"elmo_dim 20,.*found 16, that of .*dim=16 to"):
+        embedder(**kwargs, elmo_dim=20)

@@ -25,10 +25,12 @@ def evaluated(snippet: str) -> Any:
     return json.loads(_jsonnet.evaluate_snippet("test", models + snippet, ext_vars=external))
 
 
-def with_elmo(name: str, place: str, archive: str, arguments: str = "dim=16") -> dict[str, Any]:
+def with_elmo(
+    name: str, place: str, archive: str, arguments: str = "dim=16", **embedder: Any
+) -> dict[str, Any]:
     """The config of a model after the library's line, with a biLM of 2P = 16."""
-    embedder = json.dumps({"archive_file": archive})
-    return evaluated(f"{LIBRARY}.{place}(models.{name}, {embedder}, {arguments})")
+    parameters = json.dumps({"archive_file": archive, **embedder})
+    return evaluated(f"{LIBRARY}.{place}(models.{name}, {parameters}, {arguments})")
 
 
 def build(config: dict[str, Any]) -> tuple[Model, dict[str, Any]]:

@@ -15,7 +15,7 @@ from elmo_plugin.seq2seq_encoders.elmo_output import ElmoOutputEncoder
 from elmo_plugin.task_models.bcn import BcnElmo
 from elmo_plugin.token_embedders.elmo import ElmoEmbedder
 from tests.conftest import write_bilm_archive
-from tests.training_configs.task_models import allennlp, build, evaluated, with_elmo
+from tests.training_configs.task_models import LIBRARY, allennlp, build, evaluated, with_elmo
 
 MODELS = evaluated("std.objectFields(models)")
 TYPES = {
@@ -26,6 +26,7 @@ TYPES = {
 }
 WITHOUT_ENCODER = {"basic_classifier_without_encoder", "decomposable_attention"}
 WITHOUT_INITIALIZER = {"simple_seq2seq"}
+WITHOUT_REGULARIZER = {"copynet_seq2seq", "dialog_qa", "simple_seq2seq"}
 COMMON = "both"
 """The place that `make test` trains; the other ones are long."""
 
@@ -47,14 +48,9 @@ def test_every_model_is_tried():
     assert {evaluated(f"models.{name}.model.type") for name in MODELS} == TYPES
 
 
-@pytest.mark.parametrize(
-    "name, place", SHORT + [pytest.param(*case, marks=pytest.mark.long) for case in LONG]
-)
-def test_train_evaluate_predict(name, place, tmp_path, monkeypatch):
+def run_through(config, bilms: Path, tmp_path, monkeypatch) -> None:
     """Expected: the loss that training computed on the same data, after the archive was moved, and
-    a prediction for each instance."""
-    bilm = tmp_path / "bilm"
-    config = with_elmo(name, place, write_bilm_archive(bilm))
+    a prediction for each line."""
     (tmp_path / "config.json").write_text(json.dumps(config))
     allennlp(monkeypatch, "train", tmp_path / "config.json", "-s", tmp_path / "run")
     trained = json.loads((tmp_path / "run" / "metrics.json").read_text())
@@ -62,7 +58,7 @@ def test_train_evaluate_predict(name, place, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     shutil.move(tmp_path / "run" / "model.tar.gz", elsewhere)
-    shutil.rmtree(bilm)
+    shutil.rmtree(bilms)
     shutil.rmtree(tmp_path / "run")
     monkeypatch.chdir(elsewhere)
     data = config["train_data_path"]
@@ -76,12 +72,71 @@ def test_train_evaluate_predict(name, place, tmp_path, monkeypatch):
     assert predictions and all(json.loads(line) for line in predictions)
 
 
+@pytest.mark.parametrize(
+    "name, place", SHORT + [pytest.param(*case, marks=pytest.mark.long) for case in LONG]
+)
+def test_train_evaluate_predict(name, place, tmp_path, monkeypatch):
+    """See `run_through`."""
+    bilms = tmp_path / "bilms"
+    config = with_elmo(name, place, write_bilm_archive(bilms))
+    run_through(config, bilms, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "bidaf" else pytest.param(name, marks=pytest.mark.long)
+        for name in MODELS
+        if name not in WITHOUT_ENCODER and name != "bcn"
+    ],
+)
+def test_two_bilms(name, tmp_path, monkeypatch):
+    """See `run_through`; and by hand, the sizes of the two biLMs."""
+    bilms = tmp_path / "bilms"
+    archives = [write_bilm_archive(bilms / str(dim), projection_dim=dim) for dim in (8, 4)]
+    one, other = (json.dumps({"archive_file": archive}) for archive in archives)
+    config = evaluated(
+        f"local elmo = {LIBRARY}; "
+        f"elmo.both(elmo.both(models.{name}, {one}, dim=16), {other}, dim=8, key='another')"
+    )
+    model, _ = build(config)
+    assert sorted(m.output_dim for m in model.modules() if isinstance(m, Elmo)) == [8, 16]
+    run_through(config, bilms, tmp_path, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["bidaf", "bcn", "crf_tagger"])
+@pytest.mark.parametrize(
+    "arguments, embedder",
+    [
+        ("dim=16", {"do_layer_norm": True}),
+        ("dim=16", {"use_top_only": True}),
+        ("dim=16", {"requires_grad": True}),
+        ("dim=16", {"initial_state": "zero", "cache_dir": "layers"}),
+        ("dim=4", {"projection_dim": 4}),
+        ("dim=16, max_characters_per_token=20", {}),
+        ("dim=16, l2=0.1", {}),
+        ("dim=16, key='mine'", {}),
+    ],
+)
+def test_special_arguments(name, arguments, embedder, tmp_path, monkeypatch):
+    """See `run_through`."""
+    bilms = tmp_path / "bilms"
+    archive = write_bilm_archive(bilms, max_characters=20 if "characters" in arguments else 50)
+    if "cache_dir" in embedder:
+        embedder = {**embedder, "cache_dir": str(tmp_path / "layers")}
+    place = "input" if name == "bcn" and "key" in arguments else "both"
+    run_through(
+        with_elmo(name, place, archive, arguments, **embedder), bilms, tmp_path, monkeypatch
+    )
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_ENCODER])
 @pytest.mark.parametrize("place", ["output", pytest.param("both", marks=pytest.mark.long)])
 def test_the_output_is_elmo(name, place, bilm_archive):
     """
     Expected: in the encoder's output the last mix of the embedder, to the bit, whatever the model
-    does to the embedded text before; and without it, what the encoder alone gives.
+    does to the embedded text before.
     """
     model, batch = build(with_elmo(name, place, bilm_archive))
     embedded: list[torch.Tensor] = []
@@ -108,11 +163,53 @@ def test_the_output_is_elmo(name, place, bilm_archive):
         assert torch.equal(elmo, mix.repeat_interleave(len(elmo) // len(mix), dim=0))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("bidaf", "naqanet", "qanet")
+        else pytest.param(name, marks=pytest.mark.long)
+        for name in MODELS
+        if name not in WITHOUT_ENCODER and name != "bcn"
+    ],
+)
+def test_the_encoder_itself_does_not_read_the_output_mix(name, bilm_archive):
+    """Expected: what the encoder gives in AllenNLP's model without ELMo, which has the same weights
+    up to there."""
+    ours, batch = build(with_elmo(name, "output", bilm_archive))
+    stock, stock_batch = build(evaluated(f"models.{name}"))
+    (path, encoder) = next(
+        (path, m) for path, m in ours.named_modules() if isinstance(m, ElmoOutputEncoder)
+    )
+    target = ours.state_dict()
+    for key, tensor in stock.state_dict().items():
+        renamed = [
+            key,
+            key.replace(f"{path}.", f"{path}._encoder."),
+            key.replace(".", "._module.", 1),
+        ]
+        for found in renamed:
+            if found in target and target[found].shape == tensor.shape:
+                target[found].copy_(tensor)
+    outputs: dict[str, list[torch.Tensor]] = {"ours": [], "stock": []}
+    encoder._encoder.register_forward_hook(lambda _, __, output: outputs["ours"].append(output))
+    stock.get_submodule(path).register_forward_hook(
+        lambda _, __, output: outputs["stock"].append(output)
+    )
+    with torch.no_grad():
+        ours(**batch), stock(**stock_batch)
+    assert outputs["ours"]
+    for found, expected in zip(outputs["ours"], outputs["stock"], strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_INITIALIZER])
 def test_initializers_leave_the_bilm_as_it_is(name, bilm_archive):
-    """Expected: the weights of the biLM's own archive, and 7 in every parameter of the task."""
-    place = "input" if name in WITHOUT_ENCODER else "both"
-    config = with_elmo(name, place, bilm_archive)
+    """Expected: the weights of the biLM's own archive, and 7 in every parameter of the task. By
+    hand, an L2 penalty of 0.1 on three weights in each mix."""
+    place, n_mixes = ("input", 1) if name in WITHOUT_ENCODER else ("both", 2)
+    has_penalty = name not in WITHOUT_REGULARIZER
+    config = with_elmo(name, place, bilm_archive, f"dim=16, l2={'0.1' if has_penalty else 'null'}")
     config["model"]["initializer"] = {"regexes": [[".*", {"type": "constant", "val": 7.0}]]}
     model, _ = build(config)
     (elmo,) = (m for m in model.modules() if isinstance(m, Elmo))
@@ -122,3 +219,6 @@ def test_initializers_leave_the_bilm_as_it_is(name, bilm_archive):
     assert all(torch.equal(tensor, expected[key]) for key, tensor in found.items())
     for key, parameter in model.named_parameters():
         assert "_elmo.bilm." in key or (parameter == 7).all(), key
+    if has_penalty:
+        penalty = model.get_regularization_penalty()
+        assert penalty.item() == pytest.approx(0.1 * n_mixes * 3 * 7**2)
