@@ -170,7 +170,7 @@ class BiLMLayers(nn.Module):
             raise ValueError(
                 f"expected {self.max_characters_per_token} characters a token, the biLM's "
                 f"max_characters_per_token, found {tokens.size(-1)}; the token indexer must "
-                "have the same"
+                'have the same, and the type "elmo"'
             )
         lengths = self.bilm.sentence_lengths(tokens)  # (B,)
         time = torch.arange(tokens.size(1) + 2, device=tokens.device)

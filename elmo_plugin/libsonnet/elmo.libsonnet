@@ -136,7 +136,7 @@
     local type = get(model, 'type', 'null');
     local base = if std.endsWith(type, '_elmo') then std.substr(type, 0, std.length(type) - 5) else type;
     local entry =
-      if paths != null then paths
+      if paths != null then known_fields(paths)
       else if std.objectHas(models(model), base) then models(model)[base]
       else fail('model.type', 'one of ' + std.join(', ', std.objectFields(models(model))) + ', or '
                               + "paths={ encoder: 'encoder', input: {}, output: { feedforward: 1 } }",
@@ -163,7 +163,9 @@
     local embedders = get(at(model, embedder_path), 'token_embedders', {});
     local start = columns_before(embedders, key);
     local columns = (n_input + n_output) * dim;
-    local encoders = [path for path in list(get(entry, 'encoder', [])) if has(model, path)];
+    local encoders = [
+      path for path in list(get(entry, 'encoder', [])) if is_strict || has(model, path)
+    ];
     local mixes_columns = get(entry, 'mixes_columns', false);
     local encoder_columns = if get(entry, 'projects_embedded_text', false) then 0 else n_input * dim;
     local keeps_size = get(entry, 'encoder_keeps_size', false);
@@ -216,6 +218,12 @@
       // It reads four ways of pooling.
       output_layer: widened(model.output_layer, 4 * n_output * dim),
     },
+
+  local known_fields(paths) =
+    local fields = ['encoder', 'input', 'output', 'embedder', 'indexers'];
+    local unknown = [field for field in std.objectFields(paths) if !std.member(fields, field)];
+    if unknown == [] then paths
+    else fail('paths', 'the fields ' + std.join(', ', fields), std.join(', ', unknown)),
 
   local penalized(model, entry, l2, name) =
     local regularizer = get(model, 'regularizer', {});
@@ -306,6 +314,7 @@
   local with_output(module, n) =
     local directions = if get(module, 'bidirectional', false) then 2 else 1;
     if n == 0 then module
+    else if get(module, 'type') == 'elmo_output' then module { encoder: with_output(module.encoder, n) }
     else if 'hidden_size' in module then module { hidden_size+: n / directions }
     else if 'hidden_dim' in module then module { hidden_dim+: n }
     else fail('an encoder of type "' + get(module, 'type') + '"',

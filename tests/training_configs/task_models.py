@@ -26,11 +26,12 @@ def evaluated(snippet: str) -> Any:
 
 
 def with_elmo(
-    name: str, place: str, archive: str, arguments: str = "dim=16", **embedder: Any
+    name: str, place: str, archive: str | None, arguments: str = "dim=16", **embedder: Any
 ) -> dict[str, Any]:
     """The config of a model after the library's line, with a biLM of 2P = 16."""
-    parameters = json.dumps({"archive_file": archive, **embedder})
-    return evaluated(f"{LIBRARY}.{place}(models.{name}, {parameters}, {arguments})")
+    if archive is not None:
+        embedder["archive_file"] = archive
+    return evaluated(f"{LIBRARY}.{place}(models.{name}, {json.dumps(embedder)}, {arguments})")
 
 
 def build(config: dict[str, Any]) -> tuple[Model, dict[str, Any]]:

@@ -219,6 +219,8 @@ def test_targets_are_not_indexed():
         ),
         ("crf_tagger", "input", ", key='tokens'", "key: .*not in.* yet; found tokens"),
         ("crf_tagger", "input", ", paths={ output: { mine: 1 } }", "paths: .*found mine"),
+        ("crf_tagger", "input", ", paths={ encoder: 'mine' }", "paths: .*found mine"),
+        ("crf_tagger", "input", ", paths={ outputs: {} }", "paths: .*indexers; found outputs"),
         ("dialog_qa", "input", ", l2=0.1", "l2: .*parameter_groups.*found dialog_qa"),
         ("bcn", "output", ", key='mine'", 'key: expected "elmo".*found mine'),
     ],

@@ -203,6 +203,31 @@ def test_the_encoder_itself_does_not_read_the_output_mix(name, bilm_archive):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("crf_tagger", "qanet") else pytest.param(name, marks=pytest.mark.long)
+        for name in MODELS
+        if name != "bcn"
+    ],
+)
+def test_a_stock_config_after_changing_the_two_types(name, bilm_files):
+    """Expected: the loss of the same config with AllenNLP's own indexer and embedder, from the same
+    files and with the same weights of the task. For `bcn` see `test_bcn.py`."""
+    ours = with_elmo(name, "input", None, initial_state="carry", **bilm_files._asdict())
+    stock = json.loads(json.dumps(ours))
+    parameter = next(key for key in stock["dataset_reader"] if key.endswith("token_indexers"))
+    stock["dataset_reader"][parameter]["elmo"] = {"type": "elmo_characters"}
+    embedder = next(m for key, m in stock["model"].items() if key.endswith("_embedder"))
+    stock_elmo = {"type": "elmo_token_embedder", **bilm_files._asdict()}
+    embedder["token_embedders"]["elmo"] = stock_elmo
+    (model, batch), (expected_model, expected_batch) = build(ours), build(stock)
+    model.load_state_dict(expected_model.state_dict(), strict=False)
+    with torch.no_grad():
+        found, expected = model(**batch)["loss"], expected_model(**expected_batch)["loss"]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_INITIALIZER])
 def test_initializers_leave_the_bilm_as_it_is(name, bilm_archive):
     """Expected: the weights of the biLM's own archive, and 7 in every parameter of the task. By
