@@ -4,10 +4,10 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
 (TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder), `bcn_elmo`,
 `bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` (Optimizer),
-`learning_curve`, `bilm_export`, `keep_freed_memory` and a mended `wandb` (TrainerCallbacks),
-`bilm-encode`, `bilm-import`, `bilm-export` and `elmo-libsonnet` (Subcommands), the texts
-`docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
-`pretrained://NAME` of the models that come with the package.
+`learning_curve`, `bilm_export`, `keep_freed_memory` and a mended `wandb` (TrainerCallbacks), a
+mended `reduce_on_plateau` (LearningRateScheduler), `bilm-encode`, `bilm-import`, `bilm-export` and
+`elmo-libsonnet` (Subcommands), the texts `docs://train` and `docs://heldout`, those of tasks as
+`task://CONFIG#KEY`, and the archives `pretrained://NAME` of the models that come with the package.
 """
 
 from elmo_plugin.environment import check_environment

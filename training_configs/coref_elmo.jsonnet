@@ -4,7 +4,7 @@
 //   allennlp train training_configs/coref_elmo.jsonnet --include-package elmo_plugin -s OUT
 //
 // For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
-// parameters, and its dim, twice its projection_dim.
+// parameters, and dim=..., twice its projection_dim.
 local elmo = import 'lib/elmo.libsonnet';
 
-elmo.input(import 'coref.jsonnet', { pretrained: 'small', dropout: 0.5 }, dim=128)
+elmo.input(import 'coref.jsonnet', { pretrained: 'small', dropout: 0.5 })

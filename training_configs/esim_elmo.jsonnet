@@ -4,12 +4,11 @@
 //   allennlp train training_configs/esim_elmo.jsonnet --include-package elmo_plugin -s OUT
 //
 // For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
-// parameters, and its dim, twice its projection_dim.
+// parameters, and dim=..., twice its projection_dim.
 local elmo = import 'lib/elmo.libsonnet';
 
 elmo.both(
   import 'esim.jsonnet',
   { pretrained: 'small', do_layer_norm: true, dropout: 0.0 },
-  dim=128,
   l2=0.001,
 )

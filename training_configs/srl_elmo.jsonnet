@@ -3,7 +3,7 @@
 //   allennlp train training_configs/srl_elmo.jsonnet --include-package elmo_plugin -s OUT
 //
 // For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
-// parameters, and its dim, twice its projection_dim.
+// parameters, and dim=..., twice its projection_dim.
 local elmo = import 'lib/elmo.libsonnet';
 
-elmo.input(import 'srl.jsonnet', { pretrained: 'small', dropout: 0.1 }, dim=128, l2=0.001)
+elmo.input(import 'srl.jsonnet', { pretrained: 'small', dropout: 0.1 }, l2=0.001)

@@ -1,6 +1,6 @@
 // Turns the config of a text model into its ELMo version, in one line:
 //
-//   (import 'lib/elmo.libsonnet').input(import 'ner.jsonnet', { archive_file: 'model.tar.gz' }, dim=256)
+//   (import 'lib/elmo.libsonnet').input(import 'ner.jsonnet', { pretrained: 'small' })
 //
 // `input` concatenates ELMo vectors to the embedded text, and `output` to the output of the task's
 // contextual encoder (Peters et al. 2018, section 3.3: SNLI and SQuAD gain from that). `both` does
@@ -12,8 +12,8 @@
 //             `archive_file`, or `options_file` and `weight_file`; and `dropout`, `do_layer_norm`,
 //             `use_top_only`, `cache_dir`, ...
 //   dim       size of an ELMo vector, twice the biLM's projection_dim, or the embedder's
-//             projection_dim; `dim` below computes it from an options file:
-//             dim=elmo.dim(import 'options.json')
+//             projection_dim; not needed with `pretrained`. `dim` below computes it from an options
+//             file: dim=elmo.dim(import 'options.json')
 //   max_characters_per_token   that of the biLM, if it is not 50
 //   key       name of the indexer and the embedder in the config; a second biLM needs another one
 //   l2        strength of the L2 penalty on the weights of the mixes, lambda in the paper
@@ -21,13 +21,16 @@
 {
   dim(options):: 2 * options.lstm.projection_dim,
 
-  input(config, embedder, dim, max_characters_per_token=50, key='elmo', l2=null, paths=null)::
+  // The sizes of the vectors of the models that come with the package.
+  local pretrained_dims = { small: 256, tiny: 64 },
+
+  input(config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null)::
     add(config, embedder, dim, max_characters_per_token, key, l2, paths, 1, 0),
 
-  output(config, embedder, dim, max_characters_per_token=50, key='elmo', l2=null, paths=null)::
+  output(config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null)::
     add(config, embedder, dim, max_characters_per_token, key, l2, paths, 0, 1),
 
-  both(config, embedder, dim, max_characters_per_token=50, key='elmo', l2=null, paths=null)::
+  both(config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null)::
     add(config, embedder, dim, max_characters_per_token, key, l2, paths, 1, 1),
 
   // What has to grow in each model, by its type. An entry has the fields
@@ -131,7 +134,12 @@
        + terms(get(extractor, 'backward_combination', 'x-y'))) / 2
     else 1,
 
-  local add(config, embedder, dim, max_characters_per_token, key, l2, paths, n_input, n_output) =
+  local add(config, embedder, given_dim, max_characters_per_token, key, l2, paths, n_input, n_output) =
+    local dim =
+      if given_dim != null then given_dim
+      else if 'projection_dim' in embedder then embedder.projection_dim
+      else if get(embedder, 'pretrained', '') in pretrained_dims then pretrained_dims[embedder.pretrained]
+      else fail('dim', 'the size of an ELMo vector, twice the projection_dim of the biLM', 'none');
     local model = config.model;
     local type = get(model, 'type', 'null');
     local base = if std.endsWith(type, '_elmo') then std.substr(type, 0, std.length(type) - 5) else type;

@@ -38,6 +38,8 @@ TRAINED = re.compile(r"(?P<language>[a-z]{2,3})_(core|dep|ent|sent)_[a-z]+_(sm|m
 
 def load(name: str, **kwargs: Any) -> Language:
     """`spacy.load`, or a blank pipeline where spaCy's own model is not installed."""
+    if name.startswith("blank:"):
+        return blank(name.removeprefix("blank:"))
     try:
         return spacy.load(name, **kwargs)
     except OSError as error:
@@ -55,6 +57,10 @@ def load(name: str, **kwargs: Any) -> Language:
         "into the same tokens but gives no tags, and its sentences end at punctuation. To have the "
         f"model: python -m spacy download {name}"
     )
+    return blank(language)
+
+
+def blank(language: str) -> Language:
     pipeline = spacy.blank(language)
     pipeline.add_pipe(SENTENCES)
     return pipeline

@@ -21,8 +21,9 @@ def test_a_missing_model_is_a_blank_pipeline(caplog):
         tokens = SpacyTokenizer(MISSING).tokenize("It doesn't rain, Mr. Lee.")
     assert [t.text for t in tokens] == ["It", "does", "n't", "rain", ",", "Mr.", "Lee", "."]
     assert f"python -m spacy download {MISSING}" in caplog.text
-    sentences = SpacySentenceSplitter(MISSING).split_sentences("It rains. It does.")
-    assert sentences == ["It rains.", "It does."]
+    for name in (MISSING, "blank:en"):
+        sentences = SpacySentenceSplitter(name).split_sentences("It rains. It does.")
+        assert sentences == ["It rains.", "It does."]
 
 
 def test_indexers_of_tags_raise():

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import _jsonnet
 import pytest
 from allennlp.commands import main
 from allennlp.models.archival import load_archive
@@ -42,6 +43,49 @@ SIZES = {
     "bcn": (300, 2 * 300),
     "bcn_elmo": (300, 2 * 300),  # reads a feedforward layer's output
 }
+# By task: the number of mixes, layer norm and lambda, from the paper's supplemental material, and
+# from its table 2 for roles.
+ELMO = {
+    "bidaf": (2, False, 0),
+    "esim": (2, True, 0.001),
+    "srl": (1, False, 0.001),
+    "coref": (1, False, 0),
+    "ner": (1, False, 0.1),
+    "bcn": (2, False, 0.001),
+}
+
+
+@pytest.mark.parametrize("folder", ["", "two_cores/"])
+@pytest.mark.parametrize("task", ELMO)
+def test_elmo_as_in_the_paper(task, folder):
+    """Expected: the table above, in both sizes."""
+    model = evaluated(f"import '{folder}{task}_elmo.jsonnet'")["model"]
+    elmo = model["elmo"] if task == "bcn" else embedders(model)["elmo"]
+    regexes = model.get("regularizer", {"regexes": []})["regexes"]
+    assert (
+        elmo["num_output_representations"],
+        elmo.get("do_layer_norm", False),
+        sum(penalty["alpha"] for _, penalty in regexes),
+    ) == ELMO[task]
+
+
+@pytest.mark.parametrize("task, fixed", zip(TASKS, [True, False, False, True, False, True]))
+def test_glove(task, fixed):
+    """Expected: the published configs' choice between fixed and fine-tuned vectors."""
+    model = evaluated(f"(import '{task}_elmo.jsonnet')")["model"]
+    assert embedders(model)["tokens"].get("trainable", True)
+    model = evaluated(f"(import '{task}.jsonnet') + {{ glove:: 'glove.txt' }}")["model"]
+    tokens = embedders(model)["tokens"]
+    assert tokens["pretrained_file"] == "glove.txt"
+    assert tokens.get("trainable", True) != fixed
+
+
+def evaluated(snippet: str) -> dict:
+    return json.loads(_jsonnet.evaluate_snippet(f"{ROOT}/training_configs/test.jsonnet", snippet))
+
+
+def embedders(model: dict) -> dict:
+    return model["text_field_embedder"]["token_embedders"]
 
 
 def allennlp(monkeypatch, *arguments) -> None:

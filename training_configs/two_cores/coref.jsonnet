@@ -1,9 +1,12 @@
-// coref.jsonnet for two cores and some ten documents, of which the first sentences are read.
-(import '../coref.jsonnet') + {
-  dataset_reader+: { max_sentences: 20 },
+// coref.jsonnet for two cores and some ten documents: training reads their first sentences alone.
+local coref = import '../coref.jsonnet';
+
+coref {
   embedding_dim:: 50,
   character_filters:: 50,
   hidden_size:: 50,
   feedforward_dim:: 50,
+  dataset_reader+: { max_sentences: 20 },
+  validation_dataset_reader: coref.dataset_reader,
   trainer+: { num_epochs: 20, patience: 5 },
 }
