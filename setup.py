@@ -18,7 +18,10 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["elmo_plugin", "elmo_plugin.*"]),
-    package_data={"elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"]},
+    package_data={
+        "elmo_plugin.libsonnet": ["elmo.libsonnet"],
+        "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
+    },
     python_requires=">=3.11",
     install_requires=[
         "torch",
@@ -26,10 +29,12 @@ setup(
         "allennlp-models==2.10.1",
         "cached-path",
         "jsonnet",
+        "nltk",
         "overrides",
         "h5py",
         "numpy",
         "matplotlib",
+        "spacy",
         "zstandard",
     ],
     classifiers=[

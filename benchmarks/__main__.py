@@ -82,7 +82,7 @@ def parse() -> argparse.Namespace:
 
 
 def conditions(quick: bool) -> dict[str, object]:
-    """Conditions of the run, on which the figures depend."""
+    """Returns the conditions of the run, on which the figures depend."""
     from benchmarks.measure import MatrixProductPeak
 
     fp32 = MatrixProductPeak(torch.float32, quick)

@@ -1,7 +1,7 @@
 """
-Encoding text and reading windows from it, compared with AllenNLP's way (a `Vocabulary` from
-instances, and batches of their character ids), and the memory that it takes, which does not grow
-with the text.
+Compares encoding text and reading windows from it with AllenNLP's way, which is a `Vocabulary` from
+instances and batches of their character ids. It also measures the memory, which does not grow with
+the text.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ def record(work: str, ours: float, allennlp: float, limit: float | None) -> Reco
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without progress bars."""
+    """Runs without progress bars."""
     with contextlib.redirect_stderr(io.StringIO()):
         yield
 
@@ -114,7 +114,7 @@ def first_sentences(text: str) -> Iterator[list[str]]:
 
 
 def instances(text: str) -> Iterator[Instance]:
-    """Of the first sentences, as allennlp-models' `simple_language_modeling` makes them."""
+    """Returns the first sentences as allennlp-models' `simple_language_modeling` makes them."""
     indexers = {"tokens": SingleIdTokenIndexer(), "characters": ELMoTokenCharactersIndexer()}
     for words in first_sentences(text):
         yield Instance({"source": TextField([Token(word) for word in words], indexers)})

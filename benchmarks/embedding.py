@@ -1,8 +1,7 @@
 """
-Vectors of sentences, compared with AllenNLP's own `Elmo`, both with the same random weights from
-the same files, on batches of 32 sentences sorted by length.
-
-Each measurement is a first pass over its text: no word vector is cached before it.
+Compares vectors of sentences with AllenNLP's own `Elmo`, both with the same random weights from the
+same files, on batches of 32 sentences sorted by length. Each measurement is a first pass over its
+text: no word vector is cached before it.
 """
 
 import tempfile
@@ -86,8 +85,8 @@ def run(settings: Settings) -> Record:
 
 def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[str]]:
     """
-    `n_sentences` from all over a text; with `length` only the beginnings, so long, of sentences
-    that have as many tokens.
+    Returns `n_sentences` from all over a text. With `length` it returns only the beginnings of this
+    length, of sentences that have as many tokens.
     """
     found = [s[:length] for s in read_sentences(text) if length is None or len(s) >= length]
     if len(found) < n_sentences:
@@ -99,7 +98,7 @@ def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[
 
 
 def write_random_weights(options: BiLMOptions, folder: Path) -> tuple[str, str]:
-    """bilm-tf's two files of an untrained biLM."""
+    """Writes bilm-tf's two files of an untrained biLM."""
     torch.manual_seed(0)
     bilm = build_bilm(options)
     bilm.warm_state.set(warm_up(bilm))
@@ -114,7 +113,7 @@ def stock_elmo(options_file: str, weight_file: str) -> StockElmo:
 
 
 def to_batches(elmo: Elmo, sentences: list[list[str]]) -> list[Tensor]:
-    """Sorted by length; each batch of shape `(ROWS, T, C)`."""
+    """Sorts sentences by length into batches, each of shape `(ROWS, T, C)`."""
     ordered = sorted(sentences, key=len)
     return [elmo.characters(ordered[i : i + ROWS]) for i in range(0, len(ordered), ROWS)]
 
@@ -135,7 +134,8 @@ def compare_speed(
     name: str, ours: Elmo, stock: StockElmo, batches: list[Tensor], quick: bool
 ) -> list[Record]:
     """
-    A record for each initial state and precision; the stock one knows `"carry"` and fp32 alone.
+    Returns a record for each initial state and precision. The stock module supports only `"carry"`
+    and fp32.
     """
     peaks = {
         "fp32": MatrixProductPeak(quick=quick),
@@ -183,7 +183,7 @@ NOT_COMPARED = {"largest_difference": None, "largest_number": None, "mean_cosine
 
 
 def compare(found: Sequence[Tensor], expected: Sequence[Tensor]) -> dict[str, float]:
-    """Ours and the stock one's vectors, shapes `(B, T, 2P)`."""
+    """Compares our vectors with those of the stock module, both of shape `(B, T, 2P)`."""
     cosines = [
         torch.cosine_similarity(x[real], y[real], dim=-1)
         for x, y in zip(found, expected)
@@ -198,8 +198,8 @@ def compare(found: Sequence[Tensor], expected: Sequence[Tensor]) -> dict[str, fl
 
 def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int:
     """
-    Each distinct word of the whole text once. Where a sentence's start is always the same, its
-    first boundary's step is a constant; and its last one's is never read.
+    Counts each distinct word of the whole text once. If a sentence always starts from the same
+    state, its first boundary's step is a constant. The step after its last one is never needed.
     """
     present = [(batch > 0).any(-1) for batch in batches]
     n_tokens = sum(int(mask.sum()) for mask in present)
@@ -219,7 +219,7 @@ def clear_state(stock: StockElmo) -> None:
 
 @torch.no_grad()
 def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) -> Record:
-    """Of sentences that come one by one, the words of each new one being new or not."""
+    """Measures sentences that come one by one, with words that are new in each of them or not."""
     ours.initial_state = "warm"
     ours.clear_caches()
     clear_state(stock)

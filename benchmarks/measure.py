@@ -1,7 +1,7 @@
 """
-How every benchmark here measures. The machine may be busy with other things, so what is compared
-runs in turns, A B A B, and medians are reported; and the machine's own limit is measured next to
-them, in the same process.
+Measures for all benchmarks here. The machine may be busy with other things, so the compared works
+run in turns, A B A B, and medians are reported. The machine's own limit is measured with them, in
+the same process.
 """
 
 import sys
@@ -30,7 +30,7 @@ def progress(what: str) -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Seconds of a single run of `work`."""
+    """Returns the seconds of a single run of `work`."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -81,14 +81,14 @@ class MatrixProductPeak:
 
     @property
     def gflops_of_torch(self) -> float:
-        """The rate of PyTorch's own product, which the peers use."""
+        """Returns the rate of PyTorch's own product, which the peers use."""
         return self._gflops(self._best[torch.mm])
 
     def _gflops(self, least_seconds: float) -> float:
         return 2 * self._size**3 / least_seconds / 1e9
 
     def seconds_at_least(self, n_operations: float) -> float:
-        """Seconds of `n_operations` at this rate."""
+        """Returns the seconds of `n_operations` at this rate."""
         return n_operations / self.gflops / 1e9
 
 
@@ -138,7 +138,7 @@ def _memory(kind: str) -> float:
 
 
 def largest_costs(work: Callable[[], object], n_costs: int = 3) -> list[Record]:
-    """The operators that `work` spends most of its time in, and their share of it."""
+    """Returns the operators that `work` spends most of its time in, and their share of it."""
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         work()
     operators = sorted(profiler.key_averages(), key=lambda x: -x.self_cpu_time_total)
@@ -150,7 +150,7 @@ def largest_costs(work: Callable[[], object], n_costs: int = 3) -> list[Record]:
 
 
 def print_table(title: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """`records` under one another; their keys are the columns."""
+    """Prints `records` below one another, with their keys as columns."""
     columns = list(records[0])
     rows = [[_text(column, record[column]) for column in columns] for record in records]
     heads = [column.replace("_", " ") for column in columns]

@@ -1,20 +1,20 @@
 """
-The useful operations of a piece of work: 2 for each multiplication and addition of its matrix
-products, and nothing for the rest. Divided by the machine's matrix-product peak, they are the time
-that the work takes at least.
+Counts the useful operations of a piece of work: 2 for each multiplication and addition of its
+matrix products, and nothing for the rest. Divided by the machine's matrix-product peak, they are
+the time that the work takes at least.
 """
 
 from torch import Tensor
 
 from elmo_plugin.ops.char_conv import sort_by_length
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.options import BiLMOptions, CharCNNOptions
 
 FORWARD_AND_BACKWARD = 3
 """Each product has two in the backward pass: for its input's gradient and for its weight's."""
 
 
 def lstm_operations(options: BiLMOptions, n_steps: int) -> int:
-    """All layers and both directions, each reading `n_steps` tokens."""
+    """Counts all layers and both directions, each of which reads `n_steps` tokens."""
     lstm = options.lstm
     gates = 2 * lstm.projection_dim * 4 * lstm.dim  # from the input and from the last output
     projection = lstm.dim * lstm.projection_dim if lstm.dim != lstm.projection_dim else 0
@@ -23,11 +23,11 @@ def lstm_operations(options: BiLMOptions, n_steps: int) -> int:
 
 def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
     """
-    Each of `words`, shape `(U, C)`, once. A convolution counts the windows up to the first that
-    holds nothing but padding: all that follow are the same.
+    Counts each of `words`, shape `(U, C)`, once. A convolution counts the windows up to the first
+    that holds nothing but padding, because all that follow are the same.
     """
-    char_cnn = options.char_cnn
-    assert char_cnn is not None
+    char_cnn = options.token_encoder
+    assert isinstance(char_cnn, CharCNNOptions)
     n_filters = char_cnn.n_filters
     _, _, n_windows = sort_by_length(words)
     convolutions = sum(
@@ -41,5 +41,8 @@ def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
 
 
 def softmax_operations(options: BiLMOptions, n_targets: int, n_negative_samples: int) -> int:
-    """Both directions, each predicting `n_targets` words out of the sampled and the true one."""
+    """
+    Counts both directions, each of which predicts `n_targets` words out of the sampled and the true
+    one.
+    """
     return 2 * 2 * n_targets * (n_negative_samples + 1) * options.lstm.projection_dim

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from elmo_plugin.data.characters import NUM_CHARACTERS
 from elmo_plugin.data.prefetch import LazyWindow
 from elmo_plugin.modules.sampled_softmax import IGNORE
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.options import BiLMOptions, CharCNNOptions
 
 
 class AllenNLPLanguageModel(nn.Module):
@@ -34,8 +34,8 @@ class AllenNLPLanguageModel(nn.Module):
         self, options: BiLMOptions, n_words: int, n_negative_samples: int, dropout: float
     ) -> None:
         super().__init__()
-        lstm, char_cnn = options.lstm, options.char_cnn
-        assert char_cnn is not None
+        lstm, char_cnn = options.lstm, options.token_encoder
+        assert isinstance(char_cnn, CharCNNOptions)
         self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding.dim, padding_idx=0)
         self.char_cnn = CnnHighwayEncoder(
             embedding_dim=char_cnn.embedding.dim,

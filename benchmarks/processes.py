@@ -84,7 +84,7 @@ def run(settings: Settings) -> Record:
 
 
 def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
-    """Figures of each process."""
+    """Returns the figures of each process."""
     with tempfile.TemporaryDirectory() as folder, forked(way.processes) as pool:
         store = f"file://{folder}/store"
         ranks = [
@@ -94,7 +94,7 @@ def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
 
 
 def time_steps(settings: Settings, way: Way, rank: int, store: str) -> list[Steps]:
-    """Runs in each process. The figures are by kind of gradients."""
+    """Runs in each process, and returns the figures by kind of gradients."""
     bind(way, rank)
     keep_freed_memory()
     if way.processes > 1:

@@ -102,7 +102,7 @@ def run(settings: Settings) -> Record:
 
 
 def sizes(settings: Settings) -> tuple[int, int, int]:
-    """Numbers of rows, of negatives and of words."""
+    """Returns the numbers of rows, of negatives and of words."""
     return (8, 256, 4000) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES, N_WORDS)
 
 
@@ -136,7 +136,7 @@ def own_trainer(settings: Settings, name: str, precision: str) -> "Trainer":
 
 
 def filled(words: list[str], size: int) -> list[str]:
-    """The first `size` words, filled up with words that do not occur if there are fewer."""
+    """Returns the first `size` words, filled up with words that do not occur if there are fewer."""
     others = (f"{SPECIAL_WORDS[2]} {number}" for number in range(size - len(words)))
     return [*words[:size], *others]
 
@@ -144,7 +144,7 @@ def filled(words: list[str], size: int) -> list[str]:
 def first_batches(
     text: str, vocabulary: BilmVocabulary, rows: int, window: int, count: int
 ) -> list[Batch]:
-    """The first `count` batches of an epoch whose windows are full."""
+    """Returns the first `count` batches of an epoch whose windows are full."""
     loader = BilmDataLoader(BilmDatasetReader(), text, batch_size=rows, window=window)
     loader.index_with(vocabulary)
     full = (batch for batch in loader if bool((tensors(batch)["forward_targets"] != IGNORE).all()))
@@ -197,7 +197,10 @@ class Trainer:
 
 
 def operations(options: BiLMOptions, n_negative_samples: int, batches: list[Batch]) -> float:
-    """Useful operations of a step, the mean over `batches`; each distinct word counts once."""
+    """
+    Returns the useful operations of a step, the mean over `batches`, in which each distinct word
+    counts once.
+    """
     total = 0
     for window in map(tensors, batches):
         n_targets = window["forward_targets"].numel()

@@ -2,10 +2,11 @@
 ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
-(TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder),
-`clipped_adagrad` (Optimizer), `learning_curve`, `bilm_export`, `keep_freed_memory` and a mended
-`wandb` (TrainerCallbacks), `bilm-encode`, `bilm-import` and `bilm-export` (Subcommands), the
-texts `docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
+(TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder), `bcn_elmo`,
+`bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` (Optimizer),
+`learning_curve`, `bilm_export`, `keep_freed_memory` and a mended `wandb` (TrainerCallbacks),
+`bilm-encode`, `bilm-import`, `bilm-export` and `elmo-libsonnet` (Subcommands), the texts
+`docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
 `pretrained://NAME` of the models that come with the package.
 """
 
@@ -13,9 +14,12 @@ from elmo_plugin.environment import check_environment
 
 check_environment()
 
+# What other modules import from here on is repaired.
+from elmo_plugin import repairs  # isort: split
+
 from elmo_plugin.callbacks import bilm_export as bilm_export_callback
 from elmo_plugin.callbacks import keep_freed_memory, learning_curve, wandb
-from elmo_plugin.commands import bilm_export, bilm_import, encode
+from elmo_plugin.commands import bilm_export, bilm_import, elmo_libsonnet, encode
 from elmo_plugin.commands import elmo as elmo_command
 from elmo_plugin.data import (
     data_loader,
@@ -25,11 +29,13 @@ from elmo_plugin.data import (
     token_indexer,
     vocabulary,
 )
+from elmo_plugin.elmo import initializers
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.models import bilm, pretrained_archive
 from elmo_plugin.predictors import bilm as bilm_predictor
 from elmo_plugin.predictors import elmo as elmo_predictor
 from elmo_plugin.seq2seq_encoders import elmo_output
+from elmo_plugin.task_models import bcn, bidaf, qanet
 from elmo_plugin.token_embedders import elmo as elmo_embedder
 from elmo_plugin.training import checkpointer, optimizer
 

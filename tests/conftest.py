@@ -1,4 +1,4 @@
-"""Tiny biLMs with random weights, in both forms that a config can name."""
+"""Tiny biLMs with random weights, in both forms that a config can name, and random cases."""
 
 import json
 import os
@@ -20,8 +20,8 @@ from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.modules.initial_state import warm_up
 from elmo_plugin.options import BiLMOptions, build_bilm
 
-# The models are tiny: a second thread would only wait for the first. And what tests fork could wait
-# for threads that a fork has not. Here, and in the commands that tests start:
+# The models are tiny, so that a second thread would only wait for the first, and a forked process
+# could wait for threads that it does not have. The variable is for commands that tests start.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -63,17 +63,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Fuzz:
-    """
-    Random cases: the same ones for the same `--fuzz-seed`, and `factor` times as many in a long
-    run.
-    """
+    """Random cases, which are the same for the same `--fuzz-seed`. A long run has `factor` times as
+    many."""
 
     def __init__(self, seed: int, factor: int) -> None:
         self._seed = seed
         self._factor = factor
 
     def cases(self, n: int) -> Iterator[Random]:
-        """A generator of its own for each case, so that one case can be repeated by its number."""
+        """Yields a generator for each case, so that one case can be repeated by its number."""
         for number in range(n * self._factor):
             yield Random(f"{self._seed} {number}")
 
@@ -91,7 +89,8 @@ class BiLMFiles(NamedTuple):
 
 
 def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
-    """bilm-tf's two files, of random weights large enough for the clips to matter."""
+    """Writes bilm-tf's two files with random weights that are large enough for the clips to
+    matter."""
     torch.manual_seed(seed)
     options = BiLMOptions.from_dict(BLOCKS, source="test")
     bilm = build_bilm(options)
@@ -107,7 +106,7 @@ def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
 
 
 def write_bilm_archive(folder: Path, projection_dim: int = 8, seed: int = 0) -> str:
-    """The archive of a `bilm` model of random weights."""
+    """Writes the archive of a `bilm` model with random weights."""
     torch.manual_seed(seed)
     lstm = {**BLOCKS["lstm"], "projection_dim": projection_dim}
     config = {

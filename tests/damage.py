@@ -1,4 +1,4 @@
-"""Damaged files, for tests that show that no wrong number comes out of one."""
+"""Damages files, for tests that show that a damaged file never gives a wrong number."""
 
 from random import Random
 
@@ -56,7 +56,7 @@ def _missing_run(data: bytes, place: int, random: Random) -> bytes:
 
 
 def _replaced(data: bytes, place: int, run: bytes) -> bytes:
-    """`run` written over `data`, which keeps its length."""
+    """Returns `data` with `run` written over a part of it, at the same length."""
     run = run[: len(data) - place]
     return data[:place] + run + data[place + len(run) :]
 

@@ -20,14 +20,16 @@ BEGIN, END = "<S>", "</S>"
 
 
 def characters(token: str, length: int) -> list[int]:
-    """bilm-tf's ids: 258, the UTF-8 bytes or the one id of a boundary, 259, and 260 as padding."""
+    """Returns bilm-tf's ids: 258, the UTF-8 bytes or the one id of a boundary, 259, and 260 as
+    padding."""
     boundary = {BEGIN: [256], END: [257]}
     inside = boundary.get(token) or list(token.encode("utf-8", "ignore"))[: length - 2]
     return ([258, *inside, 259] + [260] * length)[:length]
 
 
 def word_vector(arrays: Arrays, options: Options, token: str | int) -> np.ndarray:
-    """A word's vector, shape `(P,)`, from its characters, or from a table if it is a number."""
+    """Returns a word's vector, shape `(P,)`, from its characters, or from a table if it is a
+    number."""
     if "char_cnn" not in options:
         return arrays["embedding"][token]
     cnn = options["char_cnn"]
@@ -57,7 +59,7 @@ def word_vector(arrays: Arrays, options: Options, token: str | int) -> np.ndarra
 
 
 def zero_state(options: Options) -> State:
-    """The initial state of zeros."""
+    """Returns the initial state of zeros."""
     lstm = options["lstm"]
     c, h = np.zeros(lstm["dim"]), np.zeros(lstm["projection_dim"])
     return {(k, d): (c, h) for k in range(lstm["n_layers"]) for d in (0, 1)}
@@ -108,7 +110,8 @@ def sentence(
 
 
 def log_softmax(arrays: Arrays, hidden: np.ndarray) -> np.ndarray:
-    """The log probabilities of all V words, shape `(V,)`, for a top layer's vector, `(P,)`."""
+    """Returns the log probabilities of all V words, shape `(V,)`, for a top layer's vector,
+    `(P,)`."""
     logits = arrays["softmax/W"] @ hidden + arrays["softmax/b"]
     return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
 

@@ -42,8 +42,8 @@ def random_bilm(
     n_words: int | None = None,
     seed: int = 0,
 ) -> RandomBiLM:
-    """`LSTM` and `CHAR_CNN` with other values for some keys; words from a table for `n_words`.
-    Every parameter is far enough from zero to show in the result."""
+    """Builds a biLM from `LSTM` and `CHAR_CNN` with other values for some keys. With `n_words` it
+    reads words from a table. Every parameter is far enough from zero to show in the result."""
     torch.manual_seed(seed)
     options: dict[str, Any] = {"lstm": {**LSTM, **(lstm or {})}}
     if n_words is None:
@@ -56,7 +56,7 @@ def random_bilm(
 
 
 def randomize(module: torch.nn.Module, std: float = 0.6) -> None:
-    """Normal numbers in all parameters but for id 0's vector, which says "nothing here"."""
+    """Sets all parameters to normal numbers, except the vector of id 0, which is "no word"."""
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, std=std)
     for part in module.modules():
@@ -67,7 +67,7 @@ def randomize(module: torch.nn.Module, std: float = 0.6) -> None:
 def arrays_of(
     bilm: BiLM, folder: Path, softmax: SampledSoftmax | None = None
 ) -> dict[str, np.ndarray]:
-    """The arrays in the weight file of `bilm`, by name, in float64."""
+    """Returns the arrays in the weight file of `bilm`, by name, in float64."""
     write_weights(bilm, folder / "weights.hdf5", softmax)
     arrays: dict[str, np.ndarray] = {}
 
@@ -81,7 +81,7 @@ def arrays_of(
 
 
 def random_state(bilm: BiLM, n_rows: int, seed: int = 1) -> LSTMState:
-    """A state with no two numbers alike."""
+    """Returns a state with no two numbers alike."""
     generator = torch.Generator().manual_seed(seed)
     zero = bilm.bilstm.zero_state(n_rows)
     return LSTMState(
@@ -90,6 +90,6 @@ def random_state(bilm: BiLM, n_rows: int, seed: int = 1) -> LSTMState:
 
 
 def oracle_state(state: LSTMState, row: int) -> State:
-    """One row of a state, in the form of the oracle."""
+    """Returns one row of a state, in the form of the oracle."""
     memory, output = (x[:, :, row].detach().double().numpy().copy() for x in state)
     return {(k, d): (memory[k, d], output[k, d]) for k in range(len(memory)) for d in (0, 1)}

@@ -1,11 +1,8 @@
-"""
-Every parameter of every registrable, with values that it cannot have: the error names the
-parameter, and nothing is built.
-
-Expected values: a parameter's kind follows from its docstring, and what a kind cannot be from the
-kind: a count is no fraction, no number is NaN. AllenNLP itself takes `true` for the whole number 1,
-and 1 for `true`, before a constructor is asked, so these two are left out.
-"""
+"""Every parameter of every registrable is given values that it cannot have: the error names the
+parameter, and nothing is built. A parameter's kind follows from its docstring, and the bad values
+follow from the kind: a count is not a fraction, and a number is not NaN. AllenNLP itself takes
+`true` for the whole number 1, and 1 for `true`, before it calls a constructor, so these two are
+left out."""
 
 import inspect
 import math
@@ -53,6 +50,9 @@ KINDS: dict[str, list[Any]] = {
     "added tokens": [[], 7, "x", ["a"], {"a": "b"}, {"a": NAN}, {"a": 1.5}, {"a": []}],
     "indexers": [[], 7, "x", {"a": 7}, {"a": {"type": "nonsense"}}],
     "encoder": [*OTHERS, 7, "nonsense", {"type": "nonsense"}],
+    # AllenNLP names only the kind of what it was given where that is a list or a number.
+    "embedder": [None, {}, {"a": 1}, "nonsense", {"type": "empty"}],
+    "columns": [*OTHERS, 7, "x", [3], [[3]], [[3, 5, 7]], [[5, 3]], [[0, 5], [3, 7]], [[0, 10]]],
     "groups": [7, "x", [7], [["a"]], [[["a"], 7]], {"a": 1}],
 }
 
@@ -81,6 +81,10 @@ BILM_MODEL = {
 }
 PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     (Model, "bilm"): BILM_MODEL,
+    (Model, "bcn_elmo"): {"elmo": "embedder"},
+    (Model, "bidaf_elmo"): {"elmo_columns": "columns"},
+    (Model, "naqanet_elmo"): {"elmo_columns": "columns"},
+    (Model, "qanet_elmo"): {"elmo_columns": "columns"},
     (DatasetReader, "bilm"): {
         "token_indexers": "indexers",
         "max_instances": "count or 0",
@@ -133,6 +137,8 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
         "cache_dir": "path",
         "cache_dtype": "choice",
         "cache_size_gb": "number above 0",
+        "use_top_only": "flag",
+        "elmo_dim": "count",
     },
     (Seq2SeqEncoder, "elmo_output"): {
         "encoder": "encoder",
@@ -166,18 +172,77 @@ GIVEN_BY_ALLENNLP = {
     "regularizer",
     "ddp_accelerator",
     "kwargs",
+    # of AllenNLP's models that ours extend
+    "text_field_embedder",
+    "num_highway_layers",
+    "phrase_layer",
+    "initializer",
 }
 
 
+TOKENS = {"tokens": {"type": "embedding", "num_embeddings": 3, "embedding_dim": 9}}
+
+
+def _pass_through(dim: int) -> dict[str, Any]:
+    return {"type": "pass_through", "input_dim": dim}
+
+
+def _feedforward(input_dim: int, output_dim: int) -> dict[str, Any]:
+    sizes = {"input_dim": input_dim, "hidden_dims": output_dim}
+    return {**sizes, "num_layers": 1, "activations": "relu"}
+
+
+def _bcn(weights: Any) -> dict[str, Any]:
+    """`bcn_elmo` with a mix of 16 columns at its output."""
+    return {
+        "text_field_embedder": {"token_embedders": TOKENS},
+        "embedding_dropout": 0.1,
+        "pre_encode_feedforward": _feedforward(9, 2),
+        "encoder": _pass_through(2),
+        "integrator": _pass_through(6),
+        "integrator_dropout": 0.1,
+        "output_layer": _feedforward(4 * (6 + 16), 2),
+        "elmo": {"type": "elmo", **weights._asdict()},
+        "use_integrator_output_elmo": True,
+    }
+
+
+def _reading(attention: str, **encoders: int) -> dict[str, Any]:
+    """`bidaf_elmo` and the like: 5 columns of the embedded text, and 4 for the output."""
+    return {
+        "text_field_embedder": {"token_embedders": TOKENS},
+        "num_highway_layers": 1,
+        "phrase_layer": _pass_through(5),
+        "elmo_columns": [[5, 9]],
+        attention: {"type": "dot_product"},
+        **{name: _pass_through(dim) for name, dim in encoders.items()},
+    }
+
+
 class Builder:
-    """Builds each registrable from parameters that are right but for the one that is changed."""
+    """Builds each registrable from parameters that are right except for the one that is changed."""
 
     def __init__(self, folder: Path, weights: Any) -> None:
         self.folder = folder
         self.text = folder / "text.txt"
         self.text.write_text("the dog threw the stick .\nhe threw it to the dog .\n" * 4)
+        labels = Vocabulary()
+        labels.add_tokens_to_namespace(["yes", "no"], "labels")
         self.right: dict[tuple[type, str], tuple[dict[str, Any], dict[str, Any]]] = {
             (Model, "bilm"): ({**BLOCKS, "n_negative_samples": 4}, {"vocab": self._vocab()}),
+            (Model, "bcn_elmo"): (_bcn(weights), {"vocab": labels}),
+            (Model, "bidaf_elmo"): (
+                _reading("matrix_attention", modeling_layer=36, span_end_encoder=144),
+                {"vocab": labels},
+            ),
+            (Model, "naqanet_elmo"): (
+                _reading("matrix_attention_layer", modeling_layer=9),
+                {"vocab": labels},
+            ),
+            (Model, "qanet_elmo"): (
+                _reading("matrix_attention_layer", modeling_layer=9),
+                {"vocab": labels},
+            ),
             (DatasetReader, "bilm"): ({}, {}),
             (DataLoader, "bilm"): (
                 {
@@ -240,7 +305,7 @@ def build(tmp_path_factory, bilm_files) -> Builder:
 
 
 def test_every_parameter_is_tried():
-    """Expected: the parameters of the constructors as they are; a new one needs a line here."""
+    """The expected parameters are those of the constructors. A new parameter needs a line here."""
     registered = {
         (kind, name)
         for kind in (
@@ -261,7 +326,7 @@ def test_every_parameter_is_tried():
     "registrable", PARAMETERS, ids=lambda registrable: f"{registrable[0].__name__} {registrable[1]}"
 )
 def test_bad_values(build, registrable):
-    """Each value of the parameter's kind is refused, by an error that names the parameter."""
+    """Each bad value of the parameter's kind is refused by an error that names the parameter."""
     assert build(registrable, None) is not None
     defaults = inspect.signature(_constructor(*registrable)).parameters
     faults = []
@@ -298,13 +363,13 @@ def _constructor(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _faults(build: Builder, registrable: tuple[type, str], key: str, value: Any) -> list[str]:
-    """What is wrong with how `value` is received; nothing if it is refused by name."""
+    """Returns what is wrong with how `value` is received, or nothing if it is refused by name."""
     name = key.rsplit(".", maxsplit=1)[-1]
     try:
         found = build(registrable, key, value)
     except (ConfigurationError, ValueError, TypeError, FileNotFoundError) as error:
         message = str(error)
-        # An unknown key in a block is named itself.
+        # The error for an unknown key in a block names that key.
         if name in message or (value == {"a": 1} and "Extra parameters" in message):
             return []
         return [f"{key} {value!r}: {type(error).__name__} does not name it: {message}"]

@@ -32,7 +32,7 @@ share = partial(check_number, least=0, below=1)
     ],
 )
 def test_numbers_and_flags(check: Callable[[str, Any], None], good: list, bad: list) -> None:
-    """By hand; the message begins with the name."""
+    """The message begins with the name."""
     for value in good:
         check("batch_size", value)
     for value in [*bad, *NONSENSE]:
@@ -41,7 +41,7 @@ def test_numbers_and_flags(check: Callable[[str, Any], None], good: list, bad: l
 
 
 def test_strings() -> None:
-    """By hand: a choice is one of those listed, of the same type, and need not be hashable."""
+    """A choice is one of those listed, of the same type, and need not be hashable."""
     check_choice("shuffle", None, ("sentences", None))
     check_path("corpus", Path("a"))
     check_text("namespace", "a")
@@ -58,8 +58,8 @@ def test_strings() -> None:
                 check_text("namespace", value)
 
 
-def test_what_was_found_is_shown_short() -> None:
-    """By hand: null as a config has it; a long list is cut."""
+def test_long_values_are_cut_in_messages() -> None:
+    """None is shown as null, as in a config, and a long list is cut."""
     with pytest.raises(ConfigurationError, match=r"found null$"):
         check_count("n", None)
     with pytest.raises(ConfigurationError, match=r"found \[0, 0, .{,60}\.\.\.$"):

@@ -16,12 +16,12 @@ from tests.compare import assert_close
         ([[1.0]], [1.0], "expected the shape (1,), found (1, 1)"),
     ],
 )
-def test_what_differs_is_said(actual, expected, message):
-    """Expected by hand; numbers that are none are close to nothing, and no shape is stretched."""
+def test_differences_are_named(actual, expected, message):
+    """NaN is close to nothing, and no shape is broadcast."""
     with pytest.raises(AssertionError, match=f"^weights: .*{re.escape(message)}"):
         assert_close(actual, expected, what="weights", atol=0.4)
 
 
-def test_what_is_close_is_let_through():
-    """Expected by hand: 0.1 absolute and 10 % relative; the same infinity is the same."""
+def test_close_numbers_pass():
+    """The tolerances are 0.1 absolute and 10 % relative, and the same infinity is close."""
     assert_close([1.1, 10.9, -np.inf], [1.0, 10.0, -np.inf], what="weights", atol=0.1, rtol=0.1)

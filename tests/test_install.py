@@ -1,4 +1,4 @@
-"""What is declared, what is locked and what is imported agree; what is missing is named."""
+"""The declared, locked and imported packages agree, and a missing package is named."""
 
 import ast
 import importlib.util
@@ -20,15 +20,20 @@ from elmo_plugin import environment
 
 ROOT = Path(__file__).parents[1]
 
-# These come with PyTorch's build for CUDA alone, before the lock: see `make install`.
+# Only PyTorch's build for CUDA needs these, and they are installed before the lock.
 CUDA_ONLY = ("cuda", "nvidia", "triton")
 
-# What a config or a command line can name once AllenNLP has found the plugin.
+# A config or a command line can use these names once AllenNLP has found the plugin.
 REGISTERED = {
     ("Checkpointer", "bilm"),
     ("DataLoader", "bilm"),
     ("DatasetReader", "bilm"),
+    ("LearningRateScheduler", "reduce_on_plateau"),
+    ("Model", "bcn_elmo"),
+    ("Model", "bidaf_elmo"),
     ("Model", "bilm"),
+    ("Model", "naqanet_elmo"),
+    ("Model", "qanet_elmo"),
     ("Optimizer", "clipped_adagrad"),
     ("Predictor", "bilm"),
     ("Predictor", "elmo"),
@@ -37,6 +42,7 @@ REGISTERED = {
     ("Subcommand", "bilm-export"),
     ("Subcommand", "bilm-import"),
     ("Subcommand", "elmo"),
+    ("Subcommand", "elmo-libsonnet"),
     ("TokenEmbedder", "elmo"),
     ("TokenIndexer", "elmo"),
     ("TrainerCallback", "bilm_export"),
@@ -46,7 +52,7 @@ REGISTERED = {
     ("Vocabulary", "bilm"),
 }
 
-# `python -m allennlp test-install`, and then what is registered.
+# This runs `python -m allennlp test-install`, and then prints the registered names.
 TEST_INSTALL = """
 import json, runpy, sys
 sys.argv = ["allennlp", "test-install"]
@@ -67,7 +73,7 @@ def _requirements(file_name: str) -> dict[str, Requirement]:
 
 
 def _setup(keyword: str) -> Any:
-    """An argument as setup.py has it, read without running it."""
+    """Returns an argument of setup.py, which is read without being run."""
     (value,) = (
         ast.literal_eval(node.value)
         for node in ast.walk(ast.parse((ROOT / "setup.py").read_text()))
@@ -81,7 +87,7 @@ def _declared() -> set[str]:
 
 
 def _imported(path: Path) -> set[str]:
-    """The top-level modules that a file imports."""
+    """Returns the top-level modules that a file imports."""
     modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -92,7 +98,7 @@ def _imported(path: Path) -> set[str]:
 
 
 def test_what_the_package_imports_is_declared() -> None:
-    """The imports are read off the source; which distribution gives a module, off its metadata."""
+    """The imports are read from the source, and the distribution of a module from its metadata."""
     providers = metadata.packages_distributions()
     imported = set().union(*map(_imported, (ROOT / "elmo_plugin").rglob("*.py")))
     foreign = imported - set(sys.stdlib_module_names) - {"elmo_plugin"}
@@ -110,10 +116,8 @@ def test_what_is_declared_is_asked_for() -> None:
 
 
 def test_the_lock_is_complete() -> None:
-    """
-    The lock is installed without its dependencies, so it must hold them all: every need that an
-    installed distribution of the lock states for this Python and platform, by its own metadata.
-    """
+    """The lock is installed without dependencies, so it must contain them all: every need that the
+    metadata of an installed distribution of the lock states for this Python and platform."""
     lock = _requirements("requirements.txt")
     absent: dict[str, set[str]] = {}
     for name in lock:
@@ -128,7 +132,8 @@ def test_the_lock_is_complete() -> None:
 
 
 def test_the_lock_pins_one_version_of_each_need() -> None:
-    """By definition of a lock; and it admits every build of PyTorch, local versions included."""
+    """The lock has one version of each need, and admits every build of PyTorch, local versions
+    included."""
     lock = _requirements("requirements.txt")
     assert set(_requirements("requirements.in")) <= set(lock)
     assert all(re.fullmatch(r"==[^*]+", str(pin.specifier)) for pin in lock.values())
@@ -148,7 +153,7 @@ def test_what_is_installed_is_what_is_locked() -> None:
 
 
 def test_a_whole_environment_passes() -> None:
-    """The tests run in one, or they would not have come so far."""
+    """The tests run in a whole environment, or they would not have started."""
     environment.check_environment()
 
 
@@ -156,7 +161,7 @@ def test_a_whole_environment_passes() -> None:
 def test_a_missing_package_is_named_in_one_line(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The finder says that there is no such module, as Python's own does where it is absent."""
+    """The finder says that there is no such module, as Python's own does for a missing one."""
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         environment, "find_spec", lambda name: None if name == module else find_spec(name)
@@ -179,7 +184,7 @@ def test_another_allennlp_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("found", ["3.8.20", "3.10.14", "2.7.18"])
 def test_an_old_python_is_named_in_one_line(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip refuses it, going by setup.py; and so does the package, where it is just on the path."""
+    """pip refuses it because of setup.py, and so does the package if it is only on the path."""
     monkeypatch.setattr(environment, "python_version_tuple", lambda: tuple(found.split(".")))
     number = found.rpartition(".")[0]
     with pytest.raises(ImportError, match=f"needs Python 3.11, found {number}: ") as error:
@@ -189,7 +194,8 @@ def test_an_old_python_is_named_in_one_line(found: str, monkeypatch: pytest.Monk
 
 
 def test_pythons_are_the_same_everywhere() -> None:
-    """Expected: the lock's, as the Makefile resolves it; it is the oldest, and what is tested."""
+    """The expected version is the lock's, as the Makefile resolves it, which is the oldest and the
+    one that is tested."""
     (locked,) = re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text())
     assert locked == ".".join(map(str, environment.OLDEST_PYTHON))
     assert SpecifierSet(_setup("python_requires")).contains(f"{locked}.2")
@@ -198,10 +204,8 @@ def test_pythons_are_the_same_everywhere() -> None:
 
 
 def test_allennlp_finds_the_plugin_in_the_repository() -> None:
-    """
-    `.allennlp_plugins` is all that a new process has to go by. Expected: the line of AllenNLP's log
-    that stands for a plugin found, and the table above, no more and no less.
-    """
+    """A new process has only `.allennlp_plugins` to find the plugin. The expected output is the
+    line of AllenNLP's log for a plugin that was found, and exactly the table above."""
     done = subprocess.run(
         [sys.executable, "-c", TEST_INSTALL], cwd=ROOT, capture_output=True, text=True
     )
@@ -225,7 +229,7 @@ def test_the_commands_are_there_in_any_folder(tmp_path: Path) -> None:
 
 
 def test_include_package_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AllenNLP imports every file of the package then; none may fail, or do more than define."""
+    """AllenNLP then imports every file of the package. None may fail, or do more than define."""
     monkeypatch.chdir(tmp_path)
     arguments = ["allennlp", "test-install", "--include-package", "elmo_plugin"]
     monkeypatch.setattr(sys, "argv", arguments)

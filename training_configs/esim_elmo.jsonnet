@@ -1,13 +1,15 @@
-// esim.jsonnet with ELMo vectors at the encoder's input and at its output, as in the paper:
+// esim.jsonnet with ELMo vectors at the encoder's input and at its output, layer norm and a weak
+// penalty on the mixes, as in the paper.
 //
-//   ELMO_ARCHIVE=BILM/model.tar.gz allennlp train training_configs/esim_elmo.jsonnet \
-//     --include-package elmo_plugin -s OUT
+//   allennlp train training_configs/esim_elmo.jsonnet --include-package elmo_plugin -s OUT
 //
-// where BILM is the output folder of training bilm.jsonnet.
+// For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
+// parameters, and its dim, twice its projection_dim.
 local elmo = import 'lib/elmo.libsonnet';
 
 elmo.both(
   import 'esim.jsonnet',
-  { archive_file: std.extVar('ELMO_ARCHIVE') },
-  dim=elmo.dim((import 'bilm.jsonnet').model),
+  { pretrained: 'small', do_layer_norm: true, dropout: 0.0 },
+  dim=128,
+  l2=0.001,
 )

@@ -1,13 +1,10 @@
-// ner.jsonnet with ELMo vectors at the input:
+// ner.jsonnet with ELMo vectors at the input and a strong penalty on the mix, which keeps it near
+// the average of the layers, as in the paper.
 //
-//   ELMO_ARCHIVE=BILM/model.tar.gz allennlp train training_configs/ner_elmo.jsonnet \
-//     --include-package elmo_plugin -s OUT
+//   allennlp train training_configs/ner_elmo.jsonnet --include-package elmo_plugin -s OUT
 //
-// where BILM is the output folder of training bilm.jsonnet.
+// For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
+// parameters, and its dim, twice its projection_dim.
 local elmo = import 'lib/elmo.libsonnet';
 
-elmo.input(
-  import 'ner.jsonnet',
-  { archive_file: std.extVar('ELMO_ARCHIVE') },
-  dim=elmo.dim((import 'bilm.jsonnet').model),
-)
+elmo.input(import 'ner.jsonnet', { pretrained: 'small', dropout: 0.0 }, dim=128, l2=0.1)

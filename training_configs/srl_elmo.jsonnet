@@ -1,13 +1,9 @@
-// srl.jsonnet with ELMo vectors at the input, as in the paper:
+// srl.jsonnet with ELMo vectors at the input and a weak penalty on the mix, as in the paper.
 //
-//   ELMO_ARCHIVE=BILM/model.tar.gz allennlp train training_configs/srl_elmo.jsonnet \
-//     --include-package elmo_plugin -s OUT
+//   allennlp train training_configs/srl_elmo.jsonnet --include-package elmo_plugin -s OUT
 //
-// where BILM is the output folder of training bilm.jsonnet.
+// For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
+// parameters, and its dim, twice its projection_dim.
 local elmo = import 'lib/elmo.libsonnet';
 
-elmo.input(
-  import 'srl.jsonnet',
-  { archive_file: std.extVar('ELMO_ARCHIVE') },
-  dim=elmo.dim((import 'bilm.jsonnet').model),
-)
+elmo.input(import 'srl.jsonnet', { pretrained: 'small', dropout: 0.1 }, dim=128, l2=0.001)

@@ -6,7 +6,7 @@ from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
 from elmo_plugin.checks import check_count
-from elmo_plugin.files.atomic_write import NO_SPACE, DiskFullError, atomic_write
+from elmo_plugin.files.atomic_write import atomic_write, name_full_disk
 
 
 @TrainerCallback.register("learning_curve")
@@ -68,16 +68,8 @@ class LearningCurveCallback(TrainerCallback):
 
     def _add(self, trainer: GradientDescentTrainer, metrics: Dict[str, Any]) -> None:
         line = json.dumps({"batch": trainer._total_batches_completed, **metrics}) + "\n"
-        try:
-            with self.path.open("a") as file:
-                file.write(line)
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                raise
-            raise DiskFullError(
-                f"{self.path}: could not be written, the disk may be full ({error.strerror}). Make "
-                "space and continue with --recover"
-            ) from error
+        with name_full_disk(self.path), self.path.open("a") as file:
+            file.write(line)
         self._n_lines += 1
 
     def state_dict(self) -> Dict[str, Any]:
@@ -93,13 +85,8 @@ class LearningCurveCallback(TrainerCallback):
 
 def draw(curve: Path, picture: Path) -> None:
     """
-    # Parameters
-
-    curve : `Path`
-        File `learning_curve.jsonl`.
-    picture : `Path`
-        PNG file to write, with the training loss by batch and, after each epoch, the logarithms of
-        the held-out perplexities, which are losses too (nats a token).
+    Draws the file `learning_curve.jsonl` as a PNG file: the training loss by batch and, after each
+    epoch, the logarithms of the held-out perplexities, which are losses too (nats a token).
     """
     import matplotlib
 

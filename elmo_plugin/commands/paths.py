@@ -9,12 +9,8 @@ from allennlp.common.file_utils import cached_path
 
 def input_path(argument: str, path: str, expected: str) -> str:
     """
-    The local path of an input file or folder. A URL is downloaded.
-
-    # Raises
-
-    `FileNotFoundError`
-        If it does not exist; the message names the argument.
+    The local path of an input file or folder, which is downloaded if it is a URL. If it does not
+    exist, the `FileNotFoundError` names the argument.
     """
     try:
         return cached_path(path)
@@ -24,11 +20,8 @@ def input_path(argument: str, path: str, expected: str) -> str:
 
 def check_output_folder(argument: str, file: str) -> None:
     """
-    # Raises
-
-    `ConfigurationError`
-        If the folder of the output `file` does not exist or is not writable; the message names the
-        argument.
+    Raises a `ConfigurationError` that names the argument if the folder of the output `file` does
+    not exist or is not writable.
     """
     folder = Path(file).absolute().parent
     if not folder.is_dir():

@@ -40,14 +40,7 @@ MOST_CHARACTERS = 1 << 12
 
 
 def check_max_characters(name: str, max_characters_per_token: Any) -> None:
-    """
-    Checks that the length has room for the two marks of a word and one byte.
-
-    # Raises
-
-    `ParameterError`
-        If it has not. The message begins with `name`.
-    """
+    """Checks that the length has room for the two marks of a word and one byte."""
     check_count(name, max_characters_per_token, least=3, most=MOST_CHARACTERS)
 
 
@@ -62,22 +55,11 @@ def words_to_characters(
     words: Sequence[str], max_characters_per_token: int = DEFAULT_MAX_CHARACTERS
 ) -> np.ndarray:
     """
-    The character ids of words.
+    The character ids of N words, *shape* `(N, C)` int16, where C is `max_characters_per_token`, the
+    two marks of a word included. `<S>` and `</S>` stand for the sentence boundaries.
 
     Bytes that do not fit between the two marks are cut off, even inside a code point. A lone
     surrogate has no UTF-8 bytes and is dropped. The empty string consists of its two marks.
-
-    # Parameters
-
-    words : `Sequence[str]`
-        N words; `<S>` and `</S>` stand for the sentence boundaries.
-    max_characters_per_token : `int`, optional (default=`50`)
-        C, the marks included.
-
-    # Returns
-
-    `np.ndarray`
-        *Shape:* `(N, C)` int16.
     """
     encoded = [word.encode("utf-8", "ignore") for word in words]
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
@@ -146,21 +128,11 @@ def bytes_to_characters(
     text: np.ndarray, starts: np.ndarray, lengths: np.ndarray, max_characters_per_token: int
 ) -> np.ndarray:
     """
-    The character ids of words in one array of UTF-8 bytes.
+    The character ids of words in one array of UTF-8 bytes, *shape* `(N, C)` int16, where C is
+    `max_characters_per_token`.
 
-    # Parameters
-
-    text : `np.ndarray`
-        Text in UTF-8. *Shape:* `(bytes,)` uint8.
-    starts, lengths : `np.ndarray`
-        The first byte and the number of bytes of each word. *Shape:* `(N,)`.
-    max_characters_per_token : `int`
-        C.
-
-    # Returns
-
-    `np.ndarray`
-        *Shape:* `(N, C)` int16.
+    `text`: text in UTF-8, *shape* `(bytes,)` uint8. `starts`, `lengths`: the first byte and the
+    number of bytes of each word, *shape* `(N,)`.
     """
     check_max_characters("max_characters_per_token", max_characters_per_token)
     kept = np.minimum(lengths, max_characters_per_token - 2)[:, None]  # (N, 1)

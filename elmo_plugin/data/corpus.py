@@ -128,12 +128,7 @@ class EncodedCorpus:
     @classmethod
     def open(cls, folder: str | os.PathLike) -> "EncodedCorpus":
         """
-        Opens a corpus.
-
-        # Raises
-
-        `CorpusError`
-            If a file is missing, damaged, or of another version. The message names it.
+        Opens a corpus. A file that is missing, damaged, or of another version is a `CorpusError`.
         """
         folder = Path(folder)
         return cls(folder, read_description(folder))
@@ -148,19 +143,8 @@ class EncodedCorpus:
 
     def characters(self, ranks: np.ndarray, max_characters_per_token: int) -> np.ndarray:
         """
-        The character ids of words.
-
-        # Parameters
-
-        ranks : `np.ndarray`
-            *Shape:* `(N,)`.
-        max_characters_per_token : `int`
-            C.
-
-        # Returns
-
-        `np.ndarray`
-            *Shape:* `(N, C)` int16.
+        The character ids of the words `ranks`, *shape* `(N,)`. Returns *shape* `(N, C)` int16,
+        where C is `max_characters_per_token`.
         """
         starts = self._offsets[ranks]
         lengths = self._offsets[ranks + 1] - 1 - starts

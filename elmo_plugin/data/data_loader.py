@@ -16,12 +16,7 @@ from elmo_plugin.data.corpus import UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.dataset_reader import BilmDatasetReader
 from elmo_plugin.data.prefetch import Tensors, WindowIterator
-from elmo_plugin.data.vocabulary import (
-    WORDS_NAMESPACE,
-    check_frequency_order,
-    ids_of_corpus_words,
-    word_ids,
-)
+from elmo_plugin.data.vocabulary import ids_of_corpus_words, word_ids
 from elmo_plugin.data.windows import Epoch
 from elmo_plugin.modules.sampled_softmax import IGNORE
 
@@ -194,7 +189,6 @@ class BilmDataLoader(DataLoader):
         self._ids = ids_of_corpus_words(self.corpus, vocab)
         if self.shuffle is not None:
             self._report_unknown(vocab)
-            check_frequency_order(self.corpus, self._ids, vocab.get_vocab_size(WORDS_NAMESPACE))
 
     def _report_unknown(self, vocab: Vocabulary) -> None:
         """Logs the share of unknown tokens, which shows if the vocabulary is of another text."""

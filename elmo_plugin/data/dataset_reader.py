@@ -77,12 +77,7 @@ class BilmDatasetReader(DatasetReader):
             yield self.text_to_instance(tokens)
 
     def text_to_instance(self, tokens: str | list[str]) -> Instance:  # type: ignore[override]
-        """
-        # Parameters
-
-        tokens : `str` or `List[str]`
-            The sentence. A string is split at white space.
-        """
+        """Makes the instance of a sentence. A string is split at white space."""
         words = tokens.split() if isinstance(tokens, str) else tokens
         return Instance(
             {

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import shutil
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -186,8 +185,6 @@ def _encode_file(
         opens_document = np.concatenate([[after_blank], blank[:-1]])
         after_blank = bool(blank[-1])
         shards.add(tokens, lengths[~blank], opens_document[~blank])
-        rate = shards.num_tokens / (time.monotonic() - shards.started)
-        progress.set_postfix_str(f"{rate:,.0f} tokens/s", refresh=False)
     if shards.num_tokens == tokens_before:
         logger.warning("%s: expected sentences, found no token", file)
     return {"name": file.name, "bytes": num_bytes, "blake2b": content.hexdigest()}
@@ -235,7 +232,6 @@ class _ShardWriter:
         self._shard_tokens = shard_tokens
         self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self._num_pending = 0
-        self.started = time.monotonic()
         self.num_tokens = 0
         self.num_sentences = 0
         self.num_documents = 0
@@ -246,13 +242,9 @@ class _ShardWriter:
 
     def add(self, tokens: np.ndarray, lengths: np.ndarray, opens_document: np.ndarray) -> None:
         """
-        # Parameters
-
-        tokens : `np.ndarray`
-            Word numbers. *Shape:* `(tokens,)` int32.
-        lengths, opens_document : `np.ndarray`
-            Each sentence's number of tokens, and whether a document starts with it. *Shape:*
-            `(sentences,)`, int64 and bool.
+        `tokens`: word numbers, *shape* `(tokens,)` int32. `lengths`, `opens_document`: each
+        sentence's number of tokens, and whether a document starts with it, *shape* `(sentences,)`,
+        int64 and bool.
         """
         self.num_tokens += len(tokens)
         self.num_sentences += len(lengths)

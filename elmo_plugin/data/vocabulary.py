@@ -5,7 +5,6 @@ They have a namespace of their own without padding. `<S>`, `</S>` and `<UNK>` co
 words by falling frequency, so that a word's id is its rank, as log-uniform sampling assumes.
 """
 
-import logging
 import os
 from collections.abc import Iterable
 from itertools import islice
@@ -22,19 +21,10 @@ from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.text import read_blocks
 from elmo_plugin.files.atomic_write import atomic_write
 
-logger = logging.getLogger(__name__)
-
 WORDS_NAMESPACE = "words"
 
 NEWLINE_ESCAPE = "@@NEWLINE@@"
 """AllenNLP's vocabulary files write a line break as this, and read it as one."""
-
-MOST_BITS_LOST = 2.0
-"""
-The loss of log-uniform sampling, in bits a token, from which an order other than that by frequency
-is warned of. Measured on MASC with 10,000 words: 0.2 for the order of another corpus of English
-(Brown), 4.5 for alphabetical order; with 1,000 words, 0.1 and 2.7.
-"""
 
 
 @Vocabulary.register("bilm", constructor="from_corpus")
@@ -163,50 +153,13 @@ def vocabulary_words(vocab: Vocabulary) -> list[str]:
 
 def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
     """
-    The vocabulary id of each distinct word of a corpus, that of `<UNK>` for unknown words.
-
-    # Returns
-
-    `np.ndarray`
-        *Shape:* `(W,)` int64.
+    The vocabulary id of each distinct word of a corpus, that of `<UNK>` for unknown words. *Shape:*
+    `(W,)` int64.
     """
     ids = word_ids(vocab)
     unknown = ids[UNKNOWN_TOKEN]
     words = corpus.words()
     return np.fromiter((ids.get(word, unknown) for word in words), np.int64, count=len(words))
-
-
-def check_frequency_order(corpus: EncodedCorpus, ids: np.ndarray, vocab_size: int) -> None:
-    """
-    Warns of a vocabulary whose order is far from that of the corpus's frequencies: the log-uniform
-    distribution over ids, from which negatives are drawn, then codes the corpus with at least
-    `MOST_BITS_LOST` more a token than it would if the ids were sorted by frequency.
-
-    # Parameters
-
-    corpus : `EncodedCorpus`
-        The corpus that gives the counts.
-    ids : `np.ndarray`
-        The result of `ids_of_corpus_words`. *Shape:* `(W,)`.
-    vocab_size : `int`
-        The number of ids.
-    """
-    special = len(SPECIAL_WORDS)
-    counts = np.bincount(ids, weights=corpus.counts, minlength=vocab_size)[special:]
-    if not counts.any():
-        return
-    rank = np.arange(special, vocab_size)
-    bits = -np.log2(np.log((rank + 2) / (rank + 1)) / np.log(vocab_size + 1))  # (V - 3,)
-    lost = float(counts @ bits - np.sort(counts)[::-1] @ bits) / counts.sum()
-    if lost > MOST_BITS_LOST:
-        logger.warning(
-            'vocabulary, namespace "%s": expected words by falling frequency, as log-uniform '
-            "sampling needs them, found an order that costs %.1f bits a token more on %s than one "
-            "by frequency",
-            WORDS_NAMESPACE,
-            lost,
-            corpus.folder,
-        )
 
 
 def read_vocabulary_file(file: str | os.PathLike) -> list[str]:

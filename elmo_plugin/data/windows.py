@@ -106,12 +106,8 @@ class Epoch:
 
     def windows(self, rows: slice = slice(None), first: int = 0) -> Iterator[Window]:
         """
-        # Parameters
-
-        rows : `slice`, optional
-            Rows to read, by default all.
-        first : `int`, optional (default=`0`)
-            First window to read. Skipping those before it takes almost no time.
+        Reads the windows from the window `first` on, of all rows or some. Skipping those before it
+        takes almost no time.
         """
         reading: list[_Reader] = []
         index = first
@@ -218,19 +214,10 @@ def _cut_into_rows(steps: np.ndarray, row_lengths: np.ndarray) -> np.ndarray:
     Cuts a shard into one piece for each row, at the sentence boundaries that make the rows' lengths
     most equal.
 
-    # Parameters
-
-    steps : `np.ndarray`
-        Time steps at which the sentences start, and at which the last one ends. *Shape:*
-        `(S + 1,)`.
-    row_lengths : `np.ndarray`
-        Lengths of the rows before this shard. *Shape:* `(R,)`.
-
-    # Returns
-
-    `np.ndarray`
-        Index of the first sentence of each row's piece, and the number of sentences. *Shape:*
-        `(R + 1,)`.
+    `steps`: time steps at which the sentences start, and at which the last one ends, *shape*
+    `(S + 1,)`. `row_lengths`: lengths of the rows before this shard, *shape* `(R,)`. Returns the
+    index of the first sentence of each row's piece, and the number of sentences, *shape*
+    `(R + 1,)`.
     """
     wanted = np.maximum((row_lengths.sum() + steps[-1]) / len(row_lengths) - row_lengths, 0)
     bounds = np.cumsum(wanted) * (steps[-1] / wanted.sum())

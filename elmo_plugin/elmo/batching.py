@@ -9,20 +9,11 @@ MAX_TOKENS = 2048
 def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:
     """
     Divides sentences into batches. The sentences of a batch have similar lengths, for little
-    padding, and the number of its tokens is bounded, as a bound on memory.
+    padding, and the number of its tokens, with padding and boundaries, is at most `max_tokens`, as
+    a bound on memory. A longer sentence is a batch by itself.
 
-    # Parameters
-
-    lengths : `Sequence[int]`
-        Sentence lengths, in tokens.
-    max_tokens : `int`
-        The highest number of tokens in a batch, with padding and boundaries. A longer sentence is a
-        batch by itself.
-
-    # Returns
-
-    `Iterator[list[int]]`
-        For each batch the indices of its sentences in `lengths`, starting with the longest.
+    `lengths` are sentence lengths, in tokens. Yields for each batch the indices of its sentences in
+    `lengths`, starting with the longest.
     """
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):

@@ -100,11 +100,14 @@ def dump(
     index: dict[str, int] = {}
     paths = []
     try:
-        with _parts_folder(out) as parts, _Progress(total, out.name) as progress:
+        with (
+            _parts_folder(out) as parts,
+            Tqdm.tqdm(total=total, unit=" sentences", desc=out.name) as progress,
+        ):
             for number, part in enumerate(_groups(sentences, PART_SENTENCES)):
                 paths.append(path := parts / f"{number:08d}.hdf5")
                 if path.exists() and _resume(elmo, path, part, settings):
-                    progress.skip(part)
+                    progress.update(len(part))
                 else:
                     if elmo.initial_state == "carry":
                         batches = _groups(part, batch_size)
@@ -112,7 +115,7 @@ def dump(
                         lengths = [len(sentence.text.split()) for sentence in part]
                         places = batches_by_length(lengths, max_tokens)
                         batches = ([part[place] for place in batch] for batch in places)
-                    _write_part(elmo, part, path, progress.of(batches), layer, dtype, settings)
+                    _write_part(elmo, part, path, batches, layer, dtype, settings, progress)
                 if use_sentence_keys or not forget_sentences:
                     index.update((sentence.text, sentence.line) for sentence in part)
             keys = {line: text for text, line in index.items()} if use_sentence_keys else None
@@ -125,12 +128,7 @@ def dump(
 
 
 def check_is_new(out: str | os.PathLike) -> None:
-    """
-    # Raises
-
-    `ConfigurationError`
-        If there is a file or a folder of this name.
-    """
+    """Raises a `ConfigurationError` if there is a file or a folder of this name."""
     if Path(out).is_dir():
         raise ConfigurationError(f"{out}: expected to write a new file, found a folder")
     if Path(out).exists():
@@ -171,6 +169,7 @@ def _write_part(
     layer: str,
     dtype: str,
     settings: str,
+    progress: Any,
 ) -> None:
     # The last bit of a word's vector may depend on the words computed in the same batch, and a
     # resumed dump has not computed those of earlier parts.
@@ -184,6 +183,7 @@ def _write_part(
                 for sentence, found in zip(batch, vectors):
                     file.create_dataset(str(sentence.line), data=found.astype(dtype))
                 disk.check()
+                progress.update(len(batch))
             if elmo.carried_state is not None:
                 for name, numbers in elmo.carried_state._asdict().items():
                     file[f"{STATE}/{name}"] = numbers.cpu().numpy()
@@ -244,31 +244,6 @@ def _join(
             names = {text: str(line) for text, line in index.items()}
             joined["sentence_to_index"][0] = json.dumps(names)
     os.replace(whole, out)
-
-
-class _Progress:
-    """A progress bar that counts sentences and shows the tokens per second of this run."""
-
-    def __init__(self, total: int | None, name: str) -> None:
-        self._bar = Tqdm.tqdm(total=total, unit=" sentences", desc=name)
-        self._n_tokens = 0
-
-    def __enter__(self) -> "_Progress":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._bar.close()
-
-    def skip(self, part: list[Sentence]) -> None:
-        self._bar.update(len(part))
-
-    def of(self, batches: Iterable[list[Sentence]]) -> Iterator[list[Sentence]]:
-        for batch in batches:
-            yield batch
-            self._n_tokens += sum(len(sentence.text.split()) for sentence in batch)
-            seconds = self._bar.format_dict["elapsed"] or 1.0
-            self._bar.set_postfix_str(f"{self._n_tokens / seconds:,.0f} tokens/s", refresh=False)
-            self._bar.update(len(batch))
 
 
 def _settings(elmo: Elmo, layer: str, batch_size: int, max_tokens: int, dtype: str) -> str:

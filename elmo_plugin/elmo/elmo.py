@@ -13,7 +13,7 @@ from elmo_plugin.bilm_tf.weight_file import load_bilm
 from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.embed import embed
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.models.load import load_language_model
+from elmo_plugin.models.archive import read_archive
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files
@@ -44,6 +44,8 @@ class Elmo(BiLMLayers):
         Keep the vectors of the two boundaries, as the first and the last of a sentence.
     scalar_mix_parameters : `Sequence[float] | None`
         Fixed weights of the L + 1 layers, before the softmax, instead of learned ones.
+    use_top_only : `bool`
+        Use the top layer alone instead of a mix; see `ScalarMix`.
     kwargs
         `requires_grad`, `initial_state`, `precision`, `cache_dir`, `cache_dtype` and
         `cache_size_gb`: see `BiLMLayers`.
@@ -65,15 +67,19 @@ class Elmo(BiLMLayers):
         dropout: float = 0.0,
         keep_sentence_boundaries: bool = False,
         scalar_mix_parameters: Sequence[float] | None = None,
+        use_top_only: bool = False,
         **kwargs: Any,
     ) -> None:
         check_count("num_output_representations", num_output_representations, most=MOST_MIXES)
         check_flag("do_layer_norm", do_layer_norm)
         check_number("dropout", dropout, least=0, most=1)
         check_flag("keep_sentence_boundaries", keep_sentence_boundaries)
+        check_flag("use_top_only", use_top_only)
         n_layers = options.lstm.n_layers + 1
         if scalar_mix_parameters is not None:
             _check_mix(scalar_mix_parameters, n_layers)
+            if use_top_only:
+                fail("scalar_mix_parameters", "none with use_top_only", scalar_mix_parameters)
         super().__init__(bilm, options, **kwargs)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.dropout = nn.Dropout(dropout)
@@ -84,6 +90,7 @@ class Elmo(BiLMLayers):
                 do_layer_norm=do_layer_norm,
                 initial_scalar_parameters=scalar_mix_parameters,
                 trainable=scalar_mix_parameters is None,
+                use_top_only=use_top_only,
             )
             self.add_module(f"scalar_mix_{k}", mix)  # AllenNLP's name, in regular expressions too
 
@@ -122,8 +129,10 @@ class Elmo(BiLMLayers):
         path = cached_path(archive_file)
         if holds_model_files(path):
             return cls.from_files(path, **kwargs)
-        model = load_language_model(path)
-        return cls(model.bilm, model.options, **kwargs)
+        archive = read_archive(path)
+        bilm = build_bilm(archive.options)
+        bilm.load_state_dict(archive.weights("bilm"))
+        return cls(bilm, archive.options, **kwargs)
 
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:

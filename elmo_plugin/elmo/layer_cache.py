@@ -63,16 +63,9 @@ class LayerCache:
 
     def keys(self, model: bytes, tokens: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """
-        One key for each sentence: a digest of the model, the dtype and the sentence's tokens.
-
-        # Parameters
-
-        model : `bytes`
-            See `Fingerprint`.
-        tokens : `Tensor`
-            Character ids of shape `(B, T, C)` or word ids of shape `(B, T)`.
-        lengths : `Sequence[int]`
-            Sentence lengths, in tokens.
+        One key for each sentence: a digest of the model (see `Fingerprint`), the dtype and the
+        sentence's tokens. `tokens`: character ids of shape `(B, T, C)` or word ids of shape
+        `(B, T)`. `lengths`: sentence lengths, in tokens.
         """
         prefix = model + self.dtype.encode()
         rows = tokens.to("cpu", torch.int32).numpy()
@@ -84,15 +77,8 @@ class LayerCache:
     def get(self, keys: Sequence[bytes], layers: Sequence[np.ndarray]) -> list[int]:
         """
         Fills in the layers that are stored and returns the indices of the sentences that are
-        missing, whose layers are left as they are.
-
-        # Parameters
-
-        keys : `Sequence[bytes]`
-            The sentences' keys.
-        layers : `Sequence[np.ndarray]`
-            For each sentence of n tokens a float32 array of shape `(L + 1, n + 2, 2P)`, which is
-            modified in place.
+        missing, whose layers are left as they are. For each sentence of n tokens `layers` has a
+        float32 array of shape `(L + 1, n + 2, 2P)`, which is modified in place.
         """
         missing = []
         dtype = DTYPES[self.dtype]
@@ -131,12 +117,8 @@ class Fingerprint:
 
     def __call__(self, bilm: nn.Module, facts: Sequence[Any]) -> bytes:
         """
-        # Parameters
-
-        bilm : `nn.Module`
-            The biLM, whose parameters and buffers are part of the digest.
-        facts : `Sequence[Any]`
-            Everything else that the layers depend on, which is compared by its `repr`.
+        The digest of the parameters and buffers of `bilm`, and of everything else that the layers
+        depend on, `facts`, which are compared by their `repr`.
         """
         tensors = list(chain(bilm.parameters(), bilm.buffers()))
         seen = repr(facts), tensor_versions(tensors)

@@ -112,12 +112,11 @@ class BiLMLayers(nn.Module):
 
     @property
     def max_characters_per_token(self) -> int:
-        char_cnn = self.options.char_cnn
-        if char_cnn is None:
+        if not self.options.token_encoder.reads_characters:
             raise ValueError(
                 "expected a biLM that reads characters, found one with word embeddings"
             )
-        return char_cnn.max_characters_per_token
+        return self.bilm.id_shape[0]
 
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """The character ids of sentences, of shape `(B, T, C)`, zeros at padding."""

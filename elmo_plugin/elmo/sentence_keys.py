@@ -11,19 +11,7 @@ from elmo_plugin.elmo.dump import Sentence
 def check_sentence_keys(sentences: Iterable[Sentence], source: str) -> list[Sentence]:
     """
     Checks that all sentences can be names of datasets in one file, before anything is computed.
-    Equal sentences share a name.
-
-    # Parameters
-
-    sentences : `Iterable[Sentence]`
-        The text.
-    source : `str`
-        The name of the text in errors.
-
-    # Returns
-
-    `list[Sentence]`
-        The sentences.
+    Equal sentences share a name. `source` is the name of the text in errors.
 
     # Raises
 
@@ -31,26 +19,23 @@ def check_sentence_keys(sentences: Iterable[Sentence], source: str) -> list[Sent
         If a sentence cannot be a name in HDF5, or not together with an earlier one.
     """
     found = list(sentences)
-    datasets: dict[str, Sentence] = {}
-    groups: dict[str, Sentence] = {}
-    for sentence in found:
-        place = f"{source}, line {sentence.line + 1}: {sentence.text!r}"
+    datasets: dict[str, str] = {}
+    groups: set[str] = set()
+    for line, text in found:
         # In HDF5, as in a path, "." is the group itself and several slashes are one.
-        names = sentence.text.rstrip("/").split("/")
-        if names[-1] in ("", ".") or "\0" in sentence.text:
+        names = text.rstrip("/").split("/")
+        paths = list(accumulate((n for n in names if n not in ("", ".")), "{}/{}".format))
+        if (
+            names[-1] in ("", ".")
+            or "\0" in text
+            or paths[-1] in groups
+            or any(path in datasets for path in paths[:-1])
+            or datasets.setdefault(paths[-1], text) != text
+        ):
             raise ConfigurationError(
-                f"{place}: HDF5 cannot have a dataset of this name; leave out --use-sentence-keys"
+                f"{source}, line {line + 1}: {text!r}: HDF5 cannot have a dataset of this name, or "
+                "not next to those of earlier lines, because a slash separates groups; leave out "
+                "--use-sentence-keys"
             )
-        parts = (name for name in names if name not in ("", "."))
-        *above, path = accumulate(parts, "{}/{}".format)
-        others = [groups.get(path), *map(datasets.get, above), datasets.get(path)]
-        for other in others:
-            if other is not None and other.text != sentence.text:
-                raise ConfigurationError(
-                    f"{place}: HDF5 cannot have a dataset of this name next to that of line "
-                    f"{other.line + 1}, {other.text!r}, because a slash separates groups; leave "
-                    "out --use-sentence-keys"
-                )
-        datasets[path] = sentence
-        groups.update((group, sentence) for group in above)
+        groups.update(paths[:-1])
     return found

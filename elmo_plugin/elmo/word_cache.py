@@ -45,17 +45,9 @@ class WordVectorCache(nn.Module):
 
     def forward(self, encoder: nn.Module, words: Tensor) -> Tensor:
         """
-        # Parameters
-
-        encoder : `nn.Module`
-            The token encoder, which is called only for words that are not cached.
-        words : `Tensor`
-            Character ids of shape `(U, C)` or word ids of shape `(U,)`, preferably distinct.
-
-        # Returns
-
-        `Tensor`
-            Word vectors of shape `(U, P)`.
+        Word vectors of shape `(U, P)`. `encoder` is the token encoder, which is called only for
+        words that are not cached. `words`: character ids of shape `(U, C)` or word ids of shape
+        `(U,)`, preferably distinct.
         """
         # Cached vectors may be used outside of inference mode.
         with self._lock, torch.inference_mode(False), torch.no_grad():

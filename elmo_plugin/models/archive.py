@@ -21,7 +21,7 @@ from torch import Tensor
 
 from elmo_plugin.checks import shown
 from elmo_plugin.data.vocabulary import BilmVocabulary, word_ids
-from elmo_plugin.files.atomic_write import NO_SPACE, DiskFullError
+from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.torch_file import load_torch_file
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, build_bilm
@@ -77,6 +77,15 @@ class Archive(NamedTuple):
     vocab: BilmVocabulary
     state: dict[str, Tensor]
 
+    def weights(self, module: str) -> dict[str, Tensor]:
+        """The weights of `bilm` or of `softmax`, under the names that they have in it."""
+        prefix = f"{module}."
+        return {
+            name.removeprefix(prefix): x
+            for name, x in self.state.items()
+            if name.startswith(prefix)
+        }
+
 
 def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
     """
@@ -96,18 +105,14 @@ def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
     try:
         if os.path.isdir(path):
             return _read_folder(Path(path))
-        with tempfile.TemporaryDirectory() as folder:
+        with (
+            name_full_disk(f"{archive_file}, unpacked in {tempfile.gettempdir()}"),
+            tempfile.TemporaryDirectory() as folder,
+        ):
             _unpack(path, Path(folder))
             return _read_folder(Path(folder))
     except ConfigurationError as error:
         raise ConfigurationError(f"{archive_file}: {error}") from error
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        raise DiskFullError(
-            f"{archive_file}: could not be unpacked in {tempfile.gettempdir()}, the disk may be "
-            f"full ({error.strerror})"
-        ) from error
 
 
 def _unpack(path: str, folder: Path) -> None:
@@ -206,13 +211,11 @@ def _check_sizes(
         options = BiLMOptions.from_dict(
             {**parameters, "n_tokens_vocab": n_words}, source=f"{CONFIG}: model"
         )
-        n_modules = options.lstm.n_layers
-        if options.char_cnn is not None:
-            n_modules += len(options.char_cnn.filters) + options.char_cnn.n_highway
-        if n_modules > len(state):
+        n_layers = options.lstm.n_layers + options.token_encoder.n_layers
+        if n_layers > len(state):
             raise ConfigurationError(
-                f"expected the weights of {n_modules} layers and filters, as "
-                f"{CONFIG} has them, found {len(state)} tensors"
+                f"expected the weights of {n_layers} layers, as {CONFIG} has them, found "
+                f"{len(state)} tensors"
             )
         with torch.device("meta"):
             bilm = build_bilm(options)

@@ -17,7 +17,7 @@ from elmo_plugin.data.prefetch import LazyWindow
 from elmo_plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.files.torch_file import check_torch_file
 from elmo_plugin.models.transfer import load_pretrained
-from elmo_plugin.modules import LSTMState, SampledSoftmax, WordEmbedding
+from elmo_plugin.modules import LSTMState, SampledSoftmax
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
 from elmo_plugin.modules.sampled_softmax import IGNORE
@@ -123,9 +123,10 @@ class BilmLanguageModel(Model):
         self._tables: List[torch.nn.Parameter] = []
         if sparse_gradients:
             self._tables.extend(self.softmax.parameters())
-            if isinstance(self.bilm.token_encoder, WordEmbedding):
-                self.bilm.token_encoder.embedding.sparse = True
-                self._tables.extend(self.bilm.token_encoder.parameters())
+            word_table = self.bilm.token_encoder.word_table
+            if word_table is not None:
+                word_table.sparse = True
+                self._tables.extend(word_table.parameters())
             leave_to_optimizer(self, self._tables)
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
@@ -220,7 +221,7 @@ class BilmLanguageModel(Model):
         backward_targets: Tensor,
         word_ids: Optional[Tensor] = None,
     ) -> Tensor:
-        if self.options.char_cnn is None:
+        if not self.options.token_encoder.reads_characters:
             if word_ids is None:
                 raise ConfigurationError(
                     'a model of type "bilm" without char_cnn reads words: its data_loader needs '
@@ -263,10 +264,10 @@ class BilmLanguageModel(Model):
         Returns the top layer, *shape* `(2, T + 2, B, P)`, and the targets at its positions, *shape*
         `(2, T + 2, B)`.
         """
-        if self.options.char_cnn is None:
-            tokens = torch.where(util.get_text_field_mask(source), targets + 1, 0)
-        else:
+        if self.options.token_encoder.reads_characters:
             tokens = next(x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x)
+        else:
+            tokens = torch.where(util.get_text_field_mask(source), targets + 1, 0)
         lengths = self.bilm.sentence_lengths(tokens)
         n_rows = len(tokens)
         carried = self._carried[self.training]

@@ -8,7 +8,6 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm_tf.options_file import write_options
 from elmo_plugin.bilm_tf.weight_file import write_weights
-from elmo_plugin.data.characters import DEFAULT_MAX_CHARACTERS
 from elmo_plugin.data.vocabulary import vocabulary_words, write_vocabulary_file
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.models.bilm import BilmLanguageModel
@@ -79,20 +78,13 @@ def who_reads(options: BiLMOptions) -> str:
 
 
 def refused_by_allennlp(options: BiLMOptions) -> list[str]:
-    """What AllenNLP's own ELMo needs and these options lack; empty if it reads them."""
-    lstm, char_cnn = options.lstm, options.char_cnn
-    reasons = {
-        "char_cnn, as it knows no table of words": char_cnn is None,
-        "lstm.use_skip_connections": not lstm.use_skip_connections,
-        "an lstm.projection_dim other than lstm.dim": lstm.projection_dim == lstm.dim,
-    }
-    if char_cnn is not None:
-        reasons |= {
-            "an lstm.projection_dim other than the number of filters": (
-                lstm.projection_dim == char_cnn.n_filters
-            ),
-            "a char_cnn.max_characters_per_token of 50": (
-                char_cnn.max_characters_per_token != DEFAULT_MAX_CHARACTERS
-            ),
-        }
-    return [reason for reason, is_missing in reasons.items() if is_missing]
+    """
+    The properties that AllenNLP's own ELMo needs and this biLM does not have. It is empty if
+    AllenNLP reads it.
+    """
+    reasons = []
+    if not options.lstm.use_skip_connections:
+        reasons.append("lstm.use_skip_connections")
+    if options.lstm.projection_dim == options.lstm.dim:
+        reasons.append("an lstm.projection_dim other than lstm.dim")
+    return reasons + options.token_encoder.missing_for_allennlp(options.lstm.projection_dim)

@@ -17,6 +17,7 @@ from elmo_plugin.bilm_tf.weight_file import check_weights, n_softmax_words, read
 from elmo_plugin.data.vocabulary import BilmVocabulary, vocabulary_words
 from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.hdf5 import HDF5Error
+from elmo_plugin.models.archive import PARAMETERS
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions
@@ -24,20 +25,12 @@ from elmo_plugin.options import BiLMOptions
 
 def import_files(options: str, weights: str, vocabulary: str, archive: str) -> None:
     """
-    Makes an archive.
-
-    # Parameters
-
-    options, weights, vocabulary : `str`
-        The three files of bilm-tf.
-    archive : `str`
-        The archive to write.
+    Makes the archive of a language model from bilm-tf's three files.
 
     # Raises
 
     `OptionsError`, `HDF5Error`
-        If a file is damaged or missing, or if there is no softmax. The embedder `elmo` does not
-        need a softmax and takes the files directly.
+        If a file is damaged or missing, or if there is no softmax.
     `ConfigurationError`
         If the softmax and the vocabulary have different numbers of words.
     `DiskFullError`
@@ -81,13 +74,13 @@ def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Pa
 def _config(options: BiLMOptions) -> dict[str, Any]:
     """The config of the archive, with all that `evaluate` and `predict` need."""
     model: dict[str, Any] = {"type": "bilm", "n_negative_samples": None}
-    model |= {k: v for k, v in options.to_dict().items() if k in ("lstm", "char_cnn")}
+    model |= {k: v for k, v in options.to_dict().items() if k in PARAMETERS}
     reader: dict[str, Any] = {"type": "bilm"}
     loader: dict[str, Any] = {"type": "bilm", "batch_size": 32, "shuffle": None}
-    if options.char_cnn is None:
-        loader["tokens"] = "words"
+    if options.token_encoder.reads_characters:
+        reader["max_characters_per_token"] = options.token_encoder.id_shape[0]
     else:
-        reader["max_characters_per_token"] = options.char_cnn.max_characters_per_token
+        loader["tokens"] = "words"
     return {
         "dataset_reader": reader,
         "vocabulary": {"type": "bilm"},

@@ -112,7 +112,7 @@ def _read_archive(options: BiLMOptions, n_words: int, file: File) -> Pretrained:
 
 
 def _read_hdf5(options: BiLMOptions, weights: File, vocabulary_file: Optional[File]) -> Pretrained:
-    reads_words = options.char_cnn is None
+    reads_words = not options.token_encoder.reads_characters
     if vocabulary_file is None:
         if reads_words:
             raise ConfigurationError(

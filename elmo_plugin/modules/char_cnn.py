@@ -79,15 +79,8 @@ class CharCNN(TokenEncoder):
 
     def forward(self, characters: Tensor) -> Tensor:
         """
-        # Parameters
-
-        characters : `Tensor`
-            Character ids of each word, padded, shape `(U, C)`, any integer type.
-
-        # Returns
-
-        `Tensor`
-            Shape `(U, P)`.
+        `characters`: padded character ids of each word, shape `(U, C)`, any integer type. Returns
+        shape `(U, P)`.
         """
         x = ACTIVATIONS[self.activation](self.convolve(characters.long()))  # (U, F)
         for highway in self.highways:

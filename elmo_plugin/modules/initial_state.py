@@ -15,24 +15,11 @@ def initial_state(
     bilm: BiLM, kind: str, n_rows: int, carried: LSTMState | None = None
 ) -> LSTMState:
     """
-    The state from which a batch of sentences, or the first window of a text, is read.
-
-    # Parameters
-
-    bilm : `BiLM`
-    kind : `str`
-        One of `INITIAL_STATES`: `"zero"`; `"warm"`, the mean state that training found at the
-        starts of sentences; or `"carry"`, the state after the same row of the batch before, as in
-        bilm-tf and AllenNLP, so that a vector depends on what was read before.
-    n_rows : `int`
-        B, the number of rows.
-    carried : `LSTMState | None`
-        State from `carry_on`, read only for `"carry"`; by default zeros.
-
-    # Returns
-
-    `LSTMState`
-        The state of shape `(L, 2, B, ..)`.
+    The state of shape `(L, 2, B, ..)` from which a batch of `n_rows` sentences, or the first window
+    of a text, is read. `kind` is one of `INITIAL_STATES`: `"zero"`; `"warm"`, the mean state that
+    training found at the starts of sentences; or `"carry"`, the state after the same row of the
+    batch before, as in bilm-tf and AllenNLP, so that a vector depends on what was read before. This
+    is `carried`, which `carry_on` gives, by default zeros.
     """
     if kind == "warm":
         return bilm.warm_state(n_rows)

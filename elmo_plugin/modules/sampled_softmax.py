@@ -82,18 +82,9 @@ class SampledSoftmax(nn.Module):
 
     def forward(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """
-        # Parameters
-
-        hidden : `Tensor`
-            Hidden vectors, shape `(..., P)`.
-        targets : `Tensor`
-            Word numbers, shape `(...)`; `IGNORE` at places without a prediction.
-
-        # Returns
-
-        `Tensor`
-            The sum of the negative log likelihoods, a scalar: the sampled estimate in training
-            mode, exact in evaluation mode.
+        The sum of the negative log likelihoods, a scalar: the sampled estimate in training mode,
+        exact in evaluation mode. `hidden`: hidden vectors, shape `(..., P)`. `targets`: word
+        numbers, shape `(...)`; `IGNORE` at places without a prediction.
         """
         hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
         if not self.training or self.n_negative_samples is None:

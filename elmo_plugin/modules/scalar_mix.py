@@ -24,6 +24,8 @@ class ScalarMix(nn.Module):
         Initial w, before the softmax. By default zeros, which give the average.
     trainable : `bool`
         Whether w and gamma are learned.
+    use_top_only : `bool`
+        Use the top layer alone, gamma h_{k,L}, as under this name in bilm-tf. There is then no w.
 
     # Raises
 
@@ -37,6 +39,7 @@ class ScalarMix(nn.Module):
         do_layer_norm: bool = False,
         initial_scalar_parameters: Sequence[float] | None = None,
         trainable: bool = True,
+        use_top_only: bool = False,
     ) -> None:
         super().__init__()
         w = [0.0] * mixture_size if initial_scalar_parameters is None else initial_scalar_parameters
@@ -45,9 +48,12 @@ class ScalarMix(nn.Module):
                 f"initial_scalar_parameters: expected {mixture_size} numbers, one for each layer, "
                 f"found {len(w)}"
             )
+        self.mixture_size = mixture_size
         self.do_layer_norm = do_layer_norm
+        self.use_top_only = use_top_only
         self.scalar_parameters = nn.ParameterList(
-            nn.Parameter(torch.tensor([float(w_j)]), requires_grad=trainable) for w_j in w
+            nn.Parameter(torch.tensor([float(w_j)]), requires_grad=trainable)
+            for w_j in (() if use_top_only else w)
         )
         self.gamma = nn.Parameter(torch.tensor([1.0]), requires_grad=trainable)
 
@@ -71,14 +77,16 @@ class ScalarMix(nn.Module):
         `ValueError`
             If the number of layers is not `mixture_size`, or `do_layer_norm` has no mask.
         """
-        if len(layers) != len(self.scalar_parameters):
-            raise ValueError(
-                f"layers: expected {len(self.scalar_parameters)} tensors, found {len(layers)}"
-            )
+        if len(layers) != self.mixture_size:
+            raise ValueError(f"layers: expected {self.mixture_size} tensors, found {len(layers)}")
+        if self.use_top_only:
+            layers = layers[-1:]
         if self.do_layer_norm:
             if mask is None:
                 raise ValueError("mask: expected one with do_layer_norm, found none")
             layers = [_normalise(h, mask) for h in layers]
+        if self.use_top_only:
+            return self.gamma * layers[0]
         s = torch.softmax(torch.cat(list(self.scalar_parameters)), dim=0)
         return self.gamma * sum(s_j * h_j for s_j, h_j in zip(s, layers))
 

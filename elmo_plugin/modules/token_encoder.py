@@ -28,14 +28,7 @@ class TokenEncoder(nn.Module):
 
     def forward(self, words: Tensor) -> Tensor:
         """
-        # Parameters
-
-        words : `Tensor`
-            Ids of any integer type, shape `(U, *id_shape)`; see `BiLM.id_shape`.
-
-        # Returns
-
-        `Tensor`
-            Shape `(U, P)`.
+        `words`: ids of any integer type, shape `(U, *id_shape)`; see `BiLM.id_shape`. Returns shape
+        `(U, P)`.
         """
         raise NotImplementedError

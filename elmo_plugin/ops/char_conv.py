@@ -29,18 +29,8 @@ def max_of_convolutions(
     """
     The maximum over each word of every convolution of its embedded characters.
 
-    # Parameters
-
-    characters : `Tensor`
-        Character ids, shape `(U, C)`, int64.
-    embedding : `Tensor`
-        E, shape `(n_characters, c)`.
-    convolutions : `Convolutions`
-
-    # Returns
-
-    `Tensor`
-        Shape `(U, F)`, where F is the sum of all n.
+    `characters`: character ids, shape `(U, C)`, int64; `embedding`: E, shape `(n_characters, c)`.
+    Returns shape `(U, F)`, where F is the sum of all n.
     """
     if characters.device.type != "cpu":
         return reference_max_of_convolutions(characters, embedding, convolutions)
@@ -65,16 +55,9 @@ def sort_by_length(characters: Tensor) -> tuple[Tensor, Tensor, list[int]]:
     Sorts words by their number of different windows. From the place on where a word only repeats
     its last id (its padding), all windows are alike, and one of them is enough for the maximum.
 
-    # Parameters
-
-    characters : `Tensor`
-        Character ids, shape `(U, C)`.
-
-    # Returns
-
-    `tuple[Tensor, Tensor, list[int]]`
-        The words, most windows first, `(U, C)`; the place of each given word among them, `(U,)`;
-        and for t = 0, 1, .. the number of words that have a window of their own at t.
+    `characters`: character ids, shape `(U, C)`. Returns the words, most windows first, `(U, C)`;
+    the place of each given word among them, `(U,)`; and for t = 0, 1, .. the number of words that
+    have a window of their own at t.
     """
     changes = characters[:, 1:] != characters[:, :-1]
     positions = torch.arange(1, characters.size(1), device=characters.device)

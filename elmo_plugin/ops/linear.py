@@ -26,23 +26,11 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """
-    `torch.nn.functional.linear`, x W^T + b, with the products of `ops.matmul`.
+    `torch.nn.functional.linear`, x W^T + b, with the products of `ops.matmul`. They are computed in
+    `precision`, by default the weight's.
 
-    # Parameters
-
-    x : `Tensor`
-        Input of shape `(n, k)`.
-    weight : `Tensor`
-        W, shape `(m, k)`.
-    bias : `Tensor`
-        b, shape `(m,)`.
-    precision : `torch.dtype | None`
-        Precision of the product; by default the weight's.
-
-    # Returns
-
-    `Tensor`
-        Shape `(n, m)`, in the precision of x.
+    `x`: shape `(n, k)`; `weight`: W, shape `(m, k)`; `bias`: shape `(m,)`. Returns shape `(n, m)`,
+    in the precision of x.
     """
     return _Linear.apply(x, weight.to(precision or weight.dtype), bias)
 

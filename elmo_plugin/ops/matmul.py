@@ -30,23 +30,11 @@ def batched_matmul(
     x: Tensor, weights: Weights, *, out: Tensor | None = None, add: bool = False
 ) -> Tensor:
     """
-    x_s W_s for a stack of s products.
+    x_s W_s for a stack of s products. The result is written to `out`, or added to it if `add`; by
+    default it is a new tensor.
 
-    # Parameters
-
-    x : `Tensor`
-        Shape `(s, n, k)`.
-    weights : `Weights`
-        Shape `(s, k, m)`.
-    out : `Tensor | None`
-        Tensor of shape `(s, n, m)` to write to, contiguous or not; by default a new one.
-    add : `bool`
-        Whether to add to `out` instead of overwriting it.
-
-    # Returns
-
-    `Tensor`
-        `out`.
+    `x`: shape `(s, n, k)`; `weights`: shape `(s, k, m)`; `out`: shape `(s, n, m)`, contiguous or
+    not. Returns `out`.
     """
     cast = x.to(weights.dtype)
     if isinstance(weights, Tensor) and weights.device.type != "cpu":

@@ -43,17 +43,8 @@ class PackedWeightCache:
 
     def __call__(self, weights: Sequence[Tensor], precision: torch.dtype | None) -> list[Weights]:
         """
-        # Parameters
-
-        weights : `Sequence[Tensor]`
-            Stacks of matrices, each of shape `(s, k, m)`.
-        precision : `torch.dtype | None`
-            Precision to cast to; by default the weights' own.
-
-        # Returns
-
-        `list[Weights]`
-            The stacks, packed if no gradient is wanted and oneDNN multiplies in this precision.
+        Casts stacks of matrices, each of shape `(s, k, m)`, to `precision`, by default their own.
+        They are packed if no gradient is wanted and oneDNN multiplies in this precision.
         """
         trained = any(w.requires_grad for w in weights)
         if trained:

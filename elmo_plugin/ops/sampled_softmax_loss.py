@@ -25,24 +25,10 @@ def sampled_softmax_loss(
     The sum over rows of log(exp(y_n) + sum_s exp(y_s)) - y_n, where y_n is the logit of row n's
     target and y_s is the logit of a sample other than this target.
 
-    # Parameters
-
-    hidden : `Tensor`
-        Hidden vectors, shape `(n, P)`.
-    targets : `Tensor`
-        Word numbers, shape `(n,)`.
-    samples : `Tensor`
-        Different word numbers, shape `(S,)`.
-    weight : `Tensor`
-        Rows of the softmax, the targets' and then the samples', shape `(n + S, P)`. Products are
-        computed in its precision.
-    bias : `Tensor`
-        Their biases minus the logarithms of the expected counts, shape `(n + S,)`.
-
-    # Returns
-
-    `Tensor`
-        A scalar.
+    `hidden`: hidden vectors, shape `(n, P)`. `targets`: word numbers, shape `(n,)`. `samples`:
+    different word numbers, shape `(S,)`. `weight`: rows of the softmax, the targets' and then the
+    samples', shape `(n + S, P)`; products are computed in its precision. `bias`: their biases minus
+    the logarithms of the expected counts, shape `(n + S,)`. Returns a scalar.
     """
     return _SampledLoss.apply(hidden, _accidental_hits(targets, samples), weight, bias)
 

@@ -27,16 +27,6 @@ def take_rows(table: Tensor, rows: Tensor) -> Tensor:
     `table[rows]` with a sparse gradient, which holds only `rows`, and a row twice if it was taken
     twice. PyTorch's own sparse look-up, `F.embedding`, takes only tables of vectors, not a bias.
 
-    # Parameters
-
-    table : `Tensor`
-        Tensor of shape `(n, ...)`.
-    rows : `Tensor`
-        Row numbers, shape `(k,)`.
-
-    # Returns
-
-    `Tensor`
-        Shape `(k, ...)`.
+    `table`: shape `(n, ...)`; `rows`: row numbers, shape `(k,)`. Returns shape `(k, ...)`.
     """
     return _TakeRows.apply(table, rows)

@@ -7,15 +7,8 @@ def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
     Finds the distinct words of a batch: `torch.unique` over the words, but many times faster. The
     order of the words is arbitrary.
 
-    # Parameters
-
-    tokens : `Tensor`
-        Character ids, shape `(B, T, C)`, or word ids, shape `(B, T)`.
-
-    # Returns
-
-    `tuple[Tensor, Tensor]`
-        The distinct words, shape `(U, C)` or `(U,)`, and each token's index among them, `(B, T)`.
+    `tokens`: character ids, shape `(B, T, C)`, or word ids, shape `(B, T)`. Returns the distinct
+    words, shape `(U, C)` or `(U,)`, and each token's index among them, shape `(B, T)`.
     """
     if tokens.dim() == 2:
         words, indices = torch.unique(tokens, return_inverse=True)

@@ -73,12 +73,6 @@ class BiLMOptions:
         return None
 
     @property
-    def char_cnn(self) -> CharCNNOptions | None:
-        """The options of the char CNN, if that is the token encoder."""
-        encoder = self.token_encoder
-        return encoder if isinstance(encoder, CharCNNOptions) else None
-
-    @property
     def n_parameters(self) -> int:
         """The number of parameters, without a softmax."""
         size = self.lstm.projection_dim

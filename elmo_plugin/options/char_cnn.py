@@ -107,6 +107,18 @@ class CharCNNOptions(TokenEncoderOptions):
         """F, the number of filters of all convolutions."""
         return sum(number for _, number in self.filters)
 
+    @property
+    def n_layers(self) -> int:
+        return 1 + len(self.filters) + self.n_highway
+
+    def missing_for_allennlp(self, projection_dim: int) -> list[str]:
+        reasons = []
+        if projection_dim == self.n_filters:
+            reasons.append("an lstm.projection_dim other than the number of filters")
+        if self.max_characters_per_token != DEFAULT_MAX_CHARACTERS:
+            reasons.append(f"a char_cnn.max_characters_per_token of {DEFAULT_MAX_CHARACTERS}")
+        return reasons
+
     def n_parameters(self, projection_dim: int) -> int:
         c, f = self.embedding.dim, self.n_filters
         n = NUM_CHARACTERS * c + sum((width * c + 1) * number for width, number in self.filters)

@@ -41,6 +41,25 @@ class TokenEncoderOptions(ABC):
     def n_parameters(self, projection_dim: int) -> int:
         """The number of parameters of the token encoder."""
 
+    @property
+    def id_shape(self) -> tuple[int, ...]:
+        """The shape of a token's ids: `(C,)` for C characters, `()` for a word's number."""
+        return tuple(self.boundaries().shape[1:])
+
+    @property
+    def reads_characters(self) -> bool:
+        """Whether a token is written in ids of characters, not in the number of its word."""
+        return bool(self.id_shape)
+
+    @property
+    def n_layers(self) -> int:
+        """The number of layers that have weights of their own."""
+        return 1
+
+    def missing_for_allennlp(self, projection_dim: int) -> list[str]:
+        """The properties that AllenNLP's own ELMo needs and this encoder does not have."""
+        return ["char_cnn, the only token encoder that it knows"]
+
     def with_vocabulary(self, n_words: int) -> Self:
         """The options of the same encoder for a vocabulary of `n_words`."""
         return self

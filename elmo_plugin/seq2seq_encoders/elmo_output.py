@@ -18,6 +18,9 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
     removes the second mix from its input, calls the encoder that it wraps, and appends the second
     mix to the output. It works in any model that passes its embedded text directly to its encoder.
 
+    The output of a bidirectional encoder is [forward; backward], and some models split it there. So
+    it becomes [forward; forward ELMo; backward; backward ELMo].
+
     Registered as a `Seq2SeqEncoder` with name "elmo_output".
 
     # Parameters
@@ -52,6 +55,9 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
         self._encoder = encoder
         self._elmo_dim = elmo_dim
         self._start = start
+        self._n_directions = 2 if encoder.is_bidirectional() else 1
+        if elmo_dim % self._n_directions:
+            fail("elmo_output: elmo_dim", "an even number, for both directions", elmo_dim)
 
     def get_input_dim(self) -> int:
         return self._encoder.get_input_dim() + self._elmo_dim
@@ -81,13 +87,16 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
         """
         if inputs.size(-1) != self.get_input_dim():
             raise ConfigurationError(
-                f"elmo_output: expected {self.get_input_dim()} columns, the encoder's "
-                f"{self._encoder.get_input_dim()} and {self._elmo_dim} of a second mix, found "
-                f"{inputs.size(-1)}"
+                f"elmo_output: expected {self.get_input_dim()} columns, the input size "
+                f"{self._encoder.get_input_dim()} of its encoder and the elmo_dim {self._elmo_dim} "
+                f"of the second mix, found {inputs.size(-1)}"
             )
         end = self._start + self._elmo_dim
         elmo = inputs[..., self._start : end]
         rest = torch.cat([inputs[..., : self._start], inputs[..., end:]], dim=-1)
         if mask is not None:
             elmo = elmo * mask.unsqueeze(-1)
-        return torch.cat([self._encoder(rest, mask), elmo], dim=-1)
+        encoded = self._encoder(rest, mask)
+        n = self._n_directions
+        directions = zip(encoded.chunk(n, dim=-1), elmo.chunk(n, dim=-1))
+        return torch.cat([part for direction in directions for part in direction], dim=-1)

@@ -23,14 +23,13 @@ from allennlp.data import Vocabulary
 from elmo_plugin.bilm_tf.options_file import options_from_dict
 from elmo_plugin.checks import shown
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
+from elmo_plugin.models.archive import WEIGHTS
 from elmo_plugin.options import BiLMOptions
 
 logger = logging.getLogger(__name__)
 
 NAMESPACE = "elmo_options"
-ARCHIVED = "weights.th"
-TRAINED = "best.th"
-"""The names of the weight files in an archive and in the folder of a training run."""
+ARCHIVED, TRAINED = WEIGHTS
 
 
 def store_options(vocab: Optional[Vocabulary], source: str, options: BiLMOptions) -> None:

@@ -71,6 +71,11 @@ class ElmoEmbedder(TokenEmbedder):
         The type of the numbers in the cache. `"float16"` takes half the space.
     cache_size_gb : `float`, optional (default = `10.0`)
         The highest size of the cache, in GiB. Once it is full, nothing more is stored.
+    use_top_only : `bool`, optional (default = `False`)
+        Use the top layer of the biLM alone instead of a mix. Its scale, gamma, is learned.
+    elmo_dim : `int`, optional
+        The size of a mix for which the other sizes in the config were chosen: 2P, or
+        `projection_dim`. A biLM of another size is an error. `elmo.libsonnet` sets it.
     """
 
     _word_characters: Optional[Tensor]
@@ -95,12 +100,16 @@ class ElmoEmbedder(TokenEmbedder):
         cache_dir: Optional[str] = None,
         cache_dtype: str = "float32",
         cache_size_gb: float = 10.0,
+        use_top_only: bool = False,
+        elmo_dim: Optional[int] = None,
         vocab: Optional[Vocabulary] = None,
         serialization_dir: Optional[str] = None,
     ) -> None:
         super().__init__()
         if projection_dim is not None:
             check_count("projection_dim", projection_dim, least=0)
+        if elmo_dim is not None:
+            check_count("elmo_dim", elmo_dim)
         if vocab_to_cache is not None:
             _check_words(vocab_to_cache)
         source = _source(options_file, weight_file, archive_file, pretrained)
@@ -115,6 +124,7 @@ class ElmoEmbedder(TokenEmbedder):
             "cache_dir": None if is_archive(serialization_dir) else cache_dir,
             "cache_dtype": cache_dtype,
             "cache_size_gb": cache_size_gb,
+            "use_top_only": use_top_only,
         }
         try:
             known = stored_options(vocab, source) if is_loading(serialization_dir) else None
@@ -145,6 +155,13 @@ class ElmoEmbedder(TokenEmbedder):
         if projection_dim:
             self._projection = torch.nn.Linear(dim, projection_dim)
             dim = projection_dim
+        if elmo_dim is not None and elmo_dim != dim:
+            raise ConfigurationError(
+                f'token embedder of type "elmo": expected vectors of the size elmo_dim {elmo_dim}, '
+                f"for which the model's other sizes were chosen, found {dim}, that of {source}; "
+                f"pass dim={dim} to elmo.libsonnet"
+            )
+        self.num_output_representations = num_output_representations
         self.output_dim = num_output_representations * dim
 
     def get_output_dim(self) -> int:

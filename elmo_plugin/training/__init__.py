@@ -1,1 +1,1 @@
-"""What training needs beyond AllenNLP's own trainer."""
+"""Adds to AllenNLP's own trainer what a language model needs."""

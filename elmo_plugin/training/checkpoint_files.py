@@ -74,10 +74,7 @@ class CheckpointFiles:
 
     def check_world_size(self) -> None:
         """
-        # Raises
-
-        `ConfigurationError`
-            If a different number of processes saved a checkpoint here.
+        Raises a `ConfigurationError` if a different number of processes saved a checkpoint here.
         """
         for path, match in self._listing():
             if match["world_size"] not in (None, str(self._world_size)):
@@ -119,13 +116,8 @@ class CheckpointFiles:
 
     def read(self, point: Point) -> tuple[Any, Any, Any] | None:
         """
-        Reads a checkpoint to the CPU, running no code.
-
-        # Returns
-
-        states : `tuple[Any, Any, Any] | None`
-            The states of this process, of the trainer and of the model, or `None` if a file is
-            damaged.
+        Reads the states of this process, of the trainer and of the model to the CPU, running no
+        code. Returns `None` if a file is damaged.
         """
         states = []
         for path in self._of(point):
@@ -152,9 +144,7 @@ class CheckpointFiles:
                 remove(os.path.join(self._folder, name))
 
     def remove_before(self, newest: Point, keep: Collection[Point]) -> None:
-        """
-        Removes the checkpoints before `newest`, except those in `keep`.
-        """
+        """Removes the checkpoints before `newest`, except those in `keep`."""
         # The weights come first, so that a checkpoint of which a part is left is incomplete.
         for path, match in self._listing():
             if _point(match) < newest and _point(match) not in keep:
@@ -184,9 +174,7 @@ def _point(match: re.Match[str]) -> Point:
 
 
 def _plain(value: Any) -> Any:
-    """
-    Replaces NumPy's scalars, which `torch.load` reads only by running code, by Python's.
-    """
+    """Replaces NumPy's scalars, which `torch.load` reads only by running code, by Python's."""
     if isinstance(value, numpy.generic):
         return value.item()
     if type(value) is dict:

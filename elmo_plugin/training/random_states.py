@@ -1,6 +1,8 @@
 """Saves and restores the states of a process's random number generators."""
 
 import random
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
@@ -23,20 +25,6 @@ def get_random_states() -> dict[str, Any]:
     return states
 
 
-def set_random_state(generator: str, state: Any) -> None:
-    """
-    Sets the state of one generator, named as in `get_random_states`.
-    """
-    if generator == "python":
-        random.setstate(state)
-    elif generator == "numpy":
-        numpy.random.set_state(state)
-    elif generator == "torch":
-        torch.set_rng_state(state)
-    else:
-        torch.cuda.set_rng_state(state, generator)
-
-
 def restore_unused_generators(saved: dict[str, Any], before: dict[str, Any]) -> None:
     """
     Restores the saved states of those generators that have not been used since `before` was taken.
@@ -44,17 +32,16 @@ def restore_unused_generators(saved: dict[str, Any], before: dict[str, Any]) -> 
     On recovery AllenNLP's trainer draws again the batches that were already trained on. A generator
     that this uses belongs to the data loader, and drawing the batches has brought it to the right
     state. Any other generator belongs to training and gets its saved state.
-
-    # Parameters
-
-    saved : `dict[str, Any]`
-        States to restore, from `get_random_states`.
-    before : `dict[str, Any]`
-        States at the start of the recovery, from `get_random_states`.
     """
+    setters: dict[str, Callable[[Any], None]] = {
+        "python": random.setstate,
+        "numpy": numpy.random.set_state,
+        "torch": torch.set_rng_state,
+    }
     for generator, state in get_random_states().items():
         if generator in saved and _same(state, before.get(generator)):
-            set_random_state(generator, saved[generator])
+            setter = setters.get(generator) or partial(torch.cuda.set_rng_state, device=generator)
+            setter(saved[generator])
 
 
 def _same(one: Any, other: Any) -> bool:

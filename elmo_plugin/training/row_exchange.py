@@ -42,17 +42,8 @@ def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
 def mean_over_processes(gradient: Tensor) -> Tensor:
     """
     Returns the mean of the processes' gradients of one table, as distributed data parallel does for
-    dense ones. Every process must call this, and all get the same bits.
-
-    # Parameters
-
-    gradient : `Tensor`
-        Gradient that is sparse in its first dimension.
-
-    # Returns
-
-    `Tensor`
-        Mean gradient, sparse in its first dimension and coalesced.
+    dense ones. Every process must call this, and all get the same bits. `gradient` is sparse in its
+    first dimension, and so is the result, which is coalesced.
     """
     gradient = gradient.coalesce()
     n_rows = torch.tensor([gradient.indices().size(1)], device=gradient.device)

@@ -31,7 +31,7 @@ from elmo_plugin.options import BiLMOptions, build_bilm
 
 
 def tiny_options() -> BiLMOptions:
-    """D = 3, P = 2, F = 3."""
+    """Returns options with D = 3, P = 2 and F = 3."""
     model = blocks(3, 2, [[1, 2], [2, 1]], 1)
     model["char_cnn"]["embedding"]["dim"] = 2
     return options_of("tiny", model)
@@ -39,7 +39,7 @@ def tiny_options() -> BiLMOptions:
 
 @pytest.fixture
 def text(tmp_path, monkeypatch) -> str:
-    """600 sentences out of 3000 words; the first 300 of them are common."""
+    """Writes 600 sentences of 3000 words, the first 300 of which are common."""
     draw = random.Random(0)
     monkeypatch.setattr("elmo_plugin.data.corpus_cache.DEFAULT_CACHE", tmp_path / "cache")
     path = tmp_path / "text.txt"
@@ -52,21 +52,23 @@ def text(tmp_path, monkeypatch) -> str:
 
 @pytest.fixture
 def once(monkeypatch) -> None:
-    """One round in place of as many as a figure wants."""
+    """Makes each figure take one round instead of several."""
     for module in (embedding, training, corpus, scaling):
         monkeypatch.setattr(module, "in_turns", partial(in_turns, n_rounds=1, least_seconds=0))
 
 
 def test_operations_of_the_lstms_by_hand():
-    """For a step of a layer in a direction: input 2 x 12, last output 2 x 12, projection 3 x 2, so
-    54 multiplications; two layers and two directions; 2 for each with its addition."""
+    """A step of a layer in a direction takes 2 x 12 multiplications for the input, 2 x 12 for the
+    last output and 3 x 2 for the projection, which is 54. There are two layers and two directions,
+    and each multiplication counts twice, with its addition."""
     assert lstm_operations(tiny_options(), 1) == 2 * 4 * 54
     assert lstm_operations(tiny_options(), 7) == 7 * lstm_operations(tiny_options(), 1)
 
 
 def test_operations_of_the_lstms_as_pytorch_counts_them(monkeypatch):
-    """PyTorch's own counter, over the reference loop: forwards, and with the gradients of weights
-    and inputs. The first step's last output wants no gradient, so it is one product less."""
+    """The expected numbers are those of PyTorch's own counter on the reference loop, for the
+    forward pass and for the gradients of weights and inputs. The last output before the first step
+    needs no gradient, which is one product less."""
     options = options_of(NAME, MODEL)
     layer = build_bilm(options).bilstm.layers[0]
     n_steps, n_rows, dim, projected = 4, 3, layer.dim, layer.projection_dim
@@ -84,22 +86,23 @@ def test_operations_of_the_lstms_as_pytorch_counts_them(monkeypatch):
 
 
 def test_operations_of_the_character_cnn_by_hand():
-    """Of six characters, "a" has three with its marks, so four windows of width 1 or 2 until all is
-    padding; "abcd" fills all six, so six windows of width 1 and five of width 2. A window takes
-    1 x 2 x 2 and 2 x 2 x 1 multiplications, a word's highway 2 x 9, and its projection 6."""
+    """With its marks, "a" has three of six characters, so four windows of width 1 or 2 until all is
+    padding; "abcd" fills all six, so six windows of width 1 and five of width 2. A window takes 1 x
+    2 x 2 and 2 x 2 x 1 multiplications, a word's highway 2 x 9, and its projection 6."""
     words = torch.from_numpy(words_to_characters(["a", "abcd"], 6)).long()
     convolutions = (4 + 6) * 4 + (4 + 5) * 4
     assert char_cnn_operations(tiny_options(), words) == 2 * (convolutions + 2 * 18 + 2 * 6)
 
 
 def test_operations_of_the_softmax_by_hand():
-    """Two directions, five targets, one true and three other words each, P = 2."""
+    """There are two directions and five targets, each with one true and three other words, and P =
+    2."""
     assert softmax_operations(tiny_options(), 5, 3) == 2 * (2 * 5 * 4 * 2)
 
 
 def test_operations_of_vectors():
-    """By the rule: a word that comes again costs the LSTMs alone; and under `"carry"` each sentence
-    has two boundaries more to read."""
+    """A word that occurs again costs only the LSTMs, and under `"carry"` each sentence has two more
+    boundaries to read."""
     options = options_of(NAME, MODEL)
     elmo = Elmo(build_bilm(options), options)
     batch = elmo.characters([["one", "two", "one"], ["two"]])
@@ -113,7 +116,7 @@ def test_operations_of_vectors():
 
 
 def test_in_turns():
-    """By definition: A B A B A B."""
+    """The expected order is A B A B A B."""
     calls: list[str] = []
     times = in_turns(
         lambda: calls.append("a"), lambda: calls.append("b"), n_rounds=3, least_seconds=0
@@ -123,7 +126,7 @@ def test_in_turns():
 
 
 def test_peak_is_the_best_of_all_tries():
-    """By definition: another try can only raise it, and the limit is operations by rate."""
+    """Another try can only raise the peak, and the limit is the operations divided by the rate."""
     peak = MatrixProductPeak(quick=True)
     before = peak.gflops
     peak()
@@ -140,7 +143,7 @@ def test_memory_of_a_process():
 
 
 def test_peer_is_the_same_model():
-    """Both have the same numbers of parameters, and all of the peer's are trained."""
+    """Both models have the same numbers of parameters, and all of the peer's are trained."""
     n_words = 40
     vocabulary = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", *map(str, range(n_words - 3))])
     options = options_of(NAME, MODEL)
@@ -165,7 +168,8 @@ def test_peer_is_the_same_model():
 
 
 def test_vectors_are_those_of_the_stock_module(text, tmp_path, once):
-    """AllenNLP's `Elmo` with the same weights; the record's figures follow from one another."""
+    """The oracle is AllenNLP's `Elmo` with the same weights. The record's figures follow from one
+    another."""
     files = embedding.write_random_weights(options_of(NAME, MODEL), tmp_path)
     ours, stock = Elmo.from_files(*files).eval(), embedding.stock_elmo(*files)
     batches = embedding.to_batches(ours, embedding.sample(text, 64))
@@ -180,7 +184,7 @@ def test_vectors_are_those_of_the_stock_module(text, tmp_path, once):
 
 
 def test_sample(text):
-    """From all over the text: of 600 sentences, every twentieth."""
+    """Of 600 sentences the sample has every twentieth."""
     lines = open(text).read().splitlines()
     assert embedding.sample(text, 30) == [line.split() for line in lines[::20]]
     assert {len(sentence) for sentence in embedding.sample(text, 10, 7)} == {7}
@@ -208,8 +212,8 @@ def test_training_and_scaling_run(text, once, capsys):
 
 
 def test_corpus_runs(text, once, monkeypatch, capfd):
-    """The figures of a record follow from one another; the memory is of one and two texts' length;
-    and no progress bar comes between the tables."""
+    """The figures of a record follow from one another. The memory is measured for texts of one and
+    two lengths, and no progress bar comes between the tables."""
     n_tokens = len(open(text).read().split())
 
     def here(work, *arguments) -> MemoryUse:
@@ -226,7 +230,8 @@ def test_corpus_runs(text, once, monkeypatch, capfd):
 
 
 def test_processes_run(text, monkeypatch):
-    """The figures of a record follow from one another: 8 rows of 20 tokens, in all ways."""
+    """The figures of a record follow from one another. There are 8 rows of 20 tokens in all
+    cases."""
     monkeypatch.setattr(processes, "N_ROUNDS", 1)
     records = processes.run(Settings(text=text, quick=True))["processes"]
     ways = [(r["processes"], r["threads"], r["gradients"]) for r in records]
@@ -248,7 +253,7 @@ def test_processes_run(text, monkeypatch):
     ],
 )
 def test_bad_arguments(arguments, message, monkeypatch, capsys):
-    """One sentence, by definition."""
+    """The error is one sentence."""
     monkeypatch.setattr("sys.argv", ["benchmarks", *arguments])
     with pytest.raises(SystemExit):
         command.parse()

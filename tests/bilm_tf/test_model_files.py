@@ -1,4 +1,4 @@
-"""A model's two files in a folder or a zip file."""
+"""These tests read a model's two files from a folder or a zip file."""
 
 import shutil
 import zipfile
@@ -16,7 +16,7 @@ SENTENCE = "The dog ran ."
 
 @pytest.fixture
 def folder(bilm_files, tmp_path) -> Path:
-    """A folder as repositories publish it: weights of any name, next to other files."""
+    """Returns a folder as repositories publish it, with weights of any name next to other files."""
     folder = tmp_path / "170"
     folder.mkdir()
     shutil.copy(bilm_files.options_file, folder / "options.json")
@@ -26,7 +26,7 @@ def folder(bilm_files, tmp_path) -> Path:
 
 
 def zip_of(folder: Path, names: dict[str, str]) -> Path:
-    """A zip file with the files of `folder` under other names, and more."""
+    """Writes a zip file with the files of `folder` under other names, and with others."""
     path = folder.with_suffix(".zip")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, file in names.items():
@@ -38,7 +38,7 @@ PUBLISHED = {"options.json": "options.json", "model.hdf5": "model.hdf5", "vocab.
 
 
 def test_a_folder_or_a_zip_file_is_a_model(folder, bilm_files):
-    """Expected: the vectors from the two files by their paths."""
+    """The vectors equal those of the two files when they are named by their paths."""
     expected = Elmo.from_files(*bilm_files).embed(SENTENCE)
     inside = {f"170/{name}": file for name, file in PUBLISHED.items()}
     hidden = {**PUBLISHED, "__MACOSX/._model.hdf5": "vocab.txt"}
@@ -47,7 +47,7 @@ def test_a_folder_or_a_zip_file_is_a_model(folder, bilm_files):
 
 
 def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
-    """Property: the members' names do not choose the folder, and no file is left."""
+    """The names of the members do not choose the folder, and no file is left."""
     path = zip_of(folder, {"../../options.json": "options.json", "/tmp/model.hdf5": "model.hdf5"})
     before = sorted(path.parent.rglob("*"))
     with model_files(path) as files:
@@ -73,7 +73,7 @@ def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
     ],
 )
 def test_not_a_model(folder, names, message):
-    """By hand: the message names the path, what was expected and what was found."""
+    """The message names the path, what was expected and what was found."""
     if names is None:
         path = folder / "vocab.txt"
     else:
@@ -83,7 +83,7 @@ def test_not_a_model(folder, names, message):
 
 
 def test_a_damaged_zip_file(folder, fuzz):
-    """Property: an error that names the file, or the two files' bytes."""
+    """A damaged zip file gives an error that names it, or the bytes of the two files."""
     path = zip_of(folder, PUBLISHED)
     whole = path.read_bytes()
     expected = [(folder / name).read_bytes() for name in ("options.json", "model.hdf5")]

@@ -1,4 +1,5 @@
-"""bilm-tf's format: against the original's own numbers, AllenNLP's reader, and the NumPy oracle."""
+"""These tests compare bilm-tf's format with the original's own numbers, with AllenNLP's reader and
+with the NumPy oracle."""
 
 import json
 import resource
@@ -56,7 +57,7 @@ SENTENCES = [["The", "dog", "ran", "."], ["naïve", "🙂"], ["x" * 100]]
 
 
 def options_with(**changes) -> BiLMOptions:
-    """The options above, with single keys of either block changed."""
+    """Returns the options above with single keys of either block changed."""
     blocks = {
         name: {key: changes.get(key, value) for key, value in block.items()}
         for name, block in BLOCKS.items()
@@ -66,7 +67,7 @@ def options_with(**changes) -> BiLMOptions:
 
 @pytest.fixture
 def files(tmp_path):
-    """A small random biLM's two files, and the biLM."""
+    """Returns the two files of a small random biLM, and the biLM."""
     torch.manual_seed(1)
     options = options_with()
     bilm = build_bilm(options)
@@ -77,7 +78,7 @@ def files(tmp_path):
 
 @pytest.fixture(scope="session")
 def golden(tmp_path_factory):
-    """The folder with the original's model and the original's results."""
+    """Returns the folder with the original's model and the original's results."""
     if not GOLDEN.exists():
         pytest.skip(f"needs {GOLDEN.name}, the activations of the original, which are not here")
     folder = tmp_path_factory.mktemp("golden")
@@ -92,7 +93,8 @@ def golden_batches(folder: Path) -> list[list[list[str]]]:
 
 
 def test_activations_are_those_of_the_original(golden):
-    """Expected values: bilm-tf's results in TensorFlow, with a state carried over ten batches."""
+    """The expected values are bilm-tf's results in TensorFlow, with a state carried over ten
+    batches."""
     bilm = load_bilm(golden / "options.json", golden / "lm_weights.hdf5")
     state = bilm.bilstm.zero_state(3)
     for k, batch in enumerate(golden_batches(golden)):
@@ -107,8 +109,9 @@ def test_activations_are_those_of_the_original(golden):
             np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
 
-def test_words_from_a_token_embedding_file_are_the_spelled_ones(golden):
-    """Expected values: the same sentence through the characters; the file is bilm-tf's own dump."""
+def test_words_from_a_token_embedding_file(golden):
+    """The expected values are those of the same sentence read through its characters. The file is
+    bilm-tf's own dump."""
     files = golden / "options.json", golden / "lm_weights.hdf5"
     spelled = load_bilm(*files)
     vocabulary = golden / "vocab_test.txt"
@@ -126,7 +129,8 @@ def test_words_from_a_token_embedding_file_are_the_spelled_ones(golden):
 
 
 def test_every_layer_is_that_of_allennlp(golden):
-    """Expected values: AllenNLP's `_ElmoBiLm` on the same files, the state carried on."""
+    """The expected values are those of AllenNLP's `_ElmoBiLm` on the same files, which carries its
+    state too."""
     files = str(golden / "options.json"), str(golden / "lm_weights.hdf5")
     stock = StockElmo(*files, 1)._elmo_lstm.eval()
     bilm = load_bilm(*files)
@@ -142,10 +146,9 @@ def test_every_layer_is_that_of_allennlp(golden):
 
 
 def test_gradients_are_those_of_allennlp(golden):
-    """
-    Expected values: AllenNLP's gradients with `requires_grad`, of every parameter; relative to the
-    largest number of each, for they are sums over a batch.
-    """
+    """The expected values are AllenNLP's gradients of every parameter with `requires_grad`. The
+    tolerance is relative to the largest number of each gradient, because gradients are sums over a
+    batch."""
     files = str(golden / "options.json"), str(golden / "lm_weights.hdf5")
     stock = StockElmo(*files, 1, requires_grad=True)._elmo_lstm
     bilm = load_bilm(*files)
@@ -166,7 +169,8 @@ def test_gradients_are_those_of_allennlp(golden):
 
 
 def stock_gradients(stock) -> dict[str, torch.Tensor]:
-    """The gradients of AllenNLP's `_ElmoBiLm` under our parameters' names, in our layouts."""
+    """Returns the gradients of AllenNLP's `_ElmoBiLm` under our parameters' names and in our
+    layouts."""
     encoder = stock._token_embedder
     gradients = {
         "char_embedding.weight": encoder._char_embedding_weights.grad,
@@ -178,7 +182,8 @@ def stock_gradients(stock) -> dict[str, torch.Tensor]:
         gradients[f"convolutions.{i}.bias"] = conv.bias.grad
     for k, highway in enumerate(encoder._highways._layers):
         for part in ("weight", "bias"):
-            # Both gates in one, the second with the opposite sign: it keeps what ours replaces.
+            # AllenNLP has both gates in one matrix. Its second gate keeps the part that ours
+            # replaces, so that it has the opposite sign.
             transform, kept = getattr(highway, part).grad.chunk(2)
             gradients[f"highways.{k}.transform.{part}"] = transform
             gradients[f"highways.{k}.carry.{part}"] = -kept
@@ -196,13 +201,14 @@ def stock_gradients(stock) -> dict[str, torch.Tensor]:
 
 
 def _gates_as_ours(gradient: torch.Tensor) -> torch.Tensor:
-    """AllenNLP's rows are i, f, j, o; TensorFlow's and ours are i, j, f, o."""
+    """Reorders gates: AllenNLP's rows are i, f, j, o, and TensorFlow's and ours are i, j, f, o."""
     i, f, j, o = gradient.chunk(4)
     return torch.cat([i, j, f, o])
 
 
 def test_allennlp_reads_what_we_write(files):
-    """Expected values: AllenNLP's stock `Elmo` on our files; every layer's vectors."""
+    """The expected values are the vectors of every layer from AllenNLP's stock `Elmo`, which reads
+    our files."""
     options_file, weight_file, bilm = files
     stock = StockElmo(str(options_file), str(weight_file), 1)._elmo_lstm.eval()
     ids = batch_to_ids(SENTENCES)
@@ -227,7 +233,8 @@ def test_allennlp_reads_what_we_write(files):
     ids=str,
 )
 def test_export_then_import_changes_no_bit(tmp_path, changes):
-    """Expected values: the weights themselves, of each architecture, and of its options."""
+    """The weights and the options of each architecture are the same after they were written and
+    read."""
     torch.manual_seed(0)
     options = options_with(**changes)
     bilm, softmax = build_bilm(options), SampledSoftmax(n_words=7, dim=6, n_negative_samples=None)
@@ -243,7 +250,8 @@ def test_export_then_import_changes_no_bit(tmp_path, changes):
 
 
 def test_word_level_models_are_read_and_written(tmp_path):
-    """Expected values: the weights themselves; the row for "no word" is not in the file."""
+    """The weights are the same after they were written and read. The row for "no word" is not in
+    the file."""
     options = WORD_LEVEL
     bilm = build_bilm(options)
     write_options(options, tmp_path / "options.json")
@@ -255,7 +263,7 @@ def test_word_level_models_are_read_and_written(tmp_path):
 
 
 def test_the_layout_is_that_of_bilm_tf(files):
-    """Expected values: the names and shapes that bilm-tf's own dump of these sizes has."""
+    """The expected names and shapes are those of bilm-tf's own dump of a model of these sizes."""
     shapes = {}
     with h5py.File(files[1]) as file:
         file.visititems(
@@ -286,7 +294,8 @@ def test_the_layout_is_that_of_bilm_tf(files):
 
 
 def test_one_layer_dumps_lack_a_level(tmp_path):
-    """bilm-tf writes a one-layer model's cell without `MultiRNNCell/Cell0`; the same weights."""
+    """bilm-tf writes the cell of a one-layer model without `MultiRNNCell/Cell0`. The weights that
+    are read from such a file are the same."""
     options = options_with(n_layers=1)
     bilm = build_bilm(options)
     path = tmp_path / "weights.hdf5"
@@ -302,7 +311,7 @@ def test_one_layer_dumps_lack_a_level(tmp_path):
 
 
 def test_float16_and_compressed_files_are_read(files):
-    """Expected values: the weights rounded to float16."""
+    """The expected values are the weights rounded to float16."""
     _, path, bilm = files
     with h5py.File(path, "a") as file:
         half = file["char_embed"][()].astype("float16")
@@ -313,8 +322,8 @@ def test_float16_and_compressed_files_are_read(files):
     np.testing.assert_array_equal(found, half.astype("float32"))
 
 
-def test_the_warm_state_travels(files):
-    """Expected values: the state before writing."""
+def test_the_warm_state_is_written_and_read(files):
+    """The warm state that is read equals the one that was written."""
     options_file, path, bilm = files
     bilm.warm_state.memory.normal_()
     bilm.warm_state.output.normal_()
@@ -337,7 +346,7 @@ def test_the_warm_state_travels(files):
     ids=str,
 )
 def test_shapes_are_those_of_the_views(changes):
-    """Expected: the shapes of the parameters' views, which are written and read."""
+    """The expected shapes are those of the parameters' views, which are written and read."""
     options = WORD_LEVEL if changes is None else options_with(**changes)
     softmax = SampledSoftmax(n_words=7, dim=options.lstm.projection_dim, n_negative_samples=None)
     expected = [
@@ -360,7 +369,7 @@ def test_shapes_are_those_of_the_views(changes):
     ],
 )
 def test_sizes_are_checked_before_memory_is_taken(files, monkeypatch, block, key, value, message):
-    """By hand: the first array that does not fit is named, and no biLM is built."""
+    """The error names the first array that does not fit, and no biLM is built."""
     options_file, path, _ = files
     with h5py.File(path, "a") as file:
         del file.attrs["options.json"]  # as in others' files
@@ -382,8 +391,8 @@ def test_sizes_are_checked_before_memory_is_taken(files, monkeypatch, block, key
     ],
 )
 def test_weights_belong_to_their_options(files, block, key, value, message):
-    """By hand: no array has another shape, but the results would be another model's. The error
-    names both values. Files of other programs do not contain their options, and are read."""
+    """The arrays have the same shapes, but the results would be those of another model. The error
+    names both values. Files of other programs do not contain their options and are read."""
     options_file, path, _ = files
     options = json.loads(options_file.read_text())
     options[block][key] = value
@@ -396,8 +405,8 @@ def test_weights_belong_to_their_options(files, block, key, value, message):
 
 
 def test_damage_is_noticed(files, fuzz):
-    """Property: whatever happened to either file, one sentence that names it, or the same numbers
-    to the bit."""
+    """Any damage to either file gives one sentence that names the file, or the same numbers to the
+    bit."""
     *paths, _ = files
     whole = [path.read_bytes() for path in paths]
     expected = load_bilm(*paths).state_dict()
@@ -417,7 +426,7 @@ def test_damage_is_noticed(files, fuzz):
 
 
 def test_has_softmax(files):
-    """By construction: written without, then with."""
+    """A file is written first without the softmax and then with it."""
     _, path, bilm = files
     assert not has_softmax(path)
     write_weights(bilm, path, SampledSoftmax(n_words=5, dim=6, n_negative_samples=None))
@@ -425,7 +434,7 @@ def test_has_softmax(files):
 
 
 def test_training_options_are_read_as_those_for_inference(tmp_path):
-    """An options file with all keys of bilm-tf's training, 261 characters included."""
+    """The options file has all keys that bilm-tf writes for training, with 261 characters."""
     training = {
         "bidirectional": True,
         "dropout": 0.1,
@@ -441,7 +450,7 @@ def test_training_options_are_read_as_those_for_inference(tmp_path):
     }
     path = tmp_path / "options.json"
     path.write_text(json.dumps(training))
-    assert read_options(path).char_cnn == options_with().char_cnn
+    assert read_options(path).token_encoder == options_with().token_encoder
     assert read_options(path).lstm == options_with().lstm
     assert read_options(path).to_dict()["char_cnn"]["n_characters"] == 262
 
@@ -458,7 +467,7 @@ def test_training_options_are_read_as_those_for_inference(tmp_path):
     ],
 )
 def test_wrong_options_name_the_file_and_the_key(tmp_path, block, key, value, message):
-    """Each message has the file, the key, what was expected and what was found."""
+    """Each message names the file and the key, what was expected and what was found."""
     options = json.loads(json.dumps(BLOCKS))
     options[block][key] = value
     if value is None:
@@ -482,8 +491,8 @@ def test_wrong_options_name_the_file_and_the_key(tmp_path, block, key, value, me
     ],
     ids=["cut off", "deep", "long number", "infinity", "twice", "no text", "folder"],
 )
-def test_options_that_are_no_json(tmp_path, text, found):
-    """By hand: the message names the file and the fault."""
+def test_options_that_are_not_json(tmp_path, text, found):
+    """The message names the file and the fault."""
     path = tmp_path / "options.json"
     if text is None:
         path.mkdir()
@@ -503,7 +512,7 @@ def test_options_that_are_no_json(tmp_path, text, found):
     ],
 )
 def test_numbers_that_json_takes_and_we_do_not(tmp_path, text, message):
-    """By hand: Python reads 1e400 as infinity, and counts `true` among the numbers."""
+    """Python reads 1e400 as infinity, and counts `true` among the numbers; both are refused."""
     path = tmp_path / "options.json"
     path.write_text(json.dumps(BLOCKS).replace('"cell_clip": 3.0', text))
     with pytest.raises(OptionsError, match=rf"options\.json: {message}"):
@@ -512,7 +521,7 @@ def test_numbers_that_json_takes_and_we_do_not(tmp_path, text, message):
 
 @pytest.mark.parametrize("value", [False, None, 1])
 def test_a_model_of_one_direction(value):
-    """By hand: bilm-tf's `bidirectional: false` means a model that has no backward weights."""
+    """bilm-tf's `bidirectional: false` means a model without backward weights, which is refused."""
     with pytest.raises(OptionsError, match="test: bidirectional: expected true, found"):
         options_from_dict({**BLOCKS, "bidirectional": value}, source="test")
 
@@ -547,7 +556,8 @@ def _narrow(file):
     ],
 )
 def test_wrong_weights_name_the_file_and_the_key_and_change_nothing(files, change, message):
-    """Each message has the file, the key, what was expected and found; the biLM stays as it was."""
+    """Each message names the file and the key, what was expected and what was found. The biLM does
+    not change."""
     _, path, bilm = files
     with h5py.File(path, "a") as file:
         change(file)
@@ -562,7 +572,7 @@ def test_wrong_weights_name_the_file_and_the_key_and_change_nothing(files, chang
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.95])
 def test_truncated_weights(files, share):
-    """However much of it is left, one sentence that names the file."""
+    """A file that was cut at any place gives one sentence that names it."""
     _, path, bilm = files
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
@@ -582,10 +592,9 @@ def test_files_appear_whole_or_not_at_all(files, monkeypatch):
 
 
 def test_a_full_disk(files, capfd):
-    """
-    A limit on files' sizes stands for the full disk: at the first byte, inside, and at the last.
-    Expected: one sentence with the name; the old file as it was, and no other file.
-    """
+    """A limit on the size of files stands for the full disk, at the first byte, inside the file and
+    at the last byte. The error is one sentence with the file's name, the old file stays as it was,
+    and no other file is left."""
     _, path, bilm = files
     before, names = path.read_bytes(), sorted(path.parent.iterdir())
 

@@ -1,4 +1,4 @@
-"""The callback `bilm_export`, in a run of AllenNLP's trainer."""
+"""These tests run the callback `bilm_export` in AllenNLP's trainer."""
 
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ def train(folder: Path, **model: Any) -> Any:
 
 
 def test_the_best_weights_are_exported(tmp_path):
-    """Expected: the weights of the model that the run returns, the best. How many states the warm
-    one is the mean of is nothing that the files have a place for."""
+    """The exported weights are those of the model that the run returns, which are the best. The
+    number of states that the warm state averages has no place in the files."""
     model = train(tmp_path / "run")
     bilm = build_bilm(model.options)
     softmax = SampledSoftmax(n_words=model.softmax.n_words, dim=8, n_negative_samples=None)
@@ -38,10 +38,11 @@ def test_the_best_weights_are_exported(tmp_path):
 
 
 def test_a_warning_before_training_where_allennlp_will_not_read_it(tmp_path, caplog):
-    """By hand: a residual is missing. The usual form needs no warning."""
+    """A model without residuals gives a warning that names them. A model that AllenNLP reads gives
+    none."""
 
     class Trainer:
-        """What the callback looks at."""
+        """The attribute of a trainer that the callback reads."""
 
         def __init__(self, **lstm: Any) -> None:
             params = config(tmp_path / "cache").as_dict()["model"]

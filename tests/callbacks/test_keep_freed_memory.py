@@ -33,8 +33,8 @@ print(before, kept_of_what_is_freed())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 def test_freed_memory_is_kept() -> None:
-    """Expected from mallopt(3): a large block is unmapped when it is freed, and with the callback
-    it stays. The process is a new one, whose heap holds no freed block of that size."""
+    """According to mallopt(3), a large block is unmapped when it is freed, and with the callback it
+    stays. The process is a new one, whose heap holds no freed block of that size."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     before, after = map(int, done.stdout.splitlines()[-1].split())

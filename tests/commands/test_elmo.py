@@ -65,8 +65,9 @@ def same(one, other) -> bool:
 
 @pytest.mark.parametrize("layer", ["all", "top", "average"])
 def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, layer):
-    """Expected: 0.9's layout; the numbers of AllenNLP's own biLM that reads sentence by sentence
-    and carries its state, as 0.9 did with the same batch size."""
+    """The expected layout is that of AllenNLP 0.9. The expected numbers are those of AllenNLP's own
+    biLM, which reads sentence by sentence and carries its state, as 0.9 did with the same batch
+    size."""
     in_order = ["--initial-state", "carry", "--batch-size", 1]
     run(text, tmp_path / "out", f"--{layer}", *options, *in_order)
     stock = StockElmo(*bilm_files, 1)._elmo_lstm
@@ -84,7 +85,8 @@ def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, lay
 
 
 def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, options):
-    """Expected: each sentence alone, through Python; with batches of few tokens, so of many."""
+    """The expected vectors are those of each sentence alone, in Python. The command reads many
+    batches of few tokens."""
     run(text, tmp_path / "out", "--all", *options, "--batch-size", 1)
     elmo = Elmo.from_files(*bilm_files)
     for line, vectors in read(tmp_path / "out").items():
@@ -100,7 +102,7 @@ def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, opti
 def test_killed_and_resumed(
     run, text, tmp_path, options, monkeypatch, initial_state, killed_after, n_left
 ):
-    """Property: the same bits as an uninterrupted dump, and no part is computed twice."""
+    """The numbers are those of an uninterrupted dump to the bit, and no part is computed twice."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     arguments = ["--all", *options, "--initial-state", initial_state, "--batch-size", 2]
     run(text, tmp_path / "whole", *arguments)
@@ -128,11 +130,9 @@ def test_killed_and_resumed(
 
 @pytest.mark.parametrize("missing_bytes, kept", [(None, 0), (1, 4)])
 def test_a_full_disk(run, text, tmp_path, options, monkeypatch, missing_bytes, kept):
-    """
-    A limit on files' sizes stands for the full disk: at the first part, and at the last byte of
-    the output. Expected: exit code 1, one sentence that names the file, and no error of HDF5; then,
-    with space, the file of an uninterrupted dump.
-    """
+    """A limit on the size of files stands for the full disk, at the first part and at the last byte
+    of the output. The command ends with exit code 1 and one sentence that names the file, without
+    an error of HDF5. Once there is space, it writes the file of an uninterrupted dump."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     run(text, tmp_path / "whole", "--all", *options)
     size = (tmp_path / "whole").stat().st_size
@@ -168,7 +168,8 @@ def test_a_full_disk(run, text, tmp_path, options, monkeypatch, missing_bytes, k
 
 
 def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, monkeypatch):
-    """Neither with other settings nor with another text may numbers of two runs be mixed."""
+    """A dump with other settings or of another text is refused, so that the numbers of two runs are
+    never mixed."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     out = tmp_path / "out"
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -183,7 +184,7 @@ def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, mon
 
 @pytest.fixture
 def interrupted(tmp_path, bilm_files, monkeypatch):
-    """A dump, and the parts that it had when it was killed over the last step."""
+    """Returns a dump, and the parts that it had when it was killed during the last step."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
 
     def interrupt(initial_state):
@@ -207,8 +208,8 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
 
 @pytest.mark.parametrize("form", ["files", "zip", "tar.gz", "run"])
 def test_forms_of_an_archive(run, text, tmp_path, bilm_files, bilm_archive, monkeypatch, form):
-    """Expected: the vectors of `Elmo.from_archive`. An interrupted dump is refused with another
-    model, and resumed with the same model in another form."""
+    """The expected vectors are those of `Elmo.from_archive`. An interrupted dump is refused with
+    another model, and resumed with the same model in another form."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     archive = tmp_path / form
     if form == "tar.gz":
@@ -242,8 +243,8 @@ def test_forms_of_an_archive(run, text, tmp_path, bilm_files, bilm_archive, monk
 
 @pytest.mark.parametrize("initial_state", ["warm", "carry"])
 def test_damaged_parts_are_computed_again(tmp_path, interrupted, caplog, fuzz, initial_state):
-    """Property: the same bits as without damage, whichever part is damaged, and only that part is
-    computed again."""
+    """The numbers are the same to the bit as without damage, whichever part is damaged, and only
+    that part is computed again."""
     again, parts = interrupted(initial_state)
     whole = [part.read_bytes() for part in parts]
     expected = again(tmp_path / "whole")
@@ -261,7 +262,8 @@ def test_damaged_parts_are_computed_again(tmp_path, interrupted, caplog, fuzz, i
 
 
 def test_a_part_that_is_damaged_before_it_is_joined(tmp_path, interrupted, monkeypatch):
-    """By hand: one sentence that names it, no output; then the same command mends it."""
+    """The error is one sentence that names the part, and there is no output. Then the same command
+    repairs it."""
     again, parts = interrupted("warm")
     join = dump._join
     data = parts[1].read_bytes()
@@ -277,15 +279,15 @@ def test_a_part_that_is_damaged_before_it_is_joined(tmp_path, interrupted, monke
     assert same(again(), again(tmp_path / "whole"))
 
 
-def test_parts_behind_the_end_of_the_text(interrupted):
-    """By hand: the text lost its last lines since; they are not in the output."""
+def test_parts_after_the_end_of_the_text(interrupted):
+    """The text has lost its last lines since the interruption, and they are not in the output."""
     again, _ = interrupted("warm")
     assert sorted(again(text=TEXT[:4])) == ["0", "1", "2", "3"]
 
 
 def test_two_processes_with_one_output(run, text, tmp_path, options, monkeypatch):
-    """By hand: the second process raises an error at once; the first is not disturbed and leaves no
-    lock. A process that was killed blocks no other."""
+    """The second process raises an error at once. The first one is not disturbed and leaves no
+    lock, and a process that was killed does not block another."""
     arguments = [text, tmp_path / "out", "--all", *options]
     run(text, tmp_path / "whole", *arguments[2:])
     context = get_context("fork")
@@ -323,27 +325,27 @@ def test_two_processes_with_one_output(run, text, tmp_path, options, monkeypatch
 
 @pytest.mark.parametrize("size", ["0", "-1", "1e9", "4097", "1.5", "9" * 5000, "x", ""])
 def test_batch_sizes_that_are_refused(run, text, tmp_path, options, size, capsys):
-    """By hand: also those that no part of a dump has sentences for."""
+    """A batch size must be positive and at most the number of sentences in a part."""
     with pytest.raises(SystemExit):
         run(text, tmp_path / "out", "--top", *options, "--batch-size", size)
     assert "--batch-size: expected a number from 1 to 4096, found" in capsys.readouterr().err
 
 
-def test_devices_that_there_are_not(run, text, tmp_path, options):
-    """By hand; before anything is read."""
+def test_missing_devices_are_refused(run, text, tmp_path, options):
+    """A device that does not exist is refused before anything is read."""
     for device in (torch.cuda.device_count(), 1000, -2, 2**40):
         with pytest.raises(ConfigurationError, match=rf"^--cuda-device: expected .*{device}$"):
             run(text, tmp_path / "out", "--top", *options, "--cuda-device", device)
 
 
 def test_names_that_cannot_be_written(run, text, tmp_path, options):
-    """By hand: the name of the folder next to it would be too long."""
+    """The name of the folder next to the output would be too long."""
     with pytest.raises(ConfigurationError, match=r"x: expected a place .*, found: .*name too long"):
         run(text, tmp_path / ("x" * 252), "--top", *options)
 
 
 def test_shards_are_the_whole(run, text, tmp_path, options):
-    """Property: all shards together have each line once, under its number in the text."""
+    """All shards together have each line once, under its number in the text."""
     run(text, tmp_path / "whole", "--top", *options)
     found = {}
     for shard in (1, 2, 3):
@@ -358,7 +360,7 @@ def test_shards_are_the_whole(run, text, tmp_path, options):
 
 
 def test_half_precision_stdin_and_archive(run, text, tmp_path, bilm_archive, monkeypatch):
-    """Expected: the numbers of a file in float32, rounded to NumPy's float16."""
+    """The expected numbers are those of a file in float32, rounded to NumPy's float16."""
     run(text, tmp_path / "whole", "--top", "--archive-file", bilm_archive, "--forget-sentences")
     stdin = io.TextIOWrapper(io.BytesIO(text.read_bytes()))
     monkeypatch.setattr(sys, "stdin", stdin)
@@ -370,7 +372,8 @@ def test_half_precision_stdin_and_archive(run, text, tmp_path, bilm_archive, mon
 
 
 def test_sentence_keys(run, text, tmp_path, options):
-    """Expected: the numbers of a dump by lines; of the two equal sentences, the last."""
+    """The expected numbers are those of a dump by lines. Of two equal sentences, the last one is
+    written."""
     run(text, tmp_path / "lines", "--top", *options)
     run(text, tmp_path / "sentences", "--top", *options, "--use-sentence-keys")
     lines = read(tmp_path / "lines")
@@ -386,12 +389,12 @@ def test_sentence_keys(run, text, tmp_path, options):
         ("One .\n\nTwo .\n", [], r"text\.txt, line 2: expected a sentence"),
         ("One .\n", ["--shard", "1/2", "--initial-state", "carry"], "--shard"),
         (".\n", ["--use-sentence-keys"], r"text\.txt, line 1: '\.': HDF5"),
-        ("a\nb/\nb\n", ["--use-sentence-keys"], "line 3: 'b': .* next to that of line 2, 'b/'"),
+        ("a\nb/\nb\n", ["--use-sentence-keys"], "line 3: 'b': HDF5 cannot"),
         (b"One \xff .\n", [], "line 1: expected UTF-8"),
     ],
 )
 def test_input_that_is_refused(run, tmp_path, options, monkeypatch, content, arguments, message):
-    """By hand; and before anything is computed."""
+    """Each input is refused before anything is computed, and the message names its place."""
     monkeypatch.setattr(Elmo, "embed", None)
     monkeypatch.setattr(dump, "PART_SENTENCES", 1)
     file = tmp_path / "text.txt"
@@ -401,21 +404,23 @@ def test_input_that_is_refused(run, tmp_path, options, monkeypatch, content, arg
     assert not (tmp_path / "out").exists()
 
 
-def test_stdin_that_is_no_text(run, tmp_path, options, monkeypatch):
-    """By hand: the byte 0xff is at the start of the second line; the error is that for files."""
+def test_stdin_that_is_not_text(run, tmp_path, options, monkeypatch):
+    """The byte 0xff is at the start of the second line. The error is the same as for files."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One .\n\xff .\n")))
     with pytest.raises(ConfigurationError, match=r"^stdin, line 2: expected UTF-8, .* 0xff at"):
         run("-", tmp_path / "out", "--top", *options)
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])
-def test_shards_that_there_are_not(run, text, tmp_path, options, shard, capsys):
+def test_bad_shards_are_refused(run, text, tmp_path, options, shard, capsys):
+    """A shard must have the form I/N with I from 1 to N."""
     with pytest.raises(SystemExit):
         run(text, tmp_path / "out", "--top", *options, "--shard", shard)
     assert shard in capsys.readouterr().err
 
 
-def test_an_output_that_is_there_stays(run, text, tmp_path, options):
+def test_an_existing_output_stays(run, text, tmp_path, options):
+    """An existing output is refused and stays as it was."""
     out = tmp_path / "out"
     out.write_text("mine")
     with pytest.raises(ConfigurationError, match="found one; remove it to write it again"):
@@ -425,8 +430,9 @@ def test_an_output_that_is_there_stays(run, text, tmp_path, options):
         run(text, tmp_path, "--top", *options)
 
 
-def test_an_output_folder_that_is_not_there_is_not_made(run, text, tmp_path, options):
-    """By hand; a file in its place is told from none."""
+def test_a_missing_output_folder_is_not_created(run, text, tmp_path, options):
+    """A missing folder is an error and is not created. The error tells a file in its place from no
+    file."""
     for folder, found in ((tmp_path / "none", "none"), (text, "a file")):
         message = rf"^output_file: \S+out: expected the existing folder {folder}, found {found}$"
         with pytest.raises(ConfigurationError, match=message):
@@ -435,7 +441,7 @@ def test_an_output_folder_that_is_not_there_is_not_made(run, text, tmp_path, opt
 
 
 def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
-    """By hand: the error names the options that were given."""
+    """The error names the options that were given."""
     cases = {
         "none": [],
         "--options-file": options[:2],
@@ -455,8 +461,8 @@ def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
         )
 
 
-def test_inputs_that_are_not_there(run, text, tmp_path, options):
-    """By hand: one sentence that names the argument, the file and the expected kind of file."""
+def test_missing_inputs_are_named(run, text, tmp_path, options):
+    """The error is one sentence that names the argument, the file and the expected kind of file."""
     no, out = tmp_path / "no", tmp_path / "out"
     for argument, arguments in {
         "input_file": [no, out, *options],
@@ -473,7 +479,7 @@ def test_inputs_that_are_not_there(run, text, tmp_path, options):
     "command, defaults", [("elmo", ["64", "-1", "warm", "1/1"]), ("bilm-encode", ["50", "8388608"])]
 )
 def test_help_says_each_default_once(monkeypatch, capsys, command, defaults):
-    """By hand, in the order of the options, and as one would type them."""
+    """The expected help lists the options in order, with each default as one would type it."""
     monkeypatch.setattr(sys, "argv", ["allennlp", command, "--help"])
     with pytest.raises(SystemExit):
         main(prog="allennlp")
@@ -482,7 +488,8 @@ def test_help_says_each_default_once(monkeypatch, capsys, command, defaults):
 
 
 def test_pretrained(run, text, tmp_path, options, bilm_files, monkeypatch, capsys):
-    """Expected: the vectors of the model's two files. Another name is an error that lists all."""
+    """The expected vectors are those of the model's two files. Another name gives an error that
+    lists all names."""
     folder = Path(bilm_files.options_file).parent
     monkeypatch.setattr(pretrained, "FOLDER", folder.parent)
     run(text, tmp_path / "files", "--all", *options)

@@ -19,8 +19,9 @@ def bilm_encode(*arguments: str | Path) -> None:
 
 
 def test_encodes_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """By hand: 8 tokens, 3 sentences, 2 documents; the words are a, b, longest and three special
-    ones; with 7 characters a word keeps 5 bytes, so `longest` is cropped, 2 of 8 times."""
+    """Counted by hand, the text has 8 tokens, 3 sentences and 2 documents; its words are a, b,
+    longest and three special ones. With 7 characters a word keeps 5 bytes, so `longest` is cropped
+    2 of 8 times."""
     (tmp_path / "text.txt").write_text("a b a\na longest b\n\na longest\n")
     bilm_encode(tmp_path / "text.txt", tmp_path / "corpus", "--max-characters", "7")
     report = {line[:16].strip(): line[16:].split() for line in capsys.readouterr().out.splitlines()}
@@ -41,16 +42,16 @@ def test_encodes_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         (b"good\nna\xefve\n", r"bad\.txt, line 2: expected UTF-8, found the byte 0xef at byte 3"),
     ],
 )
-def test_text_that_is_none_is_named(tmp_path: Path, content: bytes, message: str) -> None:
-    """By hand; and no corpus is there."""
+def test_bad_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    """The error names the text, and no corpus is written."""
     (tmp_path / "bad.txt").write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
         bilm_encode(tmp_path / "bad.txt", tmp_path / "corpus")
     assert not (tmp_path / "corpus").exists()
 
 
-def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
-    """By hand: the option is named as it is typed, and only where it would help."""
+def test_an_existing_folder_is_not_replaced(tmp_path: Path) -> None:
+    """The error names the option as it is typed, and only if it would help."""
     (tmp_path / "text.txt").write_text("a b\n")
     bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
     with pytest.raises(ConfigurationError, match=r"^out: .*corpus: .* \(--force replaces it\)$"):
@@ -64,7 +65,7 @@ def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
     [("--max-characters", [2, -1, 10**12]), ("--shard-tokens", [0, -1, 10**12])],
 )
 def test_wrong_numbers_are_named(tmp_path: Path, option: str, values: list[int]) -> None:
-    """By hand; nothing is written."""
+    """The error names the option or the argument, and nothing is written."""
     (tmp_path / "text.txt").write_text("a b\n")
     for value in values:
         with pytest.raises(ConfigurationError, match=rf"^{option}: expected .*, found {value}$"):
@@ -76,8 +77,8 @@ def test_wrong_numbers_are_named(tmp_path: Path, option: str, values: list[int])
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    """The system refuses files of more than a megabyte, and a million tokens take four: the corpus
-    that was to be replaced stays, and nothing but its lock next to it."""
+    """The system refuses files of more than a megabyte, and a million tokens take four. The corpus
+    that was to be replaced stays, and only its lock is left next to it."""
     (tmp_path / "text.txt").write_text("a b\n")
     bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
     (tmp_path / "text.txt").write_text("a " * 1_000_000)

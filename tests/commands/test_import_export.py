@@ -1,4 +1,5 @@
-"""`bilm-export` and `bilm-import`, one after the other, on a random model's archive."""
+"""These tests run `bilm-export` and `bilm-import`, one after the other, on the archive of a random
+model."""
 
 import errno
 import logging
@@ -48,7 +49,8 @@ def run(monkeypatch):
 
 
 def test_export_then_import_is_the_same_model(bilm_archive, tmp_path, caplog):
-    """Expected values: the model before; every weight, and every word's number. No warning."""
+    """Every weight and the number of every word are those of the model before. There is no
+    warning."""
     before = load_language_model(bilm_archive)
     export(before, tmp_path, with_softmax=True)
     files = (str(tmp_path / name) for name in FILES)
@@ -64,7 +66,7 @@ def test_export_then_import_is_the_same_model(bilm_archive, tmp_path, caplog):
 
 
 def test_allennlp_gives_an_exported_models_vectors(bilm_archive, tmp_path):
-    """Expected values: AllenNLP's stock `Elmo` on the exported files."""
+    """The expected values are those of AllenNLP's stock `Elmo` on the exported files."""
     export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
     stock = StockElmo(str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5"), 1, dropout=0)
     sentence = ["He", "threw", "the", "stick", "."]
@@ -74,8 +76,8 @@ def test_allennlp_gives_an_exported_models_vectors(bilm_archive, tmp_path):
 
 
 def test_rounded_weights(bilm_archive, tmp_path):
-    """Expected: NumPy's rounding of every array of the file in full, but for the LSTMs' biases,
-    to which AllenNLP adds 1 in the type that they have; a smaller file."""
+    """The expected values are NumPy's rounding of every array of the unrounded file, except the
+    LSTMs' biases, to which AllenNLP adds 1 in the type that they have. The file is smaller."""
     model, dtypes = (
         load_language_model(bilm_archive),
         {"full": torch.float32, "half": torch.float16},
@@ -109,13 +111,10 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
-    """
-    A second model of the same sizes, with other clips and words, is exported over the first; and
-    each of the file operations in turn is met by an error, or by a kill.
-
-    Expected: the bytes of either set, or no options, without which nothing loads. The old set, if
-    the error came before it was touched. Nothing else in the folder after an error.
-    """
+    """A second model of the same sizes, with other clips and words, is exported over the first, and
+    each of the file operations in turn fails or is killed. The folder then has the bytes of either
+    set, or no options, without which nothing loads. It has the old set if the error came before
+    that was touched. After an error nothing else is in the folder."""
     models = [load_language_model(bilm_archive), load_language_model(bilm_archive)]
     models[1].options = replace(
         models[1].options, lstm=replace(models[1].options.lstm, cell_clip=0.1)
@@ -132,7 +131,7 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
     assert all(old != new for old, new in zip(*sets))
 
     def export_until(last: int, kill: bool) -> None:
-        """Ends with 0 if the operation number `last` was never come to."""
+        """Exits with 0 if operation number `last` was not reached."""
         operations = 0
 
         def stop(event: str, path: str) -> None:
@@ -181,7 +180,7 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
 
 
 def test_an_error_before_all_is_written_changes_nothing(bilm_archive, tmp_path, monkeypatch):
-    """Expected: the files that were there, to the bit, and no others."""
+    """The folder has the files that were there, to the bit, and no others."""
     model = load_language_model(bilm_archive)
     export(model, tmp_path, with_softmax=False)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
@@ -202,12 +201,13 @@ def test_an_error_before_all_is_written_changes_nothing(bilm_archive, tmp_path, 
         ({"projection_dim": 24}, "an lstm.projection_dim other than lstm.dim"),
         ({"projection_dim": 20}, "an lstm.projection_dim other than the number of filters"),
         ({"max_characters_per_token": 40}, "a char_cnn.max_characters_per_token of 50"),
-        ({"char_cnn": None}, "char_cnn, as it knows no table of words"),
+        ({"char_cnn": None}, "char_cnn, the only token encoder that it knows"),
     ],
     ids=str,
 )
 def test_who_reads_an_export(tmp_path, changes, reason):
-    """Expected: AllenNLP's stock `Elmo` gives our vectors, or else an error, as was said."""
+    """The oracle is AllenNLP's stock `Elmo`: it gives our vectors, or else an error, as was
+    predicted."""
     lstm, char_cnn = (
         {key: changes.get(key, value) for key, value in block.items()}
         for block in (BLOCKS["lstm"], BLOCKS["char_cnn"])
@@ -234,7 +234,7 @@ def test_who_reads_an_export(tmp_path, changes, reason):
 
 
 def test_an_export_says_who_reads_it(run, bilm_archive, tmp_path, capsys):
-    """By hand: one line with the files and one with the programs that can read them."""
+    """The command prints one line with the files and one with the programs that can read them."""
     run("bilm-export", bilm_archive, tmp_path)
     assert capsys.readouterr().out.splitlines()[-2:] == [
         f"wrote options.json, weights.hdf5 and vocabulary.txt to {tmp_path}",
@@ -243,10 +243,8 @@ def test_an_export_says_who_reads_it(run, bilm_archive, tmp_path, capsys):
 
 
 def test_an_import_to_a_full_disk(bilm_archive, tmp_path):
-    """
-    A limit on files' sizes stands for the full disk, at each of the archive's files. Expected: one
-    sentence with the archive's name; nothing of it is left.
-    """
+    """A limit on the size of files stands for the full disk, at each of the archive's files. The
+    error is one sentence with the archive's name, and nothing of it is left."""
     export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
     names = sorted(tmp_path.iterdir())
 
@@ -272,7 +270,7 @@ def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):
 
 
 def test_another_models_vocabulary(bilm_archive, tmp_path):
-    """By hand: the softmax has the 10 words of the archive, the file the first 9 of them."""
+    """The softmax has the 10 words of the archive, and the file has the first 9 of them."""
     export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
     vocabulary = tmp_path / "vocabulary.txt"
     vocabulary.write_text("\n".join(vocabulary.read_text("utf-8").split()[:-1]), "utf-8")
@@ -284,7 +282,7 @@ def test_another_models_vocabulary(bilm_archive, tmp_path):
 
 
 def test_paths_of_an_import(run, bilm_archive, tmp_path):
-    """By hand: each error names its argument and the path."""
+    """Each error names its argument and the path."""
     export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
     files = [tmp_path / f for f in FILES]
     for number, argument in enumerate(("options", "weights", "vocabulary")):
@@ -297,8 +295,8 @@ def test_paths_of_an_import(run, bilm_archive, tmp_path):
 
 
 def test_paths_of_an_export(run, bilm_archive, tmp_path, monkeypatch):
-    """By hand: each error names its argument and the path. Root may write anywhere, so the system's
-    answer that a folder cannot be written to is given in its place."""
+    """Each error names its argument and the path. Root may write anywhere, so the system's answer
+    that a folder cannot be written to is simulated."""
     no, file = tmp_path / "no", tmp_path / "file"
     with pytest.raises(FileNotFoundError, match=rf"^archive: {no}: expected the model\.tar\.gz"):
         run("bilm-export", no, tmp_path / "out")
@@ -312,7 +310,7 @@ def test_paths_of_an_export(run, bilm_archive, tmp_path, monkeypatch):
 
 
 def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
-    """A run without metrics was cut off, and its weights are not the best."""
+    """A run without metrics was interrupted, and its weights are not the best."""
 
     class Trainer:
         """The attributes of a trainer that the callback reads."""
@@ -328,6 +326,6 @@ def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
 
 
 def test_not_a_language_model(tmp_path):
-    """One line that names the archive."""
+    """The error is one line that names the archive."""
     with pytest.raises((ConfigurationError, FileNotFoundError)):
         load_language_model(tmp_path / "none.tar.gz")

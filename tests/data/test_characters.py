@@ -37,7 +37,7 @@ ODD_WORDS = [
 
 @given(st.lists(ANY_TEXT | st.sampled_from(ODD_WORDS), max_size=8))
 def test_any_word_is_as_allennlp_maps_it(words: list[str]) -> None:
-    """The oracle is AllenNLP's own mapper, of length 50; lone surrogates are among the words."""
+    """The oracle is AllenNLP's own mapper, of length 50. Lone surrogates are among the words."""
     mapper = ELMoCharacterMapper()
     expected = [mapper.convert_word_to_char_ids(word) for word in words]
     found = words_to_characters(words)
@@ -55,8 +55,8 @@ def test_odd_words_are_as_allennlp_maps_them(word: str) -> None:
 
 
 def test_words_of_a_short_length() -> None:
-    """By hand from bilm-tf's numbers plus one: bytes, boundaries 256 and 257, marks 258 and 259,
-    padding 260; with 5 characters a token, 3 bytes are kept."""
+    """The expected ids are bilm-tf's numbers plus one, for bytes, the boundaries 256 and 257, the
+    marks 258 and 259, and padding 260. With 5 characters a token, 3 bytes are kept."""
     rows = words_to_characters(["ab", "abcd", "é€", "<S>", "</S>"], 5)
     assert rows.tolist() == [
         [259, 98, 99, 260, 261],
@@ -69,7 +69,8 @@ def test_words_of_a_short_length() -> None:
 
 @given(ANY_TEXT, st.integers(3, 70))
 def test_any_length_keeps_the_first_bytes(word: str, length: int) -> None:
-    """From the definition: the bytes that fit between two marks, then padding to the length."""
+    """By definition, a row has the bytes that fit between two marks, and then padding to the
+    length."""
     if word in ("<S>", "</S>"):
         return
     expected = [259, *(byte + 1 for byte in word.encode("utf-8", "ignore")[: length - 2]), 260]
@@ -78,7 +79,7 @@ def test_any_length_keeps_the_first_bytes(word: str, length: int) -> None:
 
 
 def test_bytes_that_overlap_and_are_empty() -> None:
-    """Expected: the rows of the words in the slices of a text."""
+    """The expected rows are those of the words in the slices of a text."""
     text = np.frombuffer(b"abcdef", dtype=np.uint8)
     rows = bytes_to_characters(text, np.array([0, 2, 6, 1]), np.array([3, 4, 0, 2]), 6)
     assert rows.tolist() == words_to_characters(["abc", "cdef", "", "bc"], 6).tolist()
@@ -96,12 +97,12 @@ def test_every_id_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("length", [2, -1, 4097, 10**12, 50.0, True, "50", None])
 def test_a_length_without_room_for_a_byte_is_refused(length: Any) -> None:
-    """Two marks and one byte are 3 characters; a huge number would only take memory."""
+    """Two marks and one byte are 3 characters, and a huge number would only take memory."""
     with pytest.raises(ConfigurationError, match=r"_token: expected a whole number from 3 to 4096"):
         words_to_characters(["a"], length)
 
 
 def test_a_cached_word_cannot_be_changed() -> None:
-    """Property: all callers share the row of a word, so writing into it fails."""
+    """All callers share the row of a word, so writing into it fails."""
     with pytest.raises(TypeError, match="does not support item assignment"):
         word_to_characters("shared")[0] = 1  # type: ignore[index]

@@ -82,7 +82,7 @@ def pickle(file: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_named(folder: Path, name: str, change: Callable[[Path], None]) -> None:
-    """Property: each damage changes the file."""
+    """Each damage changes the file, and the error names it."""
     change(folder / name)
     with pytest.raises(CorpusError, match=name):
         EncodedCorpus.open(folder)
@@ -97,7 +97,7 @@ def test_another_version_is_refused(folder: Path) -> None:
 
 
 def test_damaged_tokens_are_named_when_read(folder: Path) -> None:
-    """By hand: one rank becomes another of the same corpus, which only a digest notices."""
+    """One rank becomes another of the same corpus, which only a digest notices."""
     tokens = np.load(folder / "tokens-00001.npy")
     tokens[-1] -= 1
     np.save(folder / "tokens-00001.npy", tokens)
@@ -107,7 +107,7 @@ def test_damaged_tokens_are_named_when_read(folder: Path) -> None:
 
 
 def content_of(folder: Path) -> tuple:
-    """Everything that a model can read of a corpus."""
+    """Returns everything that a model can read of a corpus."""
     corpus = EncodedCorpus.open(folder)
     documents = [shard.documents.tolist() for shard in corpus.shards]
     characters = corpus.characters(np.arange(corpus.num_words), 20).tolist()
@@ -116,8 +116,8 @@ def content_of(folder: Path) -> tuple:
 
 
 def test_damage_to_any_file_is_noticed(folder: Path, fuzz: Fuzz) -> None:
-    """The oracle is the corpus before the damage: an error that names the file, or the same text
-    (a header has bytes without meaning)."""
+    """The oracle is the corpus before the damage: damage gives an error that names the file, or the
+    same text, because a header has bytes without meaning."""
     expected = content_of(folder)
     files = sorted(folder.iterdir())
     noticed = 0

@@ -17,7 +17,7 @@ from tests.ordinary_user import as_ordinary_user
 
 @pytest.fixture
 def encodings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The folders of the encoded corpora."""
+    """Returns the folders of the encoded corpora."""
     folders: list[Path] = []
     encode = corpus_cache.encode
 
@@ -37,7 +37,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_text_is_encoded_once(tmp_path: Path, file: Path, encodings: list[Path]) -> None:
-    """The second time, a touched file, and a copy under another name have the same content."""
+    """A second run, a touched file and a copy under another name have the same content, so the text
+    is encoded once."""
     cache = tmp_path / "cache"
     first = open_corpus(file, cache)
     assert open_corpus(file, cache).folder == first.folder
@@ -51,7 +52,7 @@ def test_a_text_is_encoded_once(tmp_path: Path, file: Path, encodings: list[Path
 def test_changed_content_is_encoded_again(
     tmp_path: Path, file: Path, encodings: list[Path]
 ) -> None:
-    """Property: the size is the same, so only the content differs."""
+    """The size is the same, so only the content differs."""
     cache = tmp_path / "cache"
     open_corpus(file, cache)
     file.write_text("a b c\nd f\n")
@@ -63,7 +64,7 @@ def test_changed_content_is_encoded_again(
 def test_a_damaged_entry_is_encoded_again(
     tmp_path: Path, file: Path, encodings: list[Path]
 ) -> None:
-    """Property: a damaged corpus in the cache is encoded again."""
+    """A damaged corpus in the cache is encoded again."""
     cache = tmp_path / "cache"
     (open_corpus(file, cache).folder / "words.txt").write_text("?")
     assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
@@ -83,7 +84,7 @@ def test_an_encoded_corpus_is_opened_where_it_lies(
 def test_nothing_outside_the_cache_is_removed(
     tmp_path: Path, file: Path, encodings: list[Path], kind: str
 ) -> None:
-    """A property: a damaged corpus elsewhere, which the index names, stays as it is."""
+    """A damaged corpus elsewhere, which the index names, stays as it is."""
     cache = tmp_path / "cache"
     name = open_corpus(file, cache).folder.name
     precious = Path(shutil.move(cache / name, tmp_path / "precious"))
@@ -126,7 +127,8 @@ def _sentences(path: Path, cache: Path) -> list[list[str]]:
 
 
 def test_a_cache_that_cannot_be_written_to_serves_what_it_holds() -> None:
-    """By hand, as a user without permission: the text, a copy of it, and an error for another."""
+    """A user without permission to write can read the text and a copy of it, and gets an error for
+    another text."""
     with TemporaryDirectory() as name:  # other users may not enter pytest's own
         folder = Path(name)
         (folder / "text.txt").write_text("a b c\nd e\n")
@@ -153,7 +155,7 @@ def _open(path: Path, cache: Path, queue) -> None:
 
 
 def test_processes_at_the_same_time_share_one_corpus(tmp_path: Path, file: Path) -> None:
-    """Property: all processes read the whole text, and there is one folder."""
+    """All processes read the whole text, and there is one folder."""
     context = get_context("fork")
     queue = context.Queue()
     processes = [

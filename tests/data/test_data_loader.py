@@ -35,7 +35,7 @@ KEYS = {
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """200 sentences of up to 9 of 60 words."""
+    """Writes 200 sentences of up to 9 of 60 words."""
     file = tmp_path / "text.txt"
     numbers = np.random.default_rng(0)
     lines = [
@@ -47,7 +47,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def make(file: Path, **params) -> BilmDataLoader:
-    """From a config, with a vocabulary of the 40 most frequent words."""
+    """Makes a loader from a config, with a vocabulary of the 40 most frequent words."""
     cache_dir = str(file.parent / "cache")
     reader = BilmDatasetReader(max_characters_per_token=12)
     loader = DataLoader.from_params(
@@ -62,7 +62,7 @@ def make(file: Path, **params) -> BilmDataLoader:
 
 
 def tensors(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """All that the model reads of a batch."""
+    """Returns all that the model reads of a batch."""
     return {"starts": batch["starts"], **batch["window"].tensors()}
 
 
@@ -79,19 +79,20 @@ _others: set[threading.Thread] = set()
 
 @pytest.fixture(autouse=True)
 def note_other_threads() -> None:
-    """Those of tests before may still be ending."""
+    """Records the threads of earlier tests, which may still be ending."""
     _others.clear()
     _others.update(threading.enumerate())
 
 
 def workers() -> set[threading.Thread]:
-    """The threads that the test has started to make windows."""
+    """Returns the threads that the test has started to make windows."""
     return {thread for thread in threading.enumerate() if thread.name == "bilm-windows"} - _others
 
 
 def test_a_window_is_what_the_model_reads(file: Path) -> None:
-    """The text itself is the oracle: without shuffling, rows one after the other are its sentences;
-    characters are those of `words_to_characters`, ids those of the vocabulary, 2 for the rest."""
+    """The text itself is the oracle: without shuffling, the rows one after the other are its
+    sentences. The characters are those of `words_to_characters`, and the ids are those of the
+    vocabulary, or 2 for unknown words."""
     cache_dir = str(file.parent / "cache")
     words = vocabulary_words(BilmVocabulary.from_corpus(corpus=str(file), cache_dir=cache_dir))
     ids = {word: rank if rank < 40 else 2 for rank, word in enumerate(words)}
@@ -126,7 +127,7 @@ def test_a_window_is_what_the_model_reads(file: Path) -> None:
 
 
 def test_types_and_shapes(file: Path) -> None:
-    """The contract of the docstring."""
+    """The types and shapes are those of the class's docstring."""
     for batch in make(file):
         assert list(batch) == ["starts", "window"]
         assert batch["starts"].dtype == torch.bool
@@ -141,8 +142,9 @@ def test_types_and_shapes(file: Path) -> None:
 
 
 def test_a_window_is_a_batch_to_allennlp(file: Path) -> None:
-    """Expected by hand: a plain dictionary of 4 rows, whose window is not made by counting them nor
-    by moving the batch, and which the model then finds where the batch was moved to."""
+    """The batch is a plain dictionary of 4 rows. Counting the rows or moving the batch does not
+    make its window, and the model then finds the window's tensors on the device that the batch was
+    moved to."""
     batch = next(iter(make(file)))
     assert type(batch) is dict
     assert get_batch_size(batch) == 4
@@ -155,7 +157,7 @@ def test_a_window_is_a_batch_to_allennlp(file: Path) -> None:
 
 
 def test_counts_are_known(file: Path) -> None:
-    """The windows that come, and their targets, counted; each epoch predicts every token once."""
+    """The numbers of windows and targets are counted, and each epoch predicts every token once."""
     loader = make(file)
     sentences = [line.split() for line in file.read_text().split("\n")]
     assert loader.num_tokens == sum(map(len, sentences)) + len(sentences)
@@ -171,7 +173,8 @@ def test_counts_are_known(file: Path) -> None:
 
 
 def test_epochs_follow_from_the_seed_and_their_number(file: Path) -> None:
-    """Two loaders agree epoch by epoch, whatever the global random states, and leave these be."""
+    """Two loaders agree epoch by epoch, whatever the global random states are, and do not change
+    these."""
     first = make(file)
     epochs = [tensors_of(first), tensors_of(first)]
     assert epochs[0] != epochs[1]
@@ -185,9 +188,9 @@ def test_epochs_follow_from_the_seed_and_their_number(file: Path) -> None:
     assert tensors_of(make(file, seed=1)) != epochs[0]
 
 
-def test_windows_thrown_away_are_never_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trainer's way to its place: an epoch and 7 windows drawn and dropped; what follows is
-    what follows without dropping, and no window before it was made."""
+def test_discarded_windows_are_never_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the trainer does when it resumes, an epoch and 7 windows are drawn and dropped. The
+    windows that follow are the same as without dropping, and no window before them was made."""
     whole = make(file)
     list(whole)
     expected = tensors_of(list(whole)[7:])
@@ -211,8 +214,8 @@ def test_windows_thrown_away_are_never_made(file: Path, monkeypatch: pytest.Monk
     assert made == [0]
 
 
-def test_windows_may_be_looked_into_in_any_order(file: Path) -> None:
-    """As in their own order, and again and again."""
+def test_windows_may_be_read_in_any_order(file: Path) -> None:
+    """The windows are the same as in their own order, also when they are read again."""
     expected = tensors_of(make(file))
     windows = list(make(file))
     order = list(range(len(windows)))
@@ -223,7 +226,8 @@ def test_windows_may_be_looked_into_in_any_order(file: Path) -> None:
 
 
 def test_an_error_in_the_background_reaches_the_model(file: Path) -> None:
-    """A corpus damaged after it was opened: the error, and the same one again."""
+    """The corpus is damaged after it was opened. The model gets the error, and the same error
+    again."""
     loader = make(file)
     name = loader.corpus.folder / "tokens-00000.npy"
     tokens = np.load(name, mmap_mode="r+")
@@ -236,7 +240,7 @@ def test_an_error_in_the_background_reaches_the_model(file: Path) -> None:
 
 
 def test_the_thread_ends_with_its_epoch(file: Path) -> None:
-    """None is left when an epoch is read to its end, nor when one is given up on the way."""
+    """No thread is left when an epoch is read to its end, or when it is abandoned."""
     loader = make(file)
     for batch in loader:
         tensors(batch)
@@ -255,7 +259,7 @@ def test_the_thread_ends_with_its_epoch(file: Path) -> None:
 def test_ranks_read_what_one_process_would(
     file: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str | None
 ) -> None:
-    """The oracle is one process with all rows; the rows of two ranks together are its rows."""
+    """The oracle is one process with all rows: the rows of two ranks together are its rows."""
 
     def read(loader: BilmDataLoader) -> Iterator[dict[str, list]]:
         for batch in map(tensors, loader):
@@ -282,8 +286,9 @@ def test_ranks_read_what_one_process_would(
 
 @pytest.mark.parametrize("restart_every", [2, 3, 7])
 def test_rows_start_again(file: Path, monkeypatch: pytest.MonkeyPatch, restart_every: int) -> None:
-    """By definition: all in the first window; then each once in `restart_every`, not all at once;
-    and nothing else changes. Two ranks' rows start again as one process's do."""
+    """By definition, all rows start again in the first window, and then each row once in
+    `restart_every` windows, not all at once. Nothing else changes. The rows of two ranks start
+    again as those of one process do."""
     loader = make(file, batch_size=6, restart_every=restart_every)
     found = tensors_of(loader)
     starts = np.array([window.pop("starts") for window in found])
@@ -305,9 +310,11 @@ def test_rows_start_again(file: Path, monkeypatch: pytest.MonkeyPatch, restart_e
     assert np.array_equal(np.concatenate(ranks, axis=1), starts)
 
 
-def test_a_vocabulary_of_another_text_shows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """By hand: all of the text's 200 sentences' tokens are unknown to it; of its own vocabulary of
-    40 of 60 words about a third; of one of all its words none."""
+def test_a_vocabulary_of_another_text_is_warned_of(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For a vocabulary of another text, all tokens are unknown. For the text's own 40 most frequent
+    of 60 words about a third are, and for all its words none is."""
     loader = make(file)
     caplog.clear()
     other = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "elsewhere"])
@@ -322,7 +329,8 @@ def test_a_vocabulary_of_another_text_shows(file: Path, caplog: pytest.LogCaptur
 
 
 def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Training refuses and names both numbers; evaluation takes the rows that there are."""
+    """Training is refused with both numbers in the message, and evaluation uses as many rows as
+    there are sentences."""
     file.write_text("a b\nc\n")
     with pytest.raises(ConfigurationError, match=r"text\.txt: .* 2 sentences for 64 rows"):
         make(file, batch_size=64)
@@ -333,7 +341,8 @@ def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_line_of_a_million_tokens(file: Path) -> None:
-    """All of it is predicted; and its ranks, of four bytes, are most of what reading it takes."""
+    """All of the line is predicted. Its ranks, of four bytes each, are most of the memory that
+    reading it takes."""
     file.write_text("a b\n" * 10 + "x y " * 500_000 + "\nc\n")
     loader = make(file, window=1000)
     tracemalloc.start()
@@ -361,7 +370,8 @@ NOT_COUNTS = [None, 0, -1, 10**12, 1e30, 2.0, True, "3", "", [], [3], {}, float(
     ],
 )
 def test_wrong_parameters_are_named(file: Path, key: str, values: list) -> None:
-    """By hand, from the docstring; a window of 2^23 steps of 4 rows would take a gigabyte."""
+    """The rules are those of the docstring. A window of 2^23 steps of 4 rows would take a
+    gigabyte."""
     params: dict[str, Any] = {"batch_size": 4, "cache_dir": str(file.parent / "cache")}
     params["data_path"] = str(file)
     BilmDataLoader(BilmDatasetReader(), **params)
@@ -370,8 +380,8 @@ def test_wrong_parameters_are_named(file: Path, key: str, values: list) -> None:
             BilmDataLoader(BilmDatasetReader(), **{**params, key: value})
 
 
-def test_what_is_not_there_is_named(file: Path) -> None:
-    """By hand: the key and the path."""
+def test_missing_files_are_named(file: Path) -> None:
+    """The message has the key and the path."""
     with pytest.raises(FileNotFoundError, match=r"data_path: 3: expected a file, a folder"):
         BilmDataLoader(BilmDatasetReader(), "3")
     for cache in (str(file), "x" * 5000):
@@ -388,23 +398,8 @@ def test_another_reader_is_refused(file: Path) -> None:
         BilmDataLoader(reader, str(file))
 
 
-def test_an_unsorted_vocabulary_is_warned_of_in_training_only(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A Zipf-like text, and its words in the reverse order: log-uniform sampling would be far off,
-    which evaluation does not use."""
-    file = tmp_path / "zipf.txt"
-    file.write_text("".join(f"w{k} " * (2000 // k) + "\n" for k in range(1, 1001)))
-    words = [f"w{k}" for k in range(1000, 0, -1)]
-    vocab = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", *words])
-    make(file, shuffle=None).index_with(vocab)
-    assert "falling frequency" not in caplog.text
-    make(file).index_with(vocab)
-    assert "expected words by falling frequency" in caplog.text
-
-
 def test_instances_are_the_readers(file: Path) -> None:
-    """For what in AllenNLP asks a loader for instances."""
+    """Some parts of AllenNLP ask a loader for instances, which are those of the reader."""
     fields = [instance["metadata"] for instance in make(file).iter_instances()]
     lines = file.read_text().split("\n")
     assert [cast(MetadataField, field).metadata for field in fields] == list(map(str.split, lines))

@@ -30,7 +30,8 @@ def words_of(instances) -> list[list[str]]:
 
 
 def test_sentences_of_text_and_of_a_corpus(tmp_path: Path, file: Path) -> None:
-    """By hand: a sentence a line, without blank lines; an encoded corpus gives the same text."""
+    """There is one sentence for each line that is not blank, and an encoded corpus gives the same
+    text."""
     reader = BilmDatasetReader()
     encode([file], tmp_path / "corpus")
     assert words_of(reader.read(str(file))) == SENTENCES
@@ -40,8 +41,8 @@ def test_sentences_of_text_and_of_a_corpus(tmp_path: Path, file: Path) -> None:
 
 @pytest.mark.parametrize("oov_token", ["@@UNKNOWN@@", "<UNK>"])
 def test_the_tensors_of_a_batch(tmp_path: Path, file: Path, oov_token: str) -> None:
-    """By hand: ids are the vocabulary's line numbers, 2 where it lacks the word, -100 where there
-    is none; characters are those of `words_to_characters`, 0 where there is no token."""
+    """Ids are the vocabulary's line numbers, 2 for words that it lacks and -100 at padding.
+    Characters are those of `words_to_characters`, and 0 at padding."""
     BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "the", "dog"]).save_to_files(
         str(tmp_path / "v")
     )
@@ -58,7 +59,7 @@ def test_the_tensors_of_a_batch(tmp_path: Path, file: Path, oov_token: str) -> N
 
 
 def test_text_to_instance_takes_a_string_or_tokens() -> None:
-    """By hand; an empty sentence is one too, whose boundaries alone are predicted."""
+    """An empty sentence is a sentence too, in which only the boundaries are predicted."""
     reader = BilmDatasetReader()
 
     def words(instance: Instance) -> list[str]:
@@ -70,7 +71,7 @@ def test_text_to_instance_takes_a_string_or_tokens() -> None:
 
 
 def test_an_empty_sentence_in_a_batch() -> None:
-    """By hand: a row of padding."""
+    """An empty sentence is a row of padding."""
     reader = BilmDatasetReader()
     instances = [reader.text_to_instance(""), reader.text_to_instance("dog")]
     for instance in instances:
@@ -82,7 +83,7 @@ def test_an_empty_sentence_in_a_batch() -> None:
 
 
 def test_worker_processes_share_the_sentences(file: Path) -> None:
-    """Property: two workers of AllenNLP's loader together read every sentence once."""
+    """Two workers of AllenNLP's loader together read every sentence once."""
     found = []
     for worker in range(2):
         reader = BilmDatasetReader()
@@ -110,7 +111,7 @@ def test_from_a_config_in_allennlps_loader(file: Path) -> None:
     ],
 )
 def test_wrong_parameters_are_named(key: str, values: list) -> None:
-    """By hand, from the docstring."""
+    """The rules are those of the docstring."""
     for value in values:
         with pytest.raises(ConfigurationError, match=rf"{key}: expected .*, found "):
             BilmDatasetReader(**{key: value})

@@ -74,8 +74,8 @@ def test_shards_are_whole_sentences_up_to_a_size(
     shard_tokens: int,
     block_bytes: int,
 ) -> None:
-    """From the definition: the text is unchanged, a shard has at most `shard_tokens` or one
-    sentence, and where the text is cut does not depend on how it was read."""
+    """By definition, the text is unchanged, a shard has at most `shard_tokens` tokens or one
+    sentence, and the cuts do not depend on how the text was read."""
     file = write_documents(tmp_path / "text", documents)
     whole = encode([file], tmp_path / "whole", shard_tokens, force=True)
     monkeypatch.setattr(text, "BLOCK_BYTES", block_bytes)
@@ -87,8 +87,8 @@ def test_shards_are_whole_sentences_up_to_a_size(
 
 
 def test_a_shard_ends_with_a_document_where_it_can(tmp_path: Path) -> None:
-    """By hand: of at most 5 tokens, the first shard takes two documents of 2 (4 tokens), and the
-    document of 8 has to be cut after 5."""
+    """A shard has at most 5 tokens. The first one takes two documents of 2 tokens, and the document
+    of 8 has to be cut after 5."""
     documents = [[["a", "b"]], [["c"], ["d"]], [["e"]] * 8]
     file = write_documents(tmp_path / "text", documents)
     corpus = encode([file], tmp_path / "corpus", shard_tokens=5)
@@ -98,8 +98,8 @@ def test_a_shard_ends_with_a_document_where_it_can(tmp_path: Path) -> None:
 
 
 def test_each_file_starts_a_document(tmp_path: Path) -> None:
-    """By hand: two files without a blank line, and one of two documents; the blank lines at the
-    ends of files open no document."""
+    """There are two files without a blank line, and one of two documents. Blank lines at the ends
+    of files start no document."""
     contents = ["a\nb\n", "c\n\n\n", "\n\nd\n \n\t\ne"]
     files = [tmp_path / str(index) for index in range(3)]
     for file, content in zip(files, contents, strict=True):
@@ -109,7 +109,7 @@ def test_each_file_starts_a_document(tmp_path: Path) -> None:
 
 
 def test_a_line_of_a_million_tokens(tmp_path: Path) -> None:
-    """By hand: one sentence is never cut, whatever a shard's size."""
+    """One sentence is never cut, whatever the size of a shard."""
     file = tmp_path / "text"
     file.write_text("a b\n" + "x " * 1_000_000 + "\nc\n")
     corpus = encode([file], tmp_path / "corpus", shard_tokens=1000)
@@ -139,7 +139,7 @@ def test_a_folder_that_exists_is_replaced_only_on_demand(tmp_path: Path) -> None
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's own error, with the folder's name before it."""
+    """The message is the system's own error after the folder's name."""
     file = write_documents(tmp_path / "text", [[["a"]]])
 
     def save(*arguments) -> None:
@@ -151,8 +151,9 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert {file.name for file in tmp_path.iterdir()} == {"text", ".corpus.lock"}
 
 
-def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
-    """The system's own error of reading: one file is missing, the other a folder."""
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    """The message is the system's own error of reading. One file is missing, and the other is a
+    folder."""
     for file, error in ((tmp_path / "missing", FileNotFoundError), (tmp_path, IsADirectoryError)):
         with pytest.raises(error) as raised:
             encode([file], tmp_path / "corpus")
@@ -163,10 +164,8 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("new_is_there", [False, True])
 def test_a_replacement_that_was_killed(tmp_path: Path, new_is_there: bool) -> None:
-    """
-    By hand: killed between the two moves, the old corpus is under its other name, and comes back;
-    killed before the old one was removed, it goes with the next run.
-    """
+    """If it was killed between the two moves, the old corpus comes back from its other name. If it
+    was killed before the old corpus was removed, the next run removes it."""
     file = write_documents(tmp_path / "text", [[["b"]]])
     encode([file], tmp_path / ("corpus" if new_is_there else ".corpus.partial"))
     file.write_text("a\n")
@@ -184,7 +183,7 @@ def test_a_replacement_that_was_killed(tmp_path: Path, new_is_there: bool) -> No
 
 
 def _encode_and_die(file: Path, folder: Path, saves: int) -> None:
-    """Encodes, and kills its own process at the given save."""
+    """Encodes the text, and kills its own process at the given save."""
     done = 0
     save = np.save
 
@@ -201,7 +200,7 @@ def _encode_and_die(file: Path, folder: Path, saves: int) -> None:
 
 @pytest.mark.parametrize("saves", [0, 2, 5])
 def test_a_killed_encoding_leaves_no_corpus_and_is_cleared_away(tmp_path: Path, saves: int) -> None:
-    """SIGKILL before the first of six saves, inside the first pass, and inside the second."""
+    """SIGKILL comes before the first of six saves, in the first pass, and in the second."""
     file = write_documents(tmp_path / "text", [[["a", "b"]], [["c", "a"]]])
     process = get_context("fork").Process(
         target=_encode_and_die, args=(file, tmp_path / "corpus", saves)

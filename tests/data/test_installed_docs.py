@@ -1,4 +1,5 @@
-"""The text of the installed documentation. Expected sentences are written by hand."""
+"""These tests check the text of the installed documentation. Expected sentences are written by
+hand."""
 
 from importlib import metadata
 from pathlib import Path
@@ -50,7 +51,8 @@ SENTENCES = [
 
 
 def test_sentences_of_a_docstring():
-    """Prose in sections and lists, across lines; no fields, code, tables or headings."""
+    """Prose in sections and lists is found across lines, without fields, code, tables and
+    headings."""
     assert [" ".join(tokens) for tokens in sentences(DOCSTRING)] == SENTENCES
 
 
@@ -65,13 +67,13 @@ def test_sentences_of_a_docstring():
         "",
     ],
 )
-def test_what_is_no_sentence(text):
+def test_values_that_are_not_sentences(text):
     """Each example breaks one rule of `is_prose`."""
     assert list(sentences(text)) == []
 
 
 def test_docstrings_in_the_order_of_the_source(tmp_path):
-    """Docstrings of modules, classes and functions at any depth, and nothing else."""
+    """The docstrings of modules, classes and functions at any depth are found, and nothing else."""
     file = tmp_path / "module.py"
     file.write_text(
         '"""One."""\n'
@@ -104,7 +106,8 @@ def test_docstrings_in_the_order_of_the_source(tmp_path):
     ids=["unclosed", "null", "encoding", "nesting", "none", "missing"],
 )
 def test_docstrings_of_files_that_cannot_be_parsed(tmp_path, content):
-    """Templates and test data of other packages end in .py too; a listed file may be gone."""
+    """Templates and test data of other packages end in .py too, and a listed file may be
+    missing."""
     file = tmp_path / "module.py"
     if content is not None:
         file.write_bytes(content)
@@ -120,7 +123,8 @@ def test_nothing_is_run(tmp_path):
 
 @pytest.fixture
 def small_corpus(monkeypatch):
-    """300 documents of three sentences: their own, one shared by ten, and one shared by all."""
+    """Returns 300 documents of three sentences: one of their own, one shared by ten, and one shared
+    by all."""
     texts = [
         (
             f"package/{n}.py",
@@ -136,7 +140,8 @@ def small_corpus(monkeypatch):
 
 
 def test_splits_share_neither_sentences_nor_documents(small_corpus):
-    """300 sentences of their own, 30 of groups and 1 of all are left of 900, each once."""
+    """Of 900 sentences 300 of single documents, 30 of groups and 1 of all documents remain, each
+    once."""
     parts = installed_docs.split_documents()
     sets = {
         split: [" ".join(s) for document in documents for s in document]
@@ -167,7 +172,8 @@ def test_repetitions_are_found_in_any_case(monkeypatch):
 
 
 def test_cached_path_gives_text_as_the_reader_wants_it(small_corpus, tmp_path):
-    """One sentence a line, tokens separated by spaces, an empty line between documents."""
+    """The text has one sentence a line, spaces between tokens, and an empty line between
+    documents."""
     parts = installed_docs.split_documents()
     for split in installed_docs.SPLITS:
         text = Path(cached_path(f"docs://{split}", cache_dir=tmp_path)).read_text("utf-8")
@@ -216,7 +222,8 @@ def test_etag_changes_with_the_installation(monkeypatch):
 
 
 def test_documents_of_this_installation(monkeypatch):
-    """Python's topics first and then source files, each with a name of its own, no tests."""
+    """Python's topics come first and then source files without tests, each with a name of its
+    own."""
     monkeypatch.setattr(installed_docs, "docstrings", lambda path: path.name)
     names = [name for name, _ in installed_docs.documents()]
     assert len(names) == len(set(names))
@@ -226,7 +233,7 @@ def test_documents_of_this_installation(monkeypatch):
 
 
 def test_the_order_of_the_file_system_does_not_matter(monkeypatch, tmp_path):
-    """Files listed the other way round give the same documents in the same order."""
+    """Files that are listed in reverse give the same documents in the same order."""
     files = []
     for name in ("a", "b", "c"):
         file = tmp_path / f"{name}.py"

@@ -1,4 +1,5 @@
-"""AllenNLP's attacks on models, which compare fields and know AllenNLP's own indexers by name."""
+"""These tests run AllenNLP's attacks on models, which compare fields and know AllenNLP's own
+indexers by name."""
 
 from typing import Any
 
@@ -22,7 +23,7 @@ WORDS = ["the", "dog", "threw", "a", "stick", "to", "him"]
 
 
 class PairReader(DatasetReader):
-    """Two texts, one of which is attacked, so that the other one is compared."""
+    """Reads two texts, one of which is attacked, so that the other one is compared."""
 
     def __init__(self, indexer: TokenIndexer) -> None:
         super().__init__()

@@ -41,7 +41,8 @@ def write(file: Path, content: str | bytes) -> Path:
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 @pytest.mark.parametrize("name", ["named{}", "a-download"])
 def test_compressed_text_reads_as_plain(tmp_path: Path, suffix: str, name: str) -> None:
-    """The same text, compressed by the standard library or zstandard, whatever its name."""
+    """The expected lines are those of the same text before the standard library or zstandard
+    compressed it, whatever its name is."""
     file = write(tmp_path / name.format(suffix), COMPRESSIONS[suffix](TEXT.encode("utf-8")))
     assert list(read_sentences(file)) == SENTENCES
 
@@ -69,8 +70,8 @@ def test_a_compressed_file_cut_short_is_an_error(tmp_path: Path, suffix: str) ->
 def test_a_line_without_end_is_an_error_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, size: int, most: int
 ) -> None:
-    """By hand: the third line is almost the whole file. Memory holds a block and the longest line,
-    each a megabyte, or what 4 KiB of zstandard can decompress to, which is 128 MiB."""
+    """The third line is almost the whole file. Memory holds a block and the longest line, each a
+    megabyte, or as much as 4 KiB of zstandard can decompress to, which is 128 MiB."""
     monkeypatch.setattr(text, "LINE_BYTES", 1 << 20)
     bomb = b"a\n" * 2 + bytes(size)
     file = write(tmp_path / f"bomb{suffix}", COMPRESSIONS[suffix](bomb))
@@ -100,7 +101,7 @@ def test_any_text_reads_as_python_splits_it(
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_the_file_is_shown_as_it_lies_on_the_disk(tmp_path: Path, compress) -> None:
-    """Property: the pieces that the callback gets are the file."""
+    """The pieces that the callback gets are the bytes of the file."""
     seen: list[bytes] = []
     data = compress(TEXT.encode("utf-8"))
     list(read_blocks(write(tmp_path / "text", data), lambda piece: seen.append(bytes(piece))))
@@ -108,7 +109,7 @@ def test_the_file_is_shown_as_it_lies_on_the_disk(tmp_path: Path, compress) -> N
 
 
 def test_a_bad_byte_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: the byte 0xff is the third of line 4; blocks are smaller than the file."""
+    """The byte 0xff is the third of line 4, and blocks are smaller than the file."""
     monkeypatch.setattr(text, "BLOCK_BYTES", 4)
     file = write(tmp_path / "latin.txt", b"good\n\nlines\nx \xffy\nmore\n")
     with pytest.raises(ConfigurationError, match=r"latin\.txt, line 4: .* 0xff at byte 3"):
@@ -116,7 +117,7 @@ def test_a_bad_byte_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_open_file_is_read_like_one_on_the_disk() -> None:
-    """Expected: the lines of the same bytes in a file; an error has the given name."""
+    """The expected lines are those of the same bytes in a file. An error has the given name."""
     for compress in (bytes, gzip.compress):
         data = io.BytesIO(compress(b"\xef\xbb\xbfgood\nlines\n\xff"))
         with pytest.raises(ConfigurationError, match=r"^stdin, line 3: .* 0xff at byte 1"):
@@ -126,8 +127,8 @@ def test_an_open_file_is_read_like_one_on_the_disk() -> None:
     assert not data.closed
 
 
-def test_an_archive_is_no_text(tmp_path: Path) -> None:
-    """A tar archive of one text file by the standard library, plain or compressed."""
+def test_an_archive_is_not_text(tmp_path: Path) -> None:
+    """The file is a tar archive of one text file from the standard library, plain or compressed."""
     write(tmp_path / "text", TEXT)
     for mode in ("w", "w:gz"):
         with tarfile.open(tmp_path / "texts.tar", mode) as archive:
@@ -137,7 +138,7 @@ def test_an_archive_is_no_text(tmp_path: Path) -> None:
 
 
 def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
-    """By hand: sorted, folders below included, hidden files left out."""
+    """The files are sorted, those of folders below are included, and hidden files are left out."""
     names = ["b.txt", "a.txt", "sub/c.txt", ".hidden", ".git/d.txt"]
     for name in names:
         write(tmp_path / name, "x\n")
@@ -153,7 +154,7 @@ def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
 
 
 def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
-    """Property: the name of an existing file is no glob."""
+    """The name of an existing file is not read as a glob."""
     file = write(tmp_path / "text[1].txt", "x\n")
     assert find_files(file) == [file]
 
@@ -164,7 +165,7 @@ def _words(path: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", ["closed", "closed/below", "a.txt", "no_entry", "dangling"])
 def test_what_cannot_be_read_in_a_folder_is_named(name: str) -> None:
-    """By hand: a subfolder or a file without permission, and a broken link."""
+    """The folder has a subfolder or a file without permission, or a broken link."""
     with TemporaryDirectory() as temporary:  # other users may not enter pytest's own
         folder = Path(temporary)
         unreadable = folder / name

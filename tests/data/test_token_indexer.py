@@ -18,7 +18,7 @@ WORD = st.text(st.characters(exclude_categories=()), max_size=60) | st.sampled_f
 
 
 def batch_of(indexer: TokenIndexer, sentences: list[list[str]]) -> torch.Tensor:
-    """Through AllenNLP's fields and batches. *Shape:* `(B, T, C)`."""
+    """Indexes sentences through AllenNLP's fields and batches. *Shape:* `(B, T, C)`."""
     fields = [TextField(list(map(Token, words)), {"elmo": indexer}) for words in sentences]
     batch = Batch([Instance({"source": field}) for field in fields])
     batch.index_instances(Vocabulary())
@@ -37,7 +37,7 @@ def test_equals_allennlps_indexer(sentences, tokens_to_add, token_min_padding_le
         "token_min_padding_length": token_min_padding_length,
     }
     if not any(sentences) and not token_min_padding_length:
-        # AllenNLP's own makes a tensor without a last dimension where no sentence has a token.
+        # AllenNLP's own makes a tensor without a last dimension if no sentence has a token.
         assert batch_of(ElmoTokenIndexer(**shared), sentences).shape == (len(sentences), 0, 50)
         return
     expected = batch_of(ELMoTokenCharactersIndexer(**shared), sentences)
@@ -46,15 +46,15 @@ def test_equals_allennlps_indexer(sentences, tokens_to_add, token_min_padding_le
     assert torch.equal(found, expected)
 
 
-def test_a_length_of_ones_own() -> None:
-    """The oracle is `words_to_characters`; positions without a token are 0."""
+def test_another_length() -> None:
+    """The oracle is `words_to_characters`, and positions without a token are 0."""
     found = batch_of(ElmoTokenIndexer(max_characters_per_token=12), [["a", "b"], ["c" * 30]])
     assert found[0].tolist() == words_to_characters(["a", "b"], 12).tolist()
     assert found[1].tolist() == [words_to_characters(["c" * 30], 12)[0].tolist(), [0] * 12]
 
 
 def test_from_a_config() -> None:
-    """The names of all parameters, as a config has them."""
+    """A config names all parameters."""
     params = {
         "type": "elmo",
         "namespace": "mine",
@@ -68,7 +68,8 @@ def test_from_a_config() -> None:
 
 
 def test_all_characters_that_allennlps_models_can_read() -> None:
-    """The oracle is AllenNLP's indexer; its biLM has weights for 0 to 260, and zeros for -1."""
+    """The oracle is AllenNLP's indexer. Its biLM has weights for the characters 0 to 260, and zeros
+    for -1."""
     added = {f"x{character}": character for character in range(-1, 261)}
     expected = batch_of(ELMoTokenCharactersIndexer(tokens_to_add=added), [[*added, "x"]])
     assert torch.equal(batch_of(ElmoTokenIndexer(tokens_to_add=added), [[*added, "x"]]), expected)
@@ -113,7 +114,7 @@ def test_fields_compare_as_with_allennlps_indexer() -> None:
     ],
 )
 def test_wrong_parameters_are_named(key: str, values: list) -> None:
-    """A word needs two marks and a byte; the ids of bilm-tf's 261 characters and of none."""
+    """A word needs two marks and a byte, and bilm-tf has the ids of 261 characters and of none."""
     for value in values:
         with pytest.raises(ConfigurationError, match=rf"{key}.*: expected .*, found "):
             ElmoTokenIndexer(**{key: value})

@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -9,7 +8,6 @@ from allennlp.data import Vocabulary
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.data.vocabulary import (
     BilmVocabulary,
-    check_frequency_order,
     ids_of_corpus_words,
     read_vocabulary_file,
     vocabulary_words,
@@ -38,8 +36,8 @@ def build(tmp_path: Path, text: Path, **params) -> list[str]:
 
 
 def test_words_come_by_frequency(tmp_path: Path, text: Path) -> None:
-    """By hand: c 4, b 3, a 2, then by first occurrence; a word that AllenNLP's files would turn
-    into a line break is left to <UNK>."""
+    """The counts are 4 for c, 3 for b and 2 for a, and words of equal count follow by first
+    occurrence. A word that AllenNLP's files would turn into a line break becomes <UNK>."""
     words = ["<S>", "</S>", "<UNK>", "c", "b", "a", "@@UNKNOWN@@", "d"]
     assert build(tmp_path, text) == words
     assert build(tmp_path, text, max_size=5) == words[:5]
@@ -50,8 +48,8 @@ def test_words_come_by_frequency(tmp_path: Path, text: Path) -> None:
 @pytest.mark.parametrize("oov_token", [None, "<UNK>", "@@UNKNOWN@@", "the"])
 @pytest.mark.parametrize("kind", [Vocabulary, BilmVocabulary])
 def test_ids_survive_files(tmp_path: Path, kind: type[Vocabulary], oov_token: str | None) -> None:
-    """The same ids, whichever class reads them and whatever its OOV token is: `distributed`
-    and `--recover` use the base class, an archive the class of the config."""
+    """The ids are the same, whichever class reads them and whatever its OOV token is: `distributed`
+    and `--recover` use the base class, and an archive uses the class of the config."""
     vocab = BilmVocabulary.from_words(WORDS)
     vocab.add_token_to_namespace("NOUN", "tags")
     vocab.save_to_files(str(tmp_path / "vocabulary"))
@@ -62,7 +60,7 @@ def test_ids_survive_files(tmp_path: Path, kind: type[Vocabulary], oov_token: st
 
 
 def test_a_vocabulary_file_reads_as_it_was_written(tmp_path: Path) -> None:
-    """bilm-tf's file has one word a line; reading gives the words that were written."""
+    """bilm-tf's file has one word a line, and reading gives the words that were written."""
     file = tmp_path / "vocab.txt"
     write_vocabulary_file(WORDS, file)
     assert file.read_text("utf-8") == "\n".join(WORDS) + "\n"
@@ -81,7 +79,7 @@ def test_a_vocabulary_file_reads_as_it_was_written(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_vocabulary_file_is_named(tmp_path: Path, lines: list[str], message: str) -> None:
-    """By hand: which line is wrong."""
+    """The message names the wrong line."""
     file = tmp_path / "vocab.txt"
     file.write_text("".join(f"{line}\n" for line in lines))
     with pytest.raises(ConfigurationError, match=rf"vocab\.txt.*{message}"):
@@ -90,7 +88,7 @@ def test_a_wrong_vocabulary_file_is_named(tmp_path: Path, lines: list[str], mess
 
 @pytest.mark.parametrize("word", ["", " a", "a\n", "a\nb", "a\rb", "\ud800"])
 def test_a_word_that_a_file_cannot_hold_is_refused(tmp_path: Path, word: str) -> None:
-    """Reading the file would give another word, or none; no file is written."""
+    """Reading the file would give another word, or none, so no file is written."""
     with pytest.raises(ConfigurationError, match=r"vocab\.txt: expected words that"):
         write_vocabulary_file([*WORDS, word], tmp_path / "vocab.txt")
     assert list(tmp_path.iterdir()) == []
@@ -122,13 +120,13 @@ def test_a_word_that_a_vocabulary_cannot_hold_is_refused() -> None:
     ],
 )
 def test_wrong_parameters_are_named(params: dict, message: str) -> None:
-    """One error for each rule of the docstring."""
+    """There is one error for each rule of the docstring."""
     with pytest.raises(ConfigurationError, match=message):
         Vocabulary.from_params(Params({"type": "bilm", **params}))
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    """By hand: the key and the path."""
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    """The message has the key and the path."""
     for key in ("corpus", "file"):
         for path in ("nothing.txt", "x" * 5000, "http://", "s3://"):
             with pytest.raises(FileNotFoundError, match=rf"{key}: .*{path}"):
@@ -144,32 +142,9 @@ def test_a_vocabulary_of_another_type_is_refused() -> None:
 
 
 def test_words_that_the_vocabulary_lacks_are_unknown(tmp_path: Path, text: Path) -> None:
-    """By hand: the corpus's words in the order of their ranks, looked up in another vocabulary."""
+    """The corpus's words, in the order of their ranks, are looked up by hand in another
+    vocabulary."""
     corpus = open_corpus(text, tmp_path / "cache")
     vocab = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "a", "z", "c"])
     assert corpus.words()[3:] == ["c", "b", "@@NEWLINE@@", "a", "@@UNKNOWN@@", "d"]
     assert ids_of_corpus_words(corpus, vocab).tolist() == [0, 1, 2, 5, 2, 2, 3, 2, 2]
-
-
-def test_an_order_far_from_that_of_frequencies(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A Zipf-like text whose word k occurs 2000 / k times: only the reverse of its own order
-    is warned of, a slightly disturbed one is not."""
-    file = tmp_path / "zipf.txt"
-    file.write_text("".join(f"w{k} " * (2000 // k) + "\n" for k in range(1, 1001)))
-    corpus = open_corpus(file, tmp_path / "cache")
-    words = corpus.words()
-
-    def check(ordinary: list[str]) -> None:
-        vocab = BilmVocabulary.from_words([*words[:3], *ordinary])
-        check_frequency_order(corpus, ids_of_corpus_words(corpus, vocab), len(ordinary) + 3)
-
-    check(words[3:])
-    disturbed = np.array(words[3:]).reshape(-1, 10)[:, ::-1].flatten().tolist()
-    check(disturbed)
-    check(words[3:7])
-    check(["none", "of", "these"])
-    assert "falling frequency" not in caplog.text
-    check(words[:2:-1])
-    assert "expected words by falling frequency" in caplog.text

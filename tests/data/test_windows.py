@@ -15,7 +15,7 @@ Sentence = tuple[int, ...]
 
 
 def make_corpus(folder: Path, lengths: list[list[int]], shard_tokens: int) -> EncodedCorpus:
-    """A corpus of documents of sentences of those lengths, in which every word is another."""
+    """Encodes documents of sentences of these lengths, in which every word is another."""
     number = iter(range(10**6))
     text = "\n".join(
         "".join(" ".join(f"w{next(number)}" for _ in range(n)) + "\n" for n in document)
@@ -34,7 +34,7 @@ def sentences_of(corpus: EncodedCorpus) -> list[Sentence]:
 
 
 def join(windows: list[Window]) -> list[list[tuple[int, int, int, int]]]:
-    """Each row's time steps, one after the other, up to its end."""
+    """Returns each row's time steps, one after the other, up to its end."""
     whole = [np.concatenate(parts, axis=1) for parts in zip(*windows, strict=True)]
     rows = [
         list(zip(*(part[row].tolist() for part in whole), strict=True))
@@ -47,10 +47,8 @@ def join(windows: list[Window]) -> list[list[tuple[int, int, int, int]]]:
 
 
 def split(row: list[tuple[int, int, int, int]]) -> list[Sentence]:
-    """
-    A row's sentences. An independent reading of the definition: the forward inputs from one <S> to
-    the next, with everything else that has to hold for them.
-    """
+    """Returns the sentences of a row by an independent reading of the definition: the forward
+    inputs from one <S> to the next. It checks everything else that has to hold for them."""
     bounds = [*(index for index, step in enumerate(row) if step[0] == BEGIN), len(row)]
     assert bounds[0] == 0
     sentences = []
@@ -65,7 +63,7 @@ def split(row: list[tuple[int, int, int, int]]) -> list[Sentence]:
 
 
 def test_windows_of_two_sentences(tmp_path: Path) -> None:
-    """By hand: the sentences 3 4 5 and 6 in one row, windows of 4 steps."""
+    """The sentences 3 4 5 and 6 are in one row, and windows have 4 steps."""
     corpus = make_corpus(tmp_path, [[3, 1]], 100)
     epoch = Epoch(corpus, num_rows=1, window=4)
     found = [[part.tolist() for part in window] for window in epoch.windows()]
@@ -89,9 +87,9 @@ def test_windows_of_two_sentences(tmp_path: Path) -> None:
 def test_any_epoch_reads_every_sentence_once(
     tmp_path: Path, lengths, shard_tokens: int, num_rows: int, window: int, shuffle: str | None
 ) -> None:
-    """Properties of the definition: each sentence once, forward and mirrored as `split` checks; as
-    many windows as promised, none of them empty; some rows, from some window on, are a part of it.
-    """
+    """By definition, each sentence is read once, forward and mirrored, as `split` checks. There are
+    as many windows as promised and none of them is empty. Reading some rows from some window on
+    gives a part of the epoch."""
     corpus = make_corpus(tmp_path, lengths, shard_tokens)
     epoch = Epoch(corpus, num_rows, window, shuffle, seed=1, epoch=2)
     windows = list(epoch.windows())
@@ -112,8 +110,8 @@ def test_any_epoch_reads_every_sentence_once(
 def test_rows_are_of_nearly_equal_length(
     tmp_path: Path, shuffle: str | None, shard_tokens: int
 ) -> None:
-    """A row's ends are off by at most half a sentence each, so two rows differ by at most two
-    sentences' steps, here 2 * 21; over several shards as over one."""
+    """Each end of a row is off by at most half a sentence, so two rows differ by at most the steps
+    of two sentences, here 2 * 21. That holds for several shards as for one."""
     lengths = np.random.default_rng(0).integers(1, 21, size=(20, 30)).tolist()
     corpus = make_corpus(tmp_path, lengths, shard_tokens)
     rows = [len(row) for row in join(list(Epoch(corpus, 7, 20, shuffle).windows()))]
@@ -128,7 +126,8 @@ def test_without_shuffling_the_text_keeps_its_order(tmp_path: Path) -> None:
 
 
 def test_documents_stay_whole(tmp_path: Path) -> None:
-    """In one row, a document's sentences follow one another as in the text; documents don't."""
+    """In one row, the sentences of a document follow one another as in the text, and documents do
+    not."""
     corpus = make_corpus(tmp_path, [[2, 3, 1]] * 10, 1000)
     text = sentences_of(corpus)
     documents = [text[index : index + 3] for index in range(0, 30, 3)]
@@ -140,7 +139,7 @@ def test_documents_stay_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shuffle", ["sentences", "documents"])
 def test_the_order_follows_from_seed_and_epoch(tmp_path: Path, shuffle: str) -> None:
-    """The same for the same numbers, another for any other."""
+    """The order is the same for the same numbers and another one for any others."""
     corpus = make_corpus(tmp_path, [[1]] * 40, 15)
 
     def read(seed: int, epoch: int) -> list[Sentence]:
@@ -153,8 +152,8 @@ def test_the_order_follows_from_seed_and_epoch(tmp_path: Path, shuffle: str) -> 
 
 
 def test_a_sentence_longer_than_all_others_together(tmp_path: Path) -> None:
-    """By hand: shards of 2, 400 and 20 tokens. The first gives each row a sentence, the second
-    gives one row the long one, and all of the third go to the other row."""
+    """The shards have 2, 400 and 20 tokens. The first gives each row a sentence, the second gives
+    one row the long one, and all sentences of the third go to the other row."""
     corpus = make_corpus(tmp_path, [[1, 1], [400], [1] * 20], 30)
     rows = [split(row) for row in join(list(Epoch(corpus, 2, 10).windows()))]
     assert sorted([list(map(len, row)) for row in rows]) == [[1] * 21, [1, 400]]

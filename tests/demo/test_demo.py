@@ -1,4 +1,4 @@
-"""The demonstration's claim about its biLM, on numbers made by hand."""
+"""These tests check the demonstration's claim about its biLM, on numbers made by hand."""
 
 import pytest
 
@@ -9,7 +9,7 @@ BILM = {"forward_perplexity": 100.0, "backward_perplexity": 225.0, "perplexity":
 
 
 def test_comparison() -> None:
-    """By hand: a unigram knows no direction; the joint one is the root of 180 * 320 = 240 ** 2."""
+    """A unigram has no direction. The joint perplexity is the root of 180 * 320 = 240 ** 2."""
     assert comparison(NGRAMS, BILM) == {
         "unigram": (500, 500, 500),
         "bigram, Kneser-Ney": (180, 320, pytest.approx(240)),
@@ -43,5 +43,5 @@ def test_comparison() -> None:
     ids=["better", "as good in one direction", "worse in one direction", "not a number"],
 )
 def test_not_beaten(perplexities: dict[str, float], expected: list[str]) -> None:
-    """By hand: what is as good is not beaten, and neither is anything by what is not a number."""
+    """An equal perplexity is not beaten, and NaN beats nothing."""
     assert not_beaten(comparison(NGRAMS, BILM | perplexities)) == expected

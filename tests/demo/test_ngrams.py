@@ -1,4 +1,5 @@
-"""N-gram baselines. Expected values are worked out by hand, or by the formula in plain Python."""
+"""These tests check the n-gram baselines. Expected values are computed by hand, or by the formula
+in plain Python."""
 
 from collections import Counter
 from itertools import pairwise
@@ -42,7 +43,7 @@ def test_bigram_by_hand():
 
 @given(sentences)
 def test_probabilities_sum_to_one(train):
-    """Behind any word, whether it was seen or not, and none of them is 0."""
+    """After any word, seen or not, the probabilities sum to one and none of them is 0."""
     model = KneserNeyBigram(train, N_WORDS)
     words = np.arange(N_WORDS)
     for before in words:
@@ -53,7 +54,7 @@ def test_probabilities_sum_to_one(train):
 
 @given(sentences, sentences)
 def test_perplexities_by_the_formula(train, heldout):
-    """The same sums, word by word, in plain Python."""
+    """The expected values are the same sums, computed word by word in plain Python."""
     counts = Counter(int(word) for s in train for word in s[1:])
     total = sum(counts.values()) + N_WORDS
     log_p = [np.log((counts[int(word)] + 1) / total) for s in heldout for word in s[1:]]
@@ -71,7 +72,7 @@ def test_perplexities_by_the_formula(train, heldout):
 
 @given(sentences, sentences)
 def test_backward_is_forward_of_the_reversed_text(train, heldout):
-    """Turning every sentence round exchanges the directions."""
+    """Reversing every sentence exchanges the directions."""
     found = perplexities(train, heldout, N_WORDS)
     turned = perplexities([s[::-1] for s in train], [s[::-1] for s in heldout], N_WORDS)
     assert turned["forward_bigram"] == pytest.approx(found["backward_bigram"])
@@ -79,7 +80,8 @@ def test_backward_is_forward_of_the_reversed_text(train, heldout):
 
 
 def test_uniform_text():
-    """Words drawn with equal chances have the perplexity of their number, about, for both."""
+    """Words drawn with equal probability have a perplexity of about their number, for both
+    models."""
     random = np.random.default_rng(0)
     n_words = 50
     text = [np.array([S, *random.integers(3, n_words, 2000), E]) for _ in range(20)]
@@ -90,7 +92,8 @@ def test_uniform_text():
 
 @given(st.permutations(range(3, 12)), st.integers(2, 9))
 def test_a_bigram_knows_what_follows_what(words, length):
-    """In "a b c a b c .." the next word is certain; a unigram must guess one of three."""
+    """In "a b c a b c .." the next word is certain for a bigram, and a unigram must guess one of
+    three."""
     text = [np.array([S, *words[:length] * 50, E])] * 4
     found = perplexities(text, text, 12)
     assert found["unigram"] == pytest.approx(length, rel=0.1)

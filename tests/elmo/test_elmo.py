@@ -21,8 +21,8 @@ def elmo(bilm_files):
     return Elmo.from_files(*bilm_files)
 
 
-def test_what_may_be_asked(elmo):
-    """Expected: `forward`'s own vectors of the same batch."""
+def test_embed_gives_the_vectors_of_forward(elmo):
+    """The expected vectors are those of `forward` for the same batch."""
     expected = elmo(batch_to_ids([SENTENCES[1]]))["elmo_representations"][0][0].detach().numpy()
     for sentence in (SENTENCES[1], " ".join(SENTENCES[1]), f" {'  '.join(SENTENCES[1])}\n"):
         found = elmo.embed(sentence)
@@ -36,7 +36,8 @@ def test_what_may_be_asked(elmo):
 
 
 def test_layers(elmo):
-    """By hand: a fresh mix is the average; h_0 is the word's vector twice; the others by number."""
+    """A fresh mix is the average, h_0 is the word's vector twice, and the other layers are asked
+    for by number."""
     layers = elmo.embed(SENTENCES[0], layer="all")
     assert layers.shape == (3, 2, 16)
     assert numpy.array_equal(layers[0, :, :8], layers[0, :, 8:])
@@ -51,14 +52,15 @@ def test_layers(elmo):
 
 
 def test_empty(elmo):
-    """Shapes with no rows, and no sentences at all."""
+    """An empty sentence gives a shape with no rows, and no sentences give an empty list."""
     assert elmo.embed([]) == []
     assert elmo.embed("").shape == (0, 16)
     assert elmo.embed([[], ["A"]], layer="all")[0].shape == (3, 0, 16)
 
 
 def test_many_sentences_in_any_order(elmo):
-    """Property: read in batches by length, answered in the order of the question."""
+    """Sentences are read in batches by length, and the vectors come in the order of the
+    sentences."""
     random = numpy.random.default_rng(0)
     sentences = [[f"w{n}"] * n for n in random.integers(1, 60, 200)]
     for sentence, vectors in zip(sentences, elmo.embed(sentences)):
@@ -67,15 +69,16 @@ def test_many_sentences_in_any_order(elmo):
 
 
 def test_archive_and_files(bilm_archive):
-    """Two calls give the same object's numbers; `warm` and `zero` are both to be had."""
+    """An archive that is loaded twice gives the same numbers, and `warm` and `zero` give different
+    ones."""
     warm, again = (Elmo.from_archive(bilm_archive).embed("the dog") for _ in range(2))
     zero = Elmo.from_archive(bilm_archive, initial_state="zero").embed("the dog")
     assert numpy.array_equal(warm, again)
     assert numpy.abs(warm - zero).max() > 1e-6
 
 
-def test_archives_that_are_none(tmp_path, bilm_archive):
-    """No archive, half of one, and a whole one of another model."""
+def test_files_that_are_not_archives(tmp_path, bilm_archive):
+    """The file is no archive, half of one, or a whole one of another model."""
     whole = Path(bilm_archive).read_bytes()
     for name, content in {"text": b"text", "half": whole[: len(whole) // 2]}.items():
         (tmp_path / name).write_bytes(content)
@@ -101,12 +104,13 @@ class _Nothing(Model):
     "sentences", [["The dog .", "A cat ."], ["A", ["B"]]], ids=["raw sentences", "mixed"]
 )
 def test_sentences_of_another_form(elmo, sentences):
+    """The message says that a list is expected."""
     with pytest.raises(ValueError, match="list"):
         elmo.embed(sentences)
 
 
 def test_cached_words_change_nothing(bilm_files):
-    """Property: to the bit the same for the same batch, whichever of its words came before."""
+    """The same batch has the same vectors to the bit, whichever of its words were read before."""
     expected = Elmo.from_files(*bilm_files).embed(SENTENCES)
     for before in ([], [["the"]], [["He", "The", "dog", "A"]], SENTENCES):
         elmo = Elmo.from_files(*bilm_files)

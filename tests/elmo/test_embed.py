@@ -1,4 +1,4 @@
-"""The forms of sentences that `Elmo.embed` takes, and the errors for others."""
+"""These tests check the forms of sentences that `Elmo.embed` takes, and the errors for others."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -25,15 +25,15 @@ def elmo(bilm_files) -> Elmo:
         (["A", None], "found a string and None in one"),
     ],
 )
-def test_what_is_no_sentence(elmo, sentences, message):
-    """By hand: the expected and the found value, and its place."""
+def test_values_that_are_not_sentences(elmo, sentences, message):
+    """The message has the expected and the found value, and its place."""
     with pytest.raises(ValueError, match=f"{re.escape(message)}$"):
         elmo.embed(sentences)
 
 
 @pytest.mark.parametrize("form", [tuple, iter, numpy.array])
 def test_other_sequences_are_lists(elmo, form):
-    """Expected: the vectors of a list of the same tokens."""
+    """The expected vectors are those of a list of the same tokens."""
     tokens = ["The", "dog", "."]
     expected = elmo.embed(tokens)
     assert expected.shape == (3, 16)
@@ -42,8 +42,8 @@ def test_other_sequences_are_lists(elmo, form):
 
 
 def test_threads_leave_the_mode_alone(bilm_files):
-    """A model that is being trained stays in training mode, whoever else embeds with it; and its
-    own dropout does not change the vectors."""
+    """A model that is being trained stays in training mode while other threads embed with it, and
+    its own dropout does not change their vectors."""
     elmo = Elmo.from_files(*bilm_files, dropout=0.5, requires_grad=True)
     expected = elmo.eval().embed("The dog .")
     elmo.train()

@@ -21,7 +21,7 @@ SENTENCES = [
 
 @pytest.fixture
 def read(bilm_files, tmp_path):
-    """All layers of a batch by a new `Elmo`, with a cache or, `cache_dir=None`, without."""
+    """Returns all layers of a batch from a new `Elmo`, without a cache for `cache_dir=None`."""
 
     def read(sentences, elmo=None, **kwargs):
         if elmo is None:
@@ -40,8 +40,9 @@ def no_lstm(*_):
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_same_batch_to_the_bit(bilm_files, read, tmp_path, initial_state, precision):
-    """Expected: the numbers without a cache, when a batch is computed, when it is found again, and
-    when another model of the same weights finds it; and from then on the biLM is not run."""
+    """The expected numbers are those without a cache: when a batch is computed, when it is found
+    again, and when another model of the same weights finds it. After the first time the biLM is not
+    run."""
     how = {"initial_state": initial_state, "precision": precision}
     expected = read(SENTENCES, **how, cache_dir=None)
     elmo = Elmo.from_files(*bilm_files, **how, cache_dir=tmp_path / "cache")
@@ -54,8 +55,8 @@ def test_the_same_batch_to_the_bit(bilm_files, read, tmp_path, initial_state, pr
 
 
 def test_only_what_is_new_is_read(bilm_files, read, tmp_path):
-    """By hand: of a batch of five, two sentences are new, the longer of two tokens. In other
-    company a sentence is the same up to rounding."""
+    """Two sentences of a batch of five are new, and the longer one has two tokens. In another batch
+    a sentence has the same layers up to rounding."""
     read([SENTENCES[3], SENTENCES[0], SENTENCES[2]])
     elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path / "cache")
     batch = [SENTENCES[0], ["A"], SENTENCES[3], SENTENCES[1], SENTENCES[2]]
@@ -66,7 +67,7 @@ def test_only_what_is_new_is_read(bilm_files, read, tmp_path):
     expected = read(batch, cache_dir=None)
     torch.testing.assert_close(read(batch, elmo), expected, atol=1e-5, rtol=0)
     assert asked == [(2, 2, 50)]
-    # In another order and with other padding all are found.
+    # All sentences are found in another order and with other padding.
     torch.testing.assert_close(
         read([*batch[3:], ["A"]], elmo),
         read([*batch[3:], ["A"]], cache_dir=None),
@@ -77,7 +78,8 @@ def test_only_what_is_new_is_read(bilm_files, read, tmp_path):
 
 
 def test_half_precision(read):
-    """Expected: the numbers without a cache as NumPy rounds them; the first time as the second."""
+    """The expected numbers are those without a cache, rounded by NumPy, the first time and the
+    second."""
     exact = read(SENTENCES, cache_dir=None).numpy()
     rounded = torch.from_numpy(exact.astype("float16").astype("float32"))
     for _ in range(2):
@@ -86,8 +88,8 @@ def test_half_precision(read):
 
 
 def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
-    """Expected: the numbers without a cache, after each of several changes with the same folder:
-    weights loaded or changed in place, the initial state, the precision."""
+    """The expected numbers are those without a cache, after each of several changes with the same
+    folder: weights loaded or changed in place, the initial state, the precision."""
 
     def other_weights(elmo):
         random = torch.Generator().manual_seed(1)
@@ -136,7 +138,8 @@ def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
 
 
 def layers_of(cache, tokens, compute, n_layers=1):
-    """Layers of one number a word: those that are stored, the others as `compute` gives them."""
+    """Returns layers of one number a word: the stored ones, and for the others those that `compute`
+    gives."""
     lengths = (tokens > 0).sum(dim=1).tolist()
     keys = cache.keys(b"model", tokens, lengths)
     layers = numpy.zeros((n_layers, len(tokens), tokens.size(1) + 2, 1), "float32")
@@ -150,7 +153,7 @@ def layers_of(cache, tokens, compute, n_layers=1):
 
 
 def test_word_numbers(tmp_path):
-    """Property: sentences of numbers in place of characters are told apart, too."""
+    """Sentences of word ids in place of characters are told apart too."""
     cache = LayerCache(tmp_path)
     tokens = torch.tensor([[7, 65_544, 0], [7, 8, 0]])
     for _ in range(2):
@@ -159,18 +162,19 @@ def test_word_numbers(tmp_path):
 
 
 def _first_number(tokens):
-    """A layer of each token's number, `(B, T + 2, 1)`, zeros at both ends and at padding."""
+    """Returns a layer of each token's number, `(B, T + 2, 1)`, zeros at both ends and at
+    padding."""
     return torch.nn.functional.pad(tokens.float(), (1, 1))[:, :, None]
 
 
 def _two_layers(tokens):
-    """A layer of each token's number, and one of its half."""
+    """Returns a layer of each token's number, and one of its half."""
     return [_first_number(tokens), _first_number(tokens) / 2]
 
 
 def test_damage_is_computed_again(tmp_path, fuzz):
-    """Property: the right numbers, wherever the file was damaged, by a new model and by one that
-    has used it before."""
+    """The numbers are right wherever the file was damaged, from a new model and from one that has
+    used it before."""
     tokens = torch.arange(1, 32_001).view(40, 800)
     tokens[:20, 100:] = 0
     expected = torch.stack(_two_layers(tokens))
@@ -198,8 +202,8 @@ def test_damage_is_computed_again(tmp_path, fuzz):
     assert n_all < n_cases / 2  # in most cases only some entries are lost
 
 
-def test_a_flipped_bit_is_put_right(tmp_path):
-    """By hand: of two sentences the damaged one is read again, once."""
+def test_a_flipped_bit_is_repaired(tmp_path):
+    """Of two sentences, the damaged one is computed again, once."""
     tokens = torch.tensor([[7, 8], [9, 10]])
     asked = []
     cache = LayerCache(tmp_path)
@@ -227,8 +231,8 @@ def test_a_flipped_bit_is_put_right(tmp_path):
     ],
 )
 def test_numbers_that_the_type_cannot_hold(tmp_path, dtype, number, is_kept):
-    """By hand, after IEEE 754: a sentence with such a number is computed each time, and none of its
-    numbers are rounded; the other sentence is stored."""
+    """A sentence with a number above the limit of IEEE 754 is computed each time, and none of its
+    numbers are rounded. The other sentence is stored."""
     layer = torch.tensor([[[0.1], [0.1], [0.1]], [[0.1], [number], [0.1]]])
     tokens = torch.tensor([[1], [2]])
     expected = layer.to(getattr(torch, dtype)).float()
@@ -243,7 +247,7 @@ def test_numbers_that_the_type_cannot_hold(tmp_path, dtype, number, is_kept):
 
 
 def test_a_full_or_useless_cache(read, bilm_files, tmp_path, caplog):
-    """Expected: the numbers without a cache, and one line in the log."""
+    """The expected numbers are those without a cache, and there is one line in the log."""
     batches = [[[f"w{4 * b + row}"] * 20 for row in range(4)] for b in range(10)]
     without = Elmo.from_files(*bilm_files)
     expected = [read(batch, without) for batch in batches]
@@ -263,7 +267,7 @@ def test_a_full_or_useless_cache(read, bilm_files, tmp_path, caplog):
 
 
 def test_a_folder_that_was_removed(read, bilm_files, tmp_path):
-    """A cache may be removed at any time; a copy of the model shares it."""
+    """A cache may be removed at any time, and a copy of the model shares it."""
     elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path / "cache")
     expected = read(SENTENCES, elmo)
     shutil.rmtree(tmp_path / "cache")
@@ -273,7 +277,7 @@ def test_a_folder_that_was_removed(read, bilm_files, tmp_path):
 
 
 def test_a_biLM_in_half_precision(bilm_files, read, tmp_path):
-    """Expected: its numbers without a cache; NumPy has no bfloat16."""
+    """The expected numbers are those without a cache. NumPy has no bfloat16."""
     expected = read(SENTENCES, Elmo.from_files(*bilm_files).bfloat16()).float()
     for _ in range(2):
         elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path / "cache").bfloat16()
@@ -297,14 +301,14 @@ def test_a_biLM_in_half_precision(bilm_files, read, tmp_path):
     ],
 )
 def test_what_is_refused(read, tmp_path, kwargs, message):
-    """Each with a reason, and before anything is written."""
+    """Each is refused with a reason, before anything is written."""
     with pytest.raises(ValueError, match=message):
         read(SENTENCES, **kwargs)
     assert not (tmp_path / "cache").exists()
 
 
 def test_a_file_in_the_place_of_a_folder(read, tmp_path):
-    """By hand: it is refused when the model is made, not in the middle of training."""
+    """The folder is refused when the model is made, not in the middle of training."""
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "file", tmp_path / "file" / "cache"):
         with pytest.raises(

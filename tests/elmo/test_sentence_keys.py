@@ -1,4 +1,4 @@
-"""Which sentences can be names of datasets: against HDF5 itself."""
+"""These tests compare the sentences that are accepted as names of datasets with HDF5 itself."""
 
 import h5py
 import pytest
@@ -17,8 +17,8 @@ def numbered(texts: list[str]) -> list[Sentence]:
 @settings(max_examples=300, deadline=None)
 @example(["a / b", "a", "a /b"])
 @given(st.lists(st.text("ab/. ", min_size=1, max_size=6), min_size=1, max_size=5, unique=True))
-def test_what_is_refused_is_what_hdf5_can_not_name(texts):
-    """The oracle is HDF5, asked to make the datasets one after the other."""
+def test_names_that_hdf5_cannot_have_are_refused(texts):
+    """The oracle is HDF5, which makes the datasets one after the other."""
     refused = None
     with h5py.File.in_memory() as part, h5py.File.in_memory() as joined:
         part["0"] = 0
@@ -38,20 +38,20 @@ def test_what_is_refused_is_what_hdf5_can_not_name(texts):
 @pytest.mark.parametrize(
     "texts, message",
     [
-        (["x", "a/b", "a"], "text, line 3: 'a': .* next to that of line 2, 'a/b'"),
-        (["a", "x", "a/b"], "text, line 3: 'a/b': .* next to that of line 1, 'a'"),
-        (["a//b", "a/./b"], "text, line 2: 'a/./b': .* next to that of line 1, 'a//b'"),
+        (["x", "a/b", "a"], "text, line 3: 'a': HDF5 cannot"),
+        (["a", "x", "a/b"], "text, line 3: 'a/b': HDF5 cannot"),
+        (["a//b", "a/./b"], "text, line 2: 'a/./b': HDF5 cannot"),
         (["x", "/"], "text, line 2: '/': HDF5 cannot have a dataset of this name"),
         (["a\0b"], r"text, line 1: 'a\\x00b': HDF5 cannot have a dataset of this name"),
     ],
 )
-def test_both_sentences_are_named(texts, message):
-    """By hand; the last is one that HDF5 would cut at the zero without a word."""
+def test_the_sentence_is_named(texts, message):
+    """The message names the line. HDF5 would cut the last name at its NUL without an error."""
     with pytest.raises(ConfigurationError, match=message):
         check_sentence_keys(numbered(texts), "text")
 
 
 def test_equal_sentences_share_a_name():
-    """By hand: they are no clash."""
+    """Equal sentences do not conflict."""
     sentences = numbered(["a/b", "c", "a/b"])
     assert check_sentence_keys(iter(sentences), "text") == sentences

@@ -1,4 +1,4 @@
-"""The cache of word vectors: expected are the vectors without a cache."""
+"""These tests compare cached word vectors with the vectors without a cache."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,7 +27,8 @@ def fresh(elmo: Elmo) -> torch.Tensor:
 
 @pytest.mark.parametrize("change", ["loaded", "in place", "precision", "data"])
 def test_weights_of_another_kind(elmo, change):
-    """A change through `.data` goes unnoticed, so it takes `clear_caches`."""
+    """The expected vectors are those that are computed again after the caches are cleared. No cache
+    notices a change through `.data`, so that one needs `clear_caches`."""
     before = vectors(elmo)
     if change == "loaded":
         elmo.bilm.load_state_dict({name: 2 * x for name, x in elmo.bilm.state_dict().items()})
@@ -61,7 +62,7 @@ def test_autocast_leaves_nothing_behind(elmo):
 
 
 def test_inference_mode_leaves_nothing_behind(elmo):
-    """Words that are new outside of it join those from inside."""
+    """Words that are new outside of inference mode are cached next to those from inside."""
     with torch.inference_mode():
         elmo.embed(SENTENCES[0])
     found = vectors(elmo)
@@ -69,7 +70,7 @@ def test_inference_mode_leaves_nothing_behind(elmo):
 
 
 def test_a_biLM_made_in_inference_mode(bilm_files):
-    """Its weights have no versions."""
+    """The weights of such a biLM have no versions."""
     with torch.inference_mode():
         elmo = Elmo.from_files(*bilm_files)
         found = vectors(elmo)
@@ -77,7 +78,7 @@ def test_a_biLM_made_in_inference_mode(bilm_files):
 
 
 def test_several_threads(elmo):
-    """Each gets, and leaves, the vectors of its own words, up to the roundings of other shapes."""
+    """Each thread gets the vectors of its own words, up to the rounding of other shapes."""
     batches = [[[f"w{i % 37}", f"x{i % 11}"], [f"y{i}"]] for i in range(60)]
     expected = [torch.cat(elmo.embed(batch, as_tensors=True)) for batch in batches]
     elmo.clear_caches()
@@ -87,7 +88,7 @@ def test_several_threads(elmo):
         torch.testing.assert_close(torch.cat(one), other, rtol=0, atol=1e-6)
 
 
-def test_a_biLM_that_is_thawed_is_trained(elmo):
+def test_requires_grad_after_building_trains_the_biLM(elmo):
     """`requires_grad_` after building means what `requires_grad` does."""
     frozen = vectors(elmo)
     elmo.bilm.requires_grad_(True)
@@ -104,10 +105,8 @@ WORDS = ["<S>", "</S>", "the", "dog", "", "naïve", "x" * 60, *(f"w{i}" for i in
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
 def test_random_sentences_in_any_order(bilm_files, fuzz, initial_state):
-    """
-    Property: whatever was read before, and however often the cache overflowed, a sentence has the
-    vectors that a fresh biLM gives it. A word may be one of the two boundaries.
-    """
+    """Whatever was read before, and however often the cache overflowed, a sentence has the vectors
+    that a fresh biLM gives it. A word may be one of the two boundaries."""
     fresh = Elmo.from_files(*bilm_files, initial_state=initial_state)
     for random in fuzz.cases(30):
         elmo = Elmo.from_files(*bilm_files, initial_state=initial_state)
@@ -121,7 +120,7 @@ def test_random_sentences_in_any_order(bilm_files, fuzz, initial_state):
 
 
 def test_words_given_twice(bilm_files):
-    """Property: two rows of the same word have the same vector, and so has the next word."""
+    """Two rows of the same word have the same vector, and the next word has its own."""
     elmo = Elmo.from_files(*bilm_files)
     encoder = elmo.bilm.token_encoder
     a, b = elmo.characters([["a", "b"]])[0]

@@ -1,4 +1,5 @@
-"""The strict reader of HDF5 files: against files that h5py itself wrote, array by array."""
+"""These tests check the strict reader of HDF5 files against files that h5py itself wrote, array by
+array."""
 
 import time
 from pathlib import Path
@@ -39,7 +40,7 @@ def read(path: Path, name: str = "a/x") -> np.ndarray:
     ids=str,
 )
 def test_plain_numbers_are_read(tmp_path, dtype, properties):
-    """Expected: the numbers that h5py wrote, in float32."""
+    """The expected numbers are those that h5py wrote, in float32."""
     if "scaleoffset" in properties and dtype.endswith("f2"):
         pytest.skip("HDF5 has no such filter for float16")
     with h5py.File(tmp_path / "x.hdf5", "w") as file:
@@ -65,7 +66,7 @@ def _text(file):
 
 
 def _own_float(file):
-    """bfloat16, as a type of the file's own."""
+    """Returns bfloat16 as a type of the file's own."""
     kind = h5py.h5t.IEEE_F16LE.copy()
     kind.set_fields(15, 7, 8, 0, 7)
     kind.set_ebias(127)
@@ -147,15 +148,15 @@ def _infinite(file):
     ],
 )
 def test_anything_else_is_refused(tmp_path, write, message):
-    """By hand: the message names the file, the array, what was expected and what was found."""
+    """The message names the file, the array, what was expected and what was found."""
     with h5py.File(tmp_path / "x.hdf5", "w") as file:
         write(file)
     with pytest.raises(HDF5Error, match=rf"x\.hdf5: a/x: {message}"):
         read(tmp_path / "x.hdf5")
 
 
-def test_what_is_no_array(tmp_path):
-    """By hand: neither a group, nor something below an array, nor nothing at all is one."""
+def test_names_that_are_not_arrays(tmp_path):
+    """A group, a name below an array and a missing name are not arrays."""
     with h5py.File(tmp_path / "x.hdf5", "w") as file:
         file["a/x"] = NUMBERS
     with open_hdf5(tmp_path / "x.hdf5") as file:
@@ -163,8 +164,8 @@ def test_what_is_no_array(tmp_path):
 
 
 @pytest.mark.parametrize("content, found", [(None, "no such file"), ("folder", "a folder")])
-def test_what_is_no_file(tmp_path, content, found):
-    """By hand."""
+def test_paths_that_are_not_hdf5_files(tmp_path, content, found):
+    """The message names the path and what was found there."""
     path = tmp_path / "x.hdf5"
     if content is not None:
         path.mkdir()
@@ -173,7 +174,7 @@ def test_what_is_no_file(tmp_path, content, found):
 
 
 def test_the_same_numbers_are_the_same_bytes(tmp_path):
-    """Property: a file holds no time of day."""
+    """A file holds no time of day, so two files of the same numbers are equal."""
     for name in ("x", "y"):
         with h5py.File(tmp_path / name, "w", libver=(VERSION, VERSION)) as file:
             write_array(file, "a/b/x", NUMBERS)
@@ -182,7 +183,7 @@ def test_the_same_numbers_are_the_same_bytes(tmp_path):
 
 
 def test_other_numbers_than_those_written(tmp_path):
-    """Property: a digest shows the change of a single bit, which nothing else would."""
+    """Only a digest shows the change of a single bit."""
     path = tmp_path / "x.hdf5"
     with h5py.File(path, "w") as file:
         write_array(file, "a/x", NUMBERS)

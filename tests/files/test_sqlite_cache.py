@@ -29,7 +29,7 @@ def open_cache(folder, size=2**30):
 
 
 def found(cache, values=VALUES):
-    """How many of the values are there; each that is there is right."""
+    """Returns how many of the values are found, and checks that each of them is right."""
     stored = list(cache.get(list(values)))
     assert len(stored) == len(values)
     for value, expected in zip(stored, values.values()):
@@ -38,7 +38,7 @@ def found(cache, values=VALUES):
 
 
 def in_child(function, *arguments):
-    """Exit code of a forked process that calls the function."""
+    """Returns the exit code of a forked process that calls the function."""
     process = FORK.Process(target=function, args=arguments)
     process.start()
     process.join(60)
@@ -55,16 +55,16 @@ def warnings(caplog):
 
 @pytest.fixture
 def full(tmp_path):
-    """A cache that has all values."""
+    """Returns a cache that has all values."""
     cache = open_cache(tmp_path)
     cache.put(VALUES)
     assert found(cache) == len(VALUES)
     return cache
 
 
-def test_what_was_put_is_found(full):
-    """By hand: all values by another instance, too; other keys are absent, in the keys' order; a
-    value that is put again is replaced."""
+def test_stored_values_are_found(full):
+    """Another instance finds all values too. Absent keys give `None` in their places, and a value
+    that is put again is replaced."""
     again = SQLiteCache(full.file, 2**30)
     keys = [b"none", *VALUES, b"nor this"]
     assert list(again.get(keys)) == [None, *VALUES.values(), None]
@@ -74,8 +74,8 @@ def test_what_was_put_is_found(full):
 
 
 def test_a_damaged_file(full, tmp_path, fuzz):
-    """Property: no wrong value and no exception, with a new instance and with one that has used the
-    file before. Most of what is put then is found."""
+    """No value is wrong and nothing is raised, with a new instance and with one that has used the
+    file before. Most of what is put afterwards is found."""
     data = full.file.read_bytes()
     n_found = n_found_then = 0
     for number, random in enumerate(fuzz.cases(150), start=1):
@@ -94,7 +94,7 @@ def test_a_damaged_file(full, tmp_path, fuzz):
 
 
 def test_values_of_other_keys(full):
-    """By hand: an index that points to another entry finds nothing."""
+    """An index that points to another entry finds nothing."""
     with sqlite3.connect(full.file) as database:
         database.execute("UPDATE entries SET value = (SELECT max(value) FROM entries)")
     database.close()
@@ -105,7 +105,7 @@ def test_values_of_other_keys(full):
 
 @pytest.mark.parametrize("value", [None, 1, 1.5, "text", "\udcff", b"", b"abc"])
 def test_values_of_other_types(full, value):
-    """By hand: they count as absent, and other entries are found."""
+    """Values of other types count as absent, and other entries are found."""
     key = list(VALUES)[3]
     with sqlite3.connect(full.file) as database:
         database.execute(
@@ -119,7 +119,7 @@ def test_values_of_other_types(full, value):
 
 
 def write_and_die(cache):
-    """More than SQLite keeps in memory, so that some of it is in the file already."""
+    """Writes more than SQLite keeps in memory, so that some of it is in the file already."""
     with cache._open() as database:
         database.execute("BEGIN IMMEDIATE")
         rows = [(key, value + bytes(4)) for key, value in {**VALUES, **OTHERS}.items()]
@@ -128,7 +128,7 @@ def write_and_die(cache):
 
 
 def test_a_writer_that_is_killed(full):
-    """Expected: what was there before, and nothing of what was being written."""
+    """The earlier values are found, and none of those that were being written."""
     before = full.file.stat().st_size
     assert in_child(write_and_die, full) == -signal.SIGKILL
     assert full.file.with_name("cache.sqlite-journal").stat().st_size > 0
@@ -141,7 +141,7 @@ def test_a_writer_that_is_killed(full):
 
 
 def test_a_damaged_journal(full, tmp_path, fuzz):
-    """Property: what a killed writer left gives no wrong value, damaged here or there."""
+    """The files that a killed writer left give no wrong value, wherever they are damaged."""
     in_child(write_and_die, full)
     files = [full.file, full.file.with_name("cache.sqlite-journal")]
     whole = [file.read_bytes() for file in files]
@@ -171,7 +171,7 @@ def flip_bits(file, seed):
 
 
 def test_damage_while_it_is_read_and_written(full, tmp_path, fuzz):
-    """Property: no wrong value and no crash, while another process damages the file."""
+    """No value is wrong and nothing crashes while another process damages the file."""
     data = full.file.read_bytes()
     for number, _ in enumerate(fuzz.cases(3)):
         process = FORK.Process(target=flip_bits, args=(full.file, number))
@@ -188,8 +188,8 @@ def test_damage_while_it_is_read_and_written(full, tmp_path, fuzz):
 
 
 def test_damage_in_the_schema(full, tmp_path, warnings):
-    """SQLite quotes the damaged text in its message, which is then not UTF-8. Expected: one
-    warning, and nothing found."""
+    """SQLite quotes the damaged text in its message, which is then not UTF-8. There is one warning,
+    and nothing is found."""
     data = full.file.read_bytes()
     full.file.write_bytes(data.replace(b"tableentries", b"tableentrie\x84"))
     cache = open_cache(tmp_path)
@@ -199,8 +199,8 @@ def test_damage_in_the_schema(full, tmp_path, warnings):
 
 
 def test_bounded(tmp_path, warnings):
-    """Expected: a file below the bound, with what found room; all of it stays readable; one
-    warning, however often more is put."""
+    """The file stays below the bound, and the values that it had room for stay readable. There is
+    one warning, however often more is put."""
     cache = open_cache(tmp_path, size=1_000_000)
     for _ in range(2):
         for key, value in {**VALUES, **OTHERS}.items():
@@ -213,7 +213,7 @@ def test_bounded(tmp_path, warnings):
 
 
 def test_a_value_too_long_for_sqlite(full, monkeypatch, warnings):
-    """By hand, with a smaller limit: it is left out, without a warning."""
+    """With a smaller limit for the test, such a value is left out without a warning."""
     monkeypatch.setattr(sqlite_cache, "MAX_VALUE", 250_000)
     full.put({**OTHERS, b"short": b"value"})
     assert found(full, {**OTHERS, b"short": b"value"}) == 1
@@ -221,7 +221,8 @@ def test_a_value_too_long_for_sqlite(full, monkeypatch, warnings):
 
 
 def test_a_full_disk(full, warnings):
-    """A limit on files' sizes stands for it. Expected: one warning, and what is there is found."""
+    """A limit on the size of files stands for the full disk. There is one warning, and the values
+    in the file are found."""
 
     def run():
         limit = full.file.stat().st_size + 100_000
@@ -237,7 +238,7 @@ def test_a_full_disk(full, warnings):
 
 
 def test_little_memory(full):
-    """By hand: a cache of 10 GiB needs no such address space, as under `ulimit -v`."""
+    """A cache of 10 GiB does not need as much address space, as under `ulimit -v`."""
 
     def run():
         pages = int(open("/proc/self/statm").read().split()[0])
@@ -251,7 +252,7 @@ def test_little_memory(full):
 
 
 def test_a_lock_that_does_not_come_free(full, monkeypatch, warnings):
-    """By hand: a process that was stopped while it writes. One warning for the file, then none."""
+    """A process was stopped while it writes. There is one warning for the file, and then none."""
     monkeypatch.setattr(sqlite_cache, "LOCK_SECONDS", 0.05)
     with full._open() as database:
         database.execute("BEGIN EXCLUSIVE")
@@ -281,7 +282,7 @@ def another_database(file):
     ],
 )
 def test_a_file_of_another_kind(tmp_path, warnings, make, reason):
-    """It stays as it is; one warning that names it."""
+    """The file stays as it is, and there is one warning that names it."""
     cache = open_cache(tmp_path)
     make(cache.file)
     before = cache.file.stat().st_size
@@ -297,7 +298,7 @@ def test_a_file_of_another_kind(tmp_path, warnings, make, reason):
 
 
 def test_a_folder_that_turns_into_a_file(full, tmp_path, warnings):
-    """By hand: nothing is raised, and there is one warning."""
+    """Nothing is raised, and there is one warning."""
     full.file.unlink()
     tmp_path.rmdir()
     tmp_path.write_text("mine")
@@ -319,7 +320,7 @@ def use(folder, seed):
 
 
 def test_many_processes_at_once(tmp_path):
-    """Property: each finds what it put; they make the file together, and none is turned away."""
+    """The processes make the file together, each finds what it put, and none is refused."""
     processes = [FORK.Process(target=use, args=(tmp_path / "new", seed)) for seed in range(4)]
     for process in processes:
         process.start()
@@ -329,8 +330,8 @@ def test_many_processes_at_once(tmp_path):
 
 
 def test_forked_while_threads_use_it(tmp_path):
-    """Property: the children use the cache themselves, though the threads that were in the middle
-    of something are not there in them."""
+    """The children use the cache themselves, although the threads that were using it are not there
+    in them."""
     stop = threading.Event()
 
     def keep_using(seed):

@@ -1,5 +1,5 @@
-"""A small language model; running text for it, dealt into windows in plain Python; and what the
-oracle says of the same text."""
+"""A small language model, running text for it, cut into windows in plain Python, and the oracle's
+results for the same text."""
 
 import json
 from collections import defaultdict
@@ -42,7 +42,8 @@ def language_model(
     vocab: Vocabulary | None = None,
     **params: Any,
 ) -> BilmLanguageModel:
-    """From a config, in float64, with random weights and a random warm state; in training mode."""
+    """Builds a model from a config, in float64 and in training mode, with random weights and a
+    random warm state."""
     config = {
         "type": "bilm",
         "lstm": LSTM,
@@ -63,13 +64,13 @@ def language_model(
 
 
 def number(word: str) -> int:
-    """A word's number in the vocabulary."""
+    """Returns a word's number in the vocabulary."""
     return WORDS.index(word) if word in WORDS else UNKNOWN
 
 
 def streams(row: Row) -> list[tuple[list[str], list[str]]]:
-    """Inputs and targets of a row, forwards and backwards: each sentence reversed, the sentences in
-    the same order."""
+    """Returns the inputs and targets of a row, forwards and backwards. Backwards, each sentence is
+    reversed, and the sentences have the same order."""
     forward = [["<S>", *sentence, "</S>"] for sentence in row]
     backward = [sentence[::-1] for sentence in forward]
     return [
@@ -79,7 +80,7 @@ def streams(row: Row) -> list[tuple[list[str], list[str]]]:
 
 
 def windows(rows: list[Row], n_steps: int) -> list[dict[str, torch.Tensor]]:
-    """The rows' windows, behind a row's end `<S>` and nothing to predict."""
+    """Yields the rows' windows. After the end of a row they have `<S>` and nothing to predict."""
     table = [*WORDS, *UNHEARD_OF]
     longest = max(len(streams(row)[0][0]) for row in rows)
     filled: dict[str, list[list[int]]] = defaultdict(list)
@@ -101,7 +102,7 @@ def windows(rows: list[Row], n_steps: int) -> list[dict[str, torch.Tensor]]:
 
 
 def batch(window: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """A window as the data loader's batch."""
+    """Returns a window as a batch of the data loader."""
     tensors = {key: tensor for key, tensor in window.items() if key != "starts"}
     return {"starts": window["starts"], "window": LazyWindow(lambda: tensors)}
 
@@ -109,8 +110,8 @@ def batch(window: dict[str, torch.Tensor]) -> dict[str, Any]:
 def log_probabilities(
     arrays: Arrays, options: Options, row: Row, state: State
 ) -> tuple[list[np.ndarray], State]:
-    """The oracle's log probability of each target of a row, forwards and backwards, step by step;
-    and the state after it."""
+    """Returns the oracle's log probability of each target of a row, forwards and backwards, step by
+    step, and the state after it."""
     found = []
     for d, (inputs, targets) in enumerate(streams(row)):
         tokens = inputs if "char_cnn" in options else [number(word) for word in inputs]

@@ -1,4 +1,4 @@
-"""Archives that are hostile, damaged or absurd: one clear error, and no trace."""
+"""Archives that are hostile, damaged or absurd give one clear error and leave nothing behind."""
 
 import gzip
 import io
@@ -30,7 +30,7 @@ Config = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where archives are unpacked."""
+    """Returns the folder in which archives are unpacked."""
     folder = tmp_path / "unpacked"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -39,7 +39,7 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(bilm_archive: str, tmp_path: Path) -> Path:
-    """The archive as the folder of a training run."""
+    """Returns the archive as the folder of a training run."""
     with tarfile.open(bilm_archive) as archive:
         archive.extractall(tmp_path / "run", filter="data")
     (tmp_path / "run" / "weights.th").rename(tmp_path / "run" / "best.th")
@@ -60,7 +60,7 @@ def edit_config(folder: Path, edit: Callable[[Config], Any]) -> None:
 
 
 def check_same(found: BilmLanguageModel, expected: BilmLanguageModel, message: str = "") -> None:
-    """Weights, options and vocabulary."""
+    """Compares weights, options and vocabulary."""
     assert found.options == expected.options, message
     assert vocabulary_words(found.vocab) == vocabulary_words(expected.vocab), message
     for name, tensor in expected.state_dict().items():
@@ -69,7 +69,7 @@ def check_same(found: BilmLanguageModel, expected: BilmLanguageModel, message: s
 
 @pytest.fixture(autouse=True)
 def popen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What AllenNLP would construct, without a process to wait for."""
+    """Replaces the class that a hostile config names with one that starts no process."""
 
     class Popen:
         def __init__(self, args: list[str]) -> None:
@@ -105,8 +105,8 @@ def popen_in(*keys: str) -> Callable[[Config, Path], None]:
     ids=".".join,
 )
 @pytest.mark.parametrize("packed", [True, False])
-def test_what_is_not_needed_is_not_looked_at(run, bilm_archive, tmp_path, keys, packed):
-    """The archive loads as without it, and the command is not run."""
+def test_unneeded_parts_of_a_config_are_not_read(run, bilm_archive, tmp_path, keys, packed):
+    """The archive loads as without the hostile part, and the command is not run."""
     trap = tmp_path / "trap"
     edit_config(run, lambda config: popen_in(*keys)(config, trap))
     archive = pack(run, tmp_path / "model.tar.gz") if packed else run
@@ -134,7 +134,7 @@ HOSTILE: dict[str, Callable[[Config, Path], None]] = {
 
 @pytest.mark.parametrize("where", HOSTILE)
 def test_a_hostile_config_is_refused(run, tmp_path, unpacked, where):
-    """One error that begins with the archive; nothing is run and nothing stays behind."""
+    """There is one error that begins with the archive. Nothing is run and nothing stays behind."""
     trap = tmp_path / "trap"
     edit_config(run, lambda config: HOSTILE[where](config, trap))
     archive = pack(run, tmp_path / "model.tar.gz")
@@ -145,7 +145,7 @@ def test_a_hostile_config_is_refused(run, tmp_path, unpacked, where):
 
 
 def test_a_config_is_json(run, tmp_path):
-    """Not jsonnet, which reads other files."""
+    """The config is not read as jsonnet, which reads other files."""
     secret = tmp_path / "secret.json"
     secret.write_text("{}")
     (run / "config.json").write_text(f"(import '{secret}') + {{model: {{type: 'bilm'}}}}")
@@ -154,7 +154,7 @@ def test_a_config_is_json(run, tmp_path):
 
 
 def test_weights_that_run_code_are_refused(run, tmp_path):
-    """What is pickled would make a folder."""
+    """The pickled object would make a folder."""
 
     class Trap:
         def __reduce__(self) -> tuple[Any, ...]:
@@ -189,8 +189,8 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
 )
 @pytest.mark.parametrize("first", [True, False])
 def test_members_outside_the_folder_are_refused(run, tmp_path, unpacked, name, kind, link, first):
-    """Wherever in the archive they are. The error begins with the archive, and nothing is written:
-    neither there nor in the folder of temporary files."""
+    """Such a member may be anywhere in the archive. The error begins with the archive, and nothing
+    is written, neither there nor in the folder of temporary files."""
     hostile = member(name.format(tmp=tmp_path), kind, link.format(tmp=tmp_path))
     archive = tmp_path / "model.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
@@ -228,7 +228,7 @@ def set_size(block: str, key: str, value: Any) -> Callable[[Config], None]:
     ],
 )
 def test_sizes_are_compared_before_memory_is_taken(run, edit, monkeypatch):
-    """No module is built but without memory (on PyTorch's device "meta")."""
+    """Modules are built only without memory, on PyTorch's device "meta"."""
     edit_config(run, edit)
     init = torch.nn.Module.__init__
 
@@ -243,7 +243,7 @@ def test_sizes_are_compared_before_memory_is_taken(run, edit, monkeypatch):
 
 @pytest.mark.parametrize("what", ["repeated", "complex", "half", "meta", "missing", "more", "list"])
 def test_weights_of_another_kind_are_refused(run, what):
-    """By hand. "repeated": two tensors of a right shape that one stored number stands for."""
+    """In the case "repeated", two tensors of a right shape consist of one stored number."""
     name = "bilm.bilstm.layers.0.bias"
     state = torch.load(run / "best.th", weights_only=True)
     if what == "repeated":
@@ -265,8 +265,8 @@ def test_weights_of_another_kind_are_refused(run, what):
 
 
 def test_a_damaged_archive_is_noticed(bilm_archive, tmp_path, unpacked, fuzz: Fuzz):
-    """An error that names the archive, or else the whole archive's own model, as gzip has fields
-    that do not matter. Nothing stays behind."""
+    """Damage gives an error that names the archive, or the whole archive's own model, because gzip
+    has fields that do not matter. Nothing stays behind."""
     data = Path(bilm_archive).read_bytes()
     expected = load_language_model(bilm_archive)
     path = tmp_path / "damaged.tar.gz"
@@ -282,8 +282,8 @@ def test_a_damaged_archive_is_noticed(bilm_archive, tmp_path, unpacked, fuzz: Fu
         assert not list(unpacked.glob("tmp*")), description
 
 
-def test_damage_behind_the_last_member_is_noticed(bilm_archive, tmp_path):
-    """tarfile stops where the last member ends; the checksum of gzip comes after that."""
+def test_damage_after_the_last_member_is_noticed(bilm_archive, tmp_path):
+    """tarfile stops at the end of the last member, and the checksum of gzip comes after that."""
     content = bytearray(gzip.decompress(Path(bilm_archive).read_bytes()))
     path = tmp_path / "damaged.tar.gz"
     data = bytearray(gzip.compress(content))
@@ -296,7 +296,7 @@ def test_damage_behind_the_last_member_is_noticed(bilm_archive, tmp_path):
 
 @pytest.mark.parametrize("loader", ["ours", "allennlp"])
 def test_damaged_weights_of_a_run_are_noticed(run, fuzz: Fuzz, loader):
-    """An error that names the file, or else the run's own model."""
+    """Damage gives an error that names the file, or the run's own model."""
     data = (run / "best.th").read_bytes()
     expected = load_language_model(run)
     for random in fuzz.cases(40):
@@ -311,7 +311,7 @@ def test_damaged_weights_of_a_run_are_noticed(run, fuzz: Fuzz, loader):
 
 
 def test_weights_without_checksums_are_refused(run):
-    """PyTorch's format before 1.6."""
+    """PyTorch's format before 1.6 has no checksums."""
     state = torch.load(run / "best.th", weights_only=True)
     torch.save(state, run / "best.th", _use_new_zipfile_serialization=False)
     for load in (load_language_model, load_archive):
@@ -321,7 +321,7 @@ def test_weights_without_checksums_are_refused(run):
 
 @pytest.mark.parametrize("name", ["config.json", "best.th", "vocabulary/words.txt"])
 def test_a_missing_file_is_named(run, tmp_path, name):
-    """Of a folder and of an archive."""
+    """The error begins with the folder and names the file."""
     (run / name).unlink()
     (run / "vocabulary" / "other.txt").touch()
     with pytest.raises(ConfigurationError, match=f"^{run}: expected .*{Path(name).name}.* none"):
@@ -336,7 +336,7 @@ def test_another_model_is_refused(run):
 
 
 def test_a_regularizer_does_no_harm(run, bilm_archive):
-    """What an honest config says of training; AllenNLP's own loading agrees."""
+    """An honest config has keys that only training needs. The oracle is AllenNLP's own loading."""
     edit_config(
         run,
         lambda config: config["model"].update(
@@ -348,7 +348,7 @@ def test_a_regularizer_does_no_harm(run, bilm_archive):
 
 
 def test_the_folder_is_only_read(run):
-    """AllenNLP leaves a lock in the vocabulary."""
+    """AllenNLP would leave a lock in the vocabulary."""
     (run / "vocabulary" / ".lock").unlink()
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     load_language_model(run)
@@ -356,12 +356,12 @@ def test_the_folder_is_only_read(run):
 
 
 def test_a_full_disk_is_named(bilm_archive, unpacked, monkeypatch):
-    """The operating system's own error, as writing raises it."""
+    """The error is the operating system's own, as writing raises it."""
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tarfile.TarFile, "extract", full)
-    with pytest.raises(DiskFullError, match=f"^{bilm_archive}: .* in {unpacked}, .*No space"):
+    with pytest.raises(DiskFullError, match=f"^{bilm_archive}, unpacked in {unpacked}: .*No space"):
         load_language_model(bilm_archive)
     assert not list(unpacked.glob("tmp*"))

@@ -1,4 +1,5 @@
-"""The language model on windows of running text, and what both kinds of batches share."""
+"""These tests run the language model on windows of running text, and check what both kinds of
+batches share."""
 
 import copy
 import math
@@ -31,15 +32,17 @@ def n_tokens(window: dict[str, torch.Tensor]) -> int:
 
 @pytest.fixture(params=["characters", "words"])
 def char_cnn(request) -> dict[str, Any] | None:
-    """What the model reads."""
+    """Returns the block `char_cnn` of a model that reads characters, and `None` for one that reads
+    words."""
     return CHAR_CNN if request.param == "characters" else None
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm", "carry"])
 def test_windows_are_the_oracles_running_text(initial_state, char_cnn, tmp_path):
-    """Expected: the oracle over each row from its first word to its last, step by step. Every
-    window's loss, and perplexities that weigh each token the same, over windows of unequal numbers
-    of tokens; a row starts from the warm state or else from zeros. Twice, as `starts` says."""
+    """The oracle reads each row from its first word to its last, step by step. Compared are every
+    window's loss, and perplexities that weigh each token the same over windows of unequal numbers
+    of tokens. A row starts from the warm state or from zeros. The text is read twice, as `starts`
+    says."""
     model = language_model(char_cnn, initial_state=initial_state).eval()
     options = {"lstm": LSTM, **({"char_cnn": char_cnn} if char_cnn else {})}
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
@@ -66,9 +69,9 @@ def test_windows_are_the_oracles_running_text(initial_state, char_cnn, tmp_path)
 
 
 def test_gradient_is_that_of_the_loss_times_tokens_a_row():
-    """Expected: the slope of the reported loss, by differences along a random direction, times 8
-    tokens over 3 rows (one of which has come to its end). bilm-tf multiplies by the window's
-    length, which is the same where rows are full."""
+    """The expected slope is that of the reported loss, by differences along a random direction,
+    times 8 tokens over 3 rows, one of which has ended. bilm-tf multiplies by the window's length,
+    which is the same if rows are full."""
     model = language_model()
     for n_rows, window in ((3, windows(TEXT, N_STEPS)[1]), (2, windows(TEXT[:2], N_STEPS)[0])):
         window["starts"][:] = True
@@ -92,8 +95,8 @@ def test_gradient_is_that_of_the_loss_times_tokens_a_row():
 
 
 def test_evaluation_in_between_leaves_training_as_it_was():
-    """Property: the losses of a training run are the same to the bit whether or not something was
-    evaluated in the middle of it; and evaluation's state is not training's."""
+    """The losses of a training run are the same to the bit whether or not something was evaluated
+    in the middle of it. The state of evaluation is not that of training."""
     first, second, *_ = windows(TEXT, N_STEPS)
     losses, evaluated = [], []
     for evaluate in (False, True):
@@ -115,9 +118,9 @@ def test_evaluation_in_between_leaves_training_as_it_was():
 
 
 def test_resume_is_exact():
-    """Property: another process that loads the weights and `resume_state` goes on with the same
-    loss, to the bit, dropout and samples being drawn from the same seed; without `resume_state`
-    with another. What the two load is left as it was."""
+    """Another process that loads the weights and `resume_state` continues with the same loss, to
+    the bit, if dropout and samples are drawn from the same seed. Without `resume_state` the loss
+    differs. The loaded dictionaries do not change."""
     first, second, third, _ = windows(TEXT, N_STEPS)
     config = {"initial_state": "warm", "dropout": 0.3, "n_negative_samples": 4}
     model = language_model(**config)
@@ -141,8 +144,8 @@ def test_resume_is_exact():
     assert all(map(torch.equal, weights.values(), saved.values()))
 
 
-def test_rows_states_go_where_the_weights_go():
-    """By definition of `Module.to`: a window after it is read from the states before it."""
+def test_row_states_move_with_the_weights():
+    """By the definition of `Module.to`, a window after it is read from the states before it."""
     model = language_model(dropout=0.0).train()
     reference = language_model(dropout=0.0).train().double()
     for window in windows(TEXT, N_STEPS)[:2]:
@@ -153,9 +156,9 @@ def test_rows_states_go_where_the_weights_go():
 
 
 def test_warm_state_is_the_mean_at_the_starts_of_sentences(tmp_path):
-    """Expected: the oracle's states behind those sentences of each row that end where a window
-    does, the row's last one excepted, for nothing starts behind it: by hand, sentences 0 and 1 of
-    the first row, and 1 and 2 of the second."""
+    """The expected mean is over the oracle's states after those sentences of each row that end with
+    a window, except the row's last one, because no sentence follows it. These are sentences 0 and 1
+    of the first row, and 1 and 2 of the second."""
     model = language_model(initial_state="warm")
     start = oracle_state(model.bilm.bilstm.zero_state(1), 0)  # where training starts
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
@@ -173,7 +176,7 @@ def test_warm_state_is_the_mean_at_the_starts_of_sentences(tmp_path):
 
 
 def test_dropout_on_the_last_output():
-    """Expected by hand: where it drops everything, the softmax's bias is all that predicts."""
+    """If dropout removes everything, only the softmax's bias predicts."""
     model = language_model()
     model.dropout.p = 1.0
     window = windows(TEXT, N_STEPS)[0]
@@ -185,7 +188,7 @@ def test_dropout_on_the_last_output():
 
 @pytest.mark.parametrize("n_negative_samples", [None, 4])
 def test_a_window_without_any_target_costs_nothing(n_negative_samples):
-    """Property: loss 0, a gradient of zeros (no NaN), and metrics as if it had not been."""
+    """The loss is 0, the gradient is zeros without NaN, and the metrics do not change."""
     model = language_model(n_negative_samples=n_negative_samples)
     window, empty = windows(TEXT, N_STEPS)[:2]
     for direction in ("forward", "backward"):
@@ -204,9 +207,9 @@ def test_a_window_without_any_target_costs_nothing(n_negative_samples):
     assert model.get_metrics() == expected
 
 
-def test_what_sampling_gives_has_a_name_of_its_own():
-    """Expected: in training with samples only `sampled_loss`, the mean of both directions over all
-    tokens; perplexities come from evaluation alone, and `reset` forgets."""
+def test_sampled_loss_is_not_a_perplexity():
+    """Training with samples reports only `sampled_loss`, the mean of both directions over all
+    tokens. Perplexities come only from evaluation, and `reset` clears the metrics."""
     model = language_model(n_negative_samples=4)
     text = windows(TEXT, N_STEPS)
     losses = [model(**batch(window))["loss"].item() for window in text]
@@ -221,7 +224,7 @@ def test_what_sampling_gives_has_a_name_of_its_own():
 
 
 def test_a_perplexity_beyond_numbers_is_infinite():
-    """By definition: exp of more than a float holds; nothing raises."""
+    """The exponential of more than a float can hold is infinite, and nothing is raised."""
     model = language_model().eval()
     with torch.no_grad():
         model.softmax.bias[0] = 1e6
@@ -240,14 +243,14 @@ def test_a_perplexity_beyond_numbers_is_infinite():
         ({"char_cnn": {**CHAR_CNN, "filters": 3}}, "model: char_cnn.filters: expected .* found 3"),
     ],
 )
-def test_what_is_wrong_in_a_config_is_said(params, message):
+def test_errors_in_a_config_are_named(params, message):
     """The message names the key, what was expected and what was found."""
     with pytest.raises(ConfigurationError, match=message):
         language_model(**params)
 
 
 def test_a_model_of_words_needs_their_numbers():
-    """The message says which key of the data loader brings them."""
+    """The message names the key of the data loader that adds them."""
     model, window = language_model(char_cnn=None), windows(TEXT, N_STEPS)[0]
     with pytest.raises(ConfigurationError, match='data_loader needs "tokens": "words"'):
         model(**batch({key: x for key, x in window.items() if key != "word_ids"}))

@@ -1,4 +1,4 @@
-"""The language model on batches of sentences."""
+"""These tests run the language model on batches of sentences."""
 
 from typing import Any
 
@@ -34,9 +34,9 @@ def batch_of(model: BilmLanguageModel, sentences: list[list[str]]) -> dict[str, 
 @pytest.mark.parametrize("char_cnn", [CHAR_CNN, None], ids=["characters", "words"])
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
 def test_sentences_are_the_oracles(initial_state, char_cnn, tmp_path):
-    """Expected: the oracle, step by step over each sentence alone: `w_1 .. w_n </S>` read forwards
-    and, in the order of the text, `<S> w_1 .. w_n` read backwards. The loss is the mean over both,
-    perplexities weigh each token the same over batches of 2, 3, 1 and 2 sentences."""
+    """The oracle reads each sentence alone, step by step: `w_1 .. w_n </S>` forwards and, in the
+    order of the text, `<S> w_1 .. w_n` backwards. The loss is the mean over both, and perplexities
+    weigh each token the same over batches of 2, 3, 1 and 2 sentences."""
     model = language_model(char_cnn, initial_state=initial_state).eval()
     options = {"lstm": LSTM, **({"char_cnn": char_cnn} if char_cnn else {})}
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
@@ -64,9 +64,9 @@ def test_sentences_are_the_oracles(initial_state, char_cnn, tmp_path):
         assert_close(model.get_metrics()[name], np.exp(-log_p.mean()), atol=0, rtol=1e-6, what=name)
 
 
-def test_carry_goes_on_from_the_row_above(tmp_path):
-    """Expected: the oracle's state of each row, carried by hand through batches of 3, 1, 2 and 4
-    sentences: rows that are missing stay as they were, a new one starts from zeros."""
+def test_carry_continues_from_the_row_above(tmp_path):
+    """The oracle's state of each row is carried through batches of 3, 1, 2 and 4 sentences. Rows
+    that are missing in a batch keep their state, and a new row starts from zeros."""
     model = language_model(initial_state="carry").eval()
     options = {"lstm": LSTM, "char_cnn": CHAR_CNN}
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
@@ -76,8 +76,8 @@ def test_carry_goes_on_from_the_row_above(tmp_path):
     ):
         output = model(**batch_of(model, sentences))
         for row, sentence in enumerate(sentences):
-            # `</S>` is read too, and `<S>` in the backward direction: what windows leave to the
-            # next sentence's beginning.
+            # The last boundary is read too, which windows of running text read at the beginning of
+            # the next sentence.
             bounded = ["<S>", *sentence, "</S>"]
             _, state = oracle.sentence(arrays, options, bounded, states[row])
             expected, _ = log_probabilities(arrays, options, [sentence], states[row])
@@ -91,7 +91,7 @@ def test_carry_goes_on_from_the_row_above(tmp_path):
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
 def test_a_batch_leaves_nothing_behind(initial_state):
-    """Property: under a fixed state the same batch gives the same again, to the bit, and changes no
+    """Under a fixed state the same batch gives the same numbers again, to the bit, and changes no
     tensor of the model."""
     model = language_model(initial_state=initial_state).eval()
     before = {name: x.clone() for name, x in model.state_dict().items()}
@@ -102,7 +102,7 @@ def test_a_batch_leaves_nothing_behind(initial_state):
 
 
 def test_the_three_initial_states_differ():
-    """Or the tests of each would say nothing."""
+    """If the states were equal, the tests of each of them would show nothing."""
     losses = set()
     for initial_state in ("zero", "warm", "carry"):
         model = language_model(initial_state=initial_state).eval()
@@ -112,8 +112,8 @@ def test_the_three_initial_states_differ():
 
 
 def test_sentences_can_be_trained_on():
-    """Expected by hand: in training there is a loss alone, whose gradient is that of the loss times
-    the batch's tokens over its rows: 3 + 1 targets, 2 rows."""
+    """Training returns only a loss, whose gradient is that of the loss times the batch's tokens
+    over its rows: 3 + 1 targets in 2 rows."""
     model = language_model()
     batch = batch_of(model, [["the", "dog"], []])
     output = model(**batch)
@@ -125,9 +125,9 @@ def test_sentences_can_be_trained_on():
     assert_close(found, expected * 4 / 2, atol=1e-12, what="gradient of the softmax's bias")
 
 
-def test_what_people_read():
-    """Expected: AllenNLP's own way to predict gives lists, as long as each sentence, its end or
-    beginning included."""
+def test_human_readable_output():
+    """AllenNLP's own method of prediction returns lists that are as long as each sentence with its
+    end or its beginning."""
     model = language_model().eval()
     for sentence, output in zip(SENTENCES, model.forward_on_instances(instances(SENTENCES))):
         assert output["tokens"] == sentence
@@ -138,9 +138,9 @@ def test_what_people_read():
             assert all(log_p < 0 for log_p in output[name])
 
 
-def test_words_in_place_of_unknown_ones_are_told_apart_by_their_characters():
-    """Property: of two words that the vocabulary lacks the model reads the characters, and predicts
-    `<UNK>` for both."""
+def test_unknown_words_are_distinguished_by_their_characters():
+    """The model reads the characters of two words that the vocabulary lacks, and predicts `<UNK>`
+    for both."""
     model = language_model().eval()
     first, second = (model(**batch_of(model, [["he", word, "."]])) for word in ("naïve", "🙂"))
     forward = [x["forward_log_probabilities"][0] for x in (first, second)]

@@ -1,4 +1,5 @@
-"""A `bilm` through AllenNLP's own trainer, from a config: it learns, and it resumes to the bit."""
+"""These tests train a `bilm` with AllenNLP's own trainer, from a config: it learns, and it resumes
+to the bit."""
 
 import json
 from itertools import count
@@ -18,12 +19,12 @@ TEXT = ROOT / "fixtures" / "text"
 
 
 class Killed(BaseException):
-    """What stands for a SIGKILL: nothing in the trainer catches it."""
+    """Stands for a SIGKILL, because nothing in the trainer catches it."""
 
 
 @TrainerCallback.register("kill_for_test")
 class KillCallback(TrainerCallback):
-    """Stops the process, as it were, once so many batches are done."""
+    """Stops the process once it has done a number of batches."""
 
     after: int | None = None
     done = 0
@@ -36,7 +37,8 @@ class KillCallback(TrainerCallback):
 
 
 def config(cache: Path) -> Params:
-    """A tiny biLM, whose checkpoints are frequent. Encoded corpora stay with the test."""
+    """Returns the config of a tiny biLM with frequent checkpoints, whose encoded corpora stay in
+    the test's folder."""
     encoded = {"type": "bilm", "cache_dir": str(cache)}
     params = {
         "dataset_reader": {"type": "bilm"},
@@ -80,13 +82,14 @@ def train(folder: Path, kill_after: int | None = None, recover: bool = False) ->
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> tuple[Path, dict[str, Any]]:
-    """The run that is never killed: its folder and its weights."""
+    """Returns the folder and the weights of the run that is never killed."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     return folder, train(folder)
 
 
 def test_it_learns(whole):
-    """Held-out perplexity after two epochs is below that of guessing: the number of words."""
+    """The held-out perplexity after two epochs is below that of guessing, which is the number of
+    words."""
     folder, _ = whole
     metrics = json.loads((folder / "metrics.json").read_text())
     n_words = len((folder / "vocabulary" / "words.txt").read_text().splitlines())
@@ -99,10 +102,8 @@ def test_it_learns(whole):
 
 @pytest.mark.parametrize("kill_after", [3, 25, 70])
 def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
-    """
-    Expected values: the weights of the run that was never killed. Killed before the first
-    checkpoint, in the first epoch, and in the second (an epoch has some fifty batches).
-    """
+    """The expected weights are those of the run that was never killed. A run is killed before the
+    first checkpoint, in the first epoch, and in the second; an epoch has some fifty batches."""
     folder, expected = whole
     with pytest.raises(Killed):
         train(tmp_path / "killed", kill_after=kill_after)
@@ -114,9 +115,9 @@ def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
     assert curves[0].splitlines()[:-1] == curves[1].splitlines()[:-1]
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(whole, tmp_path, monkeypatch):
-    """The message says at which batch. Expected after --recover, the fault being gone: the weights
-    of the run that never had it."""
+def test_a_nan_loss_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, monkeypatch):
+    """The message names the batch. After --recover without the fault, the expected weights are
+    those of the run that never had it."""
     _, expected = whole
     calls = count(1)
 
@@ -136,8 +137,9 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(whole, tmp_pa
 
 
 def test_the_papers_trainer_trains(tmp_path, monkeypatch):
-    """`bilm_1b.jsonnet`'s own block, which clips in the optimizer, on a tiny model: Adagrad's
-    accumulators have all but the untouched rows' grown from 1."""
+    """The trainer block of `bilm_1b.jsonnet`, which clips in the optimizer, trains a tiny model:
+    the values of Adagrad's accumulators have grown from 1, except those of rows that were not
+    read."""
     monkeypatch.setenv("BILM_TEXT", "text")
     params = config(tmp_path / "cache").as_dict()
     published = Params.from_file(str(ROOT / "training_configs" / "bilm_1b.jsonnet")).as_dict()

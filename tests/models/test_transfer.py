@@ -1,4 +1,5 @@
-"""Fine-tuning starts from another model's weights, and its archive needs that model no more."""
+"""Fine-tuning starts from another model's weights, and its archive does not need that model any
+more."""
 
 import json
 import shutil
@@ -36,7 +37,8 @@ def tuned(vocabulary: list[str], **extra: Any) -> BilmLanguageModel:
 
 
 def check_carried_over(source: BilmLanguageModel, model: BilmLanguageModel) -> None:
-    """Every weight of the biLM, and the softmax of the words that both know; not of "new"."""
+    """Checks every weight of the biLM, and the softmax of the words that both models know, which
+    "new" is not."""
     for name, tensor in source.bilm.state_dict().items():
         assert torch.equal(tensor, model.bilm.state_dict()[name]), name
     for k, word in enumerate(NEW_WORDS):
@@ -49,7 +51,7 @@ def check_carried_over(source: BilmLanguageModel, model: BilmLanguageModel) -> N
 
 
 def test_from_an_archive(bilm_archive):
-    """Expected values: the archive's own."""
+    """The expected weights are those of the archive."""
     model = tuned(NEW_WORDS, pretrained_file=bilm_archive)
     check_carried_over(load_language_model(bilm_archive), model)
 
@@ -71,13 +73,13 @@ def test_from_a_model_that_comes_with_the_package():
 
 @pytest.mark.parametrize("key", ["pretrained_file", "pretrained_vocabulary_file"])
 def test_a_missing_file_is_named(bilm_archive, key):
-    """With its key."""
+    """The message has the key."""
     with pytest.raises(ConfigurationError, match=f"{key}: expected a file, found none: .*nowhere"):
         tuned(NEW_WORDS, **{"pretrained_file": bilm_archive, key: "nowhere/model.tar.gz"})
 
 
 def test_from_bilm_tfs_files(bilm_archive, tmp_path):
-    """Expected values: those of the archive that the files were exported from."""
+    """The expected weights are those of the archive that the files were exported from."""
     source = load_language_model(bilm_archive)
     export(source, tmp_path, with_softmax=True)
     weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
@@ -105,7 +107,8 @@ def test_a_vocabulary_without_a_softmax_is_refused(bilm_archive, tmp_path):
 
 
 def test_the_archive_stands_alone(bilm_archive, tmp_path):
-    """Trained on, then loaded where the model that it started from is gone."""
+    """The model is trained further, and then loaded although the model that it started from has
+    been removed."""
     start = tmp_path / "start.tar.gz"
     shutil.copy(bilm_archive, start)
     params = config(tmp_path / "cache").as_dict()
@@ -120,7 +123,7 @@ def test_the_archive_stands_alone(bilm_archive, tmp_path):
 
 
 def test_the_config_is_read(monkeypatch):
-    """By construction: what the environment names is where it starts and what it reads."""
+    """The environment names the model to start from and the text to read."""
     for name, value in {"ARCHIVE": "a.tar.gz", "TEXT": str(TEXT), "DEV": "dev.txt"}.items():
         monkeypatch.setenv(f"BILM_{name}", value)
     path = Path(__file__).parents[2] / "training_configs" / "bilm_finetune.jsonnet"
@@ -130,7 +133,7 @@ def test_the_config_is_read(monkeypatch):
 
 
 def word_model(folder: Path) -> tuple[BilmLanguageModel, str]:
-    """A model of `WORDS` that reads them from a table, and its archive."""
+    """Returns a model of `WORDS` that reads them from a table, and its archive."""
     model = tuned(WORDS, char_cnn=None)
     config = {
         "dataset_reader": {"type": "bilm"},
@@ -145,8 +148,8 @@ def word_model(folder: Path) -> tuple[BilmLanguageModel, str]:
 
 
 def check_reads_the_same(source: BilmLanguageModel, model: BilmLanguageModel) -> None:
-    """Of a sentence of words that both know, both have the same vectors throughout; "new" has none
-    of the source's."""
+    """Checks that both models have the same vectors for a sentence of words that both know. The
+    word "new" has none of the source's."""
     layers = []
     for one in (source, model.eval()):
         batch = batch_of(one, [["the", "stick"], ["stick", "the", "the"]])
@@ -161,8 +164,8 @@ def check_reads_the_same(source: BilmLanguageModel, model: BilmLanguageModel) ->
 
 @pytest.mark.parametrize("vocabulary", [OTHER_ORDER, NEW_WORDS], ids=["order", "size"])
 def test_a_word_table_from_an_archive(vocabulary, tmp_path):
-    """Expected: what the archived model itself makes of the same sentences. Each model numbers the
-    words by its own vocabulary; the softmax's rows are looked up by word."""
+    """The expected vectors are those of the archived model for the same sentences. Each model
+    numbers the words by its own vocabulary, and the softmax's rows are looked up by word."""
     source, archive = word_model(tmp_path)
     model = tuned(vocabulary, char_cnn=None, pretrained_file=archive)
     check_reads_the_same(source, model)
@@ -174,7 +177,7 @@ def test_a_word_table_from_an_archive(vocabulary, tmp_path):
 @pytest.mark.parametrize("with_softmax", [True, False])
 @pytest.mark.parametrize("vocabulary", [OTHER_ORDER, NEW_WORDS], ids=["order", "size"])
 def test_a_word_table_from_bilm_tfs_files(vocabulary, with_softmax, tmp_path):
-    """Expected: what the exported model itself makes of the same sentences."""
+    """The expected vectors are those of the exported model for the same sentences."""
     source, _ = word_model(tmp_path)
     export(source, tmp_path / "files", with_softmax=with_softmax)
     files = {

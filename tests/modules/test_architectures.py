@@ -1,4 +1,4 @@
-"""Each architecture that an options file can describe, compared with the NumPy oracle."""
+"""These tests compare each architecture that an options file can describe with the NumPy oracle."""
 
 import numpy as np
 import pytest
@@ -42,9 +42,9 @@ VARIANTS = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_sentences_are_the_oracles(variant, tmp_path):
-    """Expected: the oracle on each sentence alone, from the arrays of the weight file; every layer,
-    the boundaries, and the state after the sentence, from a random initial state; within 1e-12 in
-    float64, and within the promised 1e-5 in float32."""
+    """The oracle reads each sentence alone, with the arrays of the weight file and from a random
+    initial state. Compared are every layer, the boundaries and the state after the sentence, within
+    1e-12 in float64 and within the promised 1e-5 in float32."""
     lstm, char_cnn = VARIANTS[variant]
     bilm, options = random_bilm(lstm, char_cnn, n_words=10 if char_cnn is None else None)
     arrays = arrays_of(bilm, tmp_path)
@@ -72,8 +72,8 @@ def test_sentences_are_the_oracles(variant, tmp_path):
 
 @pytest.mark.parametrize("variant", ["elmo", "no_residual", "words"])
 def test_streams_are_the_oracles(variant, tmp_path):
-    """Expected: the oracle over each row of two windows of running text, with its state carried
-    from the first to the second."""
+    """The oracle reads each row of two windows of running text, with its state carried from the
+    first to the second."""
     lstm, char_cnn = VARIANTS[variant]
     bilm, options = random_bilm(lstm, char_cnn, n_words=6 if char_cnn is None else None)
     arrays = arrays_of(bilm, tmp_path)
@@ -102,8 +102,8 @@ def test_streams_are_the_oracles(variant, tmp_path):
 
 
 def test_tiny_clips_bite(tmp_path):
-    """By the definition of a clip: no number exceeds the bounds, and some equal them. Otherwise the
-    variants above would not test clips."""
+    """By the definition of a clip, no number exceeds the bounds. Some numbers equal them, because
+    otherwise the variants above would not test clips."""
     bilm, options = random_bilm(*VARIANTS["tiny_clips"])
     _, _, after = bilm.sentences(_batch(bilm, options), bilm.bilstm.zero_state(len(SENTENCES)))
     for found, bound in ((after.memory, 0.02), (after.output, 0.01)):
@@ -111,8 +111,8 @@ def test_tiny_clips_bite(tmp_path):
 
 
 def test_a_given_encoder_replaces_the_token_encoder():
-    """Property: the same vectors from another function give the same layers; each distinct word is
-    encoded once, the two boundaries included."""
+    """The same vectors from another function give the same layers. Each distinct word is encoded
+    once, the two boundaries included."""
     bilm, options = random_bilm()
     tokens = _batch(bilm, options)
     asked = []
@@ -133,7 +133,7 @@ def test_a_given_encoder_replaces_the_token_encoder():
 
 
 def _batch(bilm, options) -> torch.Tensor:
-    """`SENTENCES`, padded with one more column than needed."""
+    """Returns `SENTENCES`, padded with one more column than needed."""
     width = max(map(len, SENTENCES)) + 1
     length = options.get("char_cnn", {}).get("max_characters_per_token")
     tokens = torch.zeros(len(SENTENCES), width, *([length] if length else []), dtype=torch.long)

@@ -16,7 +16,7 @@ LENGTH = CHAR_CNN["max_characters_per_token"]
 
 
 def read(sentences: list[list[str]], state_name: str = "zero", padding: int = 0) -> SentenceLayers:
-    """The layers of `sentences` in one batch, with `padding` more columns than needed."""
+    """Returns the layers of `sentences` in one batch, with `padding` more columns than needed."""
     width = max(map(len, sentences)) + padding
     tokens = torch.zeros(len(sentences), width, LENGTH, dtype=torch.long)
     for row, sentence in enumerate(sentences):
@@ -28,8 +28,8 @@ def read(sentences: list[list[str]], state_name: str = "zero", padding: int = 0)
 
 
 def test_a_sentence_is_its_two_streams():
-    """Expected: `forward` over `<S> w_1 .. w_n </S>` and, as another stream, over the same words
-    from last to first, with its outputs reversed."""
+    """The expected layers are those of `forward` over `<S> w_1 .. w_n </S>` and, as another stream,
+    over the same words from last to first, with its outputs reversed."""
     sentence = ["the", "dog", "the", "🙂", ""]
     layers, mask, after = read([sentence])
     words, inputs = unique_words(
@@ -47,7 +47,7 @@ def test_a_sentence_is_its_two_streams():
     assert_close(after.output, state.output, atol=1e-6, what="output")
 
 
-# Any code points, surrogates and NUL included, and words that a text repeats.
+# The words have any code points, surrogates and NUL included, and a text repeats some of them.
 TOKENS = st.one_of(
     st.sampled_from(["the", "a", "", "<S>", "</S>", "\0", "\ud800", "👩‍👩‍👧", "e\u0301", "x" * 50]),
     st.text(st.characters(exclude_categories=()), max_size=12),
@@ -58,9 +58,9 @@ SENTENCES = st.lists(TOKENS, max_size=7)
 @pytest.mark.parametrize("state_name", ["zero", "warm"])
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_a_sentence_is_itself_in_any_company(state_name, data):
-    """Property: with a fixed initial state, a sentence's vectors do not depend on its neighbours,
-    its position in the batch or the batch's padding; padding is zeros."""
+def test_a_sentence_does_not_depend_on_its_batch(state_name, data):
+    """With a fixed initial state, a sentence's vectors do not depend on its neighbours, its
+    position in the batch or the batch's padding. Padding has zeros."""
     sentence = data.draw(SENTENCES, label="sentence")
     others = data.draw(st.lists(SENTENCES, max_size=4), label="others")
     place = data.draw(st.integers(0, len(others)), label="place")
@@ -80,15 +80,15 @@ def test_a_sentence_is_itself_in_any_company(state_name, data):
 
 
 def test_the_same_batch_is_the_same_to_the_bit():
-    """Property: reading leaves no state."""
+    """Reading a batch leaves no state in the biLM."""
     batch = [["the", "dog"], [], ["a", "🙂", "b"]]
     first, again = read(batch), read(batch)
     assert all(map(torch.equal, first.layers, again.layers))
 
 
-def test_gradients_do_not_depend_on_company():
-    """Property: a batch's gradients are the sums of the gradients of its sentences alone; id 0, the
-    padding, gets no gradient."""
+def test_gradients_do_not_depend_on_the_batch():
+    """The gradients of a batch are the sums of those of its sentences alone. Id 0, the padding, has
+    no gradient."""
     batch = [["the", "dog"], ["a"], ["the", "🙂", "the", "naïve"]]
     encoder_table = BILM.token_encoder.char_embedding.weight
 
@@ -114,7 +114,7 @@ def test_gradients_do_not_depend_on_company():
 
 
 def test_the_sizes_are_those_of_the_paper():
-    """By definition: each layer's vectors are the concatenated outputs of both directions."""
+    """By definition, each layer's vectors are the concatenated outputs of both directions."""
     assert BILM.output_dim == 2 * BILM.bilstm.projection_dim == read([["a"]]).layers[0].size(-1)
     assert BILM.bilstm.n_layers + 1 == len(read([["a"]]).layers)
     assert BILM.id_shape == (LENGTH,) and BILM.token_encoder.word_table is None

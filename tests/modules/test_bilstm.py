@@ -26,8 +26,7 @@ def bilstm_of(use_skip_connections: bool = True, dropout: float = 0.0) -> BiLSTM
 
 
 def test_directions_never_see_each_other():
-    """Property: another text in one direction changes neither outputs nor gradients of the
-    other."""
+    """Another text in one direction changes neither outputs nor gradients of the other."""
     bilstm = bilstm_of()
     inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION, requires_grad=True)
     outputs, state = bilstm(inputs, bilstm.zero_state(N_ROWS))
@@ -41,7 +40,7 @@ def test_directions_never_see_each_other():
 
 
 def test_zero_state_has_the_layers_shapes():
-    """By definition: zeros, D numbers of memory and P of output."""
+    """By definition, the state is zeros, D numbers of memory and P of output."""
     state = bilstm_of().zero_state(2)
     assert state.memory.shape == (N_LAYERS, 2, 2, DIM)
     assert state.output.shape == (N_LAYERS, 2, 2, PROJECTION)
@@ -50,9 +49,9 @@ def test_zero_state_has_the_layers_shapes():
 
 @pytest.mark.parametrize("use_skip_connections", [False, True])
 def test_dropout_is_on_the_input_that_the_residual_adds(use_skip_connections, monkeypatch):
-    """Expected: bilm-tf's order, layer by layer with the equation: every layer reads its input
-    after dropout, and from the second on this input is added to its output. The seed gives the
-    masks."""
+    """The expected values follow bilm-tf's order, layer by layer with the equation: every layer
+    reads its input after dropout, and from the second layer on this input is added to its output.
+    The seed gives the masks."""
     bilstm = bilstm_of(use_skip_connections, dropout=0.4)
     inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
     zero = bilstm.zero_state(N_ROWS)
@@ -73,8 +72,8 @@ def test_dropout_is_on_the_input_that_the_residual_adds(use_skip_connections, mo
 
 
 def test_gradients_of_the_stack_are_autograds(monkeypatch):
-    """Expected: the equation in place of every layer's fast path, differentiated by autograd;
-    within 1e-4, for rows of unequal length."""
+    """The expected gradients come from autograd with the equation in place of every layer's fast
+    path, within 1e-4, for rows of unequal length."""
     bilstm, sizes = bilstm_of(), [3, 3, 2, 2, 1]
     inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION, requires_grad=True)
     weight = torch.randn(2, N_STEPS, N_ROWS, PROJECTION)

@@ -44,9 +44,10 @@ def reference_convolve(cnn: CharCNN, characters: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_convolutions_are_the_references(batch):
-    """Expected: `Conv1d` over the embedded characters and autograd, as the paper has it; values
-    within 1e-5, gradients within 1e-4 (a maximum that two windows share is shared out by autograd,
-    and given to the first by the fast path; such windows read the same characters)."""
+    """The expected values are those of `Conv1d` over the embedded characters and autograd, as in
+    the paper, within 1e-5 for values and 1e-4 for gradients. Autograd divides the gradient of a
+    maximum among the windows that share it, and the fast path gives it to the first. Such windows
+    read the same characters."""
     length, words = BATCHES[batch]
     cnn = char_cnn(widest=min(length, 5))
     characters = torch.from_numpy(words_to_characters(words, length)).long()
@@ -66,7 +67,7 @@ def test_convolutions_are_the_references(batch):
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(max_size=8), max_size=6))
 def test_convolutions_of_any_words_are_the_references(words):
-    """Expected as above, for any text."""
+    """The expected values are as above, for any text."""
     characters = torch.from_numpy(words_to_characters(words, 12)).long()
     with torch.no_grad():
         assert_close(
@@ -76,7 +77,7 @@ def test_convolutions_of_any_words_are_the_references(words):
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_order_neighbours_and_integer_type_do_not_matter(activation):
-    """Property: a word's vector is the same alone, in any batch, and from int16 ids."""
+    """A word's vector is the same alone, in any batch, and from int16 ids."""
     cnn = char_cnn(activation)
     words = BATCHES["words of all lengths"][1]
     characters = torch.from_numpy(words_to_characters(words, 12))
@@ -89,7 +90,7 @@ def test_order_neighbours_and_integer_type_do_not_matter(activation):
 
 
 def test_no_word_is_the_biases():
-    """By definition: id 0 has a row of zeros, so each filter's maximum is its bias."""
+    """Id 0 has a row of zeros, so the maximum of each filter is its bias."""
     cnn = char_cnn()
     nothing = torch.zeros(1, 12, dtype=torch.long)
     biases = torch.cat([conv.bias for conv in cnn.convolutions])
@@ -98,8 +99,8 @@ def test_no_word_is_the_biases():
 
 
 def test_windows_that_differ_are_counted():
-    """Expected by hand: the last id is repeated from position 2, 4 and 0, and as many windows after
-    the first start before that. The longest word comes first."""
+    """The last id is repeated from position 2, 4 and 0, and as many windows after the first start
+    before that. The longest word comes first."""
     characters = torch.tensor([[1, 2, 9, 9, 9], [1, 2, 3, 4, 9], [9, 9, 9, 9, 9]])
     words, place, n_windows = sort_by_length(characters)
     assert torch.equal(words, characters[[1, 0, 2]])
@@ -108,8 +109,9 @@ def test_windows_that_differ_are_counted():
 
 
 def test_initial_values_are_bilm_tfs():
-    """Expected: bilm-tf's distributions, by bounds and variances: characters U(-1, 1), convolutions
-    U(-0.05, 0.05) for relu and N(0, 1 / (w c)) for tanh, projection N(0, 1 / F), biases 0."""
+    """The expected distributions are bilm-tf's, compared by bounds and variances: U(-1, 1) for
+    characters, U(-0.05, 0.05) for convolutions with relu and N(0, 1 / (w c)) with tanh, N(0, 1 / F)
+    for the projection, and 0 for biases."""
     torch.manual_seed(0)
     sizes = {"n_characters": 262, "embedding_dim": 16, "n_highway": 0, "projection_dim": 64}
     relu = CharCNN(filters=[[3, 400]], activation="relu", **sizes)

@@ -7,8 +7,8 @@ from tests.oracle import sigmoid
 
 
 def test_highway_is_its_equation():
-    """Expected: bilm-tf's equation in NumPy, y = s relu(x Wt + bt) + (1 - s) x, whose gate
-    `carry` belongs to the transformed part."""
+    """The expected values are those of bilm-tf's equation in NumPy, y = s relu(x Wt + bt) + (1 - s)
+    x, in which the gate `carry` belongs to the transformed part."""
     torch.manual_seed(0)
     highway = Highway(dim=6)
     for parameter in highway.parameters():
@@ -26,8 +26,8 @@ def test_highway_is_its_equation():
 
 
 def test_initial_values_are_bilm_tfs():
-    """Expected: N(0, 1 / F) for both matrices, bias 0 for the transformed part and -2 for its gate,
-    so that most of the input passes at first."""
+    """The expected distribution is N(0, 1 / F) for both matrices. The bias is 0 for the transformed
+    part and -2 for its gate, so that most of the input passes at first."""
     torch.manual_seed(0)
     highway = Highway(dim=100)
     for linear, bias in ((highway.transform, 0.0), (highway.carry, -2.0)):

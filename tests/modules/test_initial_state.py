@@ -5,8 +5,8 @@ from tests.random_bilm import arrays_of, oracle_state, random_bilm
 
 
 def test_warm_up_is_a_run_over_boundaries(tmp_path):
-    """Expected: the oracle's state after reading `<S> </S>` repeatedly from zeros, and in the
-    backward direction `</S> <S>`."""
+    """The expected state is that of the oracle after it reads `<S> </S>` repeatedly from zeros, and
+    `</S> <S>` in the backward direction."""
     bilm, options = random_bilm()
     arrays = arrays_of(bilm, tmp_path)
     begin, end = (oracle.word_vector(arrays, options, token) for token in ("<S>", "</S>"))

@@ -5,7 +5,7 @@ from tests.random_bilm import random_bilm, random_state
 
 
 def rows_of(numbers: list[int]) -> LSTMState:
-    """A state of one layer whose row r holds `numbers[r]` everywhere."""
+    """Returns a state of one layer in which all numbers of row r are `numbers[r]`."""
     row = torch.tensor(numbers, dtype=torch.float).view(1, 1, -1, 1)
     return LSTMState(row.expand(1, 2, -1, 3), row.expand(1, 2, -1, 2))
 
@@ -18,8 +18,8 @@ def numbers_of(state: LSTMState) -> list[int]:
 
 
 def test_batches_of_different_sizes_are_bilm_tfs():
-    """Expected by hand, from bilm-tf's state variables: a smaller batch reads and writes the first
-    rows and leaves the others unchanged; rows that no batch had start from zero."""
+    """As with bilm-tf's state variables, a smaller batch reads and writes the first rows and leaves
+    the others unchanged. Rows that no batch had start from zero."""
     state = rows_of([1, 2, 3])
     assert numbers_of(state.take(2)) == [1, 2]
     state = state.put(rows_of([11, 12]))
@@ -32,7 +32,7 @@ def test_batches_of_different_sizes_are_bilm_tfs():
 
 
 def test_rows_are_chosen_by_number_and_by_mask():
-    """Expected by hand."""
+    """The expected rows are written out by hand."""
     state = rows_of([1, 2, 3])
     assert numbers_of(state.select(torch.tensor([2, 0, 2]))) == [3, 1, 3]
     chosen = torch.tensor([True, False, True])
@@ -41,7 +41,7 @@ def test_rows_are_chosen_by_number_and_by_mask():
 
 
 def test_no_gradient_flows_from_window_to_window():
-    """Property: the state that a biLM returns has no gradient."""
+    """The state that a biLM returns has no gradient."""
     bilm, _ = random_bilm()
     tokens = bilm.boundaries
     steps = torch.tensor([[0, 1], [1, 0]])

@@ -1,4 +1,4 @@
-"""Products in bf16, compared with fp32."""
+"""These tests compare products in bf16 with those in fp32."""
 
 import pytest
 import torch
@@ -10,7 +10,8 @@ from tests.random_bilm import random_bilm
 
 
 def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The vectors of every layer of a few sentences, and the gradient of all parameters, flat."""
+    """Returns the vectors of every layer of a few sentences, and the gradient of all parameters,
+    flat."""
     bilm.set_precision(precision)
     bilm.zero_grad()
     torch.manual_seed(0)
@@ -24,7 +25,7 @@ def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torc
 
 
 def test_bf16_is_near_fp32():
-    """Expected: a mean cosine with fp32 of at least 0.999; all results are fp32."""
+    """The mean cosine with fp32 is at least 0.999, and all results are fp32."""
     bilm = random_bilm().bilm
     expected, expected_gradient = vectors_and_gradient(bilm, "fp32")
     found, gradient = vectors_and_gradient(bilm, "bf16")
@@ -35,7 +36,7 @@ def test_bf16_is_near_fp32():
 
 
 def test_frozen_weights_are_cast_again_when_they_change():
-    """Expected: the vectors after the cache of packed weights is cleared."""
+    """The expected vectors are those after the cache of packed weights is cleared."""
     bilm = random_bilm().bilm
     bilm.requires_grad_(False).set_precision("bf16")
     tokens = torch.randint(1, 200, (1, 3, 10))
@@ -53,7 +54,7 @@ def test_frozen_weights_are_cast_again_when_they_change():
 
 
 def test_unknown_precision():
-    """The message names what is expected and what was found."""
+    """The message has what is expected and what was found."""
     with pytest.raises(ValueError, match="precision: expected fp32 or bf16, found 'fp16'"):
         random_bilm().bilm.set_precision("fp16")
 
@@ -61,8 +62,8 @@ def test_unknown_precision():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_under_autocast(dtype, precision):
-    """Expected: vectors and gradients near those of fp32, and in fp32. A task may fine-tune a biLM
-    under AllenNLP's `use_amp`."""
+    """Vectors and gradients are near those of fp32, and in fp32. A task may fine-tune a biLM under
+    AllenNLP's `use_amp`."""
     bilm = random_bilm().bilm
     expected, expected_gradient = vectors_and_gradient(bilm, "fp32")
     with torch.autocast("cpu", dtype):
@@ -73,7 +74,8 @@ def test_under_autocast(dtype, precision):
 
 
 def test_result_has_the_inputs_type():
-    """By the definition of `linear`, with a gradient and without; autocast gives float16 inputs."""
+    """By the definition of `linear`, the result has the input's type with a gradient and without.
+    Autocast gives float16 inputs."""
     linear = Linear(8, 8)
     x = torch.randn(3, 8).to(torch.float16)
     assert linear(x).dtype == torch.float16

@@ -1,4 +1,5 @@
-"""The fast path of the LSTM compared with its equation, which is compared with the oracle."""
+"""These tests compare the fast path of the LSTM with its equation, which other tests compare with
+the oracle."""
 
 from unittest import mock
 
@@ -53,8 +54,9 @@ def random_inputs(lstm: ProjectedLSTM) -> tuple[torch.Tensor, torch.Tensor, torc
 @pytest.mark.parametrize("batch_sizes", BATCH_SIZES)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_values_and_gradients_are_the_references(variant, batch_sizes):
-    """Expected: the equation as it reads, differentiated by autograd, for a random gradient of all
-    outputs. Values within 1e-5 with and without autograd, gradients within 1e-4."""
+    """The expected values are those of the equation, differentiated by autograd, for a random
+    gradient of all outputs. Values agree within 1e-5 with and without autograd, and gradients
+    within 1e-4."""
     lstm, sizes = lstm_of(variant), BATCH_SIZES[batch_sizes]
     inputs, memory, output = random_inputs(lstm)
     inputs.requires_grad_()
@@ -77,8 +79,8 @@ def test_values_and_gradients_are_the_references(variant, batch_sizes):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gradients_are_the_slopes(variant):
-    """Expected: differences of the values themselves, in float64, of the inputs and of each
-    parameter in a random direction."""
+    """The expected slopes are differences of the values themselves, in float64, for the inputs and
+    for each parameter in a random direction."""
     lstm = lstm_of(variant).double()
     inputs, memory, output = (x.double() for x in random_inputs(lstm))
     tensors = {"inputs": inputs.requires_grad_(), **dict(lstm.named_parameters())}
@@ -101,7 +103,7 @@ def test_gradients_are_the_slopes(variant):
 
 
 def test_clips_bite():
-    """By the definition of a clip: no number exceeds the bounds, and some equal them."""
+    """By the definition of a clip, no number exceeds the bounds, and some equal them."""
     lstm = lstm_of("projected, clipped")
     outputs, memory, _ = lstm(*random_inputs(lstm))
     assert outputs.abs().max() == torch.tensor(0.3)
@@ -109,7 +111,7 @@ def test_clips_bite():
 
 
 def test_inputs_after_the_end_of_a_row_are_not_read():
-    """Property: a row of a batch gives what it gives alone, cut to its length. After its end
+    """A row of a batch gives the numbers that it gives alone, cut to its length. After its end
     outputs are zeros, the state is that of its last step, and inputs have no effect on
     gradients."""
     lstm, sizes = lstm_of("projected, clipped"), [4, 4, 3, 3, 2, 2, 1, 1, 1]
@@ -134,7 +136,7 @@ def test_inputs_after_the_end_of_a_row_are_not_read():
 
 
 def test_one_long_text_is_its_pieces():
-    """Property: pieces that pass their state on give the outputs of the whole text."""
+    """Pieces that pass on their state give the outputs of the whole text."""
     lstm = lstm_of("projected, clipped")
     inputs, c, h = random_inputs(lstm)
     whole = lstm(inputs, c, h)
@@ -149,7 +151,7 @@ def test_one_long_text_is_its_pieces():
 
 @pytest.mark.parametrize("grad", [False, True])
 def test_the_given_state_is_not_modified(grad):
-    """Property: the caller may use its tensors afterwards."""
+    """The caller may use its tensors afterwards."""
     lstm = lstm_of("projected, clipped")
     given = random_inputs(lstm)
     copies = [x.clone() for x in given]
@@ -159,9 +161,9 @@ def test_the_given_state_is_not_modified(grad):
 
 
 def test_initial_values_are_tensorflows():
-    """Expected: Glorot uniform over TensorFlow's joint kernel of `(input + P, 4D)`, whose bound is
-    sqrt(6 / (fan_in + fan_out)), and zeros for the bias. With 6,656 numbers the largest is within
-    1 % of the bound."""
+    """The expected distribution is Glorot uniform over TensorFlow's joint kernel of
+    `(input + P, 4D)`, whose bound is sqrt(6 / (fan_in + fan_out)), and zeros for the bias. With
+    6,656 numbers the largest is within 1 % of the bound."""
     torch.manual_seed(0)
     lstm = ProjectedLSTM(input_dim=24, dim=32, projection_dim=28, cell_clip=None, proj_clip=None)
     kernel = torch.cat([lstm.input_weight, lstm.recurrent_weight], dim=1)
@@ -173,7 +175,7 @@ def test_initial_values_are_tensorflows():
 
 
 def test_two_losses_of_one_pass():
-    """Expected by linearity: gradients of two losses in turn add up to those of their sum."""
+    """By linearity, the gradients of two losses in turn add up to those of their sum."""
     lstm = lstm_of("projected, clipped")
     outputs, _, _ = lstm(*random_inputs(lstm))
     losses = outputs.square().sum(), outputs.sin().sum()

@@ -16,7 +16,7 @@ N_WORDS, DIM = 30, 5
 
 
 def log_uniform(n_words: int) -> np.ndarray:
-    """TensorFlow's definition: p(k) = log((k + 2) / (k + 1)) / log(V + 1)."""
+    """Returns TensorFlow's distribution, p(k) = log((k + 2) / (k + 1)) / log(V + 1)."""
     k = np.arange(n_words)
     return np.log((k + 2) / (k + 1)) / np.log(n_words + 1)
 
@@ -30,14 +30,15 @@ def softmax_of(n_negative_samples: int | None) -> SampledSoftmax:
 
 
 def hidden_and_targets() -> tuple[torch.Tensor, torch.Tensor]:
-    """Hidden vectors and targets, shape `(2, 4)`; three have no target, the others vary in rank."""
+    """Returns hidden vectors and targets, shape `(2, 4)`. Three have no target, and the others vary
+    in rank."""
     targets = torch.tensor([[0, IGNORE, 29, 1], [7, IGNORE, 1, IGNORE]])
     return torch.randn(2, 4, DIM, generator=torch.Generator().manual_seed(1)), targets
 
 
 @contextmanager
 def saved_for_backward() -> Iterator[list[int]]:
-    """The sizes in bytes of the tensors that autograd saves."""
+    """Returns the sizes in bytes of the tensors that autograd saves."""
     saved: list[int] = []
 
     def save(x: torch.Tensor) -> torch.Tensor:
@@ -49,8 +50,9 @@ def saved_for_backward() -> Iterator[list[int]]:
 
 
 def test_words_are_drawn_log_uniformly():
-    """Expected: the first word of a draw has the distribution itself. Pearson's chi-square over
-    4,000 draws, whose mean is its V - 1 degrees of freedom and whose variance is twice that."""
+    """The first word of a draw has the distribution itself. The statistic is Pearson's chi-square
+    over 4,000 draws, whose mean is its V - 1 degrees of freedom and whose variance is twice
+    that."""
     torch.manual_seed(0)
     draws = torch.cat([log_uniform_sample(1, 20)[0] for _ in range(4000)])
     expected = 4000 * log_uniform(20)
@@ -59,8 +61,8 @@ def test_words_are_drawn_log_uniformly():
 
 
 def test_draws_are_those_of_one_after_the_other():
-    """Expected: NumPy draws word after word until 6 are different; compared are how often each of
-    12 words is among them and the number of draws, within 4 standard errors."""
+    """NumPy draws word after word until 6 are different. Compared are how often each of 12 words is
+    among them and the number of draws, within 4 standard errors."""
     random, p, n_runs = np.random.default_rng(0), log_uniform(12), 2000
     among, tries = np.zeros((2, n_runs, 12)), np.zeros((2, n_runs))
     torch.manual_seed(0)
@@ -77,7 +79,8 @@ def test_draws_are_those_of_one_after_the_other():
 
 @pytest.mark.parametrize(("n_samples", "n_words"), [(1, 2), (100, 5000), (99, 100), (8192, 20000)])
 def test_words_are_different_and_in_the_vocabulary(n_samples, n_words):
-    """By definition; also if nearly all words are drawn, the rarest of which come late."""
+    """That holds by definition, also if nearly all words are drawn, of which the rarest come
+    late."""
     words, n_tries = log_uniform_sample(n_samples, n_words)
     assert words.shape == (n_samples,) == words.unique().shape
     assert 0 <= words.min() and words.max() < n_words
@@ -85,7 +88,7 @@ def test_words_are_different_and_in_the_vocabulary(n_samples, n_words):
 
 
 def test_a_seed_draws_the_same_words():
-    """Property that resuming a training run needs."""
+    """Resuming a training run needs this property."""
     torch.manual_seed(3)
     first = log_uniform_sample(10, 100)
     torch.manual_seed(3)
@@ -94,8 +97,8 @@ def test_a_seed_draws_the_same_words():
 
 
 def test_expected_count_is_how_often_a_word_occurs():
-    """Expected: the share of 20,000 draws of 25 words by NumPy that contain each word, within 4
-    standard errors."""
+    """The expected counts are the shares of 20,000 draws of 25 words by NumPy that contain each
+    word, within 4 standard errors."""
     runs = np.random.default_rng(0).choice(12, size=(20000, 25), p=log_uniform(12))
     share = np.array([(runs == k).any(axis=1).mean() for k in range(12)])
     found = expected_count(torch.arange(12), 25, 12).numpy()
@@ -103,8 +106,8 @@ def test_expected_count_is_how_often_a_word_occurs():
 
 
 def test_expected_count_of_the_rarest_words_is_exact():
-    """Expected: TensorFlow's formula, 1 - (1 - p) ** tries, in 50 digits; the rarest of a million
-    words has a p of 7e-8, which float32 would lose."""
+    """The expected counts are those of TensorFlow's formula, 1 - (1 - p) ** tries, in 50 digits.
+    The rarest of a million words has a p of 7e-8, which float32 would lose."""
     getcontext().prec = 50
     n_words, n_tries = 10**6, 8192
     for k in (0, 1, 1000, n_words - 1):
@@ -115,8 +118,9 @@ def test_expected_count_of_the_rarest_words_is_exact():
 
 @pytest.mark.parametrize("n_samples", [1, 8, 29])
 def test_sampled_loss_is_its_formula(n_samples):
-    """Expected: NumPy, for each target over itself and the samples that are not it, each logit less
-    the logarithm of its word's expected count; the samples are those of the same seed."""
+    """NumPy computes the expected loss for each target over itself and the samples other than it,
+    with each logit less the logarithm of its word's expected count. The samples are those of the
+    same seed."""
     softmax = softmax_of(n_samples).double()
     hidden, targets = hidden_and_targets()
     torch.manual_seed(2)
@@ -136,8 +140,8 @@ def test_sampled_loss_is_its_formula(n_samples):
 
 
 def test_accidental_hits_are_no_negatives():
-    """Expected by hand: if the only sample is the target, there are no negatives, so the loss and
-    its gradient are zero."""
+    """If the only sample is the target, there are no negatives, so the loss and its gradient are
+    zero."""
     softmax = SampledSoftmax(n_words=2, dim=1, n_negative_samples=1)
     torch.manual_seed(0)
     (sample,), _ = log_uniform_sample(1, 2)
@@ -149,7 +153,8 @@ def test_accidental_hits_are_no_negatives():
 
 
 def test_sampled_gradients_are_the_slopes():
-    """Expected: differences of the loss itself, in float64 and with the same samples."""
+    """The expected slopes are differences of the loss itself, in float64 and with the same
+    samples."""
     softmax = softmax_of(6).double()
     hidden, targets = hidden_and_targets()
 
@@ -164,8 +169,8 @@ def test_sampled_gradients_are_the_slopes():
 
 @pytest.mark.parametrize("chunk", [1, 3 * N_WORDS, 2**24])
 def test_full_softmax_is_the_oracles(chunk, monkeypatch):
-    """Expected: the oracle's log softmax over all words, for any size of chunks; PyTorch's cross
-    entropy for the sum. 0 at places without a target."""
+    """The expected values are the oracle's log softmax over all words, for any size of chunks, and
+    PyTorch's cross entropy for the sum. Places without a target have 0."""
     monkeypatch.setattr(sampled_softmax, "CHUNK_NUMBERS", chunk)
     softmax = softmax_of(4).eval()
     hidden, targets = hidden_and_targets()
@@ -184,7 +189,7 @@ def test_full_softmax_is_the_oracles(chunk, monkeypatch):
 
 
 def test_without_samples_training_is_exact():
-    """Property: `n_negative_samples` of `None` gives in training what evaluation gives, gradient
+    """With an `n_negative_samples` of `None`, training gives the loss of evaluation, gradient
     included."""
     softmax, (hidden, targets) = softmax_of(None), hidden_and_targets()
     losses, gradients = [], []
@@ -196,7 +201,7 @@ def test_without_samples_training_is_exact():
 
 @pytest.mark.parametrize("chunk", [1, 3 * N_WORDS, 2**24])
 def test_gradients_of_the_full_softmax(chunk, monkeypatch):
-    """Expected: those of PyTorch's cross entropy over all logits at once."""
+    """The expected gradients are those of PyTorch's cross entropy over all logits at once."""
     monkeypatch.setattr(sampled_softmax, "CHUNK_NUMBERS", chunk)
     softmax, (hidden, targets) = softmax_of(None), hidden_and_targets()
     hidden.requires_grad_()
@@ -212,8 +217,8 @@ def test_gradients_of_the_full_softmax(chunk, monkeypatch):
 
 
 def test_training_with_all_words_saves_no_logits():
-    """Expected by the definition of the bound: only hidden vectors and targets are saved for the
-    gradient; all logits would be 300 / 5 times as much."""
+    """By the definition of the bound, only hidden vectors and targets are saved for the gradient.
+    All logits would be 300 / 5 times as much."""
     softmax = SampledSoftmax(n_words=300, dim=DIM, n_negative_samples=None)
     hidden, targets = torch.randn(100, DIM, requires_grad=True), torch.arange(100)
     with saved_for_backward() as saved:
@@ -224,8 +229,8 @@ def test_training_with_all_words_saves_no_logits():
 @pytest.mark.parametrize("n_samples", [None, 4])
 @pytest.mark.parametrize("training", [False, True])
 def test_places_without_a_target_do_not_count(n_samples, training):
-    """Property: hidden vectors without a target change neither loss nor gradient; without any
-    target, or any vector, the loss is 0 and the gradient is not NaN."""
+    """Hidden vectors without a target change neither loss nor gradient. Without any target, or any
+    vector, the loss is 0 and the gradient is not NaN."""
     softmax, (hidden, targets) = softmax_of(n_samples).train(training), hidden_and_targets()
     torch.manual_seed(2)
     expected = softmax(hidden, targets)
@@ -241,7 +246,7 @@ def test_places_without_a_target_do_not_count(n_samples, training):
 
 
 def test_initial_values_are_bilm_tfs():
-    """Expected: N(0, 1 / P) and a bias of zeros."""
+    """The expected distribution is N(0, 1 / P), with a bias of zeros."""
     torch.manual_seed(0)
     softmax = SampledSoftmax(n_words=2000, dim=16, n_negative_samples=10)
     assert_close(softmax.weight.std(), 0.25, atol=0.004, what="standard deviation")

@@ -10,8 +10,8 @@ from tests.compare import assert_close
 
 @pytest.mark.parametrize("do_layer_norm", [False, True])
 def test_mix_is_stock(do_layer_norm):
-    """Expected: AllenNLP's `ScalarMix` with the same numbers, whose parameters have the same names;
-    values and gradients, for batches with padding."""
+    """The oracle is AllenNLP's `ScalarMix` with the same numbers, whose parameters have the same
+    names. Compared are values and gradients, for batches with padding."""
     torch.manual_seed(0)
     stock, ours = StockScalarMix(3, do_layer_norm), ScalarMix(3, do_layer_norm)
     for parameter in stock.parameters():
@@ -31,8 +31,8 @@ def test_mix_is_stock(do_layer_norm):
 
 
 def test_layer_norm_is_over_all_real_numbers():
-    """Expected by hand: 1, 3 | 5, 7 has the mean 4 and the variance 5; the padding's 100 does not
-    count; the weight of the only layer is 1."""
+    """The numbers 1, 3 | 5, 7 have the mean 4 and the variance 5. The padding's 100 does not count,
+    and the weight of the only layer is 1."""
     mix = ScalarMix(1, do_layer_norm=True)
     layer = torch.tensor([[[1.0, 3.0], [5.0, 7.0], [100.0, 100.0]]])
     mixed = mix([layer], torch.tensor([[True, True, False]]))
@@ -41,7 +41,7 @@ def test_layer_norm_is_over_all_real_numbers():
 
 
 def test_a_layer_without_variance_is_zeros():
-    """Expected by the definition of the mean; neither values nor gradient are NaN."""
+    """That follows from the definition of the mean. Neither values nor gradient are NaN."""
     mix = ScalarMix(1, do_layer_norm=True)
     layer = torch.full((1, 2, 3), 7.0, requires_grad=True)
     mixed = mix([layer], torch.ones(1, 2, dtype=torch.bool))
@@ -51,15 +51,15 @@ def test_a_layer_without_variance_is_zeros():
 
 
 def test_mix_is_the_average_at_first():
-    """Expected by hand: equal weights and gamma 1."""
+    """The initial weights are equal, and gamma is 1."""
     mixed = ScalarMix(2)([torch.tensor([[[1.0]]]), torch.tensor([[[4.0]]])])
     assert mixed.item() == 2.5
 
 
 @pytest.mark.parametrize("trainable", [False, True])
 def test_weights_can_be_given_and_frozen(trainable):
-    """Expected by hand: with weights so far apart softmax selects the second layer, which is how a
-    config chooses one layer; frozen weights are not trained."""
+    """With weights so far apart softmax selects the second layer, which is how a config chooses one
+    layer. Frozen weights are not trained."""
     mix = ScalarMix(2, initial_scalar_parameters=[-9e10, 1.0], trainable=trainable)
     mixed = mix([torch.tensor([[[1.0]]]), torch.tensor([[[4.0]]])])
     assert mixed.item() == 4.0
@@ -67,17 +67,35 @@ def test_weights_can_be_given_and_frozen(trainable):
 
 
 def test_l2_on_the_mix_weights_finds_them():
-    """Expected by hand: AllenNLP's regularizers match parameters by name; 1 + 4 + 9, times 0.5."""
+    """AllenNLP's regularizers match parameters by name. The expected penalty is 0.5 * (1 + 4 +
+    9)."""
     mix = ScalarMix(3, initial_scalar_parameters=[1.0, 2.0, 3.0])
     applicator = RegularizerApplicator([("scalar_parameters", L2Regularizer(0.5))])
     assert applicator(mix).item() == 7.0
 
 
 def test_bad_arguments_are_refused():
-    """Each message names what was expected and what was found."""
+    """Each message has what was expected and what was found."""
     with pytest.raises(ValueError, match=r"expected 3 numbers, .*, found 2"):
         ScalarMix(3, initial_scalar_parameters=[0.0, 0.0])
     with pytest.raises(ValueError, match="layers: expected 3 tensors, found 1"):
         ScalarMix(3)([torch.zeros(1, 1, 1)])
     with pytest.raises(ValueError, match="mask: expected one with do_layer_norm"):
         ScalarMix(1, do_layer_norm=True)([torch.zeros(1, 1, 1)])
+
+
+@pytest.mark.parametrize("do_layer_norm", [False, True])
+def test_top_only(do_layer_norm):
+    """Expected: AllenNLP's mix with all weight on the top layer; and only gamma is learned, which
+    scales the vectors."""
+    torch.manual_seed(0)
+    layers = [torch.randn(2, 5, 4) for _ in range(3)]
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    stock = StockScalarMix(3, do_layer_norm, initial_scalar_parameters=[-1e9, -1e9, 0.0])
+    mix = ScalarMix(3, do_layer_norm, use_top_only=True)
+    assert_close(mix(layers, mask), stock(layers, mask), atol=1e-5, what="top")
+    assert [name for name, _ in mix.named_parameters()] == ["gamma"]
+    mix.gamma.data.fill_(2.0)
+    assert_close(mix(layers, mask), 2 * stock(layers, mask), atol=1e-5, what="gamma")
+    with pytest.raises(ValueError, match="expected 3 tensors, found 2"):
+        mix(layers[:2], mask)

@@ -19,8 +19,8 @@ def random_rows(n_rows: int, mean: float = 0.0) -> LSTMState:
 
 
 def test_is_the_mean_of_observed_states():
-    """Expected: the plain mean over all rows at a sentence's start, however they are batched; zeros
-    before the first. Every requested row is the same."""
+    """The expected state is the plain mean over all rows at a sentence's start, however they are
+    batched, and zeros before the first. Every requested row is the same."""
     torch.manual_seed(0)
     warm, seen = WarmState(ZERO), []
     assert not any(x.any() for x in warm(2))
@@ -35,7 +35,7 @@ def test_is_the_mean_of_observed_states():
 
 
 def test_a_batch_without_starts_changes_nothing():
-    """Property: without a sentence's start in the batch the mean keeps the same bits."""
+    """Without a sentence's start in the batch the mean keeps the same bits."""
     torch.manual_seed(0)
     warm = WarmState(ZERO)
     warm.observe(random_rows(3), torch.ones(3, dtype=torch.bool))
@@ -45,8 +45,8 @@ def test_a_batch_without_starts_changes_nothing():
 
 
 def test_follows_the_weights():
-    """Expected by the definition of an exponential mean: after three horizons of states around
-    another mean, 1 / e^3 of the first is left."""
+    """By the definition of an exponential mean, after three horizons of states around another mean
+    1 / e^3 of the first is left."""
     torch.manual_seed(0)
     warm, rows = WarmState(ZERO), torch.ones(100, dtype=torch.bool)
     for mean, n_batches in ((10.0, 5 * HORIZON // 100), (0.0, 3 * HORIZON // 100)):
@@ -56,7 +56,7 @@ def test_follows_the_weights():
 
 
 def test_a_batch_beyond_the_horizon_is_its_mean():
-    """Expected: the plain mean of a batch with more rows than the horizon."""
+    """The expected state is the plain mean of a batch with more rows than the horizon."""
     torch.manual_seed(0)
     warm = WarmState(ZERO)
     warm.observe(random_rows(HORIZON), torch.ones(HORIZON, dtype=torch.bool))
@@ -80,8 +80,8 @@ def observe_in_a_process(rank: int, folder: Path) -> None:
 
 
 def test_every_process_has_the_mean_over_all(tmp_path):
-    """Expected: the mean of one process that observes all rows; both processes have the same
-    bits."""
+    """The expected mean is that of one process that observes all rows, and both processes have the
+    same bits."""
     multiprocessing.start_processes(
         observe_in_a_process, (tmp_path,), nprocs=2, start_method="fork"
     )
@@ -97,7 +97,7 @@ def test_every_process_has_the_mean_over_all(tmp_path):
 
 
 def test_it_is_saved_with_the_weights():
-    """Property: the state dictionary contains mean and count."""
+    """The state dictionary contains the mean and the count."""
     torch.manual_seed(0)
     warm, loaded = WarmState(ZERO), WarmState(ZERO)
     warm.observe(random_rows(3), torch.ones(3, dtype=torch.bool))

@@ -4,7 +4,8 @@ from elmo_plugin.modules import WordEmbedding
 
 
 def test_a_word_is_its_row():
-    """By definition, for any integer type; id 0 is "no word": zeros without a gradient."""
+    """By definition, a word's vector is its row, for any integer type. Id 0 is "no word", which has
+    zeros and no gradient."""
     torch.manual_seed(0)
     embedding = WordEmbedding(n_words=5, projection_dim=3)
     words = torch.tensor([4, 0, 1], dtype=torch.int32)
@@ -16,8 +17,8 @@ def test_a_word_is_its_row():
 
 
 def test_initial_values_are_bilm_tfs():
-    """Expected: TensorFlow's default for `tf.get_variable` without an initialiser, as in bilm-tf:
-    Glorot uniform over the table of V = 1000 words and P = 16."""
+    """The expected distribution is TensorFlow's default for `tf.get_variable` without an
+    initialiser, as in bilm-tf: Glorot uniform over the table of V = 1000 words and P = 16."""
     torch.manual_seed(0)
     weight = WordEmbedding(n_words=1001, projection_dim=16).embedding.weight
     bound = (6 / (1000 + 16)) ** 0.5

@@ -7,8 +7,8 @@ from tests.compare import assert_close
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_linear_is_torchs(frozen):
-    """Expected: `torch.nn.functional.linear` and its gradients, in float64; for a frozen layer the
-    input's gradient alone."""
+    """The oracle is `torch.nn.functional.linear` with its gradients, in float64. A frozen layer has
+    only the input's gradient."""
     torch.manual_seed(0)
     linear = Linear(6, 4).requires_grad_(not frozen)
     x = torch.randn(5, 6, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Products by oneDNN, packed or not, compared with PyTorch's own in float64."""
+"""These tests compare products by oneDNN, packed or not, with PyTorch's own in float64."""
 
 import pytest
 import torch
@@ -13,7 +13,8 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 0.5}
 
 
 def factors(dtype: torch.dtype, n_rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """`(2, n, 300)`, `(2, 300, 40)` and the products of the rounded numbers."""
+    """Returns factors of shapes `(2, n, 300)` and `(2, 300, 40)`, and the products of the rounded
+    numbers."""
     torch.manual_seed(0)
     x = torch.randn(2, n_rows, 300, dtype=torch.float64).to(dtype)
     weights = torch.randn(2, 300, 40, dtype=torch.float64).to(dtype)
@@ -24,7 +25,8 @@ def factors(dtype: torch.dtype, n_rows: int) -> tuple[torch.Tensor, torch.Tensor
 @pytest.mark.parametrize("n_rows", [1, 7, 300])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_products_are_torchs(dtype, n_rows, packed):
-    """Expected: the float64 product, as a new tensor, written to every other row, and added."""
+    """The float64 product is the oracle for a new tensor, for one written to every other row, and
+    for one that is added."""
     x, weights, expected = factors(dtype, n_rows)
     if packed:
         if dtype not in ONEDNN_DTYPES:
@@ -45,6 +47,6 @@ def test_products_are_torchs(dtype, n_rows, packed):
 
 
 def test_an_empty_product_is_zero():
-    """By definition of an empty sum; oneDNN alone refuses it."""
+    """An empty sum is zero by definition; oneDNN itself refuses it."""
     assert torch.equal(matmul(torch.empty(3, 0), torch.empty(0, 2)), torch.zeros(3, 2))
     assert matmul(torch.empty(0, 4), torch.empty(4, 2)).shape == (0, 2)

@@ -11,8 +11,8 @@ from tests.compare import assert_close
 
 
 def test_weights_are_packed_only_if_no_gradient_passes():
-    """Property: weights with a gradient stay tensors; frozen weights are packed once, and again
-    when they change."""
+    """Weights with a gradient stay tensors. Frozen weights are packed once, and again when they
+    change."""
     cache, weights = PackedWeightCache(), torch.randn(1, 3, 2)
     assert isinstance(cache([weights], None)[0], torch.Tensor)
     with torch.no_grad():
@@ -29,7 +29,7 @@ def test_weights_are_packed_only_if_no_gradient_passes():
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_a_module_with_packed_weights_can_be_copied(duplicate):
-    """Expected: the original's output."""
+    """The copy has the original's output."""
     linear, x = Linear(5, 3).requires_grad_(False), torch.randn(2, 5)
     with torch.no_grad():
         expected = linear(x)

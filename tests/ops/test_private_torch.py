@@ -7,7 +7,7 @@ from tests.compare import assert_close
 
 
 def results(lstm: ProjectedLSTM, inputs: torch.Tensor) -> list[torch.Tensor]:
-    """Outputs with packed weights, and gradients of two backward passes over one graph."""
+    """Returns outputs with packed weights, and gradients of two backward passes over one graph."""
     state = torch.zeros(2, 3, 6), torch.zeros(2, 3, 4)
     lstm.packed_weights.clear()
     with torch.no_grad():
@@ -22,7 +22,8 @@ def results(lstm: ProjectedLSTM, inputs: torch.Tensor) -> list[torch.Tensor]:
     "missing", ["_linear_pointwise", "_reorder_linear_weight", "_is_bf16_supported", "_keep_graph"]
 )
 def test_a_pytorch_without_the_operator_gives_the_same(missing, monkeypatch):
-    """Expected: the results with all operators, since a later PyTorch may drop any of them."""
+    """The expected results are those with all operators, since a later PyTorch may drop any of
+    them."""
     torch.manual_seed(0)
     lstm = ProjectedLSTM(input_dim=5, dim=6, projection_dim=4, cell_clip=3.0, proj_clip=3.0)
     inputs = torch.randn(2, 7, 3, 5)

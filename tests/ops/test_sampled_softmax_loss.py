@@ -1,4 +1,5 @@
-"""The sampled softmax's loss and its gradients by blocks, compared with the plain formula."""
+"""These tests compare the sampled softmax's loss and its gradients by blocks with the plain
+formula."""
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ def arguments() -> tuple[torch.Tensor, ...]:
 
 @pytest.mark.parametrize("rows_at_once", [1, 4, N])
 def test_loss_and_gradients_are_the_formulas(monkeypatch, rows_at_once):
-    """Expected: the definition as one expression, differentiated by autograd, in float64. The
+    """The oracle is the definition as one expression, differentiated by autograd in float64. The
     incoming gradient is not 1."""
     monkeypatch.setattr(module, "BLOCK_NUMBERS", rows_at_once * N_SAMPLES)
     hidden, targets, samples, weight, bias = arguments()
@@ -40,7 +41,7 @@ def test_loss_and_gradients_are_the_formulas(monkeypatch, rows_at_once):
 
 
 def test_large_logits_do_not_overflow():
-    """Expected: if one logit is far above all others, its row's loss is the distance to it."""
+    """If one logit is far above all others, its row's loss is the distance to it."""
     hidden, weight = torch.ones(1, 1), torch.tensor([[0.0], [1e4], [-1e4]])
     found = sampled_softmax_loss(
         hidden, torch.tensor([0]), torch.tensor([1, 2]), weight, torch.zeros(3)

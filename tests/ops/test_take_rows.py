@@ -7,7 +7,7 @@ from elmo_plugin.ops.take_rows import take_rows
 @pytest.mark.parametrize("shape", [(6,), (6, 2), (6, 2, 3)])
 @pytest.mark.parametrize("rows", [[4, 0, 4, 4], [5], []])
 def test_values_and_gradient_are_those_of_indexing(shape, rows):
-    """Expected: PyTorch's indexing, whose gradient is dense; ours has only the rows that were
+    """The oracle is PyTorch's indexing, whose gradient is dense; ours has only the rows that were
     taken. The numbers are whole, so that sums are the same in any order."""
     torch.manual_seed(0)
     table = torch.randint(9, shape).float().requires_grad_()
@@ -22,7 +22,8 @@ def test_values_and_gradient_are_those_of_indexing(shape, rows):
 
 
 def test_gradients_of_two_batches_add_up():
-    """Expected: the gradient of both at once. AllenNLP accumulates gradients over batches."""
+    """The expected gradient is that of both batches at once. AllenNLP accumulates gradients over
+    batches."""
     table = torch.ones(4, 2, requires_grad=True)
     for rows in ([1, 2], [2, 3]):
         take_rows(table, torch.tensor(rows)).sum().backward()

@@ -13,8 +13,8 @@ TOKEN = st.sampled_from(["a", "b", "ab", "ba", "", "the", "🙂", "aaaaaaaa", "\
 @settings(deadline=None)
 @given(st.lists(st.lists(TOKEN, min_size=3, max_size=3), min_size=1, max_size=5), st.booleans())
 def test_each_word_once_and_every_token_found(rows, as_int16):
-    """Property: the words, looked up by the tokens' indices, are the tokens; their number is that
-    of the different strings."""
+    """The words, looked up by the tokens' indices, are the tokens, and their number is that of the
+    different strings."""
     dtype = torch.int16 if as_int16 else torch.long
     tokens = torch.tensor([[characters(word, 10) for word in row] for row in rows], dtype=dtype)
     words, indices = unique_words(tokens)
@@ -26,7 +26,7 @@ def test_each_word_once_and_every_token_found(rows, as_int16):
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 5), min_size=4, max_size=4), max_size=5))
 def test_numbers_of_words(rows):
-    """The same property for words given as numbers."""
+    """The same property holds for words that are given as numbers."""
     tokens = torch.tensor(rows, dtype=torch.long).view(len(rows), 4)
     words, indices = unique_words(tokens)
     assert torch.equal(words[indices], tokens)
@@ -34,7 +34,7 @@ def test_numbers_of_words(rows):
 
 
 def test_words_with_one_key_stay_apart(monkeypatch):
-    """Property: words whose keys collide (here all do) are still distinguished."""
+    """Words whose keys are equal (here all keys are) are still distinguished."""
     monkeypatch.setattr(module, "_hash_weights", lambda n: torch.zeros(n, dtype=torch.long))
     tokens = torch.tensor([[[1, 2], [3, 4]], [[1, 2], [1, 4]]])
     words, indices = unique_words(tokens)
@@ -44,7 +44,7 @@ def test_words_with_one_key_stay_apart(monkeypatch):
 
 @pytest.mark.parametrize("shape", [(0, 3, 10), (2, 0, 10), (0, 3), (2, 0)])
 def test_no_tokens_are_no_words(shape):
-    """By definition; the shapes are those of any batch."""
+    """The shapes are those of any batch."""
     words, indices = unique_words(torch.zeros(shape, dtype=torch.long))
     assert words.shape == (0, *shape[2:])
     assert indices.shape == shape[:2]

@@ -18,60 +18,61 @@ def read(lstm: Any = LSTM, char_cnn: Any = CHAR_CNN, n_words: int | None = None)
 
 
 def test_options_are_read():
-    """Expected by hand: the blocks' values, under our names."""
+    """The values are those of the blocks, under our names."""
     options = read()
     assert (options.lstm.dim, options.lstm.projection_dim, options.lstm.n_layers) == (7, 5, 2)
     assert (options.lstm.cell_clip, options.lstm.proj_clip) == (0.6, 0.5)
     assert options.lstm.use_skip_connections is True
-    assert options.char_cnn.filters == ((1, 3), (2, 3), (4, 2))
-    assert options.char_cnn.n_filters == 8
-    assert (options.char_cnn.embedding.dim, options.char_cnn.n_highway) == (3, 1)
-    assert options.char_cnn.max_characters_per_token == 10
+    assert options.token_encoder.filters == ((1, 3), (2, 3), (4, 2))
+    assert options.token_encoder.n_filters == 8
+    assert (options.token_encoder.embedding.dim, options.token_encoder.n_highway) == (3, 1)
+    assert options.token_encoder.max_characters_per_token == 10
 
 
 def test_defaults():
-    """Expected: bilm-tf's behaviour if a key is left out, and the published models' 50 characters
-    and relu."""
+    """The expected defaults are bilm-tf's behaviour if a key is left out, and the published models'
+    50 characters and relu."""
     options = read({"dim": 7, "projection_dim": 5}, {"embedding": {"dim": 3}, "filters": [[1, 3]]})
     assert options.lstm.n_layers == 1
     assert options.lstm.cell_clip is None and options.lstm.proj_clip is None
     assert options.lstm.use_skip_connections is False
-    assert options.char_cnn.n_highway == 0
-    assert options.char_cnn.activation == "relu"
-    assert options.char_cnn.max_characters_per_token == 50
+    assert options.token_encoder.n_highway == 0
+    assert options.token_encoder.activation == "relu"
+    assert options.token_encoder.max_characters_per_token == 50
 
 
 @pytest.mark.parametrize("n_characters", [261, 262])
 def test_options_of_training_and_of_inference_are_the_same(n_characters):
-    """Property: 261 in a training run's file and 262 in inference's say nothing different."""
+    """The 261 characters in a training run's file and the 262 in that for inference mean the
+    same."""
     assert read(char_cnn={**CHAR_CNN, "n_characters": n_characters}) == read()
 
 
 @pytest.mark.parametrize("bound", [None, 0, 0.0])
-def test_no_clip_can_be_said_in_three_ways(bound):
-    """Expected: bilm-tf's `if cell_clip:`, which takes 0 for none."""
+def test_no_clip_can_be_written_in_three_ways(bound):
+    """bilm-tf tests `if cell_clip:`, for which 0 is no clip."""
     assert read({**LSTM, "cell_clip": bound}).lstm.cell_clip is None
 
 
-def test_null_is_absent_where_bilm_tf_has_it_so():
-    """Expected: bilm-tf's `.get("n_highway")` and `.get("use_skip_connections")`, for which null
-    and nothing are the same."""
+def test_null_counts_as_absent_as_in_bilm_tf():
+    """bilm-tf reads `.get("n_highway")` and `.get("use_skip_connections")`, for which null and a
+    missing key are the same."""
     options = read({**LSTM, "use_skip_connections": None}, {**CHAR_CNN, "n_highway": None})
     assert options == read(without(LSTM, "use_skip_connections"), without(CHAR_CNN, "n_highway"))
     assert options.lstm.use_skip_connections is False
-    assert options.char_cnn.n_highway == 0
+    assert options.token_encoder.n_highway == 0
 
 
 def test_reading_leaves_the_blocks_alone():
-    """Property: a config's blocks may be read twice."""
+    """The blocks of a config may be read twice."""
     lstm, char_cnn = copy.deepcopy(LSTM), copy.deepcopy(CHAR_CNN)
     assert read(lstm, char_cnn) == read(lstm, char_cnn)
     assert (lstm, char_cnn) == (LSTM, CHAR_CNN)
 
 
 def test_a_bilm_is_built_to_its_options():
-    """Expected by hand: the sizes of the parameters and the boundaries' characters, which are the
-    oracle's plus one."""
+    """The sizes of the parameters follow from the options, and the characters of the boundaries are
+    the oracle's plus one."""
     bilm = build_bilm(read(), dropout=0.3)
     assert isinstance(bilm.token_encoder, CharCNN)
     assert bilm.token_encoder.char_embedding.weight.shape == (262, 3)
@@ -82,8 +83,8 @@ def test_a_bilm_is_built_to_its_options():
 
 
 def test_a_bilm_of_words_is_built_to_its_options():
-    """Expected by hand: one row more than there are words, for "no word"; `<S>` and `</S>`, the
-    first two words, come after it."""
+    """The table has one row more than there are words, for "no word". `<S>` and `</S>`, the first
+    two words, come after it."""
     bilm = build_bilm(read(char_cnn=None, n_words=11))
     assert isinstance(bilm.token_encoder, WordEmbedding)
     assert bilm.token_encoder.embedding.weight.shape == (12, 5)
@@ -101,8 +102,9 @@ ARCHITECTURES = [
 
 
 @pytest.mark.parametrize("blocks", ARCHITECTURES, ids=str)
-def test_a_bilm_says_its_options(blocks):
-    """Expected: the options that it was built from, and the number of its parameters."""
+def test_options_of_a_bilm(blocks):
+    """The expected options are those that the biLM was built from, with the number of its
+    parameters."""
     options = read(**blocks)
     bilm = build_bilm(options)
     assert options_of(bilm) == options
@@ -115,13 +117,14 @@ def test_a_bilm_says_its_options(blocks):
     ids=["dim", "n_layers"],
 )
 def test_sizes_beyond_all_memory(blocks):
-    """By hand: 8 P D numbers and more for each direction and layer. Nothing is built."""
+    """Each direction of a layer has 8 P D numbers and more. Nothing is built."""
     with pytest.raises(OptionsError, match=r"lstm and char_cnn: .* GiB .* found a machine with"):
         build_bilm(read(**blocks))
 
 
 def test_sizes_for_which_too_little_memory_is_left(monkeypatch):
-    """Expected: PyTorch's allocator's own words, for more memory than there are addresses."""
+    """The message has the words of PyTorch's own allocator, for more memory than there are
+    addresses."""
     monkeypatch.setattr(options_bilm.os, "sysconf", lambda name: 2**40)
     with pytest.raises(OptionsError, match=r"GiB .* found too little left \(.*allocate"):
         build_bilm(read({**LSTM, "dim": 10**13 // 10**4, "projection_dim": 2**20}))
@@ -223,7 +226,7 @@ COUNT = "a whole number from 1 to 2147483647"
         ),
     ],
 )
-def test_what_is_wrong_is_said(blocks, message):
-    """By hand: the message names the file, the key, what was expected and what was found."""
+def test_wrong_options_are_named(blocks, message):
+    """The message names the file, the key, what was expected and what was found."""
     with pytest.raises(OptionsError, match=f"^{re.escape('options.json: ' + message)}$"):
         read(**blocks)

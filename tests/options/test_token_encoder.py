@@ -1,4 +1,5 @@
-"""A token encoder that the package does not have: a module, its options and its arrays."""
+"""These tests add a token encoder that the package does not have: a module, its options and its
+arrays."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ from elmo_plugin.bilm_tf.arrays import Array
 from elmo_plugin.bilm_tf.options_file import read_options, write_options
 from elmo_plugin.bilm_tf.weight_file import load_bilm, write_weights
 from elmo_plugin.checks import check_count
+from elmo_plugin.models.export import refused_by_allennlp
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.token_encoder import TokenEncoder
 from elmo_plugin.options import (
@@ -80,10 +82,14 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_new_token_encoder_is_built_written_and_read(tmp_path):
-    """Expected: the same options and weights; the vectors of the layer below the LSTMs by hand."""
+    """The options and the weights are the same after they were written and read. The vectors of the
+    layer below the LSTMs are computed by hand."""
     options = BiLMOptions.from_dict({"lstm": LSTM, "bag": {"n_letters": 6}}, source="test")
     bilm = build_bilm(options)
     assert options.n_parameters == sum(parameter.numel() for parameter in bilm.parameters())
+    assert options.token_encoder.id_shape == bilm.id_shape == (4,)
+    assert options.token_encoder.reads_characters
+    assert "char_cnn, the only token encoder that it knows" in refused_by_allennlp(options)
     write_options(options, tmp_path / "options.json")
     write_weights(bilm, tmp_path / "weights.hdf5")
     assert read_options(tmp_path / "options.json") == options
@@ -96,6 +102,6 @@ def test_a_new_token_encoder_is_built_written_and_read(tmp_path):
 
 
 def test_its_options_are_checked():
-    """By hand: the message names the file, the block and the key."""
+    """The message names the file, the block and the key."""
     with pytest.raises(OptionsError, match=r"test: bag\.n_letters: expected .* found 1$"):
         BiLMOptions.from_dict({"lstm": LSTM, "bag": {"n_letters": 1}}, source="test")

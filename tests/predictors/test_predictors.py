@@ -1,4 +1,4 @@
-"""The predictors `bilm` and `elmo`, through the archive of a tiny language model."""
+"""These tests run the predictors `bilm` and `elmo` on the archive of a tiny language model."""
 
 import json
 import math
@@ -28,7 +28,8 @@ def bilm(bilm_archive):
 
 
 def test_forms_of_input(bilm):
-    """The same sentence as JSON with tokens, JSON with a sentence, and a line of text."""
+    """The same sentence is given as JSON with tokens, as JSON with a sentence, and as a line of
+    text."""
     expected = bilm.predict_json({"tokens": TOKENS})
     assert bilm.predict_json({"sentence": SENTENCE}) == expected
     for line in (f'{{"sentence": "{SENTENCE}"}}\n', f"  {SENTENCE}\n"):
@@ -39,10 +40,8 @@ def test_forms_of_input(bilm):
 
 
 def test_log_probabilities(bilm):
-    """
-    Expected: the chain rule over prefixes. A sentence's forward log probability without its end is
-    that of its prefix without its end; so the numbers of a prefix are a prefix of the numbers.
-    """
+    """By the chain rule over prefixes, a sentence's forward log probability without its end is that
+    of its prefix without its end, so the numbers of a prefix are a prefix of the numbers."""
     whole = bilm.predict_json({"tokens": TOKENS})
     assert whole["tokens"] == TOKENS
     n = len(TOKENS)
@@ -60,10 +59,9 @@ def test_log_probabilities(bilm):
 
 
 def test_substitutes(bilm):
-    """
-    Expected: by trying every word in the place. p(w | left) is the sentence's own number with w in
-    the place; p(w) is the log-uniform law; boundaries and `<UNK>` are no words.
-    """
+    """The expected words are found by trying every word in the place. p(w | left) is the number of
+    the sentence with w in the place, p(w) is the log-uniform law, and boundaries and `<UNK>` are
+    not words."""
     words = ["the", ".", "dog", "stick", "threw", "he", "to"]
     ranks = numpy.arange(3, 10)
     size = 10
@@ -88,7 +86,7 @@ def test_substitutes(bilm):
 
 @pytest.mark.parametrize("n_words", [0, 1, 4, 5])
 def test_substitutes_of_few_words(n_words):
-    """Expected: of a vocabulary of five words or fewer all, and nothing else; so that their
+    """A vocabulary of five words or fewer gives all of them and nothing else, so that their
     probabilities add up to 1."""
     vocab = BilmVocabulary.from_words(WORDS[: 3 + n_words])
     sizes: dict[str, Any] = {**BLOCKS, "n_negative_samples": None}
@@ -101,7 +99,7 @@ def test_substitutes_of_few_words(n_words):
 
 
 def test_batches_are_sentences_by_themselves(bilm):
-    """Property: in a batch of unequal lengths the same as alone."""
+    """The output for a sentence in a batch of unequal lengths is the same as alone."""
     inputs = [{"tokens": TOKENS}, {"tokens": ["A"]}, {"tokens": ["to", "dog"]}]
     together = bilm.predict_batch_json(inputs)
     for one, sentence in zip(together, inputs):
@@ -114,7 +112,8 @@ def test_batches_are_sentences_by_themselves(bilm):
 
 @pytest.mark.parametrize("name", ["bilm", "elmo"])
 def test_an_empty_sentence(bilm_archive, name):
-    """Both boundaries have a probability each way; there is no token to have anything else."""
+    """Both boundaries have a probability in each direction, and there are no tokens with
+    substitutes."""
     found = Predictor.from_path(bilm_archive, name).predict_json({"tokens": []})
     assert found["tokens"] == []
     if name == "bilm":
@@ -123,7 +122,7 @@ def test_an_empty_sentence(bilm_archive, name):
 
 
 def test_vectors(bilm_archive):
-    """Expected: the vectors of `Elmo.from_archive`."""
+    """The expected vectors are those of `Elmo.from_archive`."""
     predictor = Predictor.from_path(bilm_archive, "elmo")
     elmo = Elmo.from_archive(bilm_archive)
     found = predictor.predict_batch_json([{"tokens": TOKENS}, {"sentence": "A"}])
@@ -135,8 +134,8 @@ def test_vectors(bilm_archive):
 
 @pytest.mark.parametrize("initial_state, precision", [("zero", "bf16"), ("carry", "fp32")])
 def test_vectors_as_the_model_reads(bilm_archive, initial_state, precision):
-    """Expected: `Elmo` with the `initial_state` and the precision of the archive's model; the
-    predictor leaves the model itself as it was."""
+    """The expected vectors are those of `Elmo` with the `initial_state` and the precision of the
+    archive's model. The predictor does not change the model itself."""
     overrides = {"model.initial_state": initial_state, "model.precision": precision}
     archive = load_archive(bilm_archive, overrides=json.dumps(overrides))
     predictor = Predictor.from_archive(archive, "elmo")

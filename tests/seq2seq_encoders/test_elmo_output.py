@@ -11,8 +11,8 @@ MASK = torch.tensor([[True, True, True], [True, False, False]])
 
 @pytest.mark.parametrize("start", [0, 2, 5])
 def test_columns(start):
-    """By hand: the output of the wrapped encoder and then the columns of the second mix, wherever
-    they were in the input, and zeros at padding."""
+    """The expected output has the output of the wrapped encoder and then the columns of the second
+    mix, wherever they were in the input, with zeros at padding."""
     rest, elmo = torch.randn(2, 3, 5), torch.randn(2, 3, 4)
     encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=start)
     embedded = torch.cat([rest[..., :start], elmo, rest[..., start:]], dim=-1)
@@ -21,8 +21,9 @@ def test_columns(start):
     assert torch.equal(encoder(embedded), torch.cat([rest, elmo], dim=-1))
 
 
-def test_what_the_wrapped_encoder_says_of_itself():
-    """Expected: the wrapped LSTM's own sizes, 4 more on both sides, and its being bidirectional."""
+def test_sizes_are_those_of_the_wrapped_encoder():
+    """The expected sizes are those of the wrapped LSTM and 4 more on both sides, and it is
+    bidirectional too. Each half of its output is followed by that half of the second mix."""
     params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}
     encoder = Seq2SeqEncoder.from_params(
         Params({"type": "elmo_output", "encoder": dict(params), "elmo_dim": 4, "start": 5})
@@ -35,12 +36,15 @@ def test_what_the_wrapped_encoder_says_of_itself():
     wrapped = Seq2SeqEncoder.from_params(Params(params))
     state = {name.removeprefix("_encoder."): x for name, x in encoder.state_dict().items()}
     wrapped.load_state_dict(state)
-    torch.testing.assert_close(output[..., :6], wrapped(inputs[..., :5], MASK))
+    encoded, elmo = wrapped(inputs[..., :5], MASK), inputs[..., 5:] * MASK.unsqueeze(-1)
+    forward = [encoded[..., :3], elmo[..., :2]]
+    backward = [encoded[..., 3:], elmo[..., 2:]]
+    torch.testing.assert_close(output, torch.cat(forward + backward, dim=-1))
 
 
 def test_a_stateful_encoder_is_reset():
-    """AllenNLP resets a stateful encoder through the outermost one; by hand: the first output
-    again."""
+    """AllenNLP resets a stateful encoder through the outermost one. After that the first output
+    comes again."""
     params = {"type": "lstm", "input_size": 5, "hidden_size": 3, "stateful": True}
     encoder = ElmoOutputEncoder(Seq2SeqEncoder.from_params(Params(params)), elmo_dim=4, start=5)
     inputs = torch.randn(2, 3, 9)
@@ -52,8 +56,12 @@ def test_a_stateful_encoder_is_reset():
 
 
 def test_sizes_that_do_not_fit():
+    """The message has the numbers that do not fit."""
     with pytest.raises(ConfigurationError, match="start 6"):
         ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=6)
+    lstm = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}
+    with pytest.raises(ConfigurationError, match=r"elmo_dim: expected an even number.*found 3"):
+        ElmoOutputEncoder(Seq2SeqEncoder.from_params(Params(lstm)), elmo_dim=3, start=5)
     encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=5)
     with pytest.raises(ConfigurationError, match=r"expected 9 columns.*found 5"):
         encoder(torch.zeros(2, 3, 5), MASK)

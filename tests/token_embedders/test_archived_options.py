@@ -1,4 +1,5 @@
-"""A task model's archive after the biLM's own files were changed, moved or removed."""
+"""These tests use a task model's archive after the biLM's own files were changed, moved or
+removed."""
 
 import json
 import shutil
@@ -24,7 +25,7 @@ from tests.damage import damage
 
 
 class _Task(Model):
-    """As little as a model can be that has a token embedder."""
+    """The smallest model that has a token embedder."""
 
     def __init__(self, vocab: Vocabulary, embedder: TokenEmbedder, **kwargs) -> None:
         super().__init__(vocab, **kwargs)
@@ -38,7 +39,7 @@ def _registered():
 
 
 def train(config, folder) -> Model:
-    """The steps of `allennlp train` around a model, in its order."""
+    """Does the steps of `allennlp train` around a model, in its order."""
     vocab = Vocabulary()
     model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
     vocab.save_to_files(str(folder / "vocabulary"))
@@ -56,14 +57,14 @@ def config_of(files, **kwargs) -> dict:
 
 
 def params(config) -> Params:
-    """A copy, because AllenNLP removes the keys that it reads."""
+    """Returns a copy, because AllenNLP removes the keys that it reads."""
     return Params(deepcopy(config))
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("happens", ["nothing", "gone", "another"])
 def test_the_archive_is_complete(tmp_path, happens, requires_grad):
-    """Expected: to the bit the output of the model before it was saved, whatever the files are."""
+    """The output is that of the model before it was saved, to the bit, whatever the files are."""
     files = write_bilm_files(tmp_path / "bilm")
     config = config_of(files, requires_grad=requires_grad, vocab_to_cache=["", "the", "dog"])
     (tmp_path / "run").mkdir()
@@ -82,7 +83,7 @@ def test_the_archive_is_complete(tmp_path, happens, requires_grad):
 
 
 def test_two_bilms_in_one_model(tmp_path):
-    """Expected: each embedder's own numbers; the two differ in their weights and in a size."""
+    """Each embedder has its own numbers. The two differ in their weights and in a size."""
     one, two = write_bilm_files(tmp_path / "1"), write_bilm_files(tmp_path / "2", seed=1)
     embedders = {key: {"type": "elmo", **f._asdict()} for key, f in (("a", one), ("b", two))}
 
@@ -105,7 +106,7 @@ def test_two_bilms_in_one_model(tmp_path):
 
 
 def test_training_with_an_old_vocabulary_wants_the_files(tmp_path):
-    """A vocabulary that knows the biLM's sizes is no reason to begin with an empty one."""
+    """Training from scratch needs the files, even if the vocabulary has the biLM's sizes."""
     files = write_bilm_files(tmp_path / "bilm")
     (tmp_path / "run").mkdir()
     config = config_of(files)
@@ -119,7 +120,7 @@ def test_training_with_an_old_vocabulary_wants_the_files(tmp_path):
 
 
 def test_an_empty_bilm_refuses_to_read(tmp_path):
-    """A run that is recovered, whose checkpoint then does not come."""
+    """The run is recovered, but its checkpoint is not loaded."""
     files = write_bilm_files(tmp_path / "bilm")
     (tmp_path / "run").mkdir()
     config = config_of(files)
@@ -133,7 +134,8 @@ def test_an_empty_bilm_refuses_to_read(tmp_path):
 
 
 def test_the_vocabulary_keeps_its_words(tmp_path):
-    """The options have a namespace of their own; the sizes of the others are those without them."""
+    """The options have a namespace of their own, and the sizes of the others are those without
+    them."""
     files = write_bilm_files(tmp_path / "bilm")
     (tmp_path / "run").mkdir()
     train(config_of(files), tmp_path / "run")
@@ -142,7 +144,7 @@ def test_the_vocabulary_keeps_its_words(tmp_path):
 
 
 def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
-    """The files of another biLM in place of the one that is there; of the same seed."""
+    """Writes the files of another biLM, of the same seed, in place of the existing ones."""
     files = write_bilm_files(folder)
     options = BiLMOptions.from_dict(
         {**BLOCKS, "lstm": {**BLOCKS["lstm"], key: value}}, source="test"
@@ -157,8 +159,9 @@ def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
 
 @pytest.mark.parametrize("changed", [("cell_clip", 0.01), ("projection_dim", 12)])
 def test_a_vocabulary_that_is_used_again_has_the_newest_options(tmp_path, changed):
-    """A is replaced by B at the same path, and then by A again; each run begins with the vocabulary
-    of the run before. Expected: the output of each model before it was saved."""
+    """The files of A are replaced by those of B at the same path, and then by A again, and each run
+    begins with the vocabulary of the run before. The expected output is that of each model before
+    it was saved."""
     vocab, vectors = Vocabulary(), []
     characters = batch_to_ids([["He", "threw", "the", "stick"]])
     for number, change in enumerate([("cell_clip", 3.0), changed, ("cell_clip", 3.0)]):
@@ -177,7 +180,7 @@ def test_a_vocabulary_that_is_used_again_has_the_newest_options(tmp_path, change
 
 
 def test_options_are_stored_once():
-    """However often a run begins with the same biLM."""
+    """The options are stored once, however often a run begins with the same biLM."""
     options = BiLMOptions.from_dict(BLOCKS, source="test")
     vocab = Vocabulary()
     for _ in range(3):
@@ -187,7 +190,7 @@ def test_options_are_stored_once():
 
 
 def test_entries_without_a_number_are_read():
-    """As they were written before entries had one."""
+    """Earlier versions wrote entries without a number."""
     options = BiLMOptions.from_dict(BLOCKS, source="test")
     vocab = Vocabulary()
     entry = json.dumps({"source": "a", "options": options.to_dict()})
@@ -202,7 +205,7 @@ def test_entries_without_a_number_are_read():
 
 @pytest.mark.parametrize("entry", ["{", "{}", '{"source": [], "options": 1}'])
 def test_an_entry_that_cannot_be_read_is_named(entry):
-    """With its namespace."""
+    """The message has the namespace and the entry."""
     vocab = Vocabulary()
     vocab.add_token_to_namespace(entry, "elmo_options")
     with pytest.raises(ConfigurationError, match='namespace "elmo_options": expected'):
@@ -210,8 +213,8 @@ def test_an_entry_that_cannot_be_read_is_named(entry):
 
 
 def test_a_source_overridden_on_loading(tmp_path, caplog):
-    """`evaluate -o` with a path where the files may have been moved to. Expected: the numbers of
-    the model that was saved, as its biLM is in the archive; a warning says so."""
+    """`evaluate -o` names the path that the files may have been moved to. The expected numbers are
+    those of the model that was saved, because its biLM is in the archive, and a warning says so."""
     files = write_bilm_files(tmp_path / "bilm")
     (tmp_path / "run").mkdir()
     model = train(config_of(files), tmp_path / "run")
@@ -224,7 +227,7 @@ def test_a_source_overridden_on_loading(tmp_path, caplog):
 
 @pytest.mark.parametrize("name", ["best.th", "weights.th"])
 def test_damaged_weights_are_noticed(tmp_path, name, fuzz: Fuzz):
-    """An error that names the file, or else the numbers of the model that was saved."""
+    """Damage gives an error that names the file, or the numbers of the model that was saved."""
     config = config_of(write_bilm_files(tmp_path / "bilm"))
     run = tmp_path / "run"
     run.mkdir()

@@ -31,8 +31,8 @@ def embedder(**params) -> TokenEmbedder:
 
 @pytest.mark.parametrize("do_layer_norm", [False, True])
 def test_carry_is_stock_elmo_from_batch_to_batch(bilm_files, do_layer_norm):
-    """Expected: AllenNLP's own embedder, through batches that shrink and grow, so that rows come,
-    stay untouched and come back."""
+    """The oracle is AllenNLP's own embedder, through batches that shrink and grow, so that rows
+    appear, stay untouched and appear again."""
     kwargs = {**bilm_files._asdict(), "do_layer_norm": do_layer_norm}
     stock = StockEmbedder(**kwargs, dropout=0.0).eval()
     ours = embedder(**kwargs, initial_state="carry")
@@ -42,8 +42,8 @@ def test_carry_is_stock_elmo_from_batch_to_batch(bilm_files, do_layer_norm):
 
 
 def test_mixes_and_boundaries_are_stock_elmo(bilm_files):
-    """Expected: AllenNLP's `Elmo` with three representations and the boundaries kept; the mixes'
-    weights are random and the same in both."""
+    """The oracle is AllenNLP's `Elmo` with three representations and the boundaries. The weights of
+    the mixes are random and the same in both."""
     stock = StockElmo(*bilm_files, 3, dropout=0.0, keep_sentence_boundaries=True).eval()
     ours = Elmo.from_files(
         *bilm_files,
@@ -70,8 +70,9 @@ def test_mixes_and_boundaries_are_stock_elmo(bilm_files):
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
-def test_a_sentence_is_itself_in_any_company(bilm_files, initial_state):
-    """Property: alone, in a batch, in another order, and again later, the same vectors."""
+def test_a_sentence_does_not_depend_on_its_batch(bilm_files, initial_state):
+    """A sentence has the same vectors alone, in a batch, in another order, and when it is read
+    again."""
     ours = embedder(**bilm_files._asdict(), initial_state=initial_state)
     together = ours(batch_to_ids(SENTENCES))
     again = ours(batch_to_ids(SENTENCES))
@@ -86,7 +87,7 @@ def test_a_sentence_is_itself_in_any_company(bilm_files, initial_state):
 
 
 def test_warm_is_not_zero(bilm_files):
-    """The two states differ, or the tests above would not test `warm`."""
+    """If the two states were equal, the tests above would not test `warm`."""
     characters = batch_to_ids(SENTENCES)
     warm, zero = (
         embedder(**bilm_files._asdict(), initial_state=state)(characters)
@@ -96,7 +97,8 @@ def test_warm_is_not_zero(bilm_files):
 
 
 def test_lists_of_sentences(bilm_files):
-    """Expected: each list's sentences by themselves; AllenNLP pads lists with empty sentences."""
+    """The expected vectors are those of each list's sentences by themselves. AllenNLP pads lists
+    with empty sentences."""
     ours = embedder(**bilm_files._asdict(), num_output_representations=2)
     flat = batch_to_ids([*SENTENCES, *SENTENCES[:3]])
     flat[5] = 0
@@ -107,7 +109,8 @@ def test_lists_of_sentences(bilm_files):
 
 
 def test_vocab_to_cache_is_the_words_themselves(bilm_files):
-    """Expected: the characters of the same words; row 0 is padding, whatever stands there."""
+    """The expected vectors are those of the characters of the same words. Row 0 is padding,
+    whatever word it has."""
     words = ["@@PADDING@@", "the", "dog", "stick"]
     numbers = torch.tensor([[1, 2], [3, 0]])
     characters = batch_to_ids([["the", "dog"], ["stick"]])
@@ -116,9 +119,9 @@ def test_vocab_to_cache_is_the_words_themselves(bilm_files):
     assert torch.equal(ours(torch.zeros_like(characters), numbers), expected)
 
 
-def test_a_word_that_is_not_in_vocab_to_cache_is_spelled(bilm_files):
-    """Expected: AllenNLP's own embedder, which goes back to the characters; without characters
-    there is nothing to read."""
+def test_a_word_that_is_not_in_vocab_to_cache_is_read_from_characters(bilm_files):
+    """The oracle is AllenNLP's own embedder, which reads such a word's characters. Without
+    characters it is an error."""
     words = ["@@PADDING@@", "the", "dog"]
     numbers = torch.tensor([[1, 7], [5, 0]])
     characters = batch_to_ids([["the", "dog"], ["stick"]])
@@ -131,9 +134,9 @@ def test_a_word_that_is_not_in_vocab_to_cache_is_spelled(bilm_files):
         ours(torch.zeros_like(characters), numbers)
 
 
-def test_padding_anywhere_but_behind_is_refused(bilm_files):
-    """AllenNLP's own module takes such rows for others, padded behind, and gives the real tokens
-    the vectors of their neighbours."""
+def test_padding_before_a_token_is_refused(bilm_files):
+    """AllenNLP's own module takes such rows for others with padding at the end, and gives the real
+    tokens the vectors of their neighbours."""
     ours = embedder(**bilm_files._asdict())
     characters = batch_to_ids([["He", "threw", "it"]])
     for column in (0, 1):
@@ -146,8 +149,8 @@ def test_padding_anywhere_but_behind_is_refused(bilm_files):
     torch.testing.assert_close(ours(holed)[:, :2], ours(characters[:, :2]), atol=1e-5, rtol=0)
 
 
-def test_ids_that_are_none(bilm_files):
-    """There are 262 ids of characters; others would be read out of another row of a table."""
+def test_ids_that_do_not_exist_are_refused(bilm_files):
+    """There are 262 ids of characters, and others would be read from another row of a table."""
     ours = embedder(**bilm_files._asdict())
     for wrong in (-1, 262, 2**32 + 1):
         characters = batch_to_ids([["He"]])
@@ -157,7 +160,7 @@ def test_ids_that_are_none(bilm_files):
 
 
 def test_projection_of_each_mix(bilm_files):
-    """Hand computation: one linear layer, on each of the mixes by itself."""
+    """The expected values apply one linear layer to each of the mixes by itself."""
     ours = embedder(**bilm_files._asdict(), num_output_representations=2, projection_dim=5)
     plain = embedder(**bilm_files._asdict(), num_output_representations=2)
     plain._elmo.load_state_dict(ours._elmo.state_dict())
@@ -168,8 +171,9 @@ def test_projection_of_each_mix(bilm_files):
     torch.testing.assert_close(ours(characters), torch.cat(expected, dim=-1))
 
 
-def test_frozen_or_trained_along(bilm_files):
-    """A frozen biLM has no gradient and no graph; with `requires_grad` every parameter has one."""
+def test_frozen_or_fine_tuned(bilm_files):
+    """A frozen biLM has no gradient and no graph. With `requires_grad` every parameter has a
+    gradient."""
     characters = batch_to_ids(SENTENCES)
     for requires_grad in (False, True):
         ours = embedder(**bilm_files._asdict(), requires_grad=requires_grad).train()
@@ -180,8 +184,8 @@ def test_frozen_or_trained_along(bilm_files):
             assert (parameter.grad is not None) == expected, name
 
 
-def test_training_along_changes_the_vectors(bilm_files):
-    """No word's vector may outlive a step of the optimizer."""
+def test_fine_tuning_changes_the_vectors(bilm_files):
+    """After a step of the optimizer no cached vector of a word is used."""
     ours = embedder(**bilm_files._asdict(), requires_grad=True)
     characters = batch_to_ids(SENTENCES)
     before = ours(characters)
@@ -196,9 +200,9 @@ def test_training_along_changes_the_vectors(bilm_files):
     assert torch.equal(after, fresh(characters))
 
 
-def test_a_learning_rate_of_the_bilm_s_own(bilm_files):
-    """Expected: every parameter that the biLM has by itself, at the group's rate; the mix, the
-    projection and the rest of the task, at the default."""
+def test_the_bilm_may_have_its_own_learning_rate(bilm_files):
+    """Every parameter of the biLM has the group's rate. The mix, the projection and the rest of the
+    task have the default."""
     ours = embedder(**bilm_files._asdict(), requires_grad=True, projection_dim=5)
     task = torch.nn.ModuleDict(
         {
@@ -219,8 +223,8 @@ def test_a_learning_rate_of_the_bilm_s_own(bilm_files):
     assert own < found.keys() and any("scalar_mix" in name for name in found.keys() - own)
 
 
-def test_dropout_is_the_task_s_alone(bilm_files):
-    """In training mode the biLM underneath stays as it is in use; `dropout` 1 leaves nothing."""
+def test_dropout_is_only_the_tasks(bilm_files):
+    """In training mode the biLM itself reads as in evaluation, and `dropout` 1 leaves nothing."""
     characters = batch_to_ids(SENTENCES)
     ours = embedder(**bilm_files._asdict())
     assert torch.equal(ours.train()(characters), ours.eval()(characters))
@@ -233,14 +237,14 @@ def test_dropout_is_the_task_s_alone(bilm_files):
     ids=["no sentences", "no tokens", "nothing but padding"],
 )
 def test_nothing_to_read(bilm_files, tokens):
-    """Zeros of the shape that was asked for."""
+    """The output is zeros of the expected shape."""
     vectors = embedder(**bilm_files._asdict())(tokens.long())
     assert vectors.shape == (*tokens.shape[:2], 16)
     assert not vectors.any()
 
 
 def test_ten_thousand_tokens(bilm_files):
-    """Property: far from both ends, the ends do not matter."""
+    """Far from both ends of a sentence, the ends do not matter."""
     ours = embedder(**bilm_files._asdict())
     sentence = [f"w{i % 7}" for i in range(10_000)]
     vectors = ours(batch_to_ids([sentence]))
@@ -249,7 +253,7 @@ def test_ten_thousand_tokens(bilm_files):
 
 
 def test_regularizers_find_the_mix(bilm_files):
-    """The regular expression is the one in AllenNLP's ELMo configs; a mix has L + 1 weights."""
+    """The regular expression is the one in AllenNLP's ELMo configs, and a mix has L + 1 weights."""
     names = [name for name, _ in embedder(**bilm_files._asdict()).named_parameters()]
     assert sum(bool(re.search(r"scalar_parameters", name)) for name in names) == 3
 
@@ -266,14 +270,15 @@ def test_regularizers_find_the_mix(bilm_files):
     ],
 )
 def test_where_the_bilm_comes_from(params, message):
+    """The message names the parameter that is missing or too much, or the file."""
     with pytest.raises((ConfigurationError, FileNotFoundError), match=message):
         embedder(**params)
 
 
 def test_cache_dir(bilm_files, tmp_path, monkeypatch):
-    """Expected: the numbers without a cache; in the second epoch without the biLM. A model that is
-    recovered has the cache, too; one that is loaded from its archive does without, so that it works
-    where there is no such folder."""
+    """The expected numbers are those without a cache, and in the second epoch the biLM is not run.
+    A model that is recovered has the cache too. A model that is loaded from its archive has none,
+    so that it works where there is no such folder."""
     cache_dir = str(tmp_path / "cache")
     ours = embedder(**bilm_files._asdict(), cache_dir=cache_dir)
     characters = batch_to_ids(SENTENCES)
@@ -290,13 +295,13 @@ def test_cache_dir(bilm_files, tmp_path, monkeypatch):
 
 
 def test_characters_of_another_length(bilm_files):
-    """Characters from an indexer with another `max_characters_per_token`."""
+    """The characters come from an indexer with another `max_characters_per_token`."""
     with pytest.raises(ValueError, match=r"expected 50 characters.*found 30"):
         embedder(**bilm_files._asdict())(torch.ones(1, 2, 30, dtype=torch.long))
 
 
 def test_an_indexer_of_another_type(bilm_files):
-    """As it comes through AllenNLP, whose own error would name `forward`'s arguments."""
+    """The error comes through AllenNLP, whose own error would name the arguments of `forward`."""
     field_embedder = BasicTextFieldEmbedder({"elmo": embedder(**bilm_files._asdict())})
     with pytest.raises(ConfigurationError, match=r'indexer of type "elmo".*gives tokens'):
         field_embedder({"elmo": {"tokens": torch.ones(1, 2, dtype=torch.long)}})
@@ -316,13 +321,14 @@ def test_an_indexer_of_another_type(bilm_files):
     ],
 )
 def test_other_mistakes(bilm_files, params, message):
+    """The message names the parameter and the value that was found."""
     with pytest.raises(ConfigurationError, match=message):
         embedder(**bilm_files._asdict(), **params)
 
 
 @pytest.mark.parametrize("form", ["folder", "zip"])
 def test_models_as_they_are_published(bilm_files, tmp_path, form):
-    """Expected: the embedder of the same two files, named one by one."""
+    """The expected vectors are those of the embedder with the same two files, named one by one."""
     folder = tmp_path / "published"
     folder.mkdir()
     shutil.copy(bilm_files.options_file, folder / "options.json")
@@ -333,3 +339,22 @@ def test_models_as_they_are_published(bilm_files, tmp_path, form):
     characters = batch_to_ids(SENTENCES)
     found = embedder(archive_file=str(folder))(characters)
     assert torch.equal(found, embedder(**bilm_files._asdict())(characters))
+
+
+def test_the_top_layer_alone(bilm_files):
+    """Expected: the top layer as `Elmo.embed` gives it, in a batch of one sentence."""
+    ours = embedder(**bilm_files._asdict(), use_top_only=True)
+    expected = Elmo.from_files(*bilm_files).embed(SENTENCES[0], layer="top", as_tensors=True)
+    torch.testing.assert_close(ours(batch_to_ids(SENTENCES[:1]))[0], expected)
+    torch.testing.assert_close(ours._elmo.embed(SENTENCES[0], as_tensors=True), expected)
+    with pytest.raises(ConfigurationError, match="scalar_mix_parameters: expected none with use_t"):
+        embedder(**bilm_files._asdict(), use_top_only=True, scalar_mix_parameters=[0, 0, 1])
+
+
+def test_a_bilm_of_another_size_than_the_config_was_made_for(bilm_files):
+    """By hand: vectors of 2 x 8; or the projection's 5, if there is one, in each of two mixes."""
+    kwargs = {**bilm_files._asdict(), "num_output_representations": 2}
+    assert embedder(**kwargs, elmo_dim=16).get_output_dim() == 2 * 16
+    assert embedder(**kwargs, elmo_dim=5, projection_dim=5).get_output_dim() == 2 * 5
+    with pytest.raises(ConfigurationError, match=r"elmo_dim 20,.*found 16, that of .*dim=16 to"):
+        embedder(**kwargs, elmo_dim=20)

@@ -1,6 +1,4 @@
-"""
-The oracle of nearly all tests here is a training that nobody disturbed.
-"""
+"""The oracle of nearly all tests here is a training run that is not disturbed."""
 
 import io
 import itertools
@@ -47,7 +45,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one_kept": {"checkpointer": {"keep_most_recent_by_count": 1}},
     "moving_average": {"moving_average": {"type": "exponential", "decay": 0.9}},
     "epochs_not_saved": {"checkpointer": {"save_completed_epochs": False}},
-    # Trained on after it should have stopped, it would find its best epoch.
+    # If training continued after it should have stopped, it would reach a better epoch.
     "early_stopping": {
         "patience": 1,
         "make_model": partial(ToyModel, scores=(0.5, 0.3, 0.9)),
@@ -64,7 +62,7 @@ def _train(folder: Path, each_batch: Callable[[], None] = nothing, **options: An
 def _train_and_kill(
     monkeypatch: pytest.MonkeyPatch, folder: Path, after: int, **options: Any
 ) -> bool:
-    """Whether the training ended before it was killed."""
+    """Returns whether the training ended before it was killed."""
     with monkeypatch.context() as patch:
         try:
             _train(folder, Killer(patch, after), **options)
@@ -77,10 +75,8 @@ def _train_and_kill(
 def test_killed_anywhere_and_recovered(
     variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Killed before each batch and between any two file operations of the trainer and the
-    checkpointer, and in the middle of each file.
-    """
+    """A run is killed before each batch, between any two file operations of the trainer and the
+    checkpointer, and in the middle of each file."""
     options = VARIANTS[variant]
     expected = result(_train(tmp_path / "whole", **options), tmp_path / "whole")
     for after in itertools.count():
@@ -95,7 +91,7 @@ def test_killed_anywhere_and_recovered(
 def test_killed_again_and_again(
     variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every run is killed a little later than the one before, at ever other places."""
+    """Every run is killed a little later than the one before, at different places."""
     options = VARIANTS[variant]
     expected = result(_train(tmp_path / "whole", **options), tmp_path / "whole")
     folder = tmp_path / "killed"
@@ -106,9 +102,10 @@ def test_killed_again_and_again(
     assert_identical(result(_train(folder, **options), folder), expected)
 
 
-def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
-    """A step spoils them while the loss is fine, right before the second checkpoint: the first is
-    what there is, and from it the run goes on as if nothing had been."""
+def test_nan_weights_are_not_saved(tmp_path: Path) -> None:
+    """A step makes the weights NaN right before the second checkpoint, although the loss is finite.
+    Only the first checkpoint is saved, and the run that resumes from it ends as if nothing had
+    happened."""
     expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     folder, batches = tmp_path / "spoilt", itertools.count(1)
     trainer = make_trainer(folder)
@@ -127,10 +124,8 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path) -> None:
 
 
 def test_shuffled_by_pythons_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    AllenNLP's own loader draws its order from a global generator, in the batches that the
-    trainer throws away too; here the model uses the other generators.
-    """
+    """AllenNLP's own loader draws its order from a global generator, also in the batches that the
+    trainer discards. The model here uses the other generators."""
     rows = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
 
     def train(folder: Path, each_batch: Callable[[], None] = nothing) -> Any:
@@ -155,7 +150,7 @@ def test_shuffled_by_pythons_generator(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("kind", ["rank_state", "training_state", "model_state"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "not_a_checkpoint", "code"])
 def test_damaged_checkpoint_is_ignored(kind: str, damage: str, tmp_path: Path) -> None:
-    """The checkpoint before it leads to the same end, and what is in the file is not run."""
+    """The checkpoint before it leads to the same end, and the content of the file is not run."""
     expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     folder = tmp_path / "damaged"
     trap = tmp_path / "trap"
@@ -183,9 +178,11 @@ class _Trap:
         return os.mkdir, (str(self._path),)
 
 
-def test_no_complete_checkpoint_starts_anew(
+def test_without_a_complete_checkpoint_training_starts_from_scratch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Without a complete checkpoint, training starts from the beginning and ends as an undisturbed
+    run."""
     expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     folder = tmp_path / "damaged"
     _train(folder)
@@ -197,7 +194,8 @@ def test_no_complete_checkpoint_starts_anew(
 
 
 def test_parts_of_two_runs_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed anywhere up to its first checkpoint, where another run has left a part of one."""
+    """The run is killed anywhere up to its first checkpoint, in a folder where another run has left
+    a part of one."""
     expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     other = tmp_path / "other"
     keep_all = {"keep_most_recent_by_count": None}
@@ -212,7 +210,7 @@ def test_parts_of_two_runs_never_meet(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
-    """Those of this process alone, later than the checkpoint it goes on from."""
+    """A process removes only its own files that are later than the checkpoint it resumes from."""
     kept = {
         "rank_state_e0_b9_w1of2.th",
         "rank_state_e1_b0_w1of2.th",
@@ -230,8 +228,8 @@ def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
 
 
 def test_any_damage_is_noticed(tmp_path: Path, fuzz: Fuzz) -> None:
-    """Expected: the states as they were before the damage, or `None`, for which the checkpoint
-    before is taken."""
+    """The states are those before the damage, or `None`, after which the checkpoint before is
+    used."""
     _train(tmp_path)
     files = CheckpointFiles(str(tmp_path), rank=0, world_size=1)
     newest = files.complete()[0]
@@ -248,7 +246,7 @@ def test_any_damage_is_noticed(tmp_path: Path, fuzz: Fuzz) -> None:
 
 
 def _bytes_of(states: Any) -> bytes:
-    """The same for the same tensors and values."""
+    """Returns the same bytes for the same tensors and values."""
     file = io.BytesIO()
     torch.save(states, file)
     return file.getvalue()
@@ -256,7 +254,7 @@ def _bytes_of(states: Any) -> bytes:
 
 @pytest.fixture
 def fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two looks at the clock 100 seconds pass."""
+    """Makes 100 seconds pass between two reads of the clock."""
     seconds = itertools.count(step=100)
     clock = SimpleNamespace(monotonic=lambda: next(seconds))
     monkeypatch.setattr("elmo_plugin.training.save_clock.time", clock)
@@ -268,8 +266,8 @@ def test_saved_every_few_minutes_by_default(
     caplog: pytest.LogCaptureFixture,
     fast_clock: None,
 ) -> None:
-    """A run of one epoch, killed before its last batch, resumes after the third, and says so. Each
-    batch takes 100 seconds. Expected: what the run that nobody disturbed ends with."""
+    """Each batch takes 100 seconds. A run of one epoch that was killed before its last batch
+    resumes after the third, and says so. It ends with the weights of the undisturbed run."""
     options: dict[str, Any] = {
         "num_epochs": 1,
         "checkpointer": {"save_every_num_batches": None},
@@ -293,7 +291,7 @@ def test_saved_every_few_minutes_by_default(
 
 
 def test_damaged_best_weights_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The run was killed in its last epoch, and the one before was the best: the trainer, which
+    """The run was killed in its last epoch, and the one before was the best. The trainer, which
     would return the damaged weights, finds none."""
     batches = itertools.count(1)
 
@@ -335,13 +333,13 @@ BAD_NUMBERS = [True, "1", [1], {}, float("nan"), float("inf"), -1, 10**400]
     ],
 )
 def test_bad_values_are_named(key: str, value: Any, tmp_path: Path) -> None:
-    """With the parameter."""
+    """The message names the parameter."""
     with pytest.raises(ConfigurationError, match=f'of type "bilm": {key}: expected'):
         BilmCheckpointer(tmp_path, ToyModel(), **{key: value})
 
 
 def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operating system refuses to write on, in the middle of the run's third checkpoint."""
+    """The operating system refuses further writes in the middle of the run's third checkpoint."""
     expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     folder = tmp_path / "full"
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -366,6 +364,8 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("found", [pytest.param(print, id="function"), numpy.zeros(2), lambda: 0])
 def test_state_that_only_code_could_read_is_refused(found: Any, tmp_path: Path) -> None:
+    """A callback's state has an object that only running code can read back."""
+
     class Callback(TrainerCallback):
         def state_dict(self) -> dict[str, Any]:
             return {"found": found}
@@ -401,14 +401,15 @@ def test_numpys_scalars_come_back_as_pythons(tmp_path: Path) -> None:
         ({"keep_most_recent_by_count": None, "keep_most_recent_by_age": 0}, {"e1_b0"}),
         ({"keep_most_recent_by_count": 1, "keep_most_recent_by_age": 3600}, None),
         ({"keep_most_recent_by_count": None}, None),
-        # Without b1, whose name begins those of b10 to b13.
+        # The checkpoint b1 is removed, although the names of b10 to b13 begin with its name.
         ({"keep_most_recent_by_count": 13}, {"e1_b0", *(f"e0_b{i}" for i in range(2, 14))}),
     ],
 )
 def test_old_checkpoints_are_removed(
     keep: dict[str, Any], expected: set[str] | None, tmp_path: Path
 ) -> None:
-    """Expected as `Checkpointer`'s documentation has it, and never none."""
+    """The expected files follow from the documentation of `Checkpointer`, and at least one
+    checkpoint is kept."""
     _train(
         tmp_path,
         loader=ToyLoader(13, 0),
@@ -430,10 +431,8 @@ def test_old_checkpoints_are_removed(
 
 
 def test_best_is_not_written_into_a_checkpoint(tmp_path: Path) -> None:
-    """
-    The first epoch is saved, so `best.th` is a link to its weights; the second, better, is not,
-    so the trainer writes `best.th` anew. The checkpoint is compared with itself before.
-    """
+    """The first epoch is saved, so `best.th` is a link to its weights. The second, which is better,
+    is not, so the trainer writes `best.th` again. The checkpoint stays as it was before."""
     batches = itertools.count(1)
     before = []
 
@@ -452,6 +451,7 @@ def test_best_is_not_written_into_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
+    """The message has the file and both numbers of processes."""
     _train(tmp_path)
     (path,) = tmp_path.glob("rank_state_e3_b0_*")
     path.rename(tmp_path / "rank_state_e3_b0_w0of2.th")
@@ -460,6 +460,7 @@ def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
 
 
 def test_sharded_model_is_refused(tmp_path: Path) -> None:
+    """Each process has only a part of a sharded model."""
     checkpointer = BilmCheckpointer(tmp_path, ToyModel())
     checkpointer.state_is_sharded = True
     with pytest.raises(ConfigurationError, match="sharded"):
@@ -467,12 +468,13 @@ def test_sharded_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_parameter_is_refused(tmp_path: Path) -> None:
+    """The message names the unknown parameter."""
     with pytest.raises(ConfigurationError, match="keep_most_recent_by_size"):
         make_trainer(tmp_path, checkpointer={"keep_most_recent_by_size": 1})
 
 
 def _distributed_worker(rank: int, folder: Path, run: int, kill_after: int | None) -> None:
-    """Writes what the process ends with to `folder`, or kills itself."""
+    """Writes the final state of the process to `folder`, or kills itself."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = f"file://{folder}/store_{run}"
@@ -480,7 +482,7 @@ def _distributed_worker(rank: int, folder: Path, run: int, kill_after: int | Non
     save = torch.save
 
     def late_save(*args: Any) -> None:
-        # So that a kill finds the first process further on than the second.
+        # A kill then finds the first process ahead of the second.
         time.sleep(0.01 * rank)
         save(*args)
 
@@ -498,7 +500,7 @@ def _distributed_worker(rank: int, folder: Path, run: int, kill_after: int | Non
     found = result(trainer, folder)
     found["random"] = torch.get_rng_state()
     torch.save(found, folder / f"result_{rank}")
-    # Without the clean-up that this process has inherited from the tests'.
+    # This skips the clean-up that the process has inherited from the tests.
     os._exit(0)
 
 
@@ -524,18 +526,16 @@ def _train_distributed(
         processes[kill_rank].join(60)
         assert processes[kill_rank].exitcode == -signal.SIGKILL
         other = processes[1 - kill_rank]
-        # It goes on for as long as it needs nothing from the one killed.
+        # It continues until it needs something from the killed process.
         other.join(1)
         other.kill()
         other.join()
 
 
 def test_two_processes(tmp_path: Path) -> None:
-    """
-    One of two is killed by SIGKILL; each recovers its own carried and random states, as in a
-    run of two that nobody disturbed.
-    """
-    # Imports on first use what each forked process would otherwise import.
+    """One of two processes is killed by SIGKILL. After recovery each has its own carried and random
+    states, as in an undisturbed run of two."""
+    # This imports what each forked process would otherwise import on first use.
     _train(tmp_path / "alone")
     whole = tmp_path / "whole"
     _train_distributed(whole, 0)
@@ -546,7 +546,7 @@ def test_two_processes(tmp_path: Path) -> None:
         folder = tmp_path / f"{kill_rank}_{kill_after}"
         _train_distributed(folder, 0, kill_rank, kill_after)
         if kill_after > 8:
-            # The first checkpoint is complete, and of the second one process has its part.
+            # The first checkpoint is complete, and one process has written its part of the second.
             seen = [set(CheckpointFiles(str(folder), rank, 2).complete()) for rank in range(2)]
             assert seen[0] & seen[1]
         _train_distributed(folder, 1)

@@ -1,4 +1,5 @@
-"""A `bilm` on two processes, over gloo, through `allennlp train` and its `distributed` block."""
+"""These tests train a `bilm` in two processes, over gloo, through `allennlp train` and its
+`distributed` block."""
 
 import json
 import os
@@ -23,7 +24,7 @@ from tests.models.test_training import config
 
 @TrainerCallback.register("sigkill_for_test")
 class SigkillCallback(TrainerCallback):
-    """Each process kills itself once it has done so many batches."""
+    """Kills each process once it has done a number of batches."""
 
     after: int | None = None
     done = 0
@@ -36,7 +37,8 @@ class SigkillCallback(TrainerCallback):
 
 @pytest.fixture(autouse=True, scope="module")
 def forked() -> Iterator[None]:
-    """Processes that have AllenNLP already: importing it takes longer than all of a test."""
+    """Makes processes start by forking, because importing AllenNLP takes longer than a whole
+    test."""
     fork = partial(multiprocessing.start_processes, start_method="fork")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiprocessing, "spawn", fork)
@@ -44,7 +46,7 @@ def forked() -> Iterator[None]:
 
 
 def two_processes(cache: Path) -> dict[str, Any]:
-    """The config of two processes with two rows each."""
+    """Returns the config of two processes with two rows each."""
     params = config(cache).as_dict()
     params["data_loader"]["batch_size"] = 2
     del params["trainer"]["cuda_device"]
@@ -54,7 +56,7 @@ def two_processes(cache: Path) -> dict[str, Any]:
 
 
 def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torch.Tensor]:
-    """The weights of the best epoch."""
+    """Trains, and returns the weights of the best epoch."""
     file = folder.with_suffix(".json")
     Params(params).to_file(str(file))
     with pytest.MonkeyPatch.context() as patch:
@@ -64,10 +66,8 @@ def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torc
 
 
 def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Path) -> None:
-    """
-    Expected values: the weights, the warm state and the perplexities of one process, without
-    dropout and sampling.
-    """
+    """The expected weights, warm state and perplexities are those of one process, without dropout
+    and sampling."""
     params = two_processes(tmp_path / "cache")
     params["model"].update(dropout=0.0, n_negative_samples=None, initial_state="zero")
     found = train(params, tmp_path / "two")
@@ -86,7 +86,7 @@ def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Pat
 def whole(
     tmp_path_factory: pytest.TempPathFactory, forked: None
 ) -> tuple[Path, dict[str, torch.Tensor]]:
-    """The run that is never killed: its folder and its weights."""
+    """Returns the folder and the weights of the run that is never killed."""
     folder = tmp_path_factory.mktemp("whole")
     return folder / "run", train(two_processes(folder / "cache"), folder / "run")
 
@@ -110,11 +110,9 @@ def test_two_killed_processes_end_with_the_same_bits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Both get a SIGKILL in mid-epoch, some batches after a checkpoint; one run after `--recover` once
-    more in the second epoch. Expected values: all that the run that was never killed ends with,
-    each process's rows and random states included.
-    """
+    """Both processes get a SIGKILL in mid-epoch, some batches after a checkpoint, and one run
+    another one after `--recover`, in the second epoch. The expected states are those of the run
+    that was never killed, with each process's rows and random states."""
     params = two_processes(tmp_path / "cache")
     params["trainer"]["checkpointer"].update(checkpointer)
     killed = tmp_path / "killed"

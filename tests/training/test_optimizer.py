@@ -1,4 +1,5 @@
-"""The optimizer `clipped_adagrad` on row-sparse gradients, against PyTorch's on dense ones."""
+"""These tests compare the optimizer `clipped_adagrad` on row-sparse gradients with PyTorch's
+Adagrad on dense ones."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ N_STEPS = 6
 
 
 class Tables(torch.nn.Module):
-    """A table, a column and a dense layer, read at rows of which some come twice."""
+    """A table, a column and a dense layer, which are read at rows of which some occur twice."""
 
     def __init__(self, sparse: bool) -> None:
         super().__init__()
@@ -53,14 +54,14 @@ def dense_adagrad(model: torch.nn.Module, groups: Any = None) -> torch.optim.Ada
 
 
 def rows_of(step: int) -> torch.Tensor:
-    """Some come twice, and those from 15 on never."""
+    """Returns rows of which some occur twice, and those from 15 on never."""
     return torch.randint(0, 15, (8,), generator=torch.Generator().manual_seed(step))
 
 
 @pytest.mark.parametrize("scale", [1e-3, 10.0])  # nothing to clip, and always something
 def test_steps_are_the_dense_ones(scale):
-    """Expected: PyTorch's Adagrad after its `clip_grad_norm_`, on dense gradients, step by step;
-    rows that were never read stay what they were, to the bit."""
+    """The oracle is PyTorch's Adagrad after its `clip_grad_norm_`, on dense gradients, step by
+    step. Rows that were never read do not change by a bit."""
     sparse, dense = Tables(sparse=True), Tables(sparse=False)
     optimizer, reference = optimizer_of(sparse), dense_adagrad(dense)
     read = torch.zeros(20, dtype=torch.bool)
@@ -82,7 +83,7 @@ def test_steps_are_the_dense_ones(scale):
 
 
 def test_parameter_groups():
-    """Expected: PyTorch's Adagrad with a learning rate of its own for each group."""
+    """The oracle is PyTorch's Adagrad with a learning rate of its own for each group."""
     sparse, dense = Tables(sparse=True), Tables(sparse=False)
     optimizer = optimizer_of(sparse, parameter_groups=[[["table"], {"lr": 0.05}]])
     reference = dense_adagrad(
@@ -104,8 +105,8 @@ def test_parameter_groups():
 
 
 def test_state_survives_a_file(tmp_path):
-    """Expected: the run that was not interrupted, to the bit; the file is read without pickle's
-    freedoms."""
+    """The expected weights are those of the run that was not interrupted, to the bit. The file is
+    read without running code."""
     whole, stopped = Tables(sparse=True), Tables(sparse=True)
     optimizers = [optimizer_of(whole), optimizer_of(stopped)]
     for step in range(N_STEPS):
@@ -123,8 +124,8 @@ def test_state_survives_a_file(tmp_path):
 
 
 def test_a_closure_and_no_gradients():
-    """Expected: what `Optimizer.step` promises: a closure's loss, after a step with its gradients;
-    and without any gradient nothing happens."""
+    """`Optimizer.step` returns a closure's loss after a step with its gradients, and does nothing
+    without gradients."""
     model, expected = Tables(sparse=True), Tables(sparse=True)
     optimizers = optimizer_of(model), optimizer_of(expected)
     optimizers[0].step()
@@ -162,7 +163,7 @@ BAD_NUMBERS = [True, "1", None, [1], {}, float("nan"), float("inf"), -1.0, 10**4
     ],
 )
 def test_bad_values_are_named(key, value):
-    """With the parameter."""
+    """The message names the parameter."""
     model = Tables(sparse=True)
     with pytest.raises(ConfigurationError, match=f'"clipped_adagrad": {key}.*: expected'):
         ClippedAdagradOptimizer([*model.named_parameters()], **{key: value})
@@ -170,8 +171,8 @@ def test_bad_values_are_named(key, value):
 
 @pytest.mark.parametrize("char_cnn", ["char_cnn", None])
 def test_a_language_model_learns_the_same(char_cnn):
-    """Expected: the weights of the dense run, of a model that reads characters and of one that
-    reads words, whose table is row-sparse too."""
+    """The expected weights are those of the dense run, for a model that reads characters and for
+    one that reads words, whose table is row-sparse too."""
     trained = []
     for sparse in (False, True):
         blocks = {} if char_cnn else {"char_cnn": None}
@@ -191,13 +192,13 @@ def test_a_language_model_learns_the_same(char_cnn):
 
 
 def test_sparse_gradients_need_samples():
-    """The message says why."""
+    """The message has the reason."""
     with pytest.raises(ConfigurationError, match="sparse_gradients: expected n_negative_samples"):
         language_model(n_negative_samples=None, sparse_gradients=True)
 
 
 def test_another_optimizer_is_refused():
-    """The message names the one that is expected, and what becomes of the trainer's grad_norm."""
+    """The message names the expected optimizer, and what to do with the trainer's grad_norm."""
     model = language_model(n_negative_samples=4, sparse_gradients=True)
     window = windows(TEXT, 4)[0]
     with pytest.raises(
@@ -208,7 +209,7 @@ def test_another_optimizer_is_refused():
 
 
 def with_sparse_gradients(params: dict[str, Any]) -> dict[str, Any]:
-    """The same training, row-sparse."""
+    """Returns the same training with row-sparse gradients."""
     params["model"]["sparse_gradients"] = True
     params["trainer"]["optimizer"].update(
         type="clipped_adagrad", grad_norm=params["trainer"].pop("grad_norm")
@@ -217,7 +218,7 @@ def with_sparse_gradients(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_killed_run_ends_with_the_same_bits(tmp_path):
-    """Expected: the weights of the run that was never killed."""
+    """The expected weights are those of the run that was never killed."""
 
     def train(folder: Path, kill_after: int | None = None, recover: bool = False) -> Any:
         KillCallback.done, KillCallback.after = 0, kill_after
@@ -233,8 +234,8 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
 
 
 def test_two_processes_follow_one_with_dense_gradients(tmp_path):
-    """Expected: the weights of one process with the optimizer `adagrad`, the trainer's `grad_norm`
-    and all rows; every process draws the same samples, and there is no dropout."""
+    """The expected weights are those of one process with the optimizer `adagrad`, the trainer's
+    `grad_norm` and all rows. Every process draws the same samples, and there is no dropout."""
     two, one = two_processes(tmp_path / "cache"), two_processes(tmp_path / "cache")
     for params in (two, one):
         params["model"]["dropout"] = 0.0

@@ -1,4 +1,4 @@
-"""What else of AllenNLP works on a `bilm` and its windows: other commands, other callbacks."""
+"""These tests run other commands and callbacks of AllenNLP with a `bilm` and its windows."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def write_config(folder: Path, callbacks: list[dict[str, Any]]) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that both log writers have watched."""
+    """Returns the folder of a run that both log writers have watched."""
     folder = tmp_path_factory.mktemp("trainer")
     every = {"summary_interval": 10, "distribution_interval": 20, "batch_size_interval": 10}
     callbacks = [{"type": "tensorboard", **every}, {"type": "wandb", **every}]
@@ -65,8 +65,8 @@ def metrics(run: Path) -> dict[str, Any]:
 
 
 def scalars(folder: Path) -> dict[str, list[float]]:
-    """What TensorBoard's files say, by name: records of a length, its checksum, an event and its
-    checksum."""
+    """Returns the values in TensorBoard's files by name. A record is a length, its checksum, an
+    event and its checksum."""
     found: dict[str, list[float]] = {}
     for file in folder.glob("events*"):
         data = file.read_bytes()
@@ -79,7 +79,7 @@ def scalars(folder: Path) -> dict[str, list[float]]:
 
 
 def test_tensorboard(run: Path) -> None:
-    """Expected values: the run's own metrics, and the rows of a batch as the config has them."""
+    """The expected values are the run's own metrics, and the rows of a batch in the config."""
     training, validation = scalars(run / "log" / "train"), scalars(run / "log" / "validation")
     assert set(training["train/batch_size"]) == {BATCH_SIZE}
     assert training["train/sampled_loss"] == pytest.approx([metrics(run)["training_sampled_loss"]])
@@ -89,8 +89,8 @@ def test_tensorboard(run: Path) -> None:
 
 
 def test_wandb(run: Path) -> None:
-    """Expected values: the run's own metrics, in the file that is kept for a later sync: there a
-    value in JSON, its length before it, follows its name."""
+    """The expected values are the run's own metrics. In the file that is kept for a later sync, a
+    value in JSON with its length before it follows its name."""
     [file] = run.glob("wandb/offline-run-*/run-*.wandb")
     for name, value in [
         ("train/batch_size", BATCH_SIZE),
@@ -102,8 +102,8 @@ def test_wandb(run: Path) -> None:
 
 
 def test_evaluate(run: Path, tmp_path: Path) -> None:
-    """Expected values: what training found of the same text; and in the
-    predictions all tokens and sentence ends as targets."""
+    """The expected values are those that training found for the same text. The predictions have all
+    tokens and sentence ends as targets."""
     files = tmp_path / "metrics.json", tmp_path / "predictions.jsonl"
     options = "--output-file", files[0], "--predictions-output-file", files[1]
     allennlp("evaluate", run / "model.tar.gz", TEXT / "heldout.txt", *options)
@@ -118,14 +118,14 @@ def test_evaluate(run: Path, tmp_path: Path) -> None:
 
 
 def test_find_lr(tmp_path: Path) -> None:
-    """It draws the curve, which takes as many losses as batches were asked for."""
+    """The command draws the curve, which needs as many losses as batches were asked for."""
     file = write_config(tmp_path, callbacks=[])
     allennlp("find-lr", file, "-s", tmp_path / "lr", "--num-batches", "20")
     assert (tmp_path / "lr" / "lr-losses.png").stat().st_size > 0
 
 
 def test_count_instances(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """An instance a sentence: the lines of the text that are not blank."""
+    """There is one instance for each line of the text that is not blank."""
     allennlp("count-instances", write_config(tmp_path, callbacks=[]))
     n_sentences = len(list(read_sentences(TEXT / "train.txt")))
     assert f"contains {n_sentences} instances" in capsys.readouterr().out
@@ -149,7 +149,7 @@ def test_bad_input_is_named(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By hand: what `allennlp train` says. Files are Latin-1, so that `ñ` is the byte 0xf1."""
+    """The message is that of `allennlp train`. Files are Latin-1, so that `ñ` is the byte 0xf1."""
     params = config(tmp_path / "cache").as_dict()
     params.update(overrides)
     monkeypatch.chdir(tmp_path)
@@ -161,14 +161,14 @@ def test_bad_input_is_named(
 
 
 @pytest.mark.parametrize("value", [True, "20", None, 0, -1, 2.5, float("nan"), 10**400, []])
-def test_an_interval_that_is_none(value: Any, tmp_path: Path) -> None:
+def test_a_bad_interval_is_named(value: Any, tmp_path: Path) -> None:
     """The message names the parameter."""
     with pytest.raises(ConfigurationError, match='"learning_curve": interval: expected a whole'):
         LearningCurveCallback(str(tmp_path), interval=value)
 
 
 def test_values_for_wandb_are_read(tmp_path: Path) -> None:
-    """From a config, as AllenNLP's own callback has them."""
+    """A config has the values of AllenNLP's own callback."""
     (tmp_path / "config.json").write_text("{}")
     params = {"type": "wandb", "summary_interval": 5, "project": "p", "tags": ["a"]}
     callback = TrainerCallback.from_params(Params(params), serialization_dir=str(tmp_path))

@@ -1,6 +1,5 @@
-"""
-A small training in which everything matters that a checkpoint has to keep, and a way to kill it.
-"""
+"""A small training run that depends on everything that a checkpoint has to keep, and a way to kill
+it."""
 
 import os
 import random
@@ -162,7 +161,8 @@ def make_trainer(
 
 
 def result(trainer: GradientDescentTrainer, folder: Path) -> dict[str, torch.Tensor]:
-    """All that two runs must agree in at their end, when nothing unfinished may be left."""
+    """Returns all that two runs must agree in at their end, and checks that nothing unfinished is
+    left."""
     assert not list(folder.glob("*.tmp"))
     last = max(folder.glob("model_state_*.th"), key=lambda path: _numbers(path.name))
     found = {}
@@ -187,7 +187,7 @@ def _numbers(name: str) -> tuple[int, ...]:
 
 
 class Killed(BaseException):
-    """No `Exception`, as nothing handles SIGKILL either."""
+    """It is not an `Exception`, because nothing handles SIGKILL either."""
 
 
 class Killer:

@@ -3,17 +3,23 @@ from pathlib import Path
 
 import _jsonnet
 import pytest
+from allennlp.common import Params
+from allennlp.data import DatasetReader
+
+from elmo_plugin.data.token_indexer import ElmoTokenIndexer
+from tests.training_configs.task_models import LIBRARY, evaluated, with_elmo
 
 CONFIGS = Path(__file__).parents[2] / "training_configs"
 BASE = """{
   dataset_reader: { type: 'any' },
   validation_dataset_reader: { type: 'any', token_indexers: { words: { type: 'single_id' } } },
   model: {
+    type: 'crf_tagger',
     text_field_embedder: { token_embedders: {
       characters: { type: 'character_encoding', embedding_dim: 7 },
       tokens: { type: 'embedding', embedding_dim: 5 },
     } },
-    encoder: { type: 'gated-cnn-encoder', input_dim: 12 },
+    encoder: { type: 'qanet_encoder', input_dim: 12 },
     feedforward: { input_dim: 9 },
   },
 }"""
@@ -28,11 +34,12 @@ def turned(how: str, base: str = BASE) -> dict:
 def test_input():
     """By hand: 20 columns more to read, and nothing else of another size."""
     model = turned("input")["model"]
-    assert model["encoder"] == {"type": "gated-cnn-encoder", "input_dim": 32}
+    assert model["encoder"] == {"type": "qanet_encoder", "input_dim": 32}
     assert model["feedforward"] == {"input_dim": 9}
     assert model["text_field_embedder"]["token_embedders"]["elmo"] == {
         "type": "elmo",
         "num_output_representations": 1,
+        "elmo_dim": 20,
         "archive_file": "a.tar.gz",
         "dropout": 0.1,
     }
@@ -46,7 +53,7 @@ def test_output(how, mixes, input_dim, start):
     model = turned(how)["model"]
     assert model["encoder"] == {
         "type": "elmo_output",
-        "encoder": {"type": "gated-cnn-encoder", "input_dim": input_dim},
+        "encoder": {"type": "qanet_encoder", "input_dim": input_dim},
         "elmo_dim": 20,
         "start": start,
     }
@@ -70,5 +77,166 @@ def test_an_embedder_of_unknown_size_in_front():
     """Where the second mix starts can't be told; at the input it does not matter."""
     base = BASE.replace("embedding_dim: 7", "num_embeddings: 7")
     turned("input", base)
-    with pytest.raises(RuntimeError, match=r'"characters".*after "elmo"'):
+    with pytest.raises(RuntimeError, match=r'"characters".*before "characters"'):
         turned("both", base)
+
+
+def test_sizes_of_two_models():
+    """By hand, with the sizes of `models.libsonnet` and 16 columns of ELMo. `coref`: a span has the
+    attended embedded text once, and the encoder's output at both ends; two spans and their product
+    are compared. `bimpm` reads each half of its encoder's output by itself."""
+    coref = with_elmo("coref", "both", "any")["model"]
+    assert coref["context_layer"]["encoder"]["input_size"] == 5 + 16
+    assert coref["mention_feedforward"]["input_dim"] == 19 + 2 * 16 + 2 * 16
+    assert coref["antecedent_feedforward"]["input_dim"] == 3 * 19 + 2 + 3 * (2 * 16 + 2 * 16)
+    bimpm = with_elmo("bimpm", "output", "any")["model"]
+    assert bimpm["encoder1"]["encoder"]["input_size"] == 5
+    assert bimpm["matcher_word"]["hidden_dim"] == 5 + 16
+    assert bimpm["matcher_forward1"]["hidden_dim"] == 3 + 8
+    assert bimpm["matcher_backward1"]["hidden_dim"] == 3 + 8
+    assert bimpm["encoder2"]["input_size"] == 6 + 16
+    assert bimpm["matcher_forward2"]["hidden_dim"] == 3
+
+
+@pytest.mark.parametrize(
+    "encoder, expected, output",
+    [
+        ("{ type: 'pass_through', input_dim: 5 }", {"type": "pass_through", "input_dim": 21}, 16),
+        (
+            "{ type: 'compose', encoders: [{ type: 'pass_through', input_dim: 5 }, "
+            "{ type: 'lstm', input_size: 5, hidden_size: 3 }] }",
+            {
+                "type": "compose",
+                "encoders": [
+                    {"type": "pass_through", "input_dim": 21},
+                    {"type": "lstm", "input_size": 21, "hidden_size": 3},
+                ],
+            },
+            0,
+        ),
+        (
+            "{ type: 'feedforward', feedforward: { input_dim: 5, hidden_dims: 6 } }",
+            {"type": "feedforward", "feedforward": {"input_dim": 21, "hidden_dims": 6}},
+            0,
+        ),
+    ],
+)
+def test_encoders(encoder, expected, output):
+    """By hand: 16 columns go through an encoder whose output has the size of its input."""
+    model = with_elmo(f"crf_tagger {{ model+: {{ encoder: {encoder} }} }}", "input", "any")["model"]
+    assert model["encoder"] == expected
+    assert model["feedforward"]["input_dim"] == 6 + output
+
+
+@pytest.mark.parametrize("place, extra, start", [("input", 16, None), ("both", 16, 5 + 16)])
+def test_a_model_that_is_not_in_the_table(place, extra, start):
+    """By hand: its sizes are found by the paths of the argument, in modules and in numbers; ELMo
+    comes after "a"."""
+    base = """{
+      dataset_reader: { type: 'any' },
+      model: {
+        type: 'mine',
+        embed: { token_embedders: { a: { embedding_dim: 5 } } },
+        layers: { first: { type: 'lstm', input_size: 5 }, n_columns: 5 },
+        rest: { input_dim: 6 },
+      },
+    }"""
+    paths = """{
+      embedder: 'embed',
+      encoder: 'layers.first',
+      input: { 'layers.n_columns': 2 },
+      output: { rest: 3 },
+    }"""
+    model = evaluated(f"{LIBRARY}.{place}({base}, {{}}, dim=16, paths={paths})")["model"]
+    encoder = model["layers"]["first"]
+    if start is not None:
+        assert (encoder["type"], encoder["start"]) == ("elmo_output", start)
+        encoder = encoder["encoder"]
+    n_mixes = 1 if start is None else 2
+    assert encoder == {"type": "lstm", "input_size": 5 + 16}
+    assert model["layers"]["n_columns"] == 5 + 2 * n_mixes * 16
+    assert model["rest"] == {"input_dim": 6 + 3 * 16 * (n_mixes - 1)}
+    assert model["embed"]["token_embedders"]["elmo"]["num_output_representations"] == n_mixes
+
+
+def test_two_bilms():
+    """By hand: "b" (8 a mix) comes before "elmo" (16 a mix), both in each place."""
+    once = f"{LIBRARY}.both(models.simple_tagger, {{}}, dim=16, l2=0.1)"
+    config = evaluated(f"{LIBRARY}.both({once}, {{}}, dim=8, key='b', l2=0.2)")
+    outer = config["model"]["encoder"]
+    assert (outer["elmo_dim"], outer["start"]) == (8, 8)
+    assert (outer["encoder"]["elmo_dim"], outer["encoder"]["start"]) == (16, 8 + 16)
+    assert outer["encoder"]["encoder"]["input_size"] == 5 + 8 + 16
+    assert config["model"]["regularizer"]["regexes"] == [
+        ["token_embedder_b\\..*scalar_parameters", {"type": "l2", "alpha": 0.2}],
+        ["token_embedder_elmo\\..*scalar_parameters", {"type": "l2", "alpha": 0.1}],
+    ]
+    once = f"{LIBRARY}.both(models.bidaf, {{}}, dim=16)"
+    model = evaluated(f"{LIBRARY}.both({once}, {{}}, dim=8, key='b')")["model"]
+    assert model["type"] == "bidaf_elmo"
+    assert model["elmo_columns"] == [[16 + 16, 16 + 32], [8, 16]]
+    assert model["phrase_layer"]["input_size"] == 5 + 8 + 16
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    ["{ type: 'interleaving', readers: { a: %, b: % } }", "{ type: 'sharded', base_reader: % }"],
+)
+def test_nested_readers(wrapped):
+    """Expected: the indexer in each reader that AllenNLP builds, in the validation's too."""
+    reader = wrapped.replace("%", "models.esim.dataset_reader")
+    readers = f"{{ dataset_reader: {reader}, validation_dataset_reader: {reader} }}"
+    config = with_elmo(f"esim + {readers}", "input", "any", "dim=16, key='mine'")
+    for name in ("dataset_reader", "validation_dataset_reader"):
+        built = DatasetReader.from_params(Params(config[name]))
+        nested = list(built._readers.values()) if hasattr(built, "_readers") else [built.reader]
+        for inner in nested:
+            assert isinstance(inner._token_indexers["mine"], ElmoTokenIndexer)
+
+
+def test_targets_are_not_indexed():
+    """By hand: targets have the indexers that they had, which are those of sources by default."""
+    reader = with_elmo("simple_seq2seq", "input", "any")["dataset_reader"]
+    assert reader["target_token_indexers"] == {"tokens": "single_id"}
+    assert sorted(reader["source_token_indexers"]) == ["elmo", "tokens"]
+
+
+@pytest.mark.parametrize(
+    "model, place, arguments, message",
+    [
+        ("basic_classifier_without_encoder", "output", "", "contextual.*without seq2seq_encoder"),
+        (
+            "decomposable_attention",
+            "both",
+            "",
+            "contextual.*premise_encoder and hypothesis_encoder",
+        ),
+        ("crf_tagger { model+: { type: 'mine' } }", "input", "", "paths={ encoder: .*found mine"),
+        ("crf_tagger { model+: { encoder: { type: 'x' } } }", "input", "", 'type "x".*input_size'),
+        (
+            "crf_tagger { model+: { encoder: { type: 'gated-cnn-encoder', input_dim: 5 } } }",
+            *("input", "", "gated-cnn-encoder.*an input that can grow"),
+        ),
+        ("crf_tagger", "input", ", key='tokens'", "key: .*not in.* yet; found tokens"),
+        ("crf_tagger", "input", ", paths={ output: { mine: 1 } }", "paths: .*found mine"),
+        ("dialog_qa", "input", ", l2=0.1", "l2: .*parameter_groups.*found dialog_qa"),
+        ("bcn", "output", ", key='mine'", 'key: expected "elmo".*found mine'),
+    ],
+)
+def test_mistakes(model, place, arguments, message):
+    """By hand: the error names what was expected and what was found."""
+    with pytest.raises(RuntimeError, match=f"elmo.libsonnet: .*{message}"):
+        with_elmo(model, place, "any", f"dim=16{arguments}")
+
+
+def test_a_second_bilm_in_bcn():
+    """By hand: `bcn` has one ELMo of its own; another one may be in its embedded text."""
+    once = f"{LIBRARY}.both(models.bcn, {{}}, dim=16)"
+    model = evaluated(f"{LIBRARY}.input({once}, {{}}, dim=8, key='b')")["model"]
+    assert model["type"] == "bcn_elmo"
+    assert model["pre_encode_feedforward"]["input_dim"] == 5 + 16 + 8
+    assert "b" in model["text_field_embedder"]["token_embedders"]
+    with pytest.raises(
+        RuntimeError, match=r"not in dataset_reader\.token_indexers yet; found elmo"
+    ):
+        evaluated(f"{LIBRARY}.both({once}, {{}}, dim=16)")

@@ -1,0 +1,55 @@
+"""
+A config's `initializer` sets the parameters of a model whose names match its patterns, once the
+model is built. A pattern such as `.*weight.*` also matches those of a biLM, and would replace its
+loaded weights by random ones. Importing this makes AllenNLP's initializers leave them out.
+"""
+
+import logging
+import re
+
+from allennlp.nn.initializers import InitializerApplicator
+from torch import nn
+
+from elmo_plugin.elmo.layers import BiLMLayers
+
+logger = logging.getLogger(__name__)
+
+
+class _Parameters:
+    """A module's parameters for `InitializerApplicator`, without those of biLMs in use."""
+
+    def __init__(self, module: nn.Module) -> None:
+        readers = [reader for reader in module.modules() if isinstance(reader, BiLMLayers)]
+        loaded = {id(parameter) for reader in readers for parameter in reader.bilm.parameters()}
+        self._others: list[tuple[str, nn.Parameter]] = []
+        self.loaded: list[str] = []
+        for name, parameter in module.named_parameters():
+            if id(parameter) in loaded:
+                self.loaded.append(name)
+            else:
+                self._others.append((name, parameter))
+
+    def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        return self._others
+
+
+_initialize = InitializerApplicator.__call__
+
+
+def _initialize_others(self: InitializerApplicator, module: nn.Module) -> None:
+    parameters = _Parameters(module)
+    prevented = self._prevent_regex
+    names = [name for name in parameters.loaded if not (prevented and re.search(prevented, name))]
+    for pattern, _ in self._initializers:
+        if matched := [name for name in names if re.search(pattern, name)]:
+            logger.warning(
+                "initializer: %r matches %d loaded parameters of a biLM, such as %s, and leaves "
+                "them as they are",
+                pattern,
+                len(matched),
+                matched[0],
+            )
+    _initialize(self, parameters)  # type: ignore[arg-type]
+
+
+InitializerApplicator.__call__ = _initialize_others  # type: ignore[method-assign]

@@ -1,0 +1,37 @@
+"""
+The trainer's `grad_norm` calls PyTorch's `clip_grad_norm_`, which in PyTorch 2 has no kernel for
+the gradient of an embedding with `sparse: true`: `Could not run 'aten::linalg_vector_norm' with
+arguments from the 'SparseCPU' backend`.
+
+Here AllenNLP calls a version that gives PyTorch's the rows of such a gradient. This can go when
+`clip_grad_norm_` takes sparse gradients again.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from allennlp.nn.parallel import ddp_accelerator
+from allennlp.training import gradient_descent_trainer, util
+from torch.nn.utils import clip_grad_norm_ as clip_dense_grad_norm_
+
+
+def clip_grad_norm_(parameters: Iterable[torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+    """PyTorch's function of this name, for dense and sparse gradients alike."""
+    return clip_dense_grad_norm_([_with_dense_gradient(p) for p in parameters], *args, **kwargs)
+
+
+def _with_dense_gradient(parameter: torch.Tensor) -> torch.Tensor:
+    """`parameter`, or a tensor whose gradient is the memory of the rows of its sparse gradient."""
+    if parameter.grad is None or not parameter.grad.is_sparse:
+        return parameter
+    # A row can be in the gradient several times, and then counts as their sum.
+    parameter.grad = parameter.grad.coalesce()
+    rows = parameter.grad.values()
+    stand_in = torch.empty_like(rows)
+    stand_in.grad = rows
+    return stand_in
+
+
+for module in (gradient_descent_trainer, ddp_accelerator, util):
+    module.clip_grad_norm_ = clip_grad_norm_  # type: ignore[attr-defined]

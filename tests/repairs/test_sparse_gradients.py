@@ -1,0 +1,34 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+from allennlp.training import GradientDescentTrainer
+
+
+class Words(torch.nn.Module):
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding = torch.nn.Embedding(10, 3, sparse=sparse)
+        self.linear = torch.nn.Linear(3, 1)
+        # A word that occurs twice has two rows in a sparse gradient.
+        self.linear(self.embedding(torch.tensor([1, 4, 1, 7]))).sum().backward()
+
+
+@pytest.mark.parametrize("max_norm", [0.1, 1000.0])
+def test_as_with_a_dense_gradient(max_norm):
+    """
+    Expected: PyTorch's own norm and clipped gradients for the same model with a dense embedding.
+    Without the repair, PyTorch raises `NotImplementedError`.
+    """
+    dense, sparse = Words(sparse=False), Words(sparse=True)
+    norms = []
+    for model in (dense, sparse):
+        trainer = SimpleNamespace(
+            model=model, _grad_norm=max_norm, _scaler=None, _ddp_wrapped_model=None
+        )
+        norms.append(GradientDescentTrainer.rescale_gradients(trainer))
+    assert norms[1] == pytest.approx(norms[0], rel=1e-6)
+    assert sparse.embedding.weight.grad.is_sparse
+    for expected, found in zip(dense.parameters(), sparse.parameters()):
+        torch.testing.assert_close(found.grad.to_dense(), expected.grad)

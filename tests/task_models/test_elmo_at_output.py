@@ -1,0 +1,24 @@
+import torch
+from torch import nn
+
+from elmo_plugin.task_models.elmo_at_output import PassElmo, after
+
+
+class Negate(nn.Module):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return -inputs[..., :2]
+
+
+def test_columns():
+    """By hand: the module reads columns 0, 3 and 6; the others follow its output in the order in
+    which they were named."""
+    layer = PassElmo(Negate(), [[4, 6], [1, 3]])
+    assert layer(torch.arange(7.0)).tolist() == [-0.0, -3.0, 4.0, 5.0, 1.0, 2.0]
+
+
+def test_columns_after_a_layer():
+    """By hand: two columns of the module, and then the four of ELMo, which pass a second layer."""
+    columns = after(2, [[4, 6], [1, 3]])
+    assert columns == [(2, 6)]
+    layer = nn.Sequential(PassElmo(Negate(), [[4, 6], [1, 3]]), PassElmo(Negate(), columns))
+    assert layer(torch.arange(7.0)).tolist() == [0.0, 3.0, 4.0, 5.0, 1.0, 2.0]

@@ -1,0 +1,97 @@
+"""
+The paper's six tasks on allennlp-models' own models: each config, its ELMo version and both for two
+cores are trained, and then evaluated and predict offline, in another folder.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from allennlp.commands import main
+from allennlp.models.archival import load_archive
+from allennlp.predictors import Predictor
+
+from elmo_plugin.elmo.elmo import Elmo
+
+ROOT = Path(__file__).parents[2]
+# By task: held-out data, what a text to predict from looks like, and what is predicted. A predictor
+# of roles needs a spaCy model that finds verbs (tests/repairs/test_spacy_models.py).
+TASKS = {
+    "bidaf": ("squad/dev.json", {"passage": "Leila sells cakes.", "question": "Who?"}, "best_span"),
+    "esim": ("snli/dev.jsonl", {"premise": "A dog runs.", "hypothesis": "It sleeps."}, "label"),
+    "srl": ("srl/dev", None, "tags"),
+    "coref": ("coref/dev.gold_conll", {"document": "A dog runs. It barks."}, "clusters"),
+    "ner": ("ner/dev.conll", {"sentence": "Anna Berg flew to Oslo."}, "tags"),
+    "bcn": ("sst/dev.txt", {"sentence": "It isn't dull."}, "label"),
+}
+# By hand: the encoder's input and output with the paper's or the published numbers, as in
+# docs/task_configs.md, and with ELMo's 128 columns.
+SIZES = {
+    "bidaf": (100 + 100, 2 * 100),
+    "bidaf_elmo": (100 + 100 + 128 + 128, 2 * 100 + 128),
+    "esim": (300, 2 * 300),
+    "esim_elmo": (300 + 128 + 128, 2 * 300 + 128),
+    "srl": (100 + 100, 300),
+    "srl_elmo": (100 + 100 + 128, 300),
+    "coref": (300 + 100, 2 * 200),
+    "coref_elmo": (300 + 100 + 128, 2 * 200),
+    "ner": (50 + 128, 2 * 200),
+    "ner_elmo": (50 + 128 + 128, 2 * 200),
+    "bcn": (300, 2 * 300),
+    "bcn_elmo": (300, 2 * 300),  # reads a feedforward layer's output
+}
+
+
+def allennlp(monkeypatch, *arguments) -> None:
+    monkeypatch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
+    main(prog="allennlp")
+
+
+def configs():
+    for name in SIZES:
+        yield f"two_cores/{name}"
+        yield pytest.param(name, marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("config", configs())
+def test_train_evaluate_predict(config, tmp_path, monkeypatch):
+    """Expected: what was trained gives the same loss after it was moved, and predictions."""
+    name = config.removeprefix("two_cores/")
+    task, _, with_elmo = name.partition("_")
+    held_out, text, prediction = TASKS[task]
+    monkeypatch.chdir(ROOT)
+    file = f"training_configs/{config}.jsonnet"
+    one_epoch = json.dumps({"trainer.num_epochs": 1})
+    allennlp(monkeypatch, "train", file, "-s", tmp_path / "run", "--overrides", one_epoch)
+    trained = json.loads((tmp_path / "run" / "metrics.json").read_text())
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.move(tmp_path / "run" / "model.tar.gz", elsewhere)
+    shutil.rmtree(tmp_path / "run")
+    monkeypatch.chdir(elsewhere)
+    data = ROOT / "fixtures" / held_out
+    allennlp(monkeypatch, "evaluate", "model.tar.gz", data, "--output-file", "metrics.json")
+    evaluated = json.loads(Path("metrics.json").read_text())
+    assert evaluated["loss"] == pytest.approx(trained["validation_loss"], rel=1e-5)
+
+    archive = load_archive("model.tar.gz")
+    assert any(isinstance(m, Elmo) for m in archive.model.modules()) == bool(with_elmo)
+    # `bcn` is the one model without a predictor of its own.
+    predictor = Predictor.from_archive(archive, "text_classifier" if task == "bcn" else None)
+    instances = list(archive.validation_dataset_reader.read(str(data)))
+    assert all(prediction in p for p in predictor.predict_batch_instance(instances))
+    if text is not None:
+        assert prediction in predictor.predict_json(text)
+    if name == config:
+        assert _encoder_sizes(archive.model) == SIZES[name]
+
+
+def _encoder_sizes(model) -> tuple[int, int]:
+    for name in ("encoder", "_encoder", "_phrase_layer", "_context_layer"):
+        if hasattr(model, name):
+            encoder = getattr(model, name)
+            return encoder.get_input_dim(), encoder.get_output_dim()
+    raise AssertionError(f"{type(model)} has no encoder")

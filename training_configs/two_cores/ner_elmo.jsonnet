@@ -1,0 +1,4 @@
+// ner_elmo.jsonnet for two cores.
+local elmo = import '../lib/elmo.libsonnet';
+
+elmo.input(import 'ner.jsonnet', { pretrained: 'small', dropout: 0.0 }, dim=128, l2=0.1)
