@@ -28,9 +28,9 @@ EVERY = 3  # of the training text's documents, so that the demonstration takes m
 STICK = ("Let 's stick to improvisation in this skit .", "He threw the stick to the dog .")
 SENTENCES = (*STICK, "Returns the number of elements in the array .")
 COLUMNS = ("forward", "backward", "joint")
-TAGGERS = {
+TAGGERS: dict[str, str | None] = {
     "without ELMo": None,
-    "with the biLM of this demonstration": BILM / "model.tar.gz",
+    "with the biLM of this demonstration": str(BILM / "model.tar.gz"),
     "with `small`, which is in the package": "pretrained://small",
 }
 # AllenNLP logs every parameter; a demonstration is easier to follow without.
@@ -105,13 +105,13 @@ def write_text(split: str) -> None:
     (TEXT / f"{split}.txt").write_text("\n\n".join(used), "utf-8")
 
 
-def train_tagger(folder: Path, archive: object) -> float:
+def train_tagger(folder: Path, archive: str | None) -> float:
     """Trains the tagger, with the vectors of the biLM in `archive` if there is one."""
     config = "training_configs/tagger.jsonnet"
     if archive is not None:
         config = "training_configs/tagger_elmo.jsonnet"
         dim = Elmo.from_archive(archive).output_dim
-        os.environ |= {"ELMO_ARCHIVE": str(archive), "ELMO_DIM": str(dim)}
+        os.environ |= {"ELMO_ARCHIVE": archive, "ELMO_DIM": str(dim)}
     allennlp("train", config, *INCLUDE, "-s", folder)
     return json.loads((folder / "metrics.json").read_text())["best_validation_accuracy"]
 
@@ -166,7 +166,7 @@ def summarise(biLM: dict[str, float]) -> None:
             for sentence in read_sentences(str(TEXT / f"{split}.txt"))
         ]
 
-    ngrams = perplexities(*map(numbers, SPLITS), len(words))
+    ngrams = perplexities(numbers("train"), numbers("heldout"), len(words))
     compared = comparison(ngrams, biLM)
     print(f"Held-out perplexity over {len(words):,} words, full softmax (lower is better):\n")
     print(f"{'':24}" + "".join(f"{column:>10}" for column in COLUMNS))

@@ -118,9 +118,9 @@ def unknown_rate(model: BilmLanguageModel, corpus: EncodedCorpus) -> float:
 
 
 def _max_characters(model: BilmLanguageModel) -> int:
-    if model.options.char_cnn is None:
+    if not model.options.token_encoder.reads_characters:
         raise ValueError("expected a biLM that reads characters, found one with word embeddings")
-    return model.options.char_cnn.max_characters_per_token
+    return model.options.token_encoder.id_shape[0]
 
 
 def perplexity_table(
