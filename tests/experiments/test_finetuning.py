@@ -7,6 +7,7 @@ import pytest
 import torch
 from allennlp.common.plugins import import_plugins
 
+from elmo_plugin.data import corpus_cache
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.models.load import load_language_model
 from experiments import finetuning
@@ -46,6 +47,7 @@ def test_table(
     perplexity of the archive, and of the fine-tuned one that the folder has afterwards. The second
     time, nothing is trained.
     """
+    monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
     import_plugins()
     for name in ("ARCHIVE", "TEXT", "DEV"):
         monkeypatch.setenv(f"BILM_{name}", "")
