@@ -10,6 +10,7 @@
   validation_data_path: std.extVar('BILM_TEXT') + '/heldout',
   vocabulary+: { max_size: 50000 },
   data_loader+: { batch_size: 64 },
+  trainer+: { optimizer+: { lr: 0.005 } },
   model+: {
     char_cnn+: {
       filters: [[1, 8], [2, 16], [3, 40], [4, 64], [5, 96], [6, 128], [7, 160]],  // 512
