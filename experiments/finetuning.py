@@ -13,12 +13,13 @@ output is in the folder of `--work` is not repeated.
 import argparse
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
+from allennlp.commands.train import train_model_from_file
 from allennlp.common import Params
 from allennlp.common.file_utils import cached_path
+from allennlp.common.plugins import import_plugins
 
 from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.models.archive import read_archive
@@ -27,7 +28,6 @@ from experiments.markdown import table
 from experiments.perplexity import perplexity, unknown_rate
 
 CONFIGS = Path(__file__).parents[1] / "training_configs"
-SEED = 13370
 
 
 def text_of(task: Path, key: str) -> str:
@@ -38,13 +38,12 @@ def text_of(task: Path, key: str) -> str:
 def fine_tune(archive_file: str, task: Path, out: Path) -> str:
     """Fine-tunes a biLM on a task's text, unless `out` has its archive, which is returned."""
     parameters = read_archive(archive_file).parameters
-    sizes = {key: parameters[key] for key in ("lstm", "char_cnn")}
-    variables = {
-        "BILM_ARCHIVE": archive_file,
-        "BILM_TEXT": text_of(task, "train_data_path"),
-        "BILM_DEV": text_of(task, "validation_data_path"),
-    }
-    return _train(CONFIGS / "bilm_finetune.jsonnet", {"model": sizes}, variables, out)
+    keys = ("lstm", "char_cnn", "n_negative_samples")
+    sizes = {f"model.{key}": parameters[key] for key in keys}
+    os.environ["BILM_ARCHIVE"] = archive_file
+    os.environ["BILM_TEXT"] = text_of(task, "train_data_path")
+    os.environ["BILM_DEV"] = text_of(task, "validation_data_path")
+    return _train(CONFIGS / "bilm_finetune.jsonnet", sizes, out)
 
 
 def train_task(archive_file: str, task: Path, out: Path) -> float:
@@ -60,27 +59,15 @@ def train_task(archive_file: str, task: Path, out: Path) -> float:
         f"(import {json.dumps(str(CONFIGS / 'lib' / 'elmo.libsonnet'))}).input("
         f"import {json.dumps(str(task.resolve()))}, {json.dumps(embedder)}, dim={dim})\n"
     )
-    _train(config, {}, {}, out)
+    _train(config, {}, out)
     metric = Params.from_file(str(config))["trainer"]["validation_metric"].lstrip("+-")
     return json.loads((out / "metrics.json").read_text())[f"best_validation_{metric}"]
 
 
-def _train(config: Path, overrides: dict, variables: dict[str, str], out: Path) -> str:
+def _train(config: Path, overrides: dict[str, Any], out: Path) -> str:
     archive = out / "model.tar.gz"
     if not archive.exists():
-        seeds = dict.fromkeys(("random_seed", "numpy_seed", "pytorch_seed"), SEED)
-        command = [
-            sys.executable,
-            "-m",
-            "elmo_plugin",
-            "train",
-            str(config),
-            "--force",
-            "-s",
-            str(out),
-        ]
-        command += ["--file-friendly-logging", "--overrides", json.dumps({**seeds, **overrides})]
-        subprocess.run(command, check=True, env={**os.environ, **variables}, stdout=sys.stderr)
+        train_model_from_file(str(config), str(out), overrides, force=True)
     return str(archive)
 
 
@@ -119,6 +106,7 @@ def main() -> None:
     parser.add_argument("tasks", nargs="+", type=Path, help="configs of tasks without ELMo")
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     arguments = parser.parse_args()
+    import_plugins()
     archive_file = str(cached_path(arguments.model))
     print(finetuning_table(archive_file, arguments.tasks, arguments.work))
 

@@ -8,7 +8,7 @@
 //   BILM_TEXT='task://TASK.jsonnet#train_data_path' BILM_DEV='task://TASK.jsonnet#validation_data_path'
 //
 // BILM_ARCHIVE names an archive of a `bilm` with the sizes of bilm_small.jsonnet. For one with other
-// sizes, or to start from the paper's model, import its config instead.
+// sizes, import its config instead; `allennlp bilm-import` makes an archive of bilm-tf's files.
 (import 'bilm_small.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT'),
   validation_data_path: std.extVar('BILM_DEV'),
@@ -19,8 +19,9 @@
   model+: { pretrained_file: std.extVar('BILM_ARCHIVE'), dropout: 0.0 },
 
   trainer+: {
-    optimizer: { type: 'adam', lr: 1e-3 },
-    learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 100 },
+    // docs/finetuning.md compares rates. The archive has the weights of the best epoch.
+    optimizer: { type: 'adam', lr: 3e-3 },
+    learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 100 },  // then down to zero
     num_epochs: 3,
   },
 }

@@ -19,7 +19,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import getfile
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,9 @@ EDITION = 1
 KEYS = ("train_data_path", "validation_data_path", "test_data_path")
 READERS = ("dataset_reader", "validation_dataset_reader")
 ADDED_SYMBOLS = {START_SYMBOL, END_SYMBOL}
+
+import_plugins_once = cache(import_plugins)
+"""AllenNLP's own function takes half a second each time."""
 
 
 class TaskTextClient(SchemeClient):
@@ -109,7 +112,7 @@ class TaskTextClient(SchemeClient):
 
     @cached_property
     def reader(self) -> DatasetReader:
-        import_plugins()  # outside of AllenNLP's commands too, readers of allennlp-models are known
+        import_plugins_once()  # readers of allennlp-models are known outside of its commands too
         block = self.config[READERS[0]]
         if self.key != KEYS[0]:
             block = self.config.get(READERS[1], block)

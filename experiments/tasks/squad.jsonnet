@@ -6,7 +6,7 @@ local lstm(input_size) = {
 {
   dataset_reader: {
     type: 'squad1',
-    tokenizer: { type: 'spacy', language: std.extVar('DATA') + '/blank_en' },
+    tokenizer: { type: 'spacy', language: 'blank:en' },
   },
   train_data_path: std.extVar('DATA') + '/squad/squad1.1dev-train.json',
   validation_data_path: std.extVar('DATA') + '/squad/squad1.1dev-dev.json',

@@ -7,6 +7,7 @@ from allennlp.common import Params
 from allennlp.data import DatasetReader
 
 from elmo_plugin.data.token_indexer import ElmoTokenIndexer
+from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from tests.training_configs.task_models import LIBRARY, evaluated, with_elmo
 
 CONFIGS = Path(__file__).parents[2] / "training_configs"
@@ -60,6 +61,27 @@ def test_output(how, mixes, input_dim, start):
     assert model["feedforward"] == {"input_dim": 29}
     embedders = model["text_field_embedder"]["token_embedders"]
     assert embedders["elmo"]["num_output_representations"] == mixes
+
+
+def sized(embedder: str) -> int:
+    call = f"(import 'lib/elmo.libsonnet').input({BASE}, {embedder})"
+    config = json.loads(_jsonnet.evaluate_snippet(f"{CONFIGS}/test.jsonnet", call))
+    return config["model"]["text_field_embedder"]["token_embedders"]["elmo"]["elmo_dim"]
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_sizes_of_the_models_in_the_package(name):
+    """The expected sizes are twice the projection_dim of their options files, or the embedder's
+    own `projection_dim`."""
+    options = json.loads(Path(pretrained_files(name).options_file).read_text())
+    assert sized(f"{{ pretrained: '{name}' }}") == 2 * options["lstm"]["projection_dim"]
+    assert sized(f"{{ pretrained: '{name}', projection_dim: 9 }}") == 9
+
+
+def test_an_unknown_size():
+    """The message names the argument."""
+    with pytest.raises(RuntimeError, match="dim: expected the size of an ELMo vector"):
+        sized("{ archive_file: 'a.tar.gz' }")
 
 
 def test_readers_keep_their_indexers():

@@ -1,0 +1,35 @@
+"""The tables of a model card."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from elmo_plugin.data import corpus_cache
+from experiments import card
+from tests.experiments.test_probe import CONLLU
+
+
+def test_tables(
+    bilm_archive: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By hand: a row for each kind of text and for all, in tokens, and two rows of the probe."""
+    monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
+    heldout, treebank = tmp_path / "heldout", tmp_path / "treebank"
+    (heldout / "letters").mkdir(parents=True)
+    (heldout / "news.txt").write_text("the dog .\nhe threw the stick .\n")
+    (heldout / "letters" / "1.txt").write_text("to the dog\n")
+    treebank.mkdir()
+    for split in ("train", "dev"):
+        (treebank / f"en_ewt-ud-{split}.conllu").write_text(CONLLU)
+    arguments = ["card", bilm_archive, "--heldout", str(heldout), "--treebank", str(treebank)]
+    arguments += ["--work", str(tmp_path / "work"), "--states", "warm"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    card.main()
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if "|" in line]
+    found = [(row[0], row[1]) for row in rows if "---" not in row[0]]
+    assert found[:4] == [("| text", "tokens"), ("| letters", "3"), ("| news", "8"), ("| all", "11")]
+    assert [row[0] for row in rows[-2:]] == ["| `warm`", "| most frequent tag"]

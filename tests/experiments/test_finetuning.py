@@ -1,0 +1,67 @@
+"""The table of fine-tuning, for a tiny tagger."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from allennlp.common.plugins import import_plugins
+
+from elmo_plugin.data import corpus_cache
+from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.models.load import load_language_model
+from experiments import finetuning
+from experiments.perplexity import perplexity
+
+SENTENCES = [f"the###D dog{k}###N threw###V it###P" for k in range(20)]
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    """A tagger without ELMo."""
+    (tmp_path / "data.tsv").write_text("\n".join("\t".join(s.split()) for s in SENTENCES * 2))
+    data = str(tmp_path / "data.tsv")
+    config = {
+        "dataset_reader": {"type": "sequence_tagging"},
+        "train_data_path": data,
+        "validation_data_path": data,
+        "model": {
+            "type": "simple_tagger",
+            "text_field_embedder": {
+                "token_embedders": {"tokens": {"type": "embedding", "embedding_dim": 4}}
+            },
+            "encoder": {"type": "lstm", "input_size": 4, "hidden_size": 8},
+        },
+        "data_loader": {"batch_size": 2},
+        "trainer": {"num_epochs": 1, "optimizer": "adam", "validation_metric": "+accuracy"},
+    }
+    (tmp_path / "tagger.json").write_text(json.dumps(config))
+    return tmp_path / "tagger.json"
+
+
+def test_table(
+    bilm_archive: str, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Expected: the tokens of the 20 distinct sentences, of which two in four are unknown; the
+    perplexity of the archive, and of the fine-tuned one that the folder has afterwards. The second
+    time, nothing is trained.
+    """
+    monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
+    import_plugins()
+    for name in ("ARCHIVE", "TEXT", "DEV"):
+        monkeypatch.setenv(f"BILM_{name}", "")
+    table = finetuning.finetuning_table(bilm_archive, [task], tmp_path / "work")
+    row = table.splitlines()[2].split(" | ")
+    assert row[:3] == ["| tagger", "80", "50.0 %"]
+    text = open_corpus(finetuning.text_of(task, "validation_data_path"))
+    tuned = tmp_path / "work" / "tagger" / "bilm" / "model.tar.gz"
+    models = [load_language_model(archive) for archive in (bilm_archive, tuned)]
+    for cell, model in zip(row[3:5], models):
+        assert float(cell) == round(perplexity(model, text, "warm").joint, 1)
+    assert not torch.equal(*(model.softmax.weight for model in models))
+    metrics = json.loads((tmp_path / "work" / "tagger" / "after" / "metrics.json").read_text())
+    assert row[6] == f"{100 * metrics['best_validation_accuracy']:.1f} |"
+
+    monkeypatch.setattr(finetuning, "train_model_from_file", None)
+    assert finetuning.finetuning_table(bilm_archive, [task], tmp_path / "work") == table
