@@ -14,11 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.lstm_kernel import KernelWeights, kernel_scan, pack_for_kernel, takes
+from elmo_plugin.ops.lstm_kernel import (
+    KernelScan,
+    KernelWeights,
+    kernel_scan,
+    pack_for_kernel,
+    takes,
+)
 from elmo_plugin.ops.matmul import batched_matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.packed_weights import Weights, pack_weights
 from elmo_plugin.ops.private_torch import is_graph_kept
+from elmo_plugin.ops.scan_gradients import scan_gradients
 
 BLOCK = 128
 """Rows of a product that fit in a core's caches and are enough for full speed."""
@@ -54,7 +61,8 @@ def lstm_scan(
     arguments: list[Any] = [inputs, memory, output, *weights, cell_clip, proj_clip, batch_sizes]
     tensors = (inputs, *weights)
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
-        return _Scan.apply(*arguments)
+        uses_kernel = isinstance(recurrent_weight, Tensor) and takes(recurrent_weight)
+        return (KernelScan if uses_kernel else _Scan).apply(*arguments)
     return (kernel_scan if isinstance(recurrent_weight, KernelWeights) else _scan)(*arguments)
 
 
@@ -211,31 +219,8 @@ class _Scan(torch.autograd.Function):
                 d_gates[:, t].copy_(gates[:, t])
             n_later = n
 
-        def flat(x: Tensor) -> Tensor:
-            return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
-
-        def weight_gradient(x: Tensor, d: Tensor) -> Tensor:
-            return batched_matmul(flat(x).transpose(1, 2), d)
-
-        flat_d = flat(d_gates)
-        d_inputs = d_projection_weight = None
-        if ctx.needs_input_grad[0]:
-            d_inputs = batched_matmul(flat_d, input_weight.transpose(1, 2))
-            d_inputs = d_inputs.to(inputs.dtype).view_as(inputs)
-        if projection_weight is not None:
-            d_projection_weight = weight_gradient(m, flat(d_h))
-        return (
-            d_inputs,
-            None,
-            None,
-            weight_gradient(inputs, flat_d),
-            weight_gradient(h[:, :-1], flat_d),
-            gates.sum(dim=(1, 2)),
-            d_projection_weight,
-            None,
-            None,
-            None,
-        )
+        d_bias = gates.sum(dim=(1, 2))
+        return scan_gradients(ctx, inputs, h[:, :-1], m, d_gates, d_h, d_bias, input_weight)
 
 
 def _step_backward(

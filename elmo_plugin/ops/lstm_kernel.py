@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from elmo_plugin.ops.lstm_reference import reference_lstm
+from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
+from elmo_plugin.ops.scan_gradients import scan_gradients
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +57,7 @@ def pack(weights: Tensor, n_gates: int) -> Tensor:
     n_stack, k, columns = weights.shape
     n = columns // n_gates
     n_pair = 2 if weights.dtype == torch.bfloat16 else 1
-    x = weights.view(n_stack, k, n_gates, n)
+    x = weights.reshape(n_stack, k, n_gates, n)
     x = pad(x, (0, -n % BLOCK, 0, 0, 0, -k % PADDED_TO))
     x = x.view(n_stack, x.size(1) // n_pair, n_pair, n_gates, -1, BLOCK)
     x = x.permute(0, 4, 3, 1, 5, 2).contiguous()
@@ -102,6 +104,71 @@ def kernel_scan(
     )
     outputs, c, h = results[:3]
     return outputs.to(inputs.dtype), c.to(memory.dtype), h.to(output.dtype)
+
+
+class KernelScan(torch.autograd.Function):
+    """The scan with its gradient, by the kernel. Weights are packed for each pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        memory: Tensor,
+        output: Tensor,
+        input_weight: Tensor,
+        recurrent_weight: Tensor,
+        bias: Tensor,
+        projection_weight: Tensor | None,
+        cell_clip: float | None,
+        proj_clip: float | None,
+        batch_sizes: Sequence[int],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x, c_0, h_0 = (tensor.float().contiguous() for tensor in (inputs, memory, output))
+        outputs, last_c, last_h, *kept = torch.ops.elmo_plugin.lstm_scan(
+            x,
+            c_0,
+            h_0,
+            pack(input_weight, 4),
+            pack(recurrent_weight, 4),
+            bias.float(),
+            None if projection_weight is None else pack(projection_weight, 1),
+            cell_clip,
+            proj_clip,
+            batch_sizes,
+            True,
+        )
+        weights = input_weight, recurrent_weight, projection_weight
+        ctx.save_for_backward(x, c_0, h_0, *weights, outputs, *kept)
+        ctx.clips_and_sizes = cell_clip, proj_clip, batch_sizes
+        ctx.mark_non_differentiable(last_c, last_h)
+        return outputs.to(inputs.dtype), last_c, last_h
+
+    @staticmethod
+    @no_double_backward
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, c_0, h_0, input_weight, recurrent_weight, projection_weight, outputs, gates, c, m = (
+            ctx.saved_tensors
+        )
+        d_gates, d_h, d_bias = torch.ops.elmo_plugin.lstm_scan_backward(
+            grads[0].float().contiguous(),
+            outputs,
+            c_0,
+            gates,
+            c,
+            pack(_in_blocks_of_units(recurrent_weight), 1),
+            None if projection_weight is None else pack(projection_weight.transpose(1, 2), 1),
+            *ctx.clips_and_sizes,
+        )
+        h = torch.cat([h_0[:, None], outputs[:, :-1]], dim=1)
+        return scan_gradients(ctx, x, h, m, d_gates, d_h, d_bias, input_weight)
+
+
+def _in_blocks_of_units(recurrent_weight: Tensor) -> Tensor:
+    """W_h transposed, its rows in the order of the kernel: the four gates of a block of units."""
+    n_stack, projection_dim, columns = recurrent_weight.shape
+    x = recurrent_weight.transpose(1, 2).view(n_stack, 4, columns // 4, projection_dim)
+    x = pad(x, (0, 0, 0, -x.size(2) % BLOCK)).view(n_stack, 4, -1, BLOCK, projection_dim)
+    return x.transpose(1, 2).reshape(n_stack, -1, projection_dim)
 
 
 def _load() -> tuple[frozenset[torch.dtype], str]:

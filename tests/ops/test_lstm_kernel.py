@@ -84,6 +84,36 @@ def test_random_shapes(fuzz, dtype):
 
 
 @needs_kernel
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_for_random_shapes(fuzz, dtype):
+    """Expected: the equation differentiated by autograd; gradients within 1e-4 of the largest in
+    fp32, and with a cosine of at least 0.999 in bf16."""
+    if dtype not in lstm_kernel.KERNEL_DTYPES:
+        pytest.skip(f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}")
+    for random in fuzz.cases(20):
+        lstm, (inputs, *state, sizes) = random_case(random)
+        if not inputs.numel():
+            continue
+        parameters = [inputs.requires_grad_(), *lstm.requires_grad_().parameters()]
+        lstm.precision = dtype
+        found = lstm(inputs, *state, sizes)
+        assert type(found[0].grad_fn).__name__ == "KernelScanBackward"
+        expected = reference(lstm, dtype, inputs, *state, sizes)
+        weight = torch.randn_like(found[0])
+        gradients = [
+            torch.autograd.grad((x[0] * weight).sum(), parameters) for x in (found, expected)
+        ]
+        for value, x, y in zip("hch", found, expected):
+            atol = 1e-5 if dtype == torch.float32 else 0.05
+            assert_close(x.detach(), y.detach(), atol=atol, what=value)
+        for x, y in zip(*gradients):
+            if dtype == torch.float32:
+                assert_close(x, y, atol=1e-4 * float(y.abs().max()) + 1e-7, what="gradient")
+            elif y.any():
+                assert cosine_similarity(x.flatten(), y.flatten(), dim=0) > 0.999
+
+
+@needs_kernel
 @pytest.mark.parametrize("dtype", sorted(lstm_kernel.KERNEL_DTYPES, key=str))
 def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
     """Property: a row alone gives the bits that it gives among others, with any number of

@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 #include <torch/headeronly/version.h>
 #include <torch/library.h>
@@ -155,6 +156,11 @@ Tensor scratch(at::IntArrayRef shape) {
   return at::empty(shape, at::TensorOptions().dtype(dtype<T>));
 }
 
+template <class T>
+Tensor zeros(at::IntArrayRef shape) {
+  return at::zeros(shape, dtype<T>);
+}
+
 // ---- The scan ----
 
 struct Scan {
@@ -169,34 +175,41 @@ struct Scan {
 
 // Every `stride`-th row of one direction, from `first_row` on: so rows that are sorted by length
 // are shared out evenly.
+struct Rows {
+  int64_t n_steps, n_rows, direction, first_row, stride;
+
+  int64_t count(int64_t of) const { return std::max<int64_t>(0, (of - first_row + stride - 1) / stride); }
+  // Places of a row in tensors of shape (2, n_rows, ..) and (2, n_steps, n_rows, ..).
+  int64_t at(int64_t r) const { return direction * n_rows + first_row + r * stride; }
+  int64_t at(int64_t t, int64_t r) const {
+    return (direction * n_steps + t) * n_rows + first_row + r * stride;
+  }
+};
+
 template <class T>
 struct Task {
   const Scan& scan;
+  Rows place;
   Packed<T> input_weight, recurrent_weight;
   optional<Packed<T>> projection_weight;
-  int64_t direction, first_row, stride;
 
-  int64_t row(int64_t r) const { return direction * scan.n_rows + first_row + r * stride; }
-  int64_t row(int64_t t, int64_t r) const {
-    return (direction * scan.n_steps + t) * scan.n_rows + first_row + r * stride;
-  }
+  int64_t row(int64_t r) const { return place.at(r); }
+  int64_t row(int64_t t, int64_t r) const { return place.at(t, r); }
   // The number of rows that step t reads.
-  int64_t rows(int64_t t) const {
-    return std::max<int64_t>(0, (scan.batch_sizes[t] - first_row + stride - 1) / stride);
-  }
+  int64_t rows(int64_t t) const { return place.count(scan.batch_sizes[t]); }
 
   // Numbers of a row of m, with those that pad it.
   int64_t hidden() const { return (projection_weight ? *projection_weight : recurrent_weight).k; }
 
   void run() const {
     const auto& s = scan;
-    const int64_t n_rows = (s.n_rows - first_row + stride - 1) / stride;
+    const int64_t n_rows = place.count(s.n_rows);
     const int64_t n_steps = std::clamp<int64_t>(INPUT_ROWS / n_rows, 1, s.n_steps);
     const int64_t blocks = recurrent_weight.blocks;
     const int64_t in = input_weight.k, out = recurrent_weight.k;
-    Tensor x = at::zeros({n_steps * n_rows, in}, dtype<T>);
+    Tensor x = zeros<T>({n_steps * n_rows, in});
     Tensor gates = scratch<float>({blocks, n_steps * n_rows, GATES});
-    Tensor h = at::zeros({n_rows, out}, dtype<T>), m = at::zeros({n_rows, hidden()}, dtype<T>);
+    Tensor h = zeros<T>({n_rows, out}), m = zeros<T>({n_rows, hidden()});
     for (int64_t r = 0; r < n_rows; ++r)
       copy(s.h + row(r) * s.projection_dim, s.projection_dim, h.mutable_data_ptr<T>() + r * out);
     for (int64_t first = 0; first < s.n_steps; first += n_steps) {
@@ -253,7 +266,7 @@ struct Task {
   void cells(int64_t t, int64_t block, int64_t first, int64_t n, const float* gates, T* m) const {
     const auto& s = scan;
     const int64_t dim = s.dim, unit = block * BLOCK, units = std::min(BLOCK, dim - unit);
-    const float* bias = s.bias + direction * 4 * dim + unit;
+    const float* bias = s.bias + place.direction * 4 * dim + unit;
     const float bound = s.cell_clip;
     float unused[BLOCK];
     vectorized([&]() INLINE {
@@ -311,13 +324,14 @@ struct Task {
   }
 };
 
-// Calls `work(direction, first_row, stride)` for every task, on all threads.
+// Runs `work(rows)` for every task, on all threads.
 template <class Work>
-void for_each_task(int64_t n_rows, const Work& work) {
+void for_each_task(int64_t n_steps, int64_t n_rows, const Work& work) {
   const int64_t most = (n_rows + MIN_ROWS - 1) / MIN_ROWS;
   const int64_t stride = std::clamp<int64_t>(at::get_num_threads() / 2, 1, most);
   at::parallel_for(0, 2 * stride, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) work(task / stride, task % stride, stride);
+    for (int64_t task = begin; task < end; ++task)
+      work(Rows{n_steps, n_rows, task / stride, task % stride, stride});
     at::native::cpublas::brgemm_release();
   });
 }
@@ -349,7 +363,10 @@ Outputs scan(
   TORCH_CHECK(
       static_cast<int64_t>(batch_sizes.size()) == n_steps && dim > 0,
       "batch_sizes: expected one number for each of ", n_steps, " steps, found ", batch_sizes);
-  Tensor outputs = at::zeros({2, n_steps, n_rows, projection_dim}, inputs.options());
+  // Zeros are needed only where rows are not read.
+  const auto fresh = n_steps && batch_sizes.back() == n_rows ? scratch<float> : zeros<float>;
+  const auto fresh_m = n_steps && batch_sizes.back() == n_rows ? scratch<T> : zeros<T>;
+  Tensor outputs = fresh({2, n_steps, n_rows, projection_dim});
   Tensor c = memory.clone(), h = output.clone(), gates, all_c, m;
   Scan s{
       .inputs = floats(inputs, {2, n_steps, n_rows, inputs.size(3)}, "inputs"),
@@ -368,26 +385,193 @@ Outputs scan(
   };
   if (keep) {
     gates = scratch<float>({2, n_steps, n_rows, 4 * dim});
-    all_c = at::zeros({2, n_steps, n_rows, dim}, inputs.options());
-    m = at::zeros({2, n_steps, n_rows, dim}, dtype<T>);
+    all_c = scratch<float>({2, n_steps, n_rows, dim});
+    m = fresh_m({2, n_steps, n_rows, dim});
     s.kept_gates = gates.mutable_data_ptr<float>();
     s.kept_c = all_c.mutable_data_ptr<float>();
     s.kept_m = m.mutable_data_ptr<T>();
   }
   if (n_steps && n_rows)
-    for_each_task(n_rows, [&](int64_t direction, int64_t first_row, int64_t stride) {
+    for_each_task(n_steps, n_rows, [&](const Rows& rows) {
       Task<T> task{
-          s,
-          Packed<T>(input_weight, direction, s.input_dim, 4),
-          Packed<T>(recurrent_weight, direction, projection_dim, 4),
-          std::nullopt,
-          direction,
-          first_row,
-          stride};
-      if (projection_weight) task.projection_weight.emplace(*projection_weight, direction, dim, 1);
+          s, rows, Packed<T>(input_weight, rows.direction, s.input_dim, 4),
+          Packed<T>(recurrent_weight, rows.direction, projection_dim, 4), std::nullopt};
+      if (projection_weight)
+        task.projection_weight.emplace(*projection_weight, rows.direction, dim, 1);
       task.run();
     });
   return {outputs, c, h, gates, all_c, m};
+}
+
+// ---- The gradient ----
+
+struct Backward {
+  const float *d_outputs, *outputs, *memory, *gates, *c;
+  void *d_gates, *d_h; // in the precision of the products
+  int64_t dim, projection_dim;
+  float cell_clip, proj_clip;
+  at::IntArrayRef batch_sizes;
+};
+
+template <class T>
+struct BackwardTask {
+  const Backward& scan;
+  Rows place;
+  Packed<T> recurrent_weight_t; // its rows are in blocks: i, j, f, o of BLOCK units
+  optional<Packed<T>> projection_weight_t;
+  float* d_bias;
+
+  void run() const {
+    const int64_t n_all = place.count(place.n_rows), width = recurrent_weight_t.blocks * BLOCK;
+    const int64_t k = projection_weight_t ? projection_weight_t->k : scan.projection_dim;
+    const int64_t blocks = (scan.dim + BLOCK - 1) / BLOCK;
+    Tensor d_y = zeros<float>({n_all, width}), d_y_before = zeros<float>({n_all, width});
+    Tensor d_c = zeros<float>({n_all, scan.dim});
+    Tensor d_h = zeros<T>({n_all, k}), d_gates = zeros<T>({CHUNK, GATES});
+    T* const of_gates = d_gates.mutable_data_ptr<T>();
+    float of_m[CHUNK * BLOCK];
+    for (int64_t t = place.n_steps - 1; t >= 0; --t, std::swap(d_y, d_y_before)) {
+      const int64_t n_rows = place.count(scan.batch_sizes[t]);
+      add_output_gradient(t, n_rows, d_y.mutable_data_ptr<float>(), d_h.mutable_data_ptr<T>(), k);
+      for (int64_t block = 0; block < blocks; ++block)
+        for (int64_t first = 0; first < n_rows; first += CHUNK) {
+          const int64_t n = std::min(CHUNK, n_rows - first);
+          const T* x = d_h.const_data_ptr<T>() + first * k;
+          const float* d_m = d_y.const_data_ptr<float>() + first * width + block * BLOCK;
+          if (projection_weight_t)
+            product(n, k, x, k, projection_weight_t->at(block), of_m, BLOCK, false);
+          cells(
+              t, block, first, n, projection_weight_t ? of_m : d_m,
+              projection_weight_t ? BLOCK : width, d_c.mutable_data_ptr<float>(), of_gates);
+          float* to = d_y_before.mutable_data_ptr<float>() + first * width;
+          for (int64_t column = 0; t > 0 && column < recurrent_weight_t.blocks; ++column)
+            product(
+                n, GATES, of_gates, GATES, recurrent_weight_t.at(column) + block * GATES * BLOCK,
+                to + column * BLOCK, width, block > 0);
+        }
+    }
+  }
+
+  // Adds the gradient of the outputs of step t to `d_y`, (n_rows, width), and takes it through the
+  // clip; `d_h`, (n_rows, k), is the result in the precision of the products.
+  void add_output_gradient(int64_t t, int64_t n_rows, float* d_y, T* d_h, int64_t k) const {
+    const int64_t dim = scan.projection_dim, width = recurrent_weight_t.blocks * BLOCK;
+    const float bound = scan.proj_clip;
+    vectorized([&]() INLINE {
+      for (int64_t r = 0; r < n_rows; ++r) {
+        const float* d_output = scan.d_outputs + place.at(t, r) * dim;
+        const float* h = scan.outputs + place.at(t, r) * dim;
+        float* d = d_y + r * width;
+        T* to = d_h + r * k;
+        T* kept = static_cast<T*>(scan.d_h) + place.at(t, r) * dim;
+#pragma GCC ivdep
+        for (int64_t p = 0; p < dim; ++p) {
+          // A clipped number is exactly the bound, and no gradient passes it.
+          d[p] = (d[p] + d_output[p]) * (std::fabs(h[p]) < bound ? 1.0f : 0.0f);
+          store(to + p, d[p]);
+          store(kept + p, d[p]);
+        }
+      }
+    });
+  }
+
+  // The gradient of `Task::cells`. `d_m`: rows of stride `d_m_stride`; `d_c`, (.., dim), the
+  // gradient of the new memory, is replaced by that of the old one; `to`: shape (n, GATES).
+  void cells(
+      int64_t t, int64_t block, int64_t first, int64_t n, const float* d_m, int64_t d_m_stride,
+      float* d_c, T* to) const {
+    const int64_t dim = scan.dim, unit = block * BLOCK, units = std::min(BLOCK, dim - unit);
+    const float bound = scan.cell_clip;
+    float* d_b = d_bias + unit;
+    vectorized([&]() INLINE {
+      for (int64_t r = first; r < first + n; ++r, d_m += d_m_stride, to += GATES) {
+        const float* gates = scan.gates + place.at(t, r) * 4 * dim + unit;
+        const float* c = scan.c + place.at(t, r) * dim + unit;
+        const float* c_before =
+            (t ? scan.c + place.at(t - 1, r) * dim : scan.memory + place.at(r) * dim) + unit;
+        float* d_memory = d_c + r * dim + unit;
+        T* kept = static_cast<T*>(scan.d_gates) + place.at(t, r) * 4 * dim + unit;
+#pragma GCC ivdep
+        for (int64_t u = 0; u < units; ++u) {
+          const float i = gates[u], j = gates[dim + u];
+          const float f = gates[2 * dim + u], o = gates[3 * dim + u];
+          const float tanh_c = tanh(c[u]);
+          float d = d_memory[u] + d_m[u] * o * (1 - tanh_c * tanh_c);
+          d *= std::fabs(c[u]) < bound ? 1.0f : 0.0f;
+          const float d_i = d * j * i * (1 - i), d_j = d * i * (1 - j * j);
+          const float d_f = d * c_before[u] * f * (1 - f), d_o = d_m[u] * tanh_c * o * (1 - o);
+          d_memory[u] = d * f;
+          store(to + u, d_i);
+          store(to + BLOCK + u, d_j);
+          store(to + 2 * BLOCK + u, d_f);
+          store(to + 3 * BLOCK + u, d_o);
+          store(kept + u, d_i);
+          store(kept + dim + u, d_j);
+          store(kept + 2 * dim + u, d_f);
+          store(kept + 3 * dim + u, d_o);
+          d_b[u] += d_i;
+          d_b[dim + u] += d_j;
+          d_b[2 * dim + u] += d_f;
+          d_b[3 * dim + u] += d_o;
+        }
+      }
+    });
+  }
+};
+
+// Returns the gradients of all gates and of all outputs before the clip, (2, T, B, ..), in the
+// precision of the products, and that of the bias.
+template <class T>
+std::tuple<Tensor, Tensor, Tensor> scan_backward(
+    const Tensor& d_outputs, const Tensor& outputs, const Tensor& memory, const Tensor& gates,
+    const Tensor& c, const Tensor& recurrent_weight_t,
+    const optional<Tensor>& projection_weight_t, optional<double> cell_clip,
+    optional<double> proj_clip, at::IntArrayRef batch_sizes) {
+  const int64_t n_steps = outputs.size(1), n_rows = outputs.size(2);
+  const int64_t dim = memory.size(-1), projection_dim = outputs.size(-1);
+  TORCH_CHECK(static_cast<int64_t>(batch_sizes.size()) == n_steps, "batch_sizes: found ", batch_sizes);
+  const auto fresh = n_steps && batch_sizes.back() == n_rows ? scratch<T> : zeros<T>;
+  Tensor d_gates = fresh({2, n_steps, n_rows, 4 * dim});
+  Tensor d_h = fresh({2, n_steps, n_rows, projection_dim});
+  // The clip is on the projection alone.
+  const Backward s{
+      .d_outputs = floats(d_outputs, {2, n_steps, n_rows, projection_dim}, "d_outputs"),
+      .outputs = floats(outputs, {2, n_steps, n_rows, projection_dim}, "outputs"),
+      .memory = floats(memory, {2, n_rows, dim}, "memory"),
+      .gates = floats(gates, {2, n_steps, n_rows, 4 * dim}, "gates"),
+      .c = floats(c, {2, n_steps, n_rows, dim}, "c"),
+      .d_gates = d_gates.mutable_data_ptr<T>(),
+      .d_h = d_h.mutable_data_ptr<T>(),
+      .dim = dim,
+      .projection_dim = projection_dim,
+      .cell_clip = static_cast<float>(cell_clip.value_or(INFINITY)),
+      .proj_clip = static_cast<float>(projection_weight_t ? proj_clip.value_or(INFINITY) : INFINITY),
+      .batch_sizes = batch_sizes,
+  };
+  Tensor d_bias = zeros<float>({2, n_rows, 4 * dim}); // a row for each task
+  const int64_t gate_rows = (dim + BLOCK - 1) / BLOCK * GATES;
+  if (n_steps && n_rows)
+    for_each_task(n_steps, n_rows, [&](const Rows& rows) {
+      BackwardTask<T> task{
+          s, rows, Packed<T>(recurrent_weight_t, rows.direction, gate_rows, 1), std::nullopt,
+          d_bias.mutable_data_ptr<float>() + rows.at(0) * 4 * dim};
+      if (projection_weight_t)
+        task.projection_weight_t.emplace(*projection_weight_t, rows.direction, projection_dim, 1);
+      task.run();
+    });
+  return {d_gates, d_h, d_bias.sum(1)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> scan_backward_of_any_type(
+    const Tensor& d_outputs, const Tensor& outputs, const Tensor& memory, const Tensor& gates,
+    const Tensor& c, const Tensor& recurrent_weight_t,
+    const optional<Tensor>& projection_weight_t, optional<double> cell_clip,
+    optional<double> proj_clip, at::IntArrayRef batch_sizes) {
+  const auto type = recurrent_weight_t.scalar_type();
+  const auto f = type == at::kFloat ? scan_backward<float> : scan_backward<BFloat16>;
+  return f(
+      d_outputs, outputs, memory, gates, c, recurrent_weight_t, projection_weight_t, cell_clip,
+      proj_clip, batch_sizes);
 }
 
 Outputs scan_of_any_type(
@@ -411,4 +595,9 @@ TORCH_LIBRARY(elmo_plugin, library) {
       "float? proj_clip, int[] batch_sizes, bool keep) "
       "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
       scan_of_any_type);
+  library.def(
+      "lstm_scan_backward(Tensor d_outputs, Tensor outputs, Tensor memory, Tensor gates, Tensor c, "
+      "Tensor recurrent_weight_t, Tensor? projection_weight_t, float? cell_clip, float? proj_clip, "
+      "int[] batch_sizes) -> (Tensor, Tensor, Tensor)",
+      scan_backward_of_any_type);
 }
