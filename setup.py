@@ -25,7 +25,8 @@ def kernels() -> list[Extension]:
     folder = Path(torch.origin).parent
     return [
         Extension(
-            "elmo_plugin.ops.lstm_scan",
+            # Its folder is not a package: what imports every module of one does not find it.
+            "elmo_plugin.ops.csrc.lstm_scan",
             ["elmo_plugin/ops/csrc/lstm_scan.cpp"],
             include_dirs=[str(folder / "include")],
             library_dirs=[str(folder / "lib")],

@@ -22,7 +22,7 @@ from elmo_plugin.ops.scan_gradients import scan_gradients
 
 logger = logging.getLogger(__name__)
 
-LIBRARY = Path(__file__).with_name("lstm_scan" + EXTENSION_SUFFIXES[0])
+LIBRARY = Path(__file__).with_name("csrc") / f"lstm_scan{EXTENSION_SUFFIXES[0]}"
 BLOCK = 64
 """Columns of a block of packed weights, as in the kernel."""
 PADDED_TO = 32
