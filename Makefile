@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 
 install: $(INSTALLED)
 
-$(INSTALLED): requirements.txt setup.py
+$(INSTALLED): requirements.txt setup.py elmo_plugin/ops/csrc/lstm_scan.cpp
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
 		echo "requirements.txt is a lock for Python 3.11, which $(PYTHON) is not;" \
 			"say where one is: make PYTHON=/path/to/python3.11" >&2; exit 1; }

@@ -3,9 +3,41 @@ AllenNLP's users install with setup.py. Its own pins no longer resolve on a supp
 dependencies here come in through requirements.txt with `pip install --no-deps`: see the README.
 """
 
+import os
+import platform
+from importlib.util import find_spec
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
+
+
+def kernels() -> list[Extension]:
+    """
+    The LSTM kernel, which is built against the installed PyTorch. Without a compiler its build
+    fails with one line, and the package is installed without it. An isolated build has no PyTorch,
+    so its wheel is pure Python.
+    """
+    torch = find_spec("torch")
+    if torch is None or torch.origin is None or os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
+        return []
+    if platform.machine() != "x86_64":
+        return []
+    folder = Path(torch.origin).parent
+    return [
+        Extension(
+            # Its folder is not a package: what imports every module of one does not find it.
+            "elmo_plugin.ops.csrc.lstm_scan",
+            ["elmo_plugin/ops/csrc/lstm_scan.cpp"],
+            include_dirs=[str(folder / "include")],
+            library_dirs=[str(folder / "lib")],
+            libraries=["torch_cpu", "c10"],
+            # OpenMP is PyTorch's own, which is loaded by then: hence no -fopenmp for the linker.
+            extra_compile_args=["-std=c++20", "-O3", "-g0", "-fopenmp"]
+            + ["-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-w"],
+            optional=True,
+        )
+    ]
+
 
 version: dict[str, str] = {}
 exec(Path("elmo_plugin/version.py").read_text(), version)
@@ -22,6 +54,7 @@ setup(
         "elmo_plugin.libsonnet": ["elmo.libsonnet"],
         "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
     },
+    ext_modules=kernels(),
     python_requires=">=3.11",
     install_requires=[
         "torch",

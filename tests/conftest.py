@@ -18,6 +18,7 @@ from elmo_plugin.bilm_tf.options_file import write_options
 from elmo_plugin.bilm_tf.weight_file import write_weights
 from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.modules.initial_state import warm_up
+from elmo_plugin.ops import lstm_kernel
 from elmo_plugin.options import BiLMOptions, build_bilm
 
 # The models are tiny, so that a second thread would only wait for the first, and a forked process
@@ -81,6 +82,15 @@ def fuzz(pytestconfig: pytest.Config) -> Fuzz:
     return Fuzz(
         pytestconfig.getoption("--fuzz-seed"), 20 if pytestconfig.getoption("--long") else 1
     )
+
+
+@pytest.fixture(params=["compiled kernel", "PyTorch"])
+def lstm_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a test with the compiled LSTM kernel and with PyTorch's operators."""
+    if request.param == "PyTorch":
+        monkeypatch.setattr(lstm_kernel, "KERNEL_DTYPES", frozenset())
+    elif not lstm_kernel.KERNEL_DTYPES:
+        pytest.skip(f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}")
 
 
 class BiLMFiles(NamedTuple):

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.lstm import lstm_scan
+from elmo_plugin.ops.lstm import lstm_scan, pack_scan_weights
 from elmo_plugin.ops.packed_weights import PackedWeightCache
 
 
@@ -45,7 +45,7 @@ class ProjectedLSTM(nn.Module):
     ) -> None:
         super().__init__()
         self.precision: torch.dtype | None = None  # of products; by default the weights'
-        self.packed_weights = PackedWeightCache()
+        self.packed_weights = PackedWeightCache(pack_scan_weights)
         self.dim = dim
         self.projection_dim = projection_dim
         self.cell_clip = cell_clip

@@ -1,6 +1,7 @@
 """
 The recurrence of `ProjectedLSTM` with its gradient written by hand. Symbols and shapes are those of
-`ProjectedLSTM`, and `reference_lstm` is the equation.
+`ProjectedLSTM`, and `reference_lstm` is the equation. `lstm_kernel.py` is used instead where it can
+be; this is what all other machines and types use.
 
 All inputs take one matrix product before the first step, and all weight gradients take one after
 the last step; only the recurrent part is computed inside the loop. Matrix products with bfloat16
@@ -13,23 +14,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmo_plugin.ops.lstm_kernel import (
+    KernelScan,
+    KernelWeights,
+    kernel_scan,
+    pack_for_kernel,
+    takes,
+)
 from elmo_plugin.ops.matmul import batched_matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
-from elmo_plugin.ops.packed_weights import Weights
+from elmo_plugin.ops.packed_weights import Weights, pack_weights
 from elmo_plugin.ops.private_torch import is_graph_kept
+from elmo_plugin.ops.scan_gradients import scan_gradients
 
 BLOCK = 128
 """Rows of a product that fit in a core's caches and are enough for full speed."""
+
+
+ScanWeights = Weights | KernelWeights
+
+
+def pack_scan_weights(weights: list[Tensor]) -> Sequence[ScanWeights]:
+    """Packs the frozen weights of a scan: W_x, W_h and, if there is a projection, W_P."""
+    return pack_for_kernel(weights) if all(map(takes, weights)) else pack_weights(weights)
 
 
 def lstm_scan(
     inputs: Tensor,
     memory: Tensor,
     output: Tensor,
-    input_weight: Weights,
-    recurrent_weight: Weights,
+    input_weight: ScanWeights,
+    recurrent_weight: ScanWeights,
     bias: Tensor,
-    projection_weight: Weights | None,
+    projection_weight: ScanWeights | None,
     cell_clip: float | None,
     proj_clip: float | None,
     batch_sizes: Sequence[int] | None = None,
@@ -41,10 +58,27 @@ def lstm_scan(
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
     weights = (input_weight, recurrent_weight, bias, projection_weight)
+    arguments: list[Any] = [inputs, memory, output, *weights, cell_clip, proj_clip, batch_sizes]
     tensors = (inputs, *weights)
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
-        return _Scan.apply(inputs, memory, output, *weights, cell_clip, proj_clip, batch_sizes)
+        uses_kernel = isinstance(recurrent_weight, Tensor) and takes(recurrent_weight)
+        return (KernelScan if uses_kernel else _Scan).apply(*arguments)
+    return (kernel_scan if isinstance(recurrent_weight, KernelWeights) else _scan)(*arguments)
 
+
+def _scan(
+    inputs: Tensor,
+    memory: Tensor,
+    output: Tensor,
+    input_weight: Weights,
+    recurrent_weight: Weights,
+    bias: Tensor,
+    projection_weight: Weights | None,
+    cell_clip: float | None,
+    proj_clip: float | None,
+    batch_sizes: Sequence[int],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The scan without a gradient, by PyTorch's operators."""
     # bf16 rounds to 1e-3 anyway, and training does not need the exact tanh either.
     tanh = torch.tanh if recurrent_weight.dtype == inputs.dtype else quick_tanh
     outputs = inputs.new_zeros(*inputs.shape[:3], output.size(-1))
@@ -64,39 +98,6 @@ def lstm_scan(
             _step(g, c[:, :n], *written, projection_weight, cell_clip, proj_clip, tanh)
             outputs[:, first + t, :n] = h[:, :n]
     return outputs, c, h
-
-
-def reference_lstm(
-    inputs: Tensor,
-    memory: Tensor,
-    output: Tensor,
-    input_weight: Tensor,
-    recurrent_weight: Tensor,
-    bias: Tensor,
-    projection_weight: Tensor | None,
-    cell_clip: float | None,
-    proj_clip: float | None,
-    batch_sizes: Sequence[int] | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The equation of `ProjectedLSTM`: the definition of `lstm_scan`."""
-
-    def clip(x: Tensor, bound: float | None) -> Tensor:
-        return x if bound is None else x.clamp(-bound, bound)
-
-    n_steps, n_rows = inputs.shape[1:3]
-    c, h, outputs = memory, output, []
-    for t, n in enumerate(batch_sizes or [n_rows] * n_steps):
-        gates = inputs[:, t, :n] @ input_weight + h[:, :n] @ recurrent_weight + bias[:, None]
-        i, j, f, o = gates.chunk(4, dim=-1)
-        c_t = torch.sigmoid(f) * c[:, :n] + torch.sigmoid(i) * torch.tanh(j)
-        c_t = clip(c_t, cell_clip)
-        h_t = torch.sigmoid(o) * torch.tanh(c_t)
-        if projection_weight is not None:
-            h_t = clip(h_t @ projection_weight, proj_clip)
-        outputs.append(torch.nn.functional.pad(h_t, (0, 0, 0, n_rows - n)))
-        c = torch.cat([c_t, c[:, n:]], dim=1)
-        h = torch.cat([h_t, h[:, n:]], dim=1)
-    return torch.stack(outputs, dim=1), c, h
 
 
 def _input_gates(inputs: Tensor, weight: Weights, bias: Tensor, memory: Tensor) -> Tensor:
@@ -218,31 +219,8 @@ class _Scan(torch.autograd.Function):
                 d_gates[:, t].copy_(gates[:, t])
             n_later = n
 
-        def flat(x: Tensor) -> Tensor:
-            return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
-
-        def weight_gradient(x: Tensor, d: Tensor) -> Tensor:
-            return batched_matmul(flat(x).transpose(1, 2), d)
-
-        flat_d = flat(d_gates)
-        d_inputs = d_projection_weight = None
-        if ctx.needs_input_grad[0]:
-            d_inputs = batched_matmul(flat_d, input_weight.transpose(1, 2))
-            d_inputs = d_inputs.to(inputs.dtype).view_as(inputs)
-        if projection_weight is not None:
-            d_projection_weight = weight_gradient(m, flat(d_h))
-        return (
-            d_inputs,
-            None,
-            None,
-            weight_gradient(inputs, flat_d),
-            weight_gradient(h[:, :-1], flat_d),
-            gates.sum(dim=(1, 2)),
-            d_projection_weight,
-            None,
-            None,
-            None,
-        )
+        d_bias = gates.sum(dim=(1, 2))
+        return scan_gradients(ctx, inputs, h[:, :-1], m, d_gates, d_h, d_bias, input_weight)
 
 
 def _step_backward(

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,22 +29,33 @@ class PackedWeights:
 Weights = Tensor | PackedWeights
 
 
+def pack_weights(weights: list[Tensor]) -> Sequence[Weights]:
+    """Packs the weights that oneDNN multiplies."""
+    return [PackedWeights(w) if is_onednn_weight(w) else w for w in weights]
+
+
 class PackedWeightCache:
     """
     Casts weights to a precision and packs them if they are frozen, once and not for each batch. A
     copy of the cache starts empty, because packed weights cannot be copied.
+
+    # Parameters
+
+    pack : `Callable[[list[Tensor]], Sequence[Any]]`
+        Packs stacks of matrices.
     """
 
-    def __init__(self) -> None:
-        self._cached: tuple[Any, list[Weights]] | None = None
+    def __init__(self, pack: Callable[[list[Tensor]], Sequence[Any]] = pack_weights) -> None:
+        self._pack = pack
+        self._cached: tuple[Any, Sequence[Any]] | None = None
 
     def clear(self) -> None:
         self._cached = None
 
-    def __call__(self, weights: Sequence[Tensor], precision: torch.dtype | None) -> list[Weights]:
+    def __call__(self, weights: Sequence[Tensor], precision: torch.dtype | None) -> Sequence[Any]:
         """
         Casts stacks of matrices, each of shape `(s, k, m)`, to `precision`, by default their own.
-        They are packed if no gradient is wanted and oneDNN multiplies in this precision.
+        They are packed if no gradient is wanted.
         """
         trained = any(w.requires_grad for w in weights)
         if trained:
@@ -54,8 +65,8 @@ class PackedWeightCache:
         key = precision, tensor_versions(weights)
         if self._cached is None or self._cached[0] != key:
             cast = [w.to(precision or w.dtype) for w in weights]
-            self._cached = key, [PackedWeights(w) if is_onednn_weight(w) else w for w in cast]
+            self._cached = key, self._pack(cast)
         return self._cached[1]
 
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return PackedWeightCache, ()
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return PackedWeightCache, (self._pack,)

@@ -24,7 +24,7 @@ from elmo_plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.modules import projected_lstm
-from elmo_plugin.ops.lstm import reference_lstm
+from elmo_plugin.ops.lstm_reference import reference_lstm
 from elmo_plugin.options import BiLMOptions, build_bilm
 
 [(NAME, MODEL)] = QUICK.items()

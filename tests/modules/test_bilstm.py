@@ -2,9 +2,11 @@ import pytest
 import torch
 
 from elmo_plugin.modules import BiLSTM, projected_lstm
-from elmo_plugin.ops.lstm import reference_lstm
+from elmo_plugin.ops.lstm_reference import reference_lstm
 from tests.compare import assert_close
 from tests.random_bilm import randomize
+
+pytestmark = pytest.mark.usefixtures("lstm_path")
 
 N_LAYERS, DIM, PROJECTION, N_STEPS, N_ROWS = 3, 6, 4, 5, 3
 

@@ -8,6 +8,8 @@ from elmo_plugin.modules import BiLM
 from elmo_plugin.ops.linear import Linear
 from tests.random_bilm import random_bilm
 
+pytestmark = pytest.mark.usefixtures("lstm_path")
+
 
 def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the vectors of every layer of a few sentences, and the gradient of all parameters,

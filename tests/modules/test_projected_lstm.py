@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from elmo_plugin.modules import ProjectedLSTM, projected_lstm
-from elmo_plugin.ops.lstm import reference_lstm
+from elmo_plugin.ops.lstm_reference import reference_lstm
 from tests.compare import assert_close
+
+pytestmark = pytest.mark.usefixtures("lstm_path")
 
 N_STEPS, N_ROWS, INPUT, DIM, PROJECTION = 9, 4, 5, 7, 3
 

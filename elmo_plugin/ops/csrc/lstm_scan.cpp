@@ -1,0 +1,603 @@
+// The recurrence of `ProjectedLSTM` on CPUs. `lstm_reference.py` is its definition, and
+// `lstm_kernel.py` packs the weights.
+//
+// A task is one direction of some rows. Rows do not depend on each other, so no thread waits for
+// another before the end, and a row's numbers depend neither on the other rows nor on the number of
+// threads. For each step and each block of units, the products, the cell and the clips follow one
+// another while the numbers are in cache. The products are PyTorch's `brgemm`, which is oneDNN's
+// kernel for the processor at hand; the rest is compiled for AVX2 and for AVX-512.
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/CPUBlas.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
+#include <torch/headeronly/version.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace {
+
+using at::BFloat16;
+using at::Tensor;
+using std::optional;
+
+constexpr int64_t BLOCK = 64;        // units, or columns, of a block of packed weights
+constexpr int64_t GATES = 4 * BLOCK; // columns of a block of gates: i, j, f, o
+constexpr int64_t CHUNK = 32;        // rows of one product, so that its factors fit in L1
+constexpr int64_t MIN_ROWS = 8;      // rows of a task that are worth reading all weights for
+constexpr int64_t INPUT_ROWS = 128;  // rows of input gates that are computed at once
+
+// ---- Loops over units, which compilers vectorize for each processor. ----
+
+#define INLINE __attribute__((always_inline))
+
+#if defined(__x86_64__)
+template <class Loop>
+__attribute__((target("avx2,fma"))) void run_avx2(const Loop& loop) {
+  loop();
+}
+
+template <class Loop>
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512"))) //
+void run_avx512(const Loop& loop) {
+  loop();
+}
+
+template <class Loop>
+void vectorized(const Loop& loop) {
+  static const bool avx512 = at::get_cpu_capability() == "AVX512";
+  avx512 ? run_avx512(loop) : run_avx2(loop);
+}
+
+// Whether the loops and brgemm have code for this processor.
+bool is_supported(at::ScalarType type) {
+  std::string capability = at::get_cpu_capability();
+  if (type == at::kBFloat16) return capability == "AVX512" && __builtin_cpu_supports("avx512bf16");
+  return capability == "AVX2" || capability == "AVX512";
+}
+#else
+template <class Loop>
+void vectorized(const Loop& loop) {
+  loop();
+}
+
+bool is_supported(at::ScalarType) { return false; } // brgemm would be a slow product
+#endif
+
+INLINE inline float clip(float x, float bound) { // NaN stays NaN
+  x = x > bound ? bound : x;
+  return x < -bound ? -bound : x;
+}
+
+// exp(x) - 1 for |x| <= 87, to two units in the last place: 2^n (e^r - 1) + (2^n - 1).
+INLINE inline float exp_minus_1(float x) {
+  constexpr float to_integer = 12582912; // 1.5 * 2^23
+  float n = (x * 1.44269504f + to_integer) - to_integer;
+  float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+  float p = 1 / 720.0f + r * (1 / 5040.0f);
+  p = 1 / 120.0f + r * p;
+  p = 1 / 24.0f + r * p;
+  p = 1 / 6.0f + r * p;
+  p = 0.5f + r * p;
+  float power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+  return power * (r + r * r * p) + (power - 1);
+}
+
+INLINE inline float sigmoid(float x) { return 1 / (2 + exp_minus_1(clip(-x, 87))); }
+
+INLINE inline float tanh(float x) {
+  float e = exp_minus_1(2 * clip(x, 10));
+  return e / (e + 2);
+}
+
+INLINE inline void store(float* to, float x) { *to = x; }
+
+INLINE inline void store(BFloat16* to, float x) { // to the nearest, halfway to the even one
+  uint32_t bits = std::bit_cast<uint32_t>(x);
+  uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  to->x = static_cast<uint16_t>(x != x ? 0x7fc0 : rounded);
+}
+
+template <class T>
+void copy(const float* from, int64_t n, T* to) {
+  vectorized([&]() INLINE {
+#pragma GCC ivdep
+    for (int64_t k = 0; k < n; ++k) store(to + k, from[k]);
+  });
+}
+
+// ---- Products ----
+
+// Weights of shape (2, blocks, parts, K, BLOCK); in bf16 pairs of rows are interleaved.
+template <class T>
+struct Packed {
+  const T* data = nullptr;
+  int64_t blocks = 0, parts = 0, k = 0;
+
+  Packed(const Tensor& x, int64_t direction, int64_t least_k, int64_t n_parts) {
+    TORCH_CHECK(
+        x.dim() == 5 && x.size(0) == 2 && x.size(2) == n_parts && x.size(3) >= least_k &&
+            x.size(3) % 2 == 0 && x.size(4) == BLOCK && x.is_contiguous(),
+        "packed weights: expected shape (2, blocks, ", n_parts, ", at least ", least_k, ", ",
+        BLOCK, "), found ", x.sizes());
+    blocks = x.size(1), parts = n_parts, k = x.size(3);
+    data = x.const_data_ptr<T>() + direction * blocks * parts * k * BLOCK;
+  }
+
+  const T* at(int64_t block, int64_t part = 0) const {
+    return data + (block * parts + part) * k * BLOCK;
+  }
+};
+
+// out = a w, or out += a w. Shapes: a (rows, k), w (k, BLOCK), out (rows, BLOCK).
+template <class T>
+void product(
+    int64_t rows, int64_t k, const T* a, int64_t a_stride, const T* w, float* out,
+    int64_t out_stride, bool add) {
+  constexpr bool interleaved = std::is_same_v<T, BFloat16>;
+  at::native::cpublas::brgemm(
+      rows, BLOCK, k, a_stride, BLOCK, out_stride, add, a, w, out, interleaved);
+}
+
+template <class T>
+constexpr auto dtype = c10::CppTypeToScalarType<T>::value;
+
+template <class T>
+Tensor scratch(at::IntArrayRef shape) {
+  return at::empty(shape, at::TensorOptions().dtype(dtype<T>));
+}
+
+template <class T>
+Tensor zeros(at::IntArrayRef shape) {
+  return at::zeros(shape, dtype<T>);
+}
+
+// ---- The scan ----
+
+struct Scan {
+  const float *inputs, *bias;
+  float *outputs, *c, *h;
+  float *kept_gates = nullptr, *kept_c = nullptr; // for the backward pass
+  void* kept_m = nullptr;
+  int64_t n_steps, n_rows, input_dim, dim, projection_dim;
+  float cell_clip, proj_clip;
+  at::IntArrayRef batch_sizes;
+};
+
+// Every `stride`-th row of one direction, from `first_row` on: so rows that are sorted by length
+// are shared out evenly.
+struct Rows {
+  int64_t n_steps, n_rows, direction, first_row, stride;
+
+  int64_t count(int64_t of) const { return std::max<int64_t>(0, (of - first_row + stride - 1) / stride); }
+  // Places of a row in tensors of shape (2, n_rows, ..) and (2, n_steps, n_rows, ..).
+  int64_t at(int64_t r) const { return direction * n_rows + first_row + r * stride; }
+  int64_t at(int64_t t, int64_t r) const {
+    return (direction * n_steps + t) * n_rows + first_row + r * stride;
+  }
+};
+
+template <class T>
+struct Task {
+  const Scan& scan;
+  Rows place;
+  Packed<T> input_weight, recurrent_weight;
+  optional<Packed<T>> projection_weight;
+
+  int64_t row(int64_t r) const { return place.at(r); }
+  int64_t row(int64_t t, int64_t r) const { return place.at(t, r); }
+  // The number of rows that step t reads.
+  int64_t rows(int64_t t) const { return place.count(scan.batch_sizes[t]); }
+
+  // Numbers of a row of m, with those that pad it.
+  int64_t hidden() const { return (projection_weight ? *projection_weight : recurrent_weight).k; }
+
+  void run() const {
+    const auto& s = scan;
+    const int64_t n_rows = place.count(s.n_rows);
+    const int64_t n_steps = std::clamp<int64_t>(INPUT_ROWS / n_rows, 1, s.n_steps);
+    const int64_t blocks = recurrent_weight.blocks;
+    const int64_t in = input_weight.k, out = recurrent_weight.k;
+    Tensor x = zeros<T>({n_steps * n_rows, in});
+    Tensor gates = scratch<float>({blocks, n_steps * n_rows, GATES});
+    Tensor h = zeros<T>({n_rows, out}), m = zeros<T>({n_rows, hidden()});
+    for (int64_t r = 0; r < n_rows; ++r)
+      copy(s.h + row(r) * s.projection_dim, s.projection_dim, h.mutable_data_ptr<T>() + r * out);
+    for (int64_t first = 0; first < s.n_steps; first += n_steps) {
+      const int64_t last = std::min(first + n_steps, s.n_steps);
+      int64_t n = 0;
+      for (int64_t t = first; t < last; ++t)
+        for (int64_t r = 0; r < rows(t); ++r, ++n)
+          copy(s.inputs + row(t, r) * s.input_dim, s.input_dim, x.mutable_data_ptr<T>() + n * in);
+      add_gates(input_weight, x.const_data_ptr<T>(), n, gates, 0, false);
+      for (int64_t t = first, offset = 0; t < last; offset += rows(t), ++t) {
+        step(t, gates, offset, h.mutable_data_ptr<T>(), m.mutable_data_ptr<T>());
+        if (!projection_weight) std::swap(h, m);
+      }
+    }
+  }
+
+  // Gates of n rows, of which those before `offset` are left as they are.
+  void add_gates(
+      const Packed<T>& w, const T* x, int64_t n, Tensor& gates, int64_t offset, bool add) const {
+    for (int64_t block = 0; block < w.blocks; ++block)
+      for (int64_t r = 0; r < n; r += CHUNK)
+        add_gates(w, x, block, r, std::min(CHUNK, n - r), gates_at(gates, block, offset + r), add);
+  }
+
+  void add_gates(
+      const Packed<T>& w, const T* x, int64_t block, int64_t r, int64_t n, float* to,
+      bool add) const {
+    for (int64_t gate = 0; gate < 4; ++gate)
+      product(n, w.k, x + r * w.k, w.k, w.at(block, gate), to + gate * BLOCK, GATES, add);
+  }
+
+  static float* gates_at(Tensor& gates, int64_t block, int64_t r) {
+    return gates.mutable_data_ptr<float>() + (block * gates.size(1) + r) * GATES;
+  }
+
+  void step(int64_t t, Tensor& gates, int64_t offset, T* h, T* m) const {
+    const int64_t n_rows = rows(t);
+    for (int64_t block = 0; block < recurrent_weight.blocks; ++block)
+      for (int64_t r = 0; r < n_rows; r += CHUNK) {
+        const int64_t n = std::min(CHUNK, n_rows - r);
+        float* to = gates_at(gates, block, offset + r);
+        add_gates(recurrent_weight, h, block, r, n, to, true);
+        scan.kept_gates ? cells<true>(t, block, r, n, to, m) : cells<false>(t, block, r, n, to, m);
+      }
+    if (projection_weight) project(t, n_rows, h, m);
+    for (int64_t r = 0; r < n_rows; ++r)
+      copy(
+          scan.outputs + row(t, r) * scan.projection_dim, scan.projection_dim,
+          scan.h + row(r) * scan.projection_dim);
+  }
+
+  // The cells of a block of units for n rows from `first` on. `gates`: shape (n, GATES).
+  template <bool keep>
+  void cells(int64_t t, int64_t block, int64_t first, int64_t n, const float* gates, T* m) const {
+    const auto& s = scan;
+    const int64_t dim = s.dim, unit = block * BLOCK, units = std::min(BLOCK, dim - unit);
+    const float* bias = s.bias + place.direction * 4 * dim + unit;
+    const float bound = s.cell_clip;
+    float unused[BLOCK];
+    vectorized([&]() INLINE {
+      for (int64_t r = first; r < first + n; ++r, gates += GATES) {
+        float* c = s.c + row(r) * dim + unit;
+        float* y = projection_weight ? unused : s.outputs + row(t, r) * dim + unit;
+        T* to = m + r * hidden() + unit;
+        float* kept_gates = keep ? s.kept_gates + row(t, r) * 4 * dim + unit : nullptr;
+        float* kept_c = keep ? s.kept_c + row(t, r) * dim + unit : nullptr;
+        T* kept_m = keep ? static_cast<T*>(s.kept_m) + row(t, r) * dim + unit : nullptr;
+#pragma GCC ivdep
+        for (int64_t u = 0; u < units; ++u) {
+          const float i = sigmoid(gates[u] + bias[u]);
+          const float j = tanh(gates[BLOCK + u] + bias[dim + u]);
+          const float f = sigmoid(gates[2 * BLOCK + u] + bias[2 * dim + u]);
+          const float o = sigmoid(gates[3 * BLOCK + u] + bias[3 * dim + u]);
+          c[u] = clip(f * c[u] + i * j, bound);
+          y[u] = o * tanh(c[u]);
+          store(to + u, y[u]);
+          if constexpr (keep) {
+            kept_gates[u] = i;
+            kept_gates[dim + u] = j;
+            kept_gates[2 * dim + u] = f;
+            kept_gates[3 * dim + u] = o;
+            kept_c[u] = c[u];
+            store(kept_m + u, y[u]);
+          }
+        }
+      }
+    });
+  }
+
+  void project(int64_t t, int64_t n_rows, T* h, const T* m) const {
+    const auto& w = *projection_weight;
+    const float bound = scan.proj_clip;
+    float projected[CHUNK * BLOCK];
+    for (int64_t block = 0; block < w.blocks; ++block)
+      for (int64_t first = 0; first < n_rows; first += CHUNK) {
+        const int64_t n = std::min(CHUNK, n_rows - first), column = block * BLOCK;
+        const int64_t columns = std::min(BLOCK, scan.projection_dim - column);
+        product(n, w.k, m + first * w.k, w.k, w.at(block), projected, BLOCK, false);
+        vectorized([&]() INLINE {
+          for (int64_t r = 0; r < n; ++r) {
+            const float* from = projected + r * BLOCK;
+            float* y = scan.outputs + row(t, first + r) * scan.projection_dim + column;
+            T* to = h + (first + r) * recurrent_weight.k + column;
+#pragma GCC ivdep
+            for (int64_t p = 0; p < columns; ++p) {
+              y[p] = clip(from[p], bound);
+              store(to + p, y[p]);
+            }
+          }
+        });
+      }
+  }
+};
+
+// Runs `work(rows)` for every task, on all threads.
+template <class Work>
+void for_each_task(int64_t n_steps, int64_t n_rows, const Work& work) {
+  const int64_t most = (n_rows + MIN_ROWS - 1) / MIN_ROWS;
+  const int64_t stride = std::clamp<int64_t>(at::get_num_threads() / 2, 1, most);
+  at::parallel_for(0, 2 * stride, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task)
+      work(Rows{n_steps, n_rows, task / stride, task % stride, stride});
+    at::native::cpublas::brgemm_release();
+  });
+}
+
+const float* floats(const Tensor& x, at::IntArrayRef shape, const char* name) {
+  TORCH_CHECK(
+      x.sizes() == shape && x.is_contiguous(), name, ": expected a contiguous tensor of shape ",
+      shape, ", found ", x.sizes());
+  return x.const_data_ptr<float>();
+}
+
+using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+// Returns h of every step, the last c and h of each row, and for the backward pass, if `keep`, the
+// gates and c of every step, and m in the precision of the products.
+template <class T>
+Outputs scan(
+    const Tensor& inputs, const Tensor& memory, const Tensor& output, const Tensor& input_weight,
+    const Tensor& recurrent_weight, const Tensor& bias, const optional<Tensor>& projection_weight,
+    optional<double> cell_clip, optional<double> proj_clip, at::IntArrayRef batch_sizes,
+    bool keep) {
+  const int64_t n_steps = inputs.size(1), n_rows = inputs.size(2);
+  const int64_t dim = memory.size(-1), projection_dim = output.size(-1);
+  for (size_t t = 0, most = n_rows; t < batch_sizes.size(); most = batch_sizes[t++])
+    TORCH_CHECK(
+        batch_sizes[t] >= 0 && batch_sizes[t] <= static_cast<int64_t>(most),
+        "batch_sizes: expected numbers that never rise, from at most ", n_rows, " on, found ",
+        batch_sizes);
+  TORCH_CHECK(
+      static_cast<int64_t>(batch_sizes.size()) == n_steps && dim > 0,
+      "batch_sizes: expected one number for each of ", n_steps, " steps, found ", batch_sizes);
+  // Zeros are needed only where rows are not read.
+  const auto fresh = n_steps && batch_sizes.back() == n_rows ? scratch<float> : zeros<float>;
+  const auto fresh_m = n_steps && batch_sizes.back() == n_rows ? scratch<T> : zeros<T>;
+  Tensor outputs = fresh({2, n_steps, n_rows, projection_dim});
+  Tensor c = memory.clone(), h = output.clone(), gates, all_c, m;
+  Scan s{
+      .inputs = floats(inputs, {2, n_steps, n_rows, inputs.size(3)}, "inputs"),
+      .bias = floats(bias, {2, 4 * dim}, "bias"),
+      .outputs = outputs.mutable_data_ptr<float>(),
+      .c = const_cast<float*>(floats(c, {2, n_rows, dim}, "memory")),
+      .h = const_cast<float*>(floats(h, {2, n_rows, projection_dim}, "output")),
+      .n_steps = n_steps,
+      .n_rows = n_rows,
+      .input_dim = inputs.size(3),
+      .dim = dim,
+      .projection_dim = projection_dim,
+      .cell_clip = static_cast<float>(cell_clip.value_or(INFINITY)),
+      .proj_clip = static_cast<float>(proj_clip.value_or(INFINITY)),
+      .batch_sizes = batch_sizes,
+  };
+  if (keep) {
+    gates = scratch<float>({2, n_steps, n_rows, 4 * dim});
+    all_c = scratch<float>({2, n_steps, n_rows, dim});
+    m = fresh_m({2, n_steps, n_rows, dim});
+    s.kept_gates = gates.mutable_data_ptr<float>();
+    s.kept_c = all_c.mutable_data_ptr<float>();
+    s.kept_m = m.mutable_data_ptr<T>();
+  }
+  if (n_steps && n_rows)
+    for_each_task(n_steps, n_rows, [&](const Rows& rows) {
+      Task<T> task{
+          s, rows, Packed<T>(input_weight, rows.direction, s.input_dim, 4),
+          Packed<T>(recurrent_weight, rows.direction, projection_dim, 4), std::nullopt};
+      if (projection_weight)
+        task.projection_weight.emplace(*projection_weight, rows.direction, dim, 1);
+      task.run();
+    });
+  return {outputs, c, h, gates, all_c, m};
+}
+
+// ---- The gradient ----
+
+struct Backward {
+  const float *d_outputs, *outputs, *memory, *gates, *c;
+  void *d_gates, *d_h; // in the precision of the products
+  int64_t dim, projection_dim;
+  float cell_clip, proj_clip;
+  at::IntArrayRef batch_sizes;
+};
+
+template <class T>
+struct BackwardTask {
+  const Backward& scan;
+  Rows place;
+  Packed<T> recurrent_weight_t; // its rows are in blocks: i, j, f, o of BLOCK units
+  optional<Packed<T>> projection_weight_t;
+  float* d_bias;
+
+  void run() const {
+    const int64_t n_all = place.count(place.n_rows), width = recurrent_weight_t.blocks * BLOCK;
+    const int64_t k = projection_weight_t ? projection_weight_t->k : scan.projection_dim;
+    const int64_t blocks = (scan.dim + BLOCK - 1) / BLOCK;
+    Tensor d_y = zeros<float>({n_all, width}), d_y_before = zeros<float>({n_all, width});
+    Tensor d_c = zeros<float>({n_all, scan.dim});
+    Tensor d_h = zeros<T>({n_all, k}), d_gates = zeros<T>({CHUNK, GATES});
+    T* const of_gates = d_gates.mutable_data_ptr<T>();
+    float of_m[CHUNK * BLOCK];
+    for (int64_t t = place.n_steps - 1; t >= 0; --t, std::swap(d_y, d_y_before)) {
+      const int64_t n_rows = place.count(scan.batch_sizes[t]);
+      add_output_gradient(t, n_rows, d_y.mutable_data_ptr<float>(), d_h.mutable_data_ptr<T>(), k);
+      for (int64_t block = 0; block < blocks; ++block)
+        for (int64_t first = 0; first < n_rows; first += CHUNK) {
+          const int64_t n = std::min(CHUNK, n_rows - first);
+          const T* x = d_h.const_data_ptr<T>() + first * k;
+          const float* d_m = d_y.const_data_ptr<float>() + first * width + block * BLOCK;
+          if (projection_weight_t)
+            product(n, k, x, k, projection_weight_t->at(block), of_m, BLOCK, false);
+          cells(
+              t, block, first, n, projection_weight_t ? of_m : d_m,
+              projection_weight_t ? BLOCK : width, d_c.mutable_data_ptr<float>(), of_gates);
+          float* to = d_y_before.mutable_data_ptr<float>() + first * width;
+          for (int64_t column = 0; t > 0 && column < recurrent_weight_t.blocks; ++column)
+            product(
+                n, GATES, of_gates, GATES, recurrent_weight_t.at(column) + block * GATES * BLOCK,
+                to + column * BLOCK, width, block > 0);
+        }
+    }
+  }
+
+  // Adds the gradient of the outputs of step t to `d_y`, (n_rows, width), and takes it through the
+  // clip; `d_h`, (n_rows, k), is the result in the precision of the products.
+  void add_output_gradient(int64_t t, int64_t n_rows, float* d_y, T* d_h, int64_t k) const {
+    const int64_t dim = scan.projection_dim, width = recurrent_weight_t.blocks * BLOCK;
+    const float bound = scan.proj_clip;
+    vectorized([&]() INLINE {
+      for (int64_t r = 0; r < n_rows; ++r) {
+        const float* d_output = scan.d_outputs + place.at(t, r) * dim;
+        const float* h = scan.outputs + place.at(t, r) * dim;
+        float* d = d_y + r * width;
+        T* to = d_h + r * k;
+        T* kept = static_cast<T*>(scan.d_h) + place.at(t, r) * dim;
+#pragma GCC ivdep
+        for (int64_t p = 0; p < dim; ++p) {
+          // A clipped number is exactly the bound, and no gradient passes it.
+          d[p] = (d[p] + d_output[p]) * (std::fabs(h[p]) < bound ? 1.0f : 0.0f);
+          store(to + p, d[p]);
+          store(kept + p, d[p]);
+        }
+      }
+    });
+  }
+
+  // The gradient of `Task::cells`. `d_m`: rows of stride `d_m_stride`; `d_c`, (.., dim), the
+  // gradient of the new memory, is replaced by that of the old one; `to`: shape (n, GATES).
+  void cells(
+      int64_t t, int64_t block, int64_t first, int64_t n, const float* d_m, int64_t d_m_stride,
+      float* d_c, T* to) const {
+    const int64_t dim = scan.dim, unit = block * BLOCK, units = std::min(BLOCK, dim - unit);
+    const float bound = scan.cell_clip;
+    float* d_b = d_bias + unit;
+    vectorized([&]() INLINE {
+      for (int64_t r = first; r < first + n; ++r, d_m += d_m_stride, to += GATES) {
+        const float* gates = scan.gates + place.at(t, r) * 4 * dim + unit;
+        const float* c = scan.c + place.at(t, r) * dim + unit;
+        const float* c_before =
+            (t ? scan.c + place.at(t - 1, r) * dim : scan.memory + place.at(r) * dim) + unit;
+        float* d_memory = d_c + r * dim + unit;
+        T* kept = static_cast<T*>(scan.d_gates) + place.at(t, r) * 4 * dim + unit;
+#pragma GCC ivdep
+        for (int64_t u = 0; u < units; ++u) {
+          const float i = gates[u], j = gates[dim + u];
+          const float f = gates[2 * dim + u], o = gates[3 * dim + u];
+          const float tanh_c = tanh(c[u]);
+          float d = d_memory[u] + d_m[u] * o * (1 - tanh_c * tanh_c);
+          d *= std::fabs(c[u]) < bound ? 1.0f : 0.0f;
+          const float d_i = d * j * i * (1 - i), d_j = d * i * (1 - j * j);
+          const float d_f = d * c_before[u] * f * (1 - f), d_o = d_m[u] * tanh_c * o * (1 - o);
+          d_memory[u] = d * f;
+          store(to + u, d_i);
+          store(to + BLOCK + u, d_j);
+          store(to + 2 * BLOCK + u, d_f);
+          store(to + 3 * BLOCK + u, d_o);
+          store(kept + u, d_i);
+          store(kept + dim + u, d_j);
+          store(kept + 2 * dim + u, d_f);
+          store(kept + 3 * dim + u, d_o);
+          d_b[u] += d_i;
+          d_b[dim + u] += d_j;
+          d_b[2 * dim + u] += d_f;
+          d_b[3 * dim + u] += d_o;
+        }
+      }
+    });
+  }
+};
+
+// Returns the gradients of all gates and of all outputs before the clip, (2, T, B, ..), in the
+// precision of the products, and that of the bias.
+template <class T>
+std::tuple<Tensor, Tensor, Tensor> scan_backward(
+    const Tensor& d_outputs, const Tensor& outputs, const Tensor& memory, const Tensor& gates,
+    const Tensor& c, const Tensor& recurrent_weight_t,
+    const optional<Tensor>& projection_weight_t, optional<double> cell_clip,
+    optional<double> proj_clip, at::IntArrayRef batch_sizes) {
+  const int64_t n_steps = outputs.size(1), n_rows = outputs.size(2);
+  const int64_t dim = memory.size(-1), projection_dim = outputs.size(-1);
+  TORCH_CHECK(static_cast<int64_t>(batch_sizes.size()) == n_steps, "batch_sizes: found ", batch_sizes);
+  const auto fresh = n_steps && batch_sizes.back() == n_rows ? scratch<T> : zeros<T>;
+  Tensor d_gates = fresh({2, n_steps, n_rows, 4 * dim});
+  Tensor d_h = fresh({2, n_steps, n_rows, projection_dim});
+  // The clip is on the projection alone.
+  const Backward s{
+      .d_outputs = floats(d_outputs, {2, n_steps, n_rows, projection_dim}, "d_outputs"),
+      .outputs = floats(outputs, {2, n_steps, n_rows, projection_dim}, "outputs"),
+      .memory = floats(memory, {2, n_rows, dim}, "memory"),
+      .gates = floats(gates, {2, n_steps, n_rows, 4 * dim}, "gates"),
+      .c = floats(c, {2, n_steps, n_rows, dim}, "c"),
+      .d_gates = d_gates.mutable_data_ptr<T>(),
+      .d_h = d_h.mutable_data_ptr<T>(),
+      .dim = dim,
+      .projection_dim = projection_dim,
+      .cell_clip = static_cast<float>(cell_clip.value_or(INFINITY)),
+      .proj_clip = static_cast<float>(projection_weight_t ? proj_clip.value_or(INFINITY) : INFINITY),
+      .batch_sizes = batch_sizes,
+  };
+  Tensor d_bias = zeros<float>({2, n_rows, 4 * dim}); // a row for each task
+  const int64_t gate_rows = (dim + BLOCK - 1) / BLOCK * GATES;
+  if (n_steps && n_rows)
+    for_each_task(n_steps, n_rows, [&](const Rows& rows) {
+      BackwardTask<T> task{
+          s, rows, Packed<T>(recurrent_weight_t, rows.direction, gate_rows, 1), std::nullopt,
+          d_bias.mutable_data_ptr<float>() + rows.at(0) * 4 * dim};
+      if (projection_weight_t)
+        task.projection_weight_t.emplace(*projection_weight_t, rows.direction, projection_dim, 1);
+      task.run();
+    });
+  return {d_gates, d_h, d_bias.sum(1)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> scan_backward_of_any_type(
+    const Tensor& d_outputs, const Tensor& outputs, const Tensor& memory, const Tensor& gates,
+    const Tensor& c, const Tensor& recurrent_weight_t,
+    const optional<Tensor>& projection_weight_t, optional<double> cell_clip,
+    optional<double> proj_clip, at::IntArrayRef batch_sizes) {
+  const auto type = recurrent_weight_t.scalar_type();
+  const auto f = type == at::kFloat ? scan_backward<float> : scan_backward<BFloat16>;
+  return f(
+      d_outputs, outputs, memory, gates, c, recurrent_weight_t, projection_weight_t, cell_clip,
+      proj_clip, batch_sizes);
+}
+
+Outputs scan_of_any_type(
+    const Tensor& inputs, const Tensor& memory, const Tensor& output, const Tensor& input_weight,
+    const Tensor& recurrent_weight, const Tensor& bias, const optional<Tensor>& projection_weight,
+    optional<double> cell_clip, optional<double> proj_clip, at::IntArrayRef batch_sizes,
+    bool keep) {
+  const auto f = recurrent_weight.scalar_type() == at::kFloat ? scan<float> : scan<BFloat16>;
+  return f(
+      inputs, memory, output, input_weight, recurrent_weight, bias, projection_weight, cell_clip,
+      proj_clip, batch_sizes, keep);
+}
+} // namespace
+
+TORCH_LIBRARY(elmo_plugin, library) {
+  library.def("is_supported(ScalarType dtype) -> bool", is_supported);
+  library.def("torch_version() -> str", [] { return std::string(TORCH_VERSION); });
+  library.def(
+      "lstm_scan(Tensor inputs, Tensor memory, Tensor output, Tensor input_weight, "
+      "Tensor recurrent_weight, Tensor bias, Tensor? projection_weight, float? cell_clip, "
+      "float? proj_clip, int[] batch_sizes, bool keep) "
+      "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      scan_of_any_type);
+  library.def(
+      "lstm_scan_backward(Tensor d_outputs, Tensor outputs, Tensor memory, Tensor gates, Tensor c, "
+      "Tensor recurrent_weight_t, Tensor? projection_weight_t, float? cell_clip, float? proj_clip, "
+      "int[] batch_sizes) -> (Tensor, Tensor, Tensor)",
+      scan_backward_of_any_type);
+}

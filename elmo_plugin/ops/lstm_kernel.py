@@ -1,0 +1,222 @@
+"""
+The compiled kernel of the LSTM scan, `csrc/lstm_scan.cpp`. `setup.py` builds it where there is a
+C++ compiler. It is used on CPUs for the precisions that `KERNEL_DTYPES` lists, unless the
+environment variable ELMO_PLUGIN_KERNEL is 0.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from elmo_plugin.ops.lstm_reference import reference_lstm
+from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
+from elmo_plugin.ops.scan_gradients import scan_gradients
+
+logger = logging.getLogger(__name__)
+
+LIBRARY = Path(__file__).with_name("csrc") / f"lstm_scan{EXTENSION_SUFFIXES[0]}"
+BLOCK = 64
+"""Columns of a block of packed weights, as in the kernel."""
+PADDED_TO = 32
+"""Packed weights have a multiple of these rows, which are as many as a bf16 tile of AMX has."""
+
+
+class KernelWeights:
+    """
+    A stack of frozen matrices in the kernel's order of memory.
+
+    # Parameters
+
+    weights : `Tensor`
+        Matrices, shape `(2, k, n_gates * n)`.
+    n_gates : `int`
+        Number of gates whose columns follow one another in each matrix.
+    """
+
+    def __init__(self, weights: Tensor, n_gates: int) -> None:
+        self.shape = weights.shape
+        self.dtype = weights.dtype
+        self.device = weights.device
+        self.packed = pack(weights, n_gates)
+
+
+def pack(weights: Tensor, n_gates: int) -> Tensor:
+    """
+    `weights`, shape `(2, k, n_gates * n)`, as shape `(2, blocks, n_gates, K, BLOCK)`: blocks of
+    columns that are zero after the first n, with K - k rows of zeros. In bf16 pairs of rows are
+    interleaved: numbers of one column stand next to each other.
+    """
+    n_stack, k, columns = weights.shape
+    n = columns // n_gates
+    n_pair = 2 if weights.dtype == torch.bfloat16 else 1
+    x = weights.reshape(n_stack, k, n_gates, n)
+    x = pad(x, (0, -n % BLOCK, 0, 0, 0, -k % PADDED_TO))
+    x = x.view(n_stack, x.size(1) // n_pair, n_pair, n_gates, -1, BLOCK)
+    x = x.permute(0, 4, 3, 1, 5, 2).contiguous()
+    return x.view(*x.shape[:3], -1, BLOCK)
+
+
+def pack_for_kernel(weights: Sequence[Tensor]) -> list[KernelWeights]:
+    """The weights of a scan: W_x, W_h and, if there is a projection, W_P."""
+    return [KernelWeights(w, n_gates) for w, n_gates in zip(weights, (4, 4, 1))]
+
+
+def takes(weight: Tensor) -> bool:
+    """Whether the kernel is used for this weight."""
+    return (
+        weight.device.type == "cpu"
+        and weight.dtype in KERNEL_DTYPES
+        and bool(torch.backends.mkldnn.enabled)
+    )
+
+
+def kernel_scan(
+    inputs: Tensor,
+    memory: Tensor,
+    output: Tensor,
+    input_weight: KernelWeights,
+    recurrent_weight: KernelWeights,
+    bias: Tensor,
+    projection_weight: KernelWeights | None,
+    cell_clip: float | None,
+    proj_clip: float | None,
+    batch_sizes: Sequence[int],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`reference_lstm` for frozen weights."""
+    results = torch.ops.elmo_plugin.lstm_scan(
+        *(x.float().contiguous() for x in (inputs, memory, output)),
+        input_weight.packed,
+        recurrent_weight.packed,
+        bias.float(),
+        None if projection_weight is None else projection_weight.packed,
+        cell_clip,
+        proj_clip,
+        batch_sizes,
+        False,
+    )
+    outputs, c, h = results[:3]
+    return outputs.to(inputs.dtype), c.to(memory.dtype), h.to(output.dtype)
+
+
+class KernelScan(torch.autograd.Function):
+    """The scan with its gradient, by the kernel. Weights are packed for each pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        memory: Tensor,
+        output: Tensor,
+        input_weight: Tensor,
+        recurrent_weight: Tensor,
+        bias: Tensor,
+        projection_weight: Tensor | None,
+        cell_clip: float | None,
+        proj_clip: float | None,
+        batch_sizes: Sequence[int],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x, c_0, h_0 = (tensor.float().contiguous() for tensor in (inputs, memory, output))
+        outputs, last_c, last_h, *kept = torch.ops.elmo_plugin.lstm_scan(
+            x,
+            c_0,
+            h_0,
+            pack(input_weight, 4),
+            pack(recurrent_weight, 4),
+            bias.float(),
+            None if projection_weight is None else pack(projection_weight, 1),
+            cell_clip,
+            proj_clip,
+            batch_sizes,
+            True,
+        )
+        weights = input_weight, recurrent_weight, projection_weight
+        ctx.save_for_backward(x, c_0, h_0, *weights, outputs, *kept)
+        ctx.clips_and_sizes = cell_clip, proj_clip, batch_sizes
+        ctx.mark_non_differentiable(last_c, last_h)
+        return outputs.to(inputs.dtype), last_c, last_h
+
+    @staticmethod
+    @no_double_backward
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, c_0, h_0, input_weight, recurrent_weight, projection_weight, outputs, gates, c, m = (
+            ctx.saved_tensors
+        )
+        d_gates, d_h, d_bias = torch.ops.elmo_plugin.lstm_scan_backward(
+            grads[0].float().contiguous(),
+            outputs,
+            c_0,
+            gates,
+            c,
+            pack(_in_blocks_of_units(recurrent_weight), 1),
+            None if projection_weight is None else pack(projection_weight.transpose(1, 2), 1),
+            *ctx.clips_and_sizes,
+        )
+        h = torch.cat([h_0[:, None], outputs[:, :-1]], dim=1)
+        return scan_gradients(ctx, x, h, m, d_gates, d_h, d_bias, input_weight)
+
+
+def _in_blocks_of_units(recurrent_weight: Tensor) -> Tensor:
+    """W_h transposed, its rows in the order of the kernel: the four gates of a block of units."""
+    n_stack, projection_dim, columns = recurrent_weight.shape
+    x = recurrent_weight.transpose(1, 2).view(n_stack, 4, columns // 4, projection_dim)
+    x = pad(x, (0, 0, 0, -x.size(2) % BLOCK)).view(n_stack, 4, -1, BLOCK, projection_dim)
+    return x.transpose(1, 2).reshape(n_stack, -1, projection_dim)
+
+
+def _load() -> tuple[frozenset[torch.dtype], str]:
+    """Returns `KERNEL_DTYPES` and `KERNEL_STATUS`."""
+    if os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
+        return frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0"
+    if not LIBRARY.exists():
+        return frozenset(), "off, because it was not built"
+    try:
+        torch.ops.load_library(str(LIBRARY))
+        built_for = torch.ops.elmo_plugin.torch_version()
+        if built_for != torch.__version__.partition("+")[0]:
+            raise RuntimeError(f"it was built for PyTorch {built_for}, not {torch.__version__}")
+        dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
+        for dtype in dtypes:
+            _self_test(dtype)
+    except Exception as error:  # whatever it is, PyTorch's operators compute the same
+        logger.warning("The compiled LSTM kernel is not used: %s", error)
+        return frozenset(), f"off, because {error}"
+    names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
+    return dtypes, f"on, for {names}" if names else "off, because this processor has no AVX2"
+
+
+def _self_test(dtype: torch.dtype) -> None:
+    """
+    # Raises
+
+    `RuntimeError`
+        If the kernel's numbers are not those of `reference_lstm`.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return 0.3 * torch.randn(shape, generator=generator)
+
+    tensors = [random(2, 4, 3, 5), random(2, 3, 70), random(2, 3, 6)]
+    weights = [w.to(dtype) for w in (random(2, 5, 280), random(2, 6, 280), random(2, 70, 6))]
+    bias = random(2, 280)
+
+    def arguments(weights: Sequence[Any]) -> list[Any]:
+        return [*tensors, *weights[:2], bias, weights[2], 0.4, 0.3, [3, 3, 2, 1]]
+
+    found = kernel_scan(*arguments(pack_for_kernel(weights)))
+    expected = reference_lstm(*arguments([w.float() for w in weights]))
+    error = max(float((x - y).abs().max()) for x, y in zip(found, expected))
+    if not error <= (1e-5 if dtype == torch.float32 else 0.02):
+        raise RuntimeError(f"its {dtype} numbers are wrong by {error:g}")
+
+
+KERNEL_DTYPES, KERNEL_STATUS = _load()
+"""The precisions in which the kernel is used, and whether and why it is on or off."""

@@ -1,0 +1,213 @@
+"""The compiled LSTM kernel compared with its equation."""
+
+import logging
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from elmo_plugin.modules import ProjectedLSTM
+from elmo_plugin.ops import lstm_kernel
+from elmo_plugin.ops.lstm_reference import reference_lstm
+from tests.compare import assert_close
+
+needs_kernel = pytest.mark.skipif(
+    not lstm_kernel.KERNEL_DTYPES, reason=f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}"
+)
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+def random_case(random: Random) -> tuple[ProjectedLSTM, tuple[Any, ...]]:
+    """A frozen LSTM and its arguments: every kind of shape, clip and length."""
+    torch.manual_seed(random.randrange(1000))
+    dim = random.choice([1, 7, 64, 65, 130])
+    clips = [random.choice([None, 0.3]) for _ in range(2)]
+    lstm = ProjectedLSTM(
+        input_dim=random.choice([1, 5, 64, 100]),
+        dim=dim,
+        projection_dim=random.choice([dim, 3, 64, 70]),
+        cell_clip=clips[0],
+        proj_clip=clips[1],
+    )
+    for parameter in lstm.requires_grad_(False).parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    n_steps, n_rows = random.choice([0, 1, 2, 9, 140]), random.choice([0, 1, 3, 16, 33, 40])
+    sizes = None
+    if random.random() < 0.5:
+        sizes = sorted((random.randint(0, n_rows) for _ in range(n_steps)), reverse=True)
+    input_dim, projection_dim = lstm.input_weight.size(1), lstm.projection_dim
+    tensors = (
+        torch.randn(2, n_steps, n_rows, input_dim),
+        0.3 * torch.randn(2, n_rows, dim),
+        0.2 * torch.randn(2, n_rows, projection_dim),
+    )
+    return lstm, (*tensors, sizes)
+
+
+def reference(lstm: ProjectedLSTM, dtype: torch.dtype, *arguments: Any) -> tuple[torch.Tensor, ...]:
+    """The equation with weights rounded to `dtype`."""
+    weights = [
+        None if w is None else w.to(dtype).float()
+        for w in (lstm.input_weight, lstm.recurrent_weight, lstm.projection_weight)
+    ]
+    *tensors, sizes = arguments
+    bias = lstm.bias_with_forget()
+    clips = lstm.cell_clip, lstm.proj_clip
+    return reference_lstm(*tensors, *weights[:2], bias, weights[2], *clips, sizes)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_random_shapes(fuzz, dtype):
+    """Expected: the equation, within 1e-5 in fp32, and with a cosine of at least 0.9999 in bf16.
+    The equation refuses no steps: then nothing comes out, and the state is the given one."""
+    if dtype not in lstm_kernel.KERNEL_DTYPES:
+        pytest.skip(f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}")
+    for random in fuzz.cases(40):
+        lstm, arguments = random_case(random)
+        lstm.precision = dtype
+        with torch.no_grad():
+            found = lstm(*arguments)
+        assert isinstance(lstm.packed_weights._cached[1][0], lstm_kernel.KernelWeights)
+        if not arguments[0].size(1):
+            assert found[0].shape == (*arguments[0].shape[:3], lstm.projection_dim)
+            assert all(map(torch.equal, found[1:], arguments[1:3]))
+            continue
+        expected = reference(lstm, dtype, *arguments)
+        for name, x, y in zip("hch", found, expected):
+            if dtype == torch.float32:
+                assert_close(x, y, atol=1e-5, what=name)
+            elif y.any():
+                assert cosine_similarity(x.flatten(), y.flatten(), dim=0) > 0.9999
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_for_random_shapes(fuzz, dtype):
+    """Expected: the equation differentiated by autograd; gradients within 1e-4 of the largest in
+    fp32, and with a cosine of at least 0.999 in bf16."""
+    if dtype not in lstm_kernel.KERNEL_DTYPES:
+        pytest.skip(f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}")
+    for random in fuzz.cases(20):
+        lstm, (inputs, *state, sizes) = random_case(random)
+        if not inputs.numel():
+            continue
+        parameters = [inputs.requires_grad_(), *lstm.requires_grad_().parameters()]
+        lstm.precision = dtype
+        found = lstm(inputs, *state, sizes)
+        assert type(found[0].grad_fn).__name__ == "KernelScanBackward"
+        expected = reference(lstm, dtype, inputs, *state, sizes)
+        weight = torch.randn_like(found[0])
+        gradients = [
+            torch.autograd.grad((x[0] * weight).sum(), parameters) for x in (found, expected)
+        ]
+        for value, x, y in zip("hch", found, expected):
+            atol = 1e-5 if dtype == torch.float32 else 0.05
+            assert_close(x.detach(), y.detach(), atol=atol, what=value)
+        for x, y in zip(*gradients):
+            if dtype == torch.float32:
+                assert_close(x, y, atol=1e-4 * float(y.abs().max()) + 1e-7, what="gradient")
+            elif y.any():
+                assert cosine_similarity(x.flatten(), y.flatten(), dim=0) > 0.999
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", sorted(lstm_kernel.KERNEL_DTYPES, key=str))
+def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
+    """Property: a row alone gives the bits that it gives among others, with any number of
+    threads."""
+    for random in fuzz.cases(3):
+        lstm, _ = random_case(random)
+        lstm.precision = dtype
+        sizes = (
+            (2, 5, 45, lstm.input_weight.size(1)),
+            (2, 45, lstm.dim),
+            (2, 45, lstm.projection_dim),
+        )
+        tensors = [torch.randn(size) for size in sizes]
+        with torch.no_grad():
+            together = lstm(*tensors)
+            try:
+                torch.set_num_threads(6)
+                assert all(map(torch.equal, lstm(*tensors), together))
+            finally:
+                torch.set_num_threads(1)
+            for row in range(0, 45, 4):
+                alone = lstm(*(x[..., row : row + 1, :] for x in tensors))
+                for x, y in zip(alone, together):
+                    assert torch.equal(x, y[..., row : row + 1, :])
+
+
+@needs_kernel
+def test_nan_stays_nan():
+    """By the definition of a NaN: it reaches every later number of its row, and no other row."""
+    lstm, (inputs, memory, output, _) = random_case(Random(0))
+    inputs, memory, output = (
+        torch.randn(2, 3, 4, lstm.input_weight.size(1)),
+        *(torch.zeros(2, 4, n) for n in (lstm.dim, lstm.projection_dim)),
+    )
+    inputs[:, 1, 2, 0] = torch.nan
+    for precision in lstm_kernel.KERNEL_DTYPES:
+        lstm.precision = precision
+        with torch.no_grad():
+            outputs, c, h = lstm(inputs, memory, output)
+        is_nan = outputs.isnan()
+        assert is_nan[:, 1:, 2].all() and c[:, 2].isnan().all() and h[:, 2].isnan().all()
+        assert is_nan.sum() == is_nan[:, 1:, 2].numel()
+
+
+@needs_kernel
+def test_rising_batch_sizes_are_refused():
+    """The message says what is expected and what was found."""
+    lstm = ProjectedLSTM(input_dim=3, dim=4, projection_dim=2, cell_clip=None, proj_clip=None)
+    state = torch.zeros(2, 2, 4), torch.zeros(2, 2, 2)
+    with torch.no_grad(), pytest.raises(RuntimeError, match=r"never rise.*found \[1, 2\]"):
+        lstm.requires_grad_(False)(torch.randn(2, 2, 2, 3), *state, [1, 2])
+
+
+def test_the_kernel_is_switched_off(monkeypatch):
+    """Expected: as documented, for the variable's value 0."""
+    monkeypatch.setenv("ELMO_PLUGIN_KERNEL", "0")
+    assert lstm_kernel._load() == (frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0")
+
+
+def test_no_kernel_is_no_fault(monkeypatch, tmp_path, caplog):
+    """Expected: no warning where there was no compiler."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    monkeypatch.setattr(lstm_kernel, "LIBRARY", tmp_path / "absent.so")
+    assert lstm_kernel._load() == (frozenset(), "off, because it was not built")
+    assert not caplog.records
+
+
+def test_a_file_that_does_not_load_is_not_used(monkeypatch, tmp_path, caplog):
+    """Expected: PyTorch's operators and one warning that says why."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    monkeypatch.setattr(lstm_kernel, "LIBRARY", tmp_path / "broken.so")
+    (tmp_path / "broken.so").write_bytes(b"no library")
+    dtypes, status = lstm_kernel._load()
+    assert not dtypes and status.startswith("off, because ") and "broken.so" in status
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING and "broken.so" in record.getMessage()
+
+
+@needs_kernel
+def test_wrong_numbers_are_found(monkeypatch, caplog):
+    """Expected: the kernel is not used if it differs from the equation, here by 1e-4."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    monkeypatch.setattr(
+        lstm_kernel, "reference_lstm", lambda *args: [x + 0.1 for x in reference_lstm(*args)]
+    )
+    dtypes, status = lstm_kernel._load()
+    assert not dtypes and "numbers are wrong by 0.1" in status
+    assert len(caplog.records) == 1
+
+
+@needs_kernel
+def test_another_pytorch_is_refused(monkeypatch, caplog):
+    """Expected: a kernel built for one version of PyTorch is not used with another."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    monkeypatch.setattr(torch, "__version__", "2.99.0+cpu")
+    dtypes, status = lstm_kernel._load()
+    assert not dtypes and "built for PyTorch 2.13.0, not 2.99.0" in status
