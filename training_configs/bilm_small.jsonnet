@@ -4,13 +4,13 @@
 //     --include-package elmo_plugin -s OUT
 //   allennlp bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small --softmax --float16
 //
-// elmo_plugin/pretrained/small/README.md describes the text in the folders `train` and `heldout`.
+// elmo_plugin/pretrained/small/README.md describes the text in the folders `train` and `heldout`, and
+// how the training was divided into two runs.
 (import 'bilm.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT') + '/train',
   validation_data_path: std.extVar('BILM_TEXT') + '/heldout',
   vocabulary+: { max_size: 50000 },
   data_loader+: { batch_size: 64 },
-  trainer+: { optimizer+: { lr: 0.005 } },
   model+: {
     char_cnn+: {
       filters: [[1, 8], [2, 16], [3, 40], [4, 64], [5, 96], [6, 128], [7, 160]],  // 512
@@ -19,4 +19,5 @@
     n_negative_samples: 4096,
     precision: 'bf16',  // as good as fp32 here, and faster on processors that have it
   },
+  trainer+: { optimizer+: { lr: 0.005 } },
 }
