@@ -88,6 +88,32 @@ def test_tensorboard(run: Path) -> None:
     assert "parameter_histogram/softmax.weight" in training
 
 
+def unfragmented(log: bytes) -> bytes:
+    """
+    Joins the records of a file in LevelDB's log format, in which a record that crosses the end of a
+    block of 32 KiB is divided: in front of each part are a checksum (4 bytes), the length (2) and
+    the kind (1). The file begins with 7 bytes of its own.
+    """
+    parts, place = [], 7
+    while place < len(log):
+        if (rest := -place % 32768) and rest < 7:
+            place += rest  # no header fits here
+            continue
+        end = place + 7 + int.from_bytes(log[place + 4 : place + 6], "little")
+        parts.append(log[place + 7 : end])
+        place = end
+    return b"".join(parts)
+
+
+def test_unfragmented() -> None:
+    """The expected content was divided by hand, at the end of the first block."""
+    content = bytes(range(256)) * 200
+    first = 32768 - 7 - 7
+    log = b":W&B..." + b"crc." + first.to_bytes(2, "little") + b"\2" + content[:first]
+    log += b"crc." + (len(content) - first).to_bytes(2, "little") + b"\4" + content[first:]
+    assert unfragmented(log) == content
+
+
 def test_wandb(run: Path) -> None:
     """The expected values are the run's own metrics. In the file that is kept for a later sync, a
     value in JSON with its length before it follows its name."""
@@ -97,7 +123,8 @@ def test_wandb(run: Path) -> None:
         ("train/sampled_loss", metrics(run)["training_sampled_loss"]),
         ("validation/perplexity", metrics(run)["validation_perplexity"]),
     ]:
-        found = re.findall(name.encode() + rb"\x82\x01.([\d.]+)", file.read_bytes(), re.DOTALL)
+        log = unfragmented(file.read_bytes())
+        found = re.findall(name.encode() + rb"\x82\x01.([\d.]+)", log, re.DOTALL)
         assert set(map(float, found)) == {value}
 
 
