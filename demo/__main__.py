@@ -61,7 +61,7 @@ def main() -> None:
         write_text(split)
         allennlp("bilm-encode", TEXT / f"{split}.txt", TEXT / split)
 
-    say("2. A biLM, trained on it for two minutes")
+    say("2. A biLM, trained on it for a minute")
     config = OUT / "bilm.jsonnet"
     config.write_text(CONFIG)
     print(f"{CONFIG}")
