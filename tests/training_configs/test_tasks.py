@@ -27,19 +27,19 @@ TASKS = {
     "ner": ("ner/dev.conll", {"sentence": "Anna Berg flew to Oslo."}, "tags"),
     "bcn": ("sst/dev.txt", {"sentence": "It isn't dull."}, "label"),
 }
-# By hand: the encoder's input and output with the paper's or the published numbers, as in
-# docs/task_configs.md, and with ELMo's 128 columns.
+# The encoder's input and output with the paper's or the published numbers, as in
+# docs/task_configs.md, and with the 256 columns of `small`.
 SIZES = {
     "bidaf": (100 + 100, 2 * 100),
-    "bidaf_elmo": (100 + 100 + 128 + 128, 2 * 100 + 128),
+    "bidaf_elmo": (100 + 100 + 256 + 256, 2 * 100 + 256),
     "esim": (300, 2 * 300),
-    "esim_elmo": (300 + 128 + 128, 2 * 300 + 128),
+    "esim_elmo": (300 + 256 + 256, 2 * 300 + 256),
     "srl": (100 + 100, 300),
-    "srl_elmo": (100 + 100 + 128, 300),
+    "srl_elmo": (100 + 100 + 256, 300),
     "coref": (300 + 100, 2 * 200),
-    "coref_elmo": (300 + 100 + 128, 2 * 200),
+    "coref_elmo": (300 + 100 + 256, 2 * 200),
     "ner": (50 + 128, 2 * 200),
-    "ner_elmo": (50 + 128 + 128, 2 * 200),
+    "ner_elmo": (50 + 128 + 256, 2 * 200),
     "bcn": (300, 2 * 300),
     "bcn_elmo": (300, 2 * 300),  # reads a feedforward layer's output
 }
