@@ -102,7 +102,7 @@ def test_streams_are_the_oracles(variant, tmp_path):
 
 
 def test_tiny_clips_bite(tmp_path):
-    """By the definition of a clip, no number exceeds the bounds. Some numbers equal them, because
+    """A clip keeps every number within its bounds. Some numbers equal them, because
     otherwise the variants above would not test clips."""
     bilm, options = random_bilm(*VARIANTS["tiny_clips"])
     _, _, after = bilm.sentences(_batch(bilm, options), bilm.bilstm.zero_state(len(SENTENCES)))

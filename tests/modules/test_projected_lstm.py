@@ -105,7 +105,7 @@ def test_gradients_are_the_slopes(variant):
 
 
 def test_clips_bite():
-    """By the definition of a clip, no number exceeds the bounds, and some equal them."""
+    """A clip keeps every number within its bounds, and some numbers equal them."""
     lstm = lstm_of("projected, clipped")
     outputs, memory, _ = lstm(*random_inputs(lstm))
     assert outputs.abs().max() == torch.tensor(0.3)
