@@ -44,12 +44,14 @@ format: install
 bench: install
 	$(RUN)/python -m benchmarks --json benchmarks.json
 
-# uv resolves beside the CUDA build of PyTorch; what only that build needs comes with it.
+# Their own pins exclude this PyTorch; see setup.py. A CUDA build of PyTorch brings its packages itself.
+WITHOUT_PINS := allennlp==2.10.1 allennlp-models==2.10.1 torchvision==0.15.2
 lock: install
 	$(RUN)/python -m pip install uv
-	$(RUN)/uv pip compile requirements.in --override overrides.txt --python-version 3.11 \
+	echo torch==2.13.0 | $(RUN)/uv pip compile setup.py - --extra dev --python-version 3.11 \
 		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
-	grep -Ev '^(cuda|nvidia|triton)' $(VENV)/lock > $(VENV)/requirements.txt
+	{ grep -Ev '^(cuda|nvidia|triton)' $(VENV)/lock; printf '%s\n' $(WITHOUT_PINS); } | sort -t= -k1,1 \
+		> $(VENV)/requirements.txt
 	mv $(VENV)/requirements.txt requirements.txt
 
 clean:

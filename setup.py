@@ -1,6 +1,6 @@
 """
-AllenNLP's users install with setup.py. Its own pins no longer resolve on a supported Python, so the
-dependencies here come in through requirements.txt with `pip install --no-deps`: see the README.
+AllenNLP's users install with setup.py. It is also what requirements.txt, the lock, is made from:
+see `make lock`.
 """
 
 import os
@@ -51,28 +51,65 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["elmo_plugin", "elmo_plugin.*"]),
     package_data={
+        "elmo_plugin": ["py.typed"],
         "elmo_plugin.libsonnet": ["elmo.libsonnet"],
         "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
     },
     ext_modules=kernels(),
-    python_requires=">=3.11",
+    python_requires=">=3.11,<3.12",
     install_requires=[
-        "torch",
-        "allennlp==2.10.1",
-        "allennlp-models==2.10.1",
-        "cached-path",
-        "jsonnet",
-        "nltk",
-        "overrides",
-        "h5py",
-        "numpy",
-        "matplotlib",
-        "spacy",
-        "zstandard",
+        "torch>=2.13",
+        "cached-path>=1.5",
+        "h5py>=3.6",
+        "jsonnet>=0.20",
+        "matplotlib>=3.8",
+        "nltk>=3.8",
+        "numpy>=1.26",
+        "overrides>=7",
+        "spacy>=3.8",
+        "zstandard>=0.22",
+        # AllenNLP 2.10.1, allennlp-models 2.10.1 and torchvision 0.15.2 are needed and not in this
+        # list: their own pins exclude this torch, so that nothing could resolve it. They are
+        # installed with --no-deps (`elmo_plugin/environment.py`). What follows is what they need.
+        # AllenNLP imports torchvision, of which nothing here is used. 0.15.2 registers no operators
+        # when it is imported, so it loads next to any build of torch; later ones load only next to
+        # the one that they were built for. It has no build for Python 3.12.
+        "base58>=2.1.1",
+        "conllu>=4.4.2",
+        "datasets>=2",
+        "dill>=0.3.4",
+        "fairscale==0.4.6",
+        "filelock>=3.12",
+        "ftfy>=6",
+        "huggingface-hub>=0.24",
+        "lmdb>=1.4",
+        "more-itertools>=8.12",
+        "pillow>=4.1.1",
+        "protobuf>=4",
+        "py-rouge==1.1",
+        "pytest>=7",
+        "requests>=2.28",
+        "sacremoses>=0.1",
+        "scikit-learn>=1.3",
+        "scipy>=1.11",
+        "sentencepiece>=0.2",
+        "tensorboardX>=2.6",
+        "termcolor>=1.1",
+        "tqdm>=4.62",
+        "traitlets>5.1.1",
+        "typer>=0.4.1",
+        "wandb>=0.16",
+        "word2number>=1.1",
+        # py-rouge imports pkg_resources, which left setuptools with 81.
+        "setuptools<81",
+        # AllenNLP derives a class from transformers.AdamW, which 4.50 removed.
+        "transformers>=4.48,<4.49",
     ],
+    extras_require={
+        "dev": ["hypothesis", "import-linter", "mypy", "pytest-xdist", "ruff", "types-tqdm"],
+    },
     classifiers=[
-        # What is tested. AllenNLP imports torchvision, whose one release that stands beside any
-        # build of PyTorch has no package for a later Python.
+        # What is tested; see torchvision above.
         "Programming Language :: Python :: 3.11",
         "Operating System :: POSIX :: Linux",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",

@@ -4,14 +4,18 @@ from platform import python_version_tuple
 
 OLDEST_PYTHON = 3, 11
 
+# Their own pins exclude every PyTorch for Python 3.11.
+WITHOUT_PINS = "allennlp==2.10.1", "allennlp-models==2.10.1", "torchvision==0.15.2"
+
 INSTALL = (
-    "pip install torch==2.13.0; pip install --no-deps -r requirements.txt -e . (see the README)"
+    f"pip install elmo_plugin; pip install --no-deps {' '.join(WITHOUT_PINS)} (see the README)"
 )
 
 NEEDED = {
     "torch": "PyTorch",
     "allennlp": "AllenNLP 2.10.1",
     "allennlp_models": "allennlp-models 2.10.1",
+    "torchvision": "torchvision 0.15.2",
     "h5py": "h5py",
 }
 

@@ -1,0 +1,97 @@
+"""The wheel and the sdist contain the same package, and the wheel works where nothing else is."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+from elmo_plugin import Elmo
+from elmo_plugin.environment import WITHOUT_PINS
+from elmo_plugin.version import VERSION
+
+ROOT = Path(__file__).parents[1]
+
+VECTORS = """
+import numpy
+from elmo_plugin import Elmo
+numpy.save("vectors.npy", Elmo.from_pretrained("tiny").embed(["He", "threw", "the", "stick"]))
+"""
+
+
+def _run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a program that sees neither the repository nor its environment."""
+    kept = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
+    pip = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
+    done = subprocess.run(
+        list(map(str, arguments)),
+        cwd=folder,
+        env={**kept, **pip, "ELMO_PLUGIN_KERNEL": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done
+
+
+def _wheel(source: Path, out: Path) -> Path:
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", out]
+    _run(*pip, source, folder=out.parent)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a copy of the repository, in which the build may leave its files."""
+    folder = tmp_path_factory.mktemp("wheel")
+    hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "*.so", "demo-out", "__pycache__")
+    shutil.copytree(ROOT, folder / "source", ignore=hidden)
+    return _wheel(folder / "source", folder / "dist")
+
+
+@pytest.mark.long
+def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """The expected files are those of the wheel that a checkout gives."""
+    source = wheel.parents[1] / "source"
+    code = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    _run(sys.executable, "-c", code, folder=source)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    (tmp_path / "dist").mkdir()
+    other = _wheel(sdist, tmp_path / "dist")
+    with ZipFile(wheel) as expected, ZipFile(other) as found:
+        names = set(expected.namelist())
+        assert set(found.namelist()) == names
+        checksums = {name: expected.getinfo(name).CRC for name in names if "RECORD" not in name}
+        assert all(found.getinfo(name).CRC == crc for name, crc in checksums.items())
+    assert wheel.name == other.name == f"elmo_plugin-{VERSION}-py3-none-any.whl"
+    assert "elmo_plugin/py.typed" in names
+    assert not any(name.startswith(("tests/", "benchmarks/", "experiments/")) for name in names)
+
+
+@pytest.mark.long
+def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    """The README's two commands install the wheel in a new environment; its vectors are those of
+    this environment, whose versions are the lock's, within fp32's rounding."""
+    environment = tmp_path / "environment"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    _run(sys.executable, "-m", "venv", environment, folder=empty)
+    python = environment / "bin" / "python"
+    reached = subprocess.run(
+        [python, "-m", "pip", "download", "--no-deps", "-d", tmp_path, "word2number==1.1"],
+        capture_output=True,
+    )
+    if reached.returncode != 0:
+        pytest.skip("pip reaches no package index")
+    _run(python, "-m", "pip", "install", wheel, folder=empty)
+    _run(python, "-m", "pip", "install", "--no-deps", *WITHOUT_PINS, folder=empty)
+    _run(python, "-c", VECTORS, folder=empty)
+    expected = Elmo.from_pretrained("tiny").embed(["He", "threw", "the", "stick"])
+    np.testing.assert_allclose(np.load(empty / "vectors.npy"), expected, atol=1e-6)
+    helped = _run(python, "-m", "elmo_plugin", "elmo", "--help", folder=empty)
+    assert helped.stdout.startswith("usage: python -m elmo_plugin elmo ")
