@@ -116,8 +116,8 @@ def test_what_the_package_imports_is_declared() -> None:
 
 
 def test_what_allennlp_needs_is_declared() -> None:
-    """AllenNLP is installed without its dependencies, so setup.py lists them. The expected names are
-    those of the metadata of AllenNLP, allennlp-models and torchvision."""
+    """AllenNLP is installed without its dependencies, so setup.py lists them. The expected names
+    are those of the metadata of AllenNLP, allennlp-models and torchvision."""
     without_pins = {canonicalize_name(Requirement(line).name) for line in environment.WITHOUT_PINS}
     needed = {
         canonicalize_name(need.name)
@@ -151,7 +151,7 @@ def test_the_lock_pins_one_version_of_each_need() -> None:
     lock = _requirements("requirements.txt")
     development = {Requirement(line).name for line in _setup("extras_require")["dev"]}
     assert _declared() | development <= set(lock)
-    assert {line for line in environment.WITHOUT_PINS} <= {str(pin) for pin in lock.values()}
+    assert set(environment.WITHOUT_PINS) <= {str(pin) for pin in lock.values()}
     assert f"WITHOUT_PINS := {' '.join(environment.WITHOUT_PINS)}\n" in _makefile()
     assert all(re.fullmatch(r"==[^*]+", str(pin.specifier)) for pin in lock.values())
     assert not any(name.startswith(CUDA_ONLY) for name in lock)
