@@ -39,7 +39,7 @@ docs: $(DOCS_INSTALLED)
 
 # Every command of the README and of docs/, and the recipes.
 docs-test: $(DOCS_INSTALLED)
-	$(RUN)/python -m pytest -m docs -n auto --dist loadgroup tests/docs
+	$(RUN)/python -m pytest -m docs -n auto --dist loadgroup -o faulthandler_timeout=900 tests/docs
 
 $(DOCS_INSTALLED): $(INSTALLED) requirements-docs.txt
 	$(RUN)/python -m pip install --no-deps -r requirements-docs.txt

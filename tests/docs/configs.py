@@ -13,14 +13,14 @@ from allennlp.common import Registrable
 from allennlp.common.plugins import import_plugins
 
 
-def evaluate(code: str, folder: Path) -> dict[str, Any]:
+def evaluate(code: str, folder: Path, **variables: str) -> dict[str, Any]:
     """The value of a block, whose imports are relative to `folder`. Keys and values without braces,
     as a reader would put them into a config, are a value with braces around them. As in AllenNLP,
     environment variables are jsonnet's external ones."""
     if re.match(r"(//.*\n)*\w+\+?:", code):
         code = "{" + code + "\n}"
     file = str(folder / "block.jsonnet")
-    return json.loads(evaluate_snippet(file, code, ext_vars=dict(os.environ)))
+    return json.loads(evaluate_snippet(file, code, ext_vars={**os.environ, **variables}))
 
 
 def types(value: Any) -> Iterator[str]:

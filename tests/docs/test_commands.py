@@ -19,7 +19,7 @@ from tests.docs.configs import evaluate
 from tests.docs.folder import prepare
 from tests.docs.pages import ALL_BLOCKS, ROOT, Block
 
-TIMEOUT = 240
+TIMEOUT = 600
 
 
 def _items() -> list[Any]:

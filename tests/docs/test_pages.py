@@ -1,10 +1,13 @@
 """The documentation's links, blocks and quotations, which take only seconds to check."""
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from allennlp.common import registrable
 
 from tests.docs.configs import evaluate, registered_names, types
 from tests.docs.folder import prepare
@@ -42,10 +45,10 @@ def folder(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     "block", [b for b in ALL_BLOCKS if b.language == "jsonnet" and not b.not_run], ids=str
 )
-def test_jsonnet(block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jsonnet(block: Block, folder: Path) -> None:
     """Jsonnet evaluates, and each `type` in it is a name that AllenNLP knows."""
-    monkeypatch.setenv("BILM_ARCHIVE", "pretrained://small")
-    unknown = set(types(evaluate(block.code, folder))) - registered_names()
+    config = evaluate(block.code, folder, BILM_ARCHIVE="pretrained://small")
+    unknown = set(types(config)) - registered_names()
     assert not unknown
 
 
@@ -54,3 +57,26 @@ def test_navigation_has_each_page_once() -> None:
     site = tomllib.loads((ROOT / "zensical.toml").read_text())
     named = re.findall(r"'(\w+\.md)'", str(site["project"]["nav"]))
     assert sorted(named) == sorted(["index.md", "api.md", *(page.name for page in DOCS)])
+
+
+def test_messages_of_the_trouble_page_exist() -> None:
+    """Each message is part of a string in the source of this package, of AllenNLP or of argparse,
+    where `…` stands for what is formatted in. In the tables of messages they come first."""
+    sources = [*(ROOT / "elmo_plugin").rglob("*.py"), Path(registrable.__file__)]
+    strings = {text for source in sources for text in literals(source.read_text("utf-8"))}
+    strings.add("invalid choice: …")  # argparse
+    text = (ROOT / "docs" / "trouble.md").read_text("utf-8").partition("## No message")[0]
+    messages = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
+    assert len(messages) > 30
+    unknown = [m for m in messages if not any(m in string for string in strings)]
+    assert not unknown
+
+
+def literals(source: str) -> Iterator[str]:
+    """The strings of a module, with `…` for what is formatted in."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+            yield "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.sub(r"%[rsd]", "…", node.value)

@@ -31,7 +31,7 @@ SENTENCES = [
     "The ferry leaves at seven .",
     "A dog can stick to it .",
 ]
-TIMEOUT = 300
+TIMEOUT = 600
 
 
 @pytest.fixture(scope="module")
