@@ -1,9 +1,10 @@
 // Trains on two machines. Each has the text, the packages and an output folder of its own:
 //
-//   PRIMARY=10.0.0.1 allennlp train recipes/two_nodes.jsonnet -s OUT --node-rank 0  # on 10.0.0.1
-//   PRIMARY=10.0.0.1 allennlp train recipes/two_nodes.jsonnet -s OUT --node-rank 1  # on the other
+//   export PRIMARY=10.0.0.1 PORT=29500
+//   allennlp train recipes/two_nodes.jsonnet -s OUT --node-rank 0  # on 10.0.0.1
+//   allennlp train recipes/two_nodes.jsonnet -s OUT --node-rank 1  # on the other
 //
-// If training is stopped, start both again with --recover. PORT must be open on the first machine.
+// If training is stopped, start both again with --recover.
 (import '../training_configs/bilm.jsonnet') + {
   distributed: {
     num_nodes: 2,
