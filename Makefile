@@ -3,9 +3,10 @@ PYTHON ?= python3.11
 VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+DOCS_INSTALLED := $(VENV)/docs-installed
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install demo test test-all lint format bench lock clean
+.PHONY: install demo test test-all docs docs-test lint format bench lock clean
 
 install: $(INSTALLED)
 
@@ -31,6 +32,19 @@ test: install
 test-all: install
 	$(RUN)/python -m pytest -n auto --long --fuzz-seed $(or $(SEED),0)
 
+# The pages in build/site, with the API reference.
+docs: $(DOCS_INSTALLED)
+	$(RUN)/python docs/site/stage.py
+	$(RUN)/zensical build --strict
+
+# Every command of the README and of docs/, and the recipes.
+docs-test: $(DOCS_INSTALLED)
+	$(RUN)/python -m pytest -m docs -n auto --dist loadgroup -o faulthandler_timeout=900 tests/docs
+
+$(DOCS_INSTALLED): $(INSTALLED) requirements-docs.txt
+	$(RUN)/python -m pip install --no-deps -r requirements-docs.txt
+	touch $@
+
 lint: install
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
@@ -53,6 +67,9 @@ lock: install
 	{ grep -Ev '^(cuda|nvidia|triton)' $(VENV)/lock; printf '%s\n' $(WITHOUT_PINS); } | sort -t= -k1,1 \
 		> $(VENV)/requirements.txt
 	mv $(VENV)/requirements.txt requirements.txt
+	$(RUN)/uv pip compile requirements-docs.in --constraint requirements.txt --python-version 3.11 \
+		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
+	grep -vxFf requirements.txt $(VENV)/lock > requirements-docs.txt
 
 clean:
 	rm -rf $(VENV) demo-out

@@ -1,0 +1,82 @@
+"""
+Writes the pages that `make docs` builds, to build/docs: the README, those of docs/, the API
+reference, and a page for each file and folder that they link to.
+
+    python docs/site/stage.py
+"""
+
+import re
+import shutil
+from os.path import relpath
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+OUT = ROOT / "build" / "docs"
+PACKAGE = ROOT / "elmo_plugin"
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
+LANGUAGES = {".jsonnet": "jsonnet", ".libsonnet": "jsonnet", ".py": "python", ".cpp": "cpp"}
+
+
+def main() -> None:
+    shutil.rmtree(OUT, ignore_errors=True)
+    (OUT / "api").mkdir(parents=True)
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        stage(page)
+    reference = [f"- [`{write_reference(folder)}`](api/{folder.name}.md)" for folder in folders()]
+    (OUT / "api.md").write_text("\n".join(["# API reference\n", *reference]) + "\n")
+
+
+def stage(source: Path) -> Path:
+    """Writes the page of a file or a folder and of all that it links to. Returns its path."""
+    page = page_of(source)
+    if page.exists():
+        return page
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.touch()
+    if source.suffix == ".md":
+        text = LINK.sub(lambda link: relink(link, source, page), source.read_text("utf-8"))
+    elif source.is_dir():
+        entries = sorted(entry for entry in source.iterdir() if not is_hidden(entry))
+        lines = [f"- [`{entry.name}`]({relpath(stage(entry), page.parent)})" for entry in entries]
+        text = "\n".join([f"# {source.relative_to(ROOT)}\n", *lines]) + "\n"
+    else:
+        language = LANGUAGES.get(source.suffix, "text")
+        code = source.read_text("utf-8")
+        text = f"# {source.relative_to(ROOT)}\n\n````{language}\n{code}````\n"
+    page.write_text(text, "utf-8")
+    return page
+
+
+def page_of(source: Path) -> Path:
+    if source == ROOT / "README.md":
+        return OUT / "index.md"
+    if source.parent == ROOT / "docs" and source.suffix == ".md":
+        return OUT / source.name
+    name = source.name.removesuffix(".md") + ".md"
+    return OUT / "files" / source.relative_to(ROOT).with_name(name)
+
+
+def relink(link: re.Match[str], source: Path, page: Path) -> str:
+    target = (source.parent / link[1]).resolve()
+    return f"]({relpath(stage(target), page.parent)}{link[2] or ''})"
+
+
+def is_hidden(entry: Path) -> bool:
+    return entry.name.startswith((".", "__")) or entry.suffix in (".hdf5", ".so")
+
+
+def folders() -> list[Path]:
+    return sorted(entry.parent for entry in PACKAGE.glob("*/__init__.py"))
+
+
+def write_reference(folder: Path) -> str:
+    """Writes the API reference of a folder of the package. Returns the folder's module."""
+    package = f"elmo_plugin.{folder.name}"
+    modules = [package, *(f"{package}.{file.stem}" for file in sorted(folder.glob("[a-z]*.py")))]
+    text = f"# {package}\n\n" + "".join(f"::: {module}\n\n" for module in modules)
+    (OUT / "api" / f"{folder.name}.md").write_text(text)
+    return package
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Jsonnet in the documentation."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from _jsonnet import evaluate_snippet
+from allennlp.common import Registrable
+from allennlp.common.plugins import import_plugins
+
+
+def evaluate(code: str, folder: Path, **variables: str) -> dict[str, Any]:
+    """The value of a block, whose imports are relative to `folder`. Keys and values without braces,
+    as a reader would put them into a config, are a value with braces around them. As in AllenNLP,
+    environment variables are jsonnet's external ones."""
+    if re.match(r"(//.*\n)*\w+\+?:", code):
+        code = "{" + code + "\n}"
+    file = str(folder / "block.jsonnet")
+    return json.loads(evaluate_snippet(file, code, ext_vars={**os.environ, **variables}))
+
+
+def types(value: Any) -> Iterator[str]:
+    """All values of keys named `type`."""
+    if isinstance(value, dict):
+        if isinstance(value.get("type"), str):
+            yield value["type"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from types(item)
+
+
+@cache
+def registered_names() -> set[str]:
+    import_plugins()
+    return {name for names in Registrable._registry.values() for name in names}

@@ -1,0 +1,65 @@
+"""A folder in which the documentation's commands run as they are printed."""
+
+import gzip
+from pathlib import Path
+
+from elmo_plugin.libsonnet import LIBRARY
+from elmo_plugin.pretrained import pretrained_files
+from tests.docs.pages import ROOT
+
+TEXT = ROOT / "fixtures" / "text"
+
+# The configs of the repository in sizes for seconds. Those of two cores keep their own.
+_TEXT = (
+    "train_data_path: 'fixtures/text/train.txt', validation_data_path: 'fixtures/text/heldout.txt'"
+)
+_SIZES = """
+  vocabulary+: { max_size: 200 },
+  model+: {
+    char_cnn+: { filters: [[1, 4], [2, 8]] },
+    lstm+: { dim: 32, projection_dim: 8 },
+    n_negative_samples: 16,
+  },
+"""
+SMALLER = {
+    "bilm": f"{_TEXT}, {_SIZES}",
+    "bilm_tf": f"{_TEXT}, {_SIZES}",
+    "bilm_finetune": "trainer+: { num_epochs: 1 }",
+    "tagger": "trainer+: { num_epochs: 1 }",
+    "tagger_elmo": "trainer+: { num_epochs: 1 }",
+    "ner": "hidden_size:: 8, trainer+: { num_epochs: 1 }",
+    "esim": "dim:: 8, trainer+: { num_epochs: 1 }",
+}
+
+
+def prepare(folder: Path) -> None:
+    """Writes what the checkout has and what a reader has, under the names of the pages."""
+    for name in (".allennlp_plugins", "fixtures", "experiments", "recipes", "benchmarks"):
+        if (ROOT / name).exists():
+            (folder / name).symlink_to(ROOT / name)
+    configs = folder / "training_configs"
+    configs.mkdir()
+    for whole in (ROOT / "training_configs").iterdir():
+        if whole.stem in SMALLER:
+            (configs / whole.name).write_text(f"(import '{whole}') + {{ {SMALLER[whole.stem]} }}")
+        else:
+            (configs / whole.name).symlink_to(whole)
+
+    (folder / LIBRARY.name).symlink_to(LIBRARY)
+    (folder / "my.jsonnet").write_text("import 'training_configs/esim.jsonnet'")
+    (folder / "my_task.jsonnet").write_text("import 'training_configs/esim.jsonnet'")
+    (folder / "my_ner.jsonnet").write_text("import 'training_configs/ner.jsonnet'")
+    (folder / "my" / "text").mkdir(parents=True)
+    text = (TEXT / "train.txt").read_bytes()
+    (folder / "my" / "text" / "part.txt.gz").write_bytes(gzip.compress(text))
+    (folder / "my" / "dev.txt").symlink_to(TEXT / "heldout.txt")
+    (folder / "train").symlink_to(TEXT / "train.txt")
+    (folder / "heldout").symlink_to(TEXT / "heldout.txt")
+    sentences = [line for line in text.decode().splitlines() if line]
+    (folder / "TEXT").write_text("\n".join(sentences[:20]) + "\n")
+    (folder / "eng.train").symlink_to(ROOT / "fixtures" / "ner" / "train.conll")
+    (folder / "eng.testa").symlink_to(ROOT / "fixtures" / "ner" / "dev.conll")
+    row = "the " + " ".join(["0.1"] * 50) + "\n"
+    (folder / "glove.6B.50d.txt.gz").write_bytes(gzip.compress(row.encode()))
+    for name, file in zip(("OPTIONS", "WEIGHTS", "VOCABULARY"), pretrained_files("tiny")):
+        (folder / name).symlink_to(file)

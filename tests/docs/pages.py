@@ -1,0 +1,82 @@
+"""The blocks of code, links and headings of the documentation's pages, as CommonMark reads them."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *DOCS]
+"""The pages whose commands are run."""
+
+COMMENT = re.compile(r"<!-- docs-test: (not run|file): (.+) -->\s*", re.DOTALL)
+
+
+class Block(NamedTuple):
+    """
+    page : `str`
+    line : `int`
+    language : `str`
+    code : `str`
+    not_run : `str | None`
+        The reason of the comment `<!-- docs-test: not run: REASON -->` before the block.
+    file : `str | None`
+        The name of the comment `<!-- docs-test: file: NAME -->`, under which a reader saves it.
+    """
+
+    page: str
+    line: int
+    language: str
+    code: str
+    not_run: str | None = None
+    file: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    before: Token | None = None
+    for token in parse(page):
+        if token.type == "fence":
+            assert token.map is not None
+            comment = COMMENT.fullmatch(before.content) if before is not None else None
+            kind, value = comment.groups() if comment else (None, None)
+            yield Block(
+                str(page.relative_to(ROOT)),
+                token.map[0] + 1,
+                token.info,
+                token.content,
+                not_run=value if kind == "not run" else None,
+                file=value if kind == "file" else None,
+            )
+        before = token if token.type == "html_block" else None
+
+
+def links(page: Path) -> Iterator[str]:
+    for token in parse(page):
+        for child in token.children or ():
+            if child.type == "link_open":
+                yield str(child.attrGet("href"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings' anchors: lower case, hyphens for spaces, and no punctuation."""
+    tokens = parse(page)
+    return {
+        re.sub(r"[^\w\- ]", "", after.content.lower()).replace(" ", "-")
+        for token, after in pairwise(tokens)
+        if token.type == "heading_open"
+    }
+
+
+def parse(page: Path) -> list[Token]:
+    return MarkdownIt("commonmark").enable("table").parse(page.read_text("utf-8"))
+
+
+ALL_BLOCKS = [block for page in PAGES for block in blocks(page)]

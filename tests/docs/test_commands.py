@@ -1,0 +1,95 @@
+"""
+Runs the documentation's commands as they are printed, in the order of the page, in a folder that
+`prepare` has filled. `make docs-test` runs these tests.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allennlp.commands.train import TrainModel
+from allennlp.common import Params
+
+from tests.conftest import write_bilm_archive
+from tests.docs.configs import evaluate
+from tests.docs.folder import prepare
+from tests.docs.pages import ALL_BLOCKS, ROOT, Block
+
+TIMEOUT = 600
+
+
+def _items() -> list[Any]:
+    return [
+        pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(block.page))
+        for block in ALL_BLOCKS
+        if block.language != "text"
+    ]
+
+
+@pytest.fixture(scope="session")
+def folder_of(tmp_path_factory) -> Callable[[str], Path]:
+    """Returns a page's folder, in which `OUT` is a trained biLM unless the page trains it."""
+    folders: dict[str, Path] = {}
+
+    def folder_of(page: str) -> Path:
+        if page not in folders:
+            folders[page] = folder = tmp_path_factory.mktemp(Path(page).stem)
+            prepare(folder)
+            if "-s OUT" not in (ROOT / page).read_text():
+                write_bilm_archive(folder / "OUT")
+        return folders[page]
+
+    return folder_of
+
+
+@pytest.fixture(scope="session")
+def variables() -> dict[str, dict[str, Any]]:
+    """The Python variables of each page."""
+    return {}
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("block", _items())
+def test_block(
+    block: Block,
+    folder_of: Callable[[str], Path],
+    variables: dict[str, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command succeeds, Python runs, and a config is one of which AllenNLP constructs all."""
+    if block.not_run:
+        pytest.skip(block.not_run)
+    folder = folder_of(block.page)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("BILM_ARCHIVE", "pretrained://small")
+    if block.file:
+        (folder / block.file).write_text(block.code)
+    if block.language == "bash":
+        _run(block.code, folder)
+    elif block.language == "python":
+        names = variables.setdefault(block.page, {"__name__": block.page})
+        exec(compile(block.code, str(block), "exec"), names)
+    else:
+        config = evaluate(block.code, folder)
+        if {"dataset_reader", "model", "trainer"} <= config.keys():
+            run = folder / f"constructed{block.line}"
+            TrainModel.from_params(
+                Params(config), serialization_dir=str(run), local_rank=0, batch_weight_key=""
+            )
+
+
+def _run(code: str, folder: Path) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert done.returncode == 0, f"{code}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"

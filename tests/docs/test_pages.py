@@ -1,0 +1,82 @@
+"""The documentation's links, blocks and quotations, which take only seconds to check."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from allennlp.common import registrable
+
+from tests.docs.configs import evaluate, registered_names, types
+from tests.docs.folder import prepare
+from tests.docs.pages import ALL_BLOCKS, DOCS, PAGES, ROOT, Block, anchors, links
+
+CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("page", CHECKED, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """A link names a file or a folder of the repository, and a heading if it has an anchor. Links
+    to other sites are not followed."""
+    for link in links(page):
+        if link.startswith("https://"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name}: {link}"
+
+
+def test_each_block_is_run_or_says_why_not() -> None:
+    """`make docs-test` runs bash, Python and jsonnet; `text` is what a program prints."""
+    for block in ALL_BLOCKS:
+        assert block.language in ("bash", "python", "jsonnet", "text"), block
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("docs")
+    prepare(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in ALL_BLOCKS if b.language == "jsonnet" and not b.not_run], ids=str
+)
+def test_jsonnet(block: Block, folder: Path) -> None:
+    """Jsonnet evaluates, and each `type` in it is a name that AllenNLP knows."""
+    config = evaluate(block.code, folder, BILM_ARCHIVE="pretrained://small")
+    unknown = set(types(config)) - registered_names()
+    assert not unknown
+
+
+def test_navigation_has_each_page_once() -> None:
+    """The navigation is that of the site; the pages are the files of `docs/`."""
+    site = tomllib.loads((ROOT / "zensical.toml").read_text())
+    named = re.findall(r"'(\w+\.md)'", str(site["project"]["nav"]))
+    assert sorted(named) == sorted(["index.md", "api.md", *(page.name for page in DOCS)])
+
+
+def test_messages_of_the_trouble_page_exist() -> None:
+    """Each message is part of a string in the source of this package, of AllenNLP or of argparse,
+    where `…` stands for what is formatted in. In the tables of messages they come first."""
+    sources = [*(ROOT / "elmo_plugin").rglob("*.py"), Path(registrable.__file__)]
+    strings = {text for source in sources for text in literals(source.read_text("utf-8"))}
+    strings.add("invalid choice: …")  # argparse
+    text = (ROOT / "docs" / "trouble.md").read_text("utf-8").partition("## No message")[0]
+    messages = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
+    assert len(messages) > 30
+    unknown = [m for m in messages if not any(m in string for string in strings)]
+    assert not unknown
+
+
+def literals(source: str) -> Iterator[str]:
+    """The strings of a module, with `…` for what is formatted in."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+            yield "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.sub(r"%[rsd]", "…", node.value)

@@ -1,0 +1,267 @@
+"""
+Runs each recipe as a reader does, and compares what it gives with `Elmo.embed`. A recipe whose
+library is not installed is skipped; `make docs-test` installs them all.
+"""
+
+import os
+import runpy
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmo_plugin import Elmo
+from elmo_plugin.pretrained import pretrained_files
+from tests.docs.folder import prepare
+from tests.docs.pages import ROOT
+
+pytestmark = pytest.mark.docs
+RECIPES = ROOT / "recipes"
+SENTENCES = [
+    "He threw the stick to the dog .",
+    "The ferry leaves at seven .",
+    "A dog can stick to it .",
+]
+TIMEOUT = 600
+
+
+@pytest.fixture(scope="module")
+def small() -> Elmo:
+    return Elmo.from_pretrained("small").eval()
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "text" / "part.txt"
+    file.parent.mkdir()
+    file.write_text("\n".join(SENTENCES) + "\n")
+    return file
+
+
+def command(name: str, *arguments: object) -> list[str]:
+    return [sys.executable, str(RECIPES / name), *map(str, arguments)]
+
+
+def run(name: str, *arguments: object, **environment: str) -> str:
+    done = subprocess.run(
+        command(name, *arguments),
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def average(elmo: Elmo, sentence: str) -> np.ndarray:
+    return elmo.embed(sentence, "average")
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.iterdir()), ids=lambda path: path.name)
+def test_a_recipe_is_short(path: Path) -> None:
+    """More than 30 lines belong into the package."""
+    assert len(path.read_text().splitlines()) <= 30
+
+
+@pytest.fixture(params=["folder", "zip", "address"])
+def published(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A model as repositories publish it: options.json, one HDF5 file of any name, and others."""
+    folder = tmp_path / "193"
+    folder.mkdir()
+    files = pretrained_files("tiny")
+    shutil.copy(files.options_file, folder / "options.json")
+    shutil.copy(files.weight_file, folder / "model.hdf5")
+    shutil.copy(files.vocabulary_file, folder / "vocab.txt")
+    if request.param == "folder":
+        yield str(folder)
+        return
+    file = shutil.make_archive(str(folder), "zip", folder)
+    if request.param == "zip":
+        yield file
+        return
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/193.zip"
+        server.shutdown()
+
+
+def test_published_model(published: str, tmp_path: Path) -> None:
+    """The expected vectors are those of the same files in the package."""
+    out = tmp_path / "out.npz"
+    run("published_model.py", published, SENTENCES[0], out)
+    expected = Elmo.from_pretrained("tiny").embed(SENTENCES[0], "all")
+    with np.load(out) as found:
+        assert list(found["tokens"]) == SENTENCES[0].split()
+        assert np.array_equal(found["words"], expected[0])
+        assert np.array_equal(found["lstm"], expected[1:])
+
+
+def test_ray_vectors(text: Path, tmp_path: Path) -> None:
+    """The vectors are those of `embed`. After more text has come, the same command computes that
+    alone: the files that were there do not change."""
+    pytest.importorskip("ray", reason="ray is not installed: make docs-test installs it")
+    import pyarrow.parquet as pq
+
+    tiny = Elmo.from_pretrained("tiny").eval()
+    out = tmp_path / "out"
+    arguments = (text.parent, out, "pretrained://tiny")
+    run("ray_vectors.py", *arguments)
+    before = {file: file.stat().st_mtime_ns for file in out.iterdir()}
+    (text.parent / "more.txt").write_text("Nobody saw the ferry .\n")
+    run("ray_vectors.py", *arguments)
+    assert before.items() <= {file: file.stat().st_mtime_ns for file in out.iterdir()}.items()
+    rows = pq.read_table(out).to_pylist()
+    assert sorted(row["text"] for row in rows) == sorted([*SENTENCES, "Nobody saw the ferry ."])
+    for row in rows:
+        np.testing.assert_allclose(row["vectors"], average(tiny, row["text"]), atol=1e-5)
+
+
+def test_two_nodes(tmp_path: Path) -> None:
+    """Two nodes on loopback end with the same weights, which are those of one node with two
+    processes."""
+    prepare(tmp_path)
+    (tmp_path / "recipes").unlink()
+    shutil.copytree(RECIPES, tmp_path / "recipes")  # next to the smaller configs
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PRIMARY": "127.0.0.1",
+        "PORT": port,
+    }
+    train = [sys.executable, "-m", "elmo_plugin", "train", "recipes/two_nodes.jsonnet"]
+    one = '{"distributed.num_nodes": 1, "distributed.cuda_devices": [-1, -1]}'
+    runs = {
+        "node0": ["--node-rank", "0"],
+        "node1": ["--node-rank", "1"],
+        "one": ["-o", one],
+    }
+    started = {}
+    for name, options in runs.items():
+        if name == "one":
+            assert [process.wait(TIMEOUT) for process in started.values()] == [0, 0], _logs(
+                tmp_path
+            )
+            environment["PORT"] = "0"
+        log = (tmp_path / f"{name}.log").open("w")
+        started[name] = subprocess.Popen(
+            [*train, "-s", name, *options],
+            cwd=tmp_path,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    assert started["one"].wait(TIMEOUT) == 0, _logs(tmp_path)
+    weights = [torch.load(tmp_path / name / "best.th", weights_only=True) for name in runs]
+    for key, tensor in weights[0].items():
+        assert torch.equal(tensor, weights[1][key]), key
+        assert torch.equal(tensor, weights[2][key]), key
+
+
+def _logs(folder: Path) -> str:
+    return "\n".join(file.read_text()[-3000:] for file in sorted(folder.glob("*.log")))
+
+
+def test_sklearn_transformer(small: Elmo) -> None:
+    """A text's features are the mean of its tokens' vectors, and those of no token are zeros. A
+    pipeline with it learns, is cloned and is pickled."""
+    import pickle
+
+    from sklearn.base import clone
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    transformer = runpy.run_path(str(RECIPES / "sklearn_transformer.py"))["ElmoVectors"]
+    found = transformer().fit_transform([*SENTENCES, ""])
+    expected = [average(small, sentence).mean(axis=0) for sentence in SENTENCES]
+    np.testing.assert_allclose(found[:3], expected, atol=1e-5)
+    assert not found[3].any()
+    pipeline = clone(make_pipeline(transformer("pretrained://tiny"), LogisticRegression()))
+    pipeline.fit(SENTENCES, ["dog", "ferry", "dog"])
+    assert list(pipeline.predict(SENTENCES[:2])) == ["dog", "ferry"]
+    assert pickle.loads(pickle.dumps(pipeline[0].elmo_)).output_dim
+
+
+@pytest.mark.parametrize("with_sentences", [True, False])
+def test_spacy_component(small: Elmo, with_sentences: bool) -> None:
+    """Each sentence of a document has the vectors that it has alone, also among other documents and
+    empty ones. Without sentences, a document is one."""
+    import spacy
+
+    runpy.run_path(str(RECIPES / "spacy_component.py"))
+    nlp = spacy.blank("en")
+    if with_sentences:
+        nlp.add_pipe("sentencizer")
+    nlp.add_pipe("elmo")
+    both = "He threw the stick to the dog. The ferry leaves at seven."
+    first, empty, doc = nlp.pipe(["The ferry leaves at seven.", "", both])
+    parts = SENTENCES[:2] if with_sentences else [" ".join(SENTENCES[:2])]
+    expected = np.concatenate([average(small, part) for part in parts])
+    np.testing.assert_allclose(doc.tensor, expected, atol=1e-5)
+    np.testing.assert_allclose(doc[3].vector, expected[3], atol=1e-5)
+    np.testing.assert_allclose(doc[2:4].vector, expected[2:4].mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(doc.vector, expected.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(first.tensor, average(small, SENTENCES[1]), atol=1e-5)
+    assert empty.tensor.shape == (0, small.output_dim)
+
+
+def test_similarity(small: Elmo, text: Path) -> None:
+    """The expected order and numbers are those of cosines in NumPy."""
+    found = run("similarity.py", text, "She threw a stick .", "stick")
+    sentences, _, uses = found.partition("\nuses of stick:\n")
+    query = average(small, "She threw a stick .")
+    means = {s: cosine(query.mean(axis=0), average(small, s).mean(axis=0)) for s in SENTENCES}
+    sticks = {
+        s: cosine(query[3], average(small, s)[s.split().index("stick")])
+        for s in (SENTENCES[0], SENTENCES[2])
+    }
+    for printed, expected in ((sentences, means), (uses, sticks)):
+        lines = [line.split("  ", 1) for line in printed.splitlines()]
+        assert [line for _, line in lines] == sorted(expected, key=lambda s: -expected[s])
+        for number, line in lines:
+            assert abs(float(number) - expected[line]) < 6e-4
+
+
+def cosine(x: np.ndarray, y: np.ndarray) -> float:
+    return float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
+
+
+def test_static_vectors(small: Elmo, text: Path, tmp_path: Path) -> None:
+    """Gensim reads the file. A word's vector is the mean over its places, and the most frequent
+    word comes first."""
+    pytest.importorskip("gensim", reason="gensim is not installed: make docs-test installs it")
+    from gensim.models import KeyedVectors
+
+    run("static_vectors.py", text, tmp_path / "out.bin")
+    found = KeyedVectors.load_word2vec_format(str(tmp_path / "out.bin"), binary=True)
+    vectors = [average(small, sentence) for sentence in SENTENCES]
+    places = [(0, 6), (2, 1)]  # of "dog"
+    assert found.index_to_key[0] == "."
+    assert len(found) == len({token for sentence in SENTENCES for token in sentence.split()})
+    expected = np.mean([vectors[s][t] for s, t in places], axis=0)
+    np.testing.assert_allclose(found["dog"], expected, atol=1e-5)
+
+
+def test_raw_text(tmp_path: Path) -> None:
+    """The expected tokens are those of the Penn Treebank's conventions, by hand."""
+    (tmp_path / "one.txt").write_text("He didn't throw it.  The dog's stick\nisn't here!\n")
+    (tmp_path / "two.txt").write_text("Nobody saw (it).")
+    found = run("raw_text.py", "en", tmp_path / "one.txt", tmp_path / "two.txt")
+    assert found.splitlines() == [
+        "He did n't throw it .",
+        "The dog 's stick is n't here !",
+        "Nobody saw ( it ) .",
+    ]
