@@ -6,8 +6,8 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 `bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` (Optimizer),
 `learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and a mended `wandb`
 (TrainerCallbacks), a mended `reduce_on_plateau` (LearningRateScheduler), `bilm-encode`,
-`bilm-import`, `bilm-export`, `elmo-libsonnet` and `elmo-mix` (Subcommands), the texts
-`docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
+`bilm-import`, `bilm-export`, `elmo-libsonnet`, `elmo-mix` and `elmo-nearest` (Subcommands), the
+texts `docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
 `pretrained://NAME` of the models that come with the package.
 """
 
@@ -21,7 +21,14 @@ from elmo_plugin import repairs  # isort: split
 from elmo_plugin.callbacks import bilm_export as bilm_export_callback
 from elmo_plugin.callbacks import elmo_mix as elmo_mix_callback
 from elmo_plugin.callbacks import keep_freed_memory, learning_curve, wandb
-from elmo_plugin.commands import bilm_export, bilm_import, elmo_libsonnet, elmo_mix, encode
+from elmo_plugin.commands import (
+    bilm_export,
+    bilm_import,
+    elmo_libsonnet,
+    elmo_mix,
+    elmo_nearest,
+    encode,
+)
 from elmo_plugin.commands import elmo as elmo_command
 from elmo_plugin.data import (
     data_loader,

@@ -44,6 +44,7 @@ REGISTERED = {
     ("Subcommand", "elmo"),
     ("Subcommand", "elmo-libsonnet"),
     ("Subcommand", "elmo-mix"),
+    ("Subcommand", "elmo-nearest"),
     ("TokenEmbedder", "elmo"),
     ("TokenIndexer", "elmo"),
     ("TrainerCallback", "bilm_export"),
