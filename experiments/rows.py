@@ -16,6 +16,7 @@ from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import new_digest
 
 RESULTS = Path(__file__).parent / "results"
+AVERAGE = "average"
 
 Row = dict[str, Any]
 
@@ -39,9 +40,22 @@ def _key(row: Row) -> Any:
     return row["bilm"], row["settings"]
 
 
-def load_named(model: str, **kwargs: Any) -> tuple[str, Elmo]:
+def result_row(
+    bilm: str | None, digest: str | None, settings: Row, metrics: Row, seconds: float
+) -> Row:
+    """A row; that of a baseline has no biLM."""
+    return {
+        "bilm": bilm,
+        "digest": digest,
+        "settings": settings,
+        "metrics": metrics,
+        "seconds": seconds,
+    }
+
+
+def named_archive(model: str) -> tuple[str, str]:
     """
-    The name and the biLM of an argument `NAME=ARCHIVE`; `kwargs` are those of `Elmo`.
+    The name and the local path of the archive of an argument `NAME=ARCHIVE`.
 
     # Raises
 
@@ -51,7 +65,12 @@ def load_named(model: str, **kwargs: Any) -> tuple[str, Elmo]:
     name, is_named, archive_file = model.partition("=")
     if not (name and is_named):
         raise ValueError(f"model: expected NAME=ARCHIVE, found {model!r}")
-    return name, Elmo.from_archive(cached_path(archive_file), **kwargs)
+    return name, str(cached_path(archive_file))
+
+
+def layer_names(n_layers: int) -> list[str]:
+    """The names of the L + 1 layers and of their average."""
+    return ["words", *(f"LSTM {k}" for k in range(1, n_layers)), AVERAGE]
 
 
 def bilm_digest(elmo: Elmo) -> str:

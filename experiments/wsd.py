@@ -28,7 +28,15 @@ import numpy as np
 
 from elmo_plugin import Elmo
 from experiments.markdown import table
-from experiments.rows import RESULTS, Row, bilm_digest, load_named, save_rows
+from experiments.rows import (
+    RESULTS,
+    Row,
+    bilm_digest,
+    layer_names,
+    named_archive,
+    result_row,
+    save_rows,
+)
 from experiments.wsd_reader import Target, WsdReader
 
 FILE = RESULTS / "wsd.jsonl"
@@ -160,11 +168,6 @@ def bootstrap(right: np.ndarray, baseline: np.ndarray) -> dict[str, Any]:
     return metrics
 
 
-def layer_names(n: int) -> list[str]:
-    """The names of the layers and their average, `n` in all."""
-    return ["words", *(f"LSTM {k}" for k in range(1, n - 1)), "average"]
-
-
 def wsd_rows(
     name: str,
     elmo: Elmo,
@@ -181,10 +184,10 @@ def wsd_rows(
     seconds = round(time.monotonic() - started, 1)
     baseline = first_sense_is_right(sentences, first)
     rows = []
-    for layer, found in zip(layer_names(len(right)), right):
+    for layer, found in zip(layer_names(elmo.n_layers), right):
         settings = {"layer": layer, "initial_state": elmo.initial_state, **_data(train, dev)}
         metrics = {**bootstrap(found, baseline), "words": len(found), "unseen": unseen}
-        rows.append(_row(name, bilm_digest(elmo), settings, metrics, seconds))
+        rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
     return rows
 
 
@@ -194,21 +197,11 @@ def first_sense_row(train: Path, dev: Path, first: dict[Word, str]) -> Row:
     right = first_sense_is_right(list(read_sentences(dev)), first)
     metrics = {**bootstrap(right, right), "words": len(right), "unseen": len(right)}
     seconds = round(time.monotonic() - started, 1)
-    return _row(None, None, {"layer": FIRST_SENSE, **_data(train, dev)}, metrics, seconds)
+    return result_row(None, None, {"layer": FIRST_SENSE, **_data(train, dev)}, metrics, seconds)
 
 
 def _data(train: Path, dev: Path) -> dict[str, str]:
     return {"train": train.name.split(".")[0], "dev": dev.name.split(".")[0]}
-
-
-def _row(name: str | None, digest: str | None, settings: Row, metrics: Row, seconds: float) -> Row:
-    return {
-        "bilm": name,
-        "digest": digest,
-        "settings": settings,
-        "metrics": metrics,
-        "seconds": seconds,
-    }
 
 
 def wsd_table(rows: Sequence[Row]) -> str:
@@ -248,7 +241,8 @@ def main() -> None:
     first = first_senses(arguments.index)
     rows = [first_sense_row(arguments.train, arguments.dev, first)]
     for model in arguments.models:
-        name, elmo = load_named(model, precision=arguments.precision)
+        name, archive_file = named_archive(model)
+        elmo = Elmo.from_archive(archive_file, precision=arguments.precision)
         rows += wsd_rows(name, elmo, arguments.train, arguments.dev, first)
     print(wsd_table(save_rows(arguments.results, rows)))
 
