@@ -1,6 +1,6 @@
 """
 The results of the analyses, one JSON object a line: the biLM's `bilm` (a name) and `digest`, the
-`settings`, the `metrics` and the `seconds` that they took.
+`settings`, the `metrics` and the `seconds` of CPU that they took.
 """
 
 import json

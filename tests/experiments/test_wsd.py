@@ -192,7 +192,10 @@ def test_rows(bilm_archive: str, tmp_path: Path) -> None:
     first = {("stick", "NOUN"): "stick%1:06:00::"}
     elmo = Elmo.from_archive(bilm_archive)
     for _ in range(2):
-        rows = [wsd.first_sense_row(file, file, first), *wsd.wsd_rows("a", elmo, file, file, first)]
+        rows = [
+            wsd.first_sense_row(file, file, first),
+            *wsd.wsd_rows("a", elmo, "fp32", file, file, first),
+        ]
         saved = save_rows(tmp_path / "results" / "wsd.jsonl", rows)
     assert saved == read_rows(tmp_path / "results" / "wsd.jsonl")
     lines = wsd.wsd_table(saved).splitlines()
