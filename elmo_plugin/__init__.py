@@ -4,10 +4,11 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
 (TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder), `bcn_elmo`,
 `bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` (Optimizer),
-`learning_curve`, `bilm_export`, `keep_freed_memory` and a mended `wandb` (TrainerCallbacks), a
-mended `reduce_on_plateau` (LearningRateScheduler), `bilm-encode`, `bilm-import`, `bilm-export` and
-`elmo-libsonnet` (Subcommands), the texts `docs://train` and `docs://heldout`, those of tasks as
-`task://CONFIG#KEY`, and the archives `pretrained://NAME` of the models that come with the package.
+`learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and a mended `wandb`
+(TrainerCallbacks), a mended `reduce_on_plateau` (LearningRateScheduler), `bilm-encode`,
+`bilm-import`, `bilm-export`, `elmo-libsonnet`, `elmo-mix` and `elmo-nearest` (Subcommands), the
+texts `docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
+`pretrained://NAME` of the models that come with the package.
 """
 
 from elmo_plugin.environment import check_environment
@@ -18,8 +19,16 @@ check_environment()
 from elmo_plugin import repairs  # isort: split
 
 from elmo_plugin.callbacks import bilm_export as bilm_export_callback
+from elmo_plugin.callbacks import elmo_mix as elmo_mix_callback
 from elmo_plugin.callbacks import keep_freed_memory, learning_curve, wandb
-from elmo_plugin.commands import bilm_export, bilm_import, elmo_libsonnet, encode
+from elmo_plugin.commands import (
+    bilm_export,
+    bilm_import,
+    elmo_libsonnet,
+    elmo_mix,
+    elmo_nearest,
+    encode,
+)
 from elmo_plugin.commands import elmo as elmo_command
 from elmo_plugin.data import (
     data_loader,

@@ -2,17 +2,19 @@
 A linear probe: how well a multinomial logistic regression tells parts of speech (UPOS) from the
 frozen layers of a biLM.
 
-    python -m experiments.probe model.tar.gz UD_English-EWT --work WORK
+    python -m experiments.probe UD_English-EWT small=pretrained://small --work WORK
 
 The classifier is trained on `*-ud-train.conllu` and scored on `*-ud-dev.conllu`, for each layer
 and for their plain average, under each initial state. The baseline gives a word its most frequent
-tag in the training data, and an unknown word the most frequent tag of all.
+tag in the training data, and an unknown word the most frequent tag of all. Each model is
+`NAME=ARCHIVE`, where the archive is anything that `archive_file` takes.
 
 Under `carry` the sentences are read in batches of 64 in the order of the file, and each row starts
 from the state after the same row of the batch before, as in bilm-tf.
 """
 
 import argparse
+import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -20,7 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from allennlp.common.file_utils import cached_path
 from allennlp_models.structured_prediction import UniversalDependenciesDatasetReader
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -33,11 +34,23 @@ from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest
 from elmo_plugin.modules.initial_state import INITIAL_STATES
 from experiments.markdown import table
+from experiments.rows import (
+    AVERAGE,
+    RESULTS,
+    Row,
+    bilm_digest,
+    layer_names,
+    named_archive,
+    result_row,
+    save_rows,
+)
 
 ROWS = 64
 """Rows of a batch under `carry`."""
 
 ITERATIONS = 200
+FILE = RESULTS / "pos.jsonl"
+BASELINE = "most frequent tag"
 
 
 class Tagged(NamedTuple):
@@ -115,26 +128,60 @@ def _compute(elmo: Elmo, sentences: list[list[str]]) -> list[np.ndarray]:
     return [vectors[k] for k in range(len(sentences))]
 
 
-def probe_table(archive_file: str, data: Path, states: Sequence[str], work: Path) -> str:
-    """One row for each initial state, and one for the baseline."""
-    train, dev = (read_tagged(_only(data, f"*-ud-{split}.conllu")) for split in ("train", "dev"))
-    rows: list[list[object]] = []
+def probe_rows(
+    name: str, archive_file: str, data: Path, states: Sequence[str], work: Path
+) -> list[Row]:
+    """The rows of a biLM, one for each initial state and layer."""
+    train, dev = read_treebank(data)
+    rows = []
     for state in states:
         elmo = Elmo.from_archive(archive_file, initial_state=state)
         layers = [layer_vectors(elmo, part.sentences, work) for part in (train, dev)]
-        accuracies = [
-            probe_accuracy(a.astype(np.float32), train.tags, b.astype(np.float32), dev.tags)
-            for a, b in (
-                *zip(*layers),
-                tuple(x.astype(np.float32).mean(axis=0) for x in layers),
-            )
-        ]
-        rows.append([f"`{state}`", *accuracies])
-    n_layers = len(rows[0]) - 2
-    baseline = most_frequent_tag_accuracy(train, dev)
-    rows.append(["most frequent tag", *[""] * n_layers, baseline])
-    columns = ["read", "words", *(f"LSTM {k}" for k in range(1, n_layers)), "average"]
-    return table(columns, rows)
+        averages = tuple(x.astype(np.float32).mean(axis=0) for x in layers)
+        names = layer_names(elmo.n_layers)
+        for layer, (a, b) in zip(names, (*zip(*layers), averages)):
+            started = time.process_time()
+            a, b = a.astype(np.float32), b.astype(np.float32)
+            accuracy = probe_accuracy(a, train.tags, b, dev.tags)
+            settings = {"layer": layer, "initial_state": state, "data": data.name}
+            seconds = round(time.process_time() - started, 1)
+            metrics = {"accuracy": accuracy}
+            rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
+    return rows
+
+
+def baseline_row(data: Path) -> Row:
+    """The row of the most frequent tag."""
+    started = time.process_time()
+    metrics = {"accuracy": most_frequent_tag_accuracy(*read_treebank(data))}
+    settings = {"layer": AVERAGE, "data": data.name}
+    return result_row(None, None, settings, metrics, round(time.process_time() - started, 1))
+
+
+def rows_table(rows: Sequence[Row]) -> str:
+    """Rows as Markdown: a line for each biLM and initial state, and one for the baseline."""
+    lines: dict[str, dict[str, float]] = {}
+    for found in rows:
+        settings, accuracy = found["settings"], found["metrics"]["accuracy"]
+        state = f"`{settings['initial_state']}`" if "initial_state" in settings else BASELINE
+        label = f"{found['bilm']}, {state}" if found["bilm"] else state
+        lines.setdefault(label, {})[settings["layer"]] = accuracy
+    found_layers = {layer for line in lines.values() for layer in line}
+    names = sorted(found_layers, key=lambda layer: (layer == AVERAGE, layer != "words", layer))
+    cells = ([line.get(name, "") for name in names] for line in lines.values())
+    return table(["vectors", *names], ([label, *line] for label, line in zip(lines, cells)))
+
+
+def probe_table(archive_file: str, data: Path, states: Sequence[str], work: Path) -> str:
+    """The table of a model card: a line for each initial state, and one for the baseline."""
+    rows = probe_rows("", archive_file, data, states, work)
+    return rows_table([*rows, baseline_row(data)])
+
+
+def read_treebank(data: Path) -> tuple[Tagged, Tagged]:
+    """The training and the development set of a Universal Dependencies treebank."""
+    train, dev = (read_tagged(_only(data, f"*-ud-{split}.conllu")) for split in ("train", "dev"))
+    return train, dev
 
 
 def _only(folder: Path, pattern: str) -> Path:
@@ -156,13 +203,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", help="archive of a bilm, or any other archive_file")
     parser.add_argument("data", type=Path, help="folder of a Universal Dependencies treebank")
+    parser.add_argument("models", nargs="*", metavar="NAME=ARCHIVE")
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
+    parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()
-    archive_file = str(cached_path(arguments.model))
-    print(probe_table(archive_file, arguments.data, arguments.states, arguments.work))
+    rows = [baseline_row(arguments.data)]
+    for model in arguments.models:
+        name, archive_file = named_archive(model)
+        found = probe_rows(name, archive_file, arguments.data, arguments.states, arguments.work)
+        rows += found
+    print(rows_table(save_rows(arguments.results, rows)))
 
 
 if __name__ == "__main__":

@@ -153,6 +153,7 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     },
     (TrainerCallback, "learning_curve"): {"interval": "count"},
     (TrainerCallback, "bilm_export"): {"softmax": "flag"},
+    (TrainerCallback, "elmo_mix"): {"interval": "count"},
 }
 WITHOUT_PARAMETERS = {
     (Predictor, "bilm"),
@@ -275,6 +276,7 @@ class Builder:
             ),
             (TrainerCallback, "learning_curve"): ({}, {"serialization_dir": str(folder)}),
             (TrainerCallback, "bilm_export"): ({}, {"serialization_dir": str(folder)}),
+            (TrainerCallback, "elmo_mix"): ({}, {"serialization_dir": str(folder)}),
         }
 
     def __call__(self, registrable: tuple[type, str], key: str | None, value: Any = None) -> Any:

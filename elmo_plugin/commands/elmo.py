@@ -8,19 +8,17 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-import torch
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common import logging as common_logging
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.checks import check_count, fail, shown
+from elmo_plugin.checks import shown
+from elmo_plugin.commands.model_arguments import add_model_arguments, load_elmo
 from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.data.text import read_blocks
 from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, check_is_new, dump
-from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentence_keys import check_sentence_keys
 from elmo_plugin.modules.initial_state import INITIAL_STATES
-from elmo_plugin.pretrained import pretrained_names
 
 ORDINARY_LENGTH = 32
 """The length in tokens of a sentence in `--batch-size`; longer ones count as several."""
@@ -50,27 +48,12 @@ class ElmoCommand(Subcommand):
             layers.add_argument(
                 f"--{layer}", dest="layer", action="store_const", const=layer, help=text
             )
-        subparser.add_argument(
-            "--pretrained",
-            choices=pretrained_names(),
-            help="the name of a model that is part of the package",
-        )
-        subparser.add_argument(
-            "--archive-file",
-            type=str,
-            help="the model.tar.gz of a trained bilm, or a folder or zip file with bilm-tf's "
-            "options.json and an HDF5 file",
-        )
-        subparser.add_argument("--options-file", type=str, help="the options file of bilm-tf")
-        subparser.add_argument("--weight-file", type=str, help="the weight file of bilm-tf")
+        add_model_arguments(subparser)
         subparser.add_argument(
             "--batch-size",
             type=_batch_size,
             default=64,
             help="the number of sentences of ordinary length in a batch",
-        )
-        subparser.add_argument(
-            "--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU"
         )
         subparser.add_argument(
             "--initial-state",
@@ -110,18 +93,13 @@ def elmo_from_args(args: argparse.Namespace) -> None:
     common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
     check_output_folder("output_file", args.output_file)
     check_is_new(args.output_file)
-    check_count("--cuda-device", args.cuda_device, least=-1)
-    if args.cuda_device >= (n_gpus := torch.cuda.device_count()):
-        fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
     shard, n_shards = args.shard
     if args.initial_state == "carry" and n_shards > 1:
         raise ConfigurationError(
             "--shard: expected --initial-state zero or warm, found carry, under which vectors "
             "depend on earlier sentences, which are in another shard"
         )
-    elmo = _load(args).eval()
-    if args.cuda_device >= 0:
-        elmo.cuda(args.cuda_device)
+    elmo = load_elmo(args)
     if args.input_file == "-":
         name = "stdin"
         blocks = read_blocks(sys.stdin.buffer, name=name)
@@ -148,27 +126,6 @@ def elmo_from_args(args: argparse.Namespace) -> None:
         use_sentence_keys=args.use_sentence_keys,
         forget_sentences=args.forget_sentences,
         total=total,
-    )
-
-
-def _load(args: argparse.Namespace) -> Elmo:
-    names = ("--pretrained", "--archive-file", "--options-file", "--weight-file")
-    values = (args.pretrained, args.archive_file, args.options_file, args.weight_file)
-    given = [name for name, value in zip(names, values) if value is not None]
-    match given:
-        case ["--pretrained"]:
-            return Elmo.from_pretrained(args.pretrained, initial_state=args.initial_state)
-        case ["--archive-file"]:
-            expected = "the model.tar.gz of a trained bilm, or a folder or zip of bilm-tf's files"
-            archive = input_path("--archive-file", args.archive_file, expected)
-            return Elmo.from_archive(archive, initial_state=args.initial_state)
-        case ["--options-file", "--weight-file"]:
-            options = input_path("--options-file", args.options_file, "bilm-tf's options.json")
-            weights = input_path("--weight-file", args.weight_file, "bilm-tf's weights in HDF5")
-            return Elmo.from_files(options, weights, initial_state=args.initial_state)
-    raise ConfigurationError(
-        "expected one of --pretrained, --archive-file, or --options-file and --weight-file, found "
-        f"{' and '.join(given) or 'none'}"
     )
 
 

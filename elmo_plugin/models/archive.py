@@ -3,33 +3,21 @@ Reads the archive of a `bilm` without running anything in it. AllenNLP's own `lo
 constructs whatever class the archive's `config.json` names.
 """
 
-import gzip
 import json
 import os
-import posixpath
 import re
-import tarfile
-import tempfile
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.file_utils import cached_path
 from torch import Tensor
 
 from elmo_plugin.checks import shown
 from elmo_plugin.data.vocabulary import BilmVocabulary, word_ids
-from elmo_plugin.files.atomic_write import name_full_disk
-from elmo_plugin.files.torch_file import load_torch_file
+from elmo_plugin.models.archive_files import CONFIG, WORDS, opened_archive, read_weights
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.options import BiLMOptions, build_bilm
-
-CONFIG = "config.json"
-WORDS = "vocabulary/words.txt"
-WEIGHTS = ("weights.th", "best.th")
-"""The names of the weights in an archive, and in the folder of a training run."""
 
 PARAMETERS: dict[str, tuple[type, ...]] = {
     "lstm": (dict,),
@@ -51,8 +39,6 @@ TRAINING_ONLY = (
     "pretrained_vocabulary_file",
 )
 """Keys of the block `model` that a trained model does not need. Their values are not read."""
-
-DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError)
 
 
 class Archive(NamedTuple):
@@ -101,54 +87,15 @@ def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
     `DiskFullError`
         If there is no space to unpack the archive.
     """
-    path = cached_path(archive_file)
-    try:
-        if os.path.isdir(path):
-            return _read_folder(Path(path))
-        with (
-            name_full_disk(f"{archive_file}, unpacked in {tempfile.gettempdir()}"),
-            tempfile.TemporaryDirectory() as folder,
-        ):
-            _unpack(path, Path(folder))
-            return _read_folder(Path(folder))
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{archive_file}: {error}") from error
-
-
-def _unpack(path: str, folder: Path) -> None:
-    """Unpacks the needed files of a `model.tar.gz`, and reads all of it to check its checksum."""
-    try:
-        with gzip.open(path) as stream:
-            with tarfile.open(fileobj=stream, mode="r:") as archive:
-                for member in archive:
-                    name = posixpath.normpath(member.name)
-                    if name.startswith("/") or name.split("/")[0] == "..":
-                        raise ConfigurationError(
-                            f"expected members inside the archive's folder, found {shown(name)}"
-                        )
-                    if not (member.isreg() or member.isdir()):
-                        raise ConfigurationError(
-                            f"expected files and folders, found a link or a device: {shown(name)}"
-                        )
-                    if member.isreg() and name in (CONFIG, WORDS, *WEIGHTS):
-                        archive.extract(member.replace(name=name), folder, filter="data")
-            while stream.read(1 << 20):  # reads on to the checksum
-                pass
-    except DAMAGE as error:
-        raise ConfigurationError(
-            f"expected a whole model.tar.gz, found damage ({error})"
-        ) from error
+    with opened_archive(archive_file) as folder:
+        return _read_folder(folder)
 
 
 def _read_folder(folder: Path) -> Archive:
     parameters = _read_parameters(folder / CONFIG)
     words = re.split(r"\r?\n", _read_text(folder / WORDS))
     vocab = BilmVocabulary.from_words(words[:-1] if words[-1] == "" else words)
-    weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
-    if weights is None:
-        raise ConfigurationError(f"expected weights, {' or '.join(WEIGHTS)}, found none")
-    state = load_torch_file(weights)
-    _check_state(state, weights.stat().st_size)
+    state = read_weights(folder)
     return Archive(parameters, _check_sizes(vocab, parameters, state), vocab, state)
 
 
@@ -183,20 +130,6 @@ def _read_parameters(file: Path) -> dict[str, Any]:
     if "lstm" not in parameters:
         raise ConfigurationError(f"{CONFIG}: model: missing key lstm")
     return parameters
-
-
-def _check_state(state: Any, file_size: int) -> None:
-    """Checks that the weights are a dictionary of plain tensors, all stored in the file."""
-    plain = isinstance(state, dict) and all(
-        isinstance(name, str)
-        and isinstance(tensor, Tensor)
-        and tensor.layout == torch.strided
-        and tensor.device.type == "cpu"
-        for name, tensor in state.items()
-    )
-    # A tensor may repeat the stored numbers and so have many more than the file.
-    if not plain or sum(x.numel() * x.element_size() for x in state.values()) > file_size:
-        raise ConfigurationError("expected the weights to be plain tensors, found something else")
 
 
 def _check_sizes(

@@ -23,7 +23,7 @@ from allennlp.data import Vocabulary
 from elmo_plugin.bilm_tf.options_file import options_from_dict
 from elmo_plugin.checks import shown
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
-from elmo_plugin.models.archive import WEIGHTS
+from elmo_plugin.models.archive_files import WEIGHTS
 from elmo_plugin.options import BiLMOptions
 
 logger = logging.getLogger(__name__)

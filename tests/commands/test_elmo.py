@@ -476,7 +476,7 @@ def test_missing_inputs_are_named(run, text, tmp_path, options):
 
 
 @pytest.mark.parametrize(
-    "command, defaults", [("elmo", ["64", "-1", "warm", "1/1"]), ("bilm-encode", ["50", "8388608"])]
+    "command, defaults", [("elmo", ["-1", "64", "warm", "1/1"]), ("bilm-encode", ["50", "8388608"])]
 )
 def test_help_says_each_default_once(monkeypatch, capsys, command, defaults):
     """The expected help lists the options in order, with each default as one would type it."""

@@ -8,6 +8,8 @@ import pytest
 from elmo_plugin import Elmo
 from experiments import probe
 from experiments.probe import Tagged
+from experiments.rows import save_rows
+from tests.conftest import write_bilm_archive
 
 CONLLU = """\
 1\tthe\tthe\tDET\tDT\t_\t2\tdet\t_\t_
@@ -73,9 +75,26 @@ def test_vectors(bilm_archive: str, tmp_path: Path, state: str) -> None:
 def test_table(bilm_archive: str, treebank: Path, tmp_path: Path) -> None:
     """Scored on what it was trained on, where the baseline is right about every word."""
     lines = probe.probe_table(bilm_archive, treebank, ["zero"], tmp_path / "work").splitlines()
-    assert lines[0] == "| read | words | LSTM 1 | LSTM 2 | average |"
+    assert lines[0] == "| vectors | words | LSTM 1 | LSTM 2 | average |"
     assert lines[2].startswith("| `zero` | ")
     assert lines[3] == "| most frequent tag |  |  |  | 100.0 |"
+
+
+def test_rows(bilm_archive: str, treebank: Path, tmp_path: Path) -> None:
+    """By hand: the rows of two biLMs and of the baseline, whose digests tell the biLMs apart."""
+    other = write_bilm_archive(tmp_path / "other", seed=1)
+    rows = [probe.baseline_row(treebank)]
+    for name, archive in (("one", bilm_archive), ("other", other), ("again", bilm_archive)):
+        rows += probe.probe_rows(name, archive, treebank, ["warm"], tmp_path / "work")
+    found = save_rows(tmp_path / "rows.jsonl", rows)
+    layers = ["words", "LSTM 1", "LSTM 2", "average"]
+    assert [row["settings"]["layer"] for row in found] == ["average", *3 * layers]
+    one, second, again = (found[start]["digest"] for start in (1, 5, 9))
+    assert one == again != second
+    header, _, *lines = probe.rows_table(found).splitlines()
+    assert header == "| vectors | words | LSTM 1 | LSTM 2 | average |"
+    labels = ["most frequent tag", "one, `warm`", "other, `warm`", "again, `warm`"]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines] == labels
 
 
 def test_a_missing_treebank_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+import logging
+from typing import Any, Dict, Optional
+
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import TrainerCallback
+from allennlp.training.callbacks.log_writer import LogWriterCallback
+
+from elmo_plugin.checks import check_count
+from elmo_plugin.elmo.mixes import find_mixes
+
+logger = logging.getLogger(__name__)
+
+
+@TrainerCallback.register("elmo_mix")
+class ElmoMixCallback(TrainerCallback):
+    """
+    Logs how the mixes of ELMo's layers change in training: the weights s, after the softmax, and
+    the scale gamma. They go to the log, and to TensorBoard and Weights & Biases if the trainer has
+    their callbacks, as `elmo_mix/NAME/s_0` .. `s_L` and `elmo_mix/NAME/gamma`.
+
+    Registered as a `TrainerCallback` with name "elmo_mix".
+
+    # Parameters
+
+    serialization_dir : `str`
+        AllenNLP passes it; it gets no entry in a configuration file.
+    interval : `int`, optional (default = `100`)
+        Number of batches after which the mixes are logged. They are also logged after each epoch.
+    """
+
+    def __init__(self, serialization_dir: str, interval: int = 100) -> None:
+        super().__init__(serialization_dir)
+        check_count('callback of type "elmo_mix": interval', interval)
+        self.interval = interval
+
+    def on_start(
+        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
+    ) -> None:
+        if is_primary and not find_mixes(dict(trainer.model.named_parameters())):
+            logger.warning("elmo_mix: the model has no mix of ELMo's layers")
+
+    def on_batch(
+        self,
+        trainer: GradientDescentTrainer,
+        batch_inputs: Any,
+        batch_outputs: Any,
+        batch_metrics: Dict[str, Any],
+        epoch: int,
+        batch_number: int,
+        is_training: bool,
+        is_primary: bool = True,
+        batch_grad_norm: Optional[float] = None,
+        **kwargs: Any,
+    ) -> None:
+        if is_training and is_primary and trainer._total_batches_completed % self.interval == 0:
+            _log(trainer)
+
+    def on_epoch(
+        self,
+        trainer: GradientDescentTrainer,
+        metrics: Dict[str, Any],
+        epoch: int,
+        is_primary: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if is_primary and trainer._total_batches_completed % self.interval != 0:
+            _log(trainer)
+
+
+def _log(trainer: GradientDescentTrainer) -> None:
+    scalars: Dict[str, Any] = {}
+    for name, mix in find_mixes(dict(trainer.model.named_parameters())).items():
+        weights = " ".join(f"{s_j:.4f}" for s_j in mix.weights) or "the top layer alone"
+        batches = trainer._total_batches_completed
+        logger.info("batch %d, %s: s %s, gamma %.4f", batches, name, weights, mix.gamma)
+        scalars.update({f"{name}/s_{j}": s_j for j, s_j in enumerate(mix.weights)})
+        scalars[f"{name}/gamma"] = mix.gamma
+    for callback in trainer._callbacks:
+        if isinstance(callback, LogWriterCallback):
+            callback.log_scalars(scalars, log_prefix="elmo_mix")

@@ -1,0 +1,42 @@
+"""The mixes of biLM layers in the weights of a model."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_GAMMA = re.compile(r"(?P<mix>(?:.*\.)?scalar_mix(?:_\d+)?)\.gamma")
+
+
+class Mix(NamedTuple):
+    """
+    A mix of layers, gamma * sum_j s_j h_j (Peters et al. 2018, equation 1).
+
+    weights : `list[float]`
+        s_0 .. s_L, after the softmax. It is empty for a mix that is the top layer alone.
+    gamma : `float`
+        The scale.
+    """
+
+    weights: list[float]
+    gamma: float
+
+
+def find_mixes(state: Mapping[str, Tensor]) -> dict[str, Mix]:
+    """
+    The mixes of any AllenNLP model, by name, such as
+    `_text_field_embedder.token_embedder_elmo._elmo.scalar_mix_0`. Those of this package and those
+    of AllenNLP's own ELMo have the same names.
+
+    `state` has the model's parameters by name, as in its `state_dict`.
+    """
+    found = {}
+    for name, gamma in state.items():
+        if match := _GAMMA.fullmatch(name):
+            prefix = f"{match['mix']}.scalar_parameters."
+            n_layers = sum(other.startswith(prefix) for other in state)
+            w = torch.tensor([state[f"{prefix}{j}"].item() for j in range(n_layers)])
+            found[match["mix"]] = Mix(torch.softmax(w, dim=0).tolist(), gamma.item())
+    return found

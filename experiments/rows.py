@@ -1,0 +1,82 @@
+"""
+The results of the analyses, one JSON object a line: the biLM's `bilm` (a name) and `digest`, the
+`settings`, the `metrics` and the `seconds` of CPU that they took.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from allennlp.common.file_utils import cached_path
+
+from elmo_plugin import Elmo
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.digest import new_digest
+
+RESULTS = Path(__file__).parent / "results"
+AVERAGE = "average"
+
+Row = dict[str, Any]
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows of a file, none if it does not exist."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def save_rows(file: Path, rows: Sequence[Row]) -> list[Row]:
+    """Adds rows to a file, in place of those of the same biLM and settings; returns all rows."""
+    new = [_key(row) for row in rows]
+    kept = [row for row in read_rows(file) if _key(row) not in new]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(file) as temporary:
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in (*kept, *rows)))
+    return [*kept, *rows]
+
+
+def _key(row: Row) -> Any:
+    return row["bilm"], row["settings"]
+
+
+def result_row(
+    bilm: str | None, digest: str | None, settings: Row, metrics: Row, seconds: float
+) -> Row:
+    """A row; that of a baseline has no biLM."""
+    return {
+        "bilm": bilm,
+        "digest": digest,
+        "settings": settings,
+        "metrics": metrics,
+        "seconds": seconds,
+    }
+
+
+def named_archive(model: str) -> tuple[str, str]:
+    """
+    The name and the local path of the archive of an argument `NAME=ARCHIVE`.
+
+    # Raises
+
+    `ValueError`
+        If the argument has another form.
+    """
+    name, is_named, archive_file = model.partition("=")
+    if not (name and is_named):
+        raise ValueError(f"model: expected NAME=ARCHIVE, found {model!r}")
+    return name, str(cached_path(archive_file))
+
+
+def layer_names(n_layers: int) -> list[str]:
+    """The names of the L + 1 layers and of their average."""
+    return ["words", *(f"LSTM {k}" for k in range(1, n_layers)), AVERAGE]
+
+
+def bilm_digest(elmo: Elmo) -> str:
+    """A digest of the options and weights of a biLM, whichever files it comes from."""
+    found = new_digest(json.dumps(elmo.options.to_dict(), sort_keys=True).encode())
+    for name, tensor in sorted(elmo.bilm.state_dict().items()):
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(tensor.numpy()))
+    return found.hexdigest()[:16]

@@ -1,0 +1,257 @@
+"""
+Word sense disambiguation by the nearest neighbour (Peters et al. 2018, table 5):
+
+    python -m experiments.wsd semcor.data.xml semeval2007.data.xml index.sense \\
+        small=pretrained://small
+
+A sense is the average vector of its occurrences in the training data. A word gets the sense with
+the highest cosine among those that its lemma and part of speech have there. If there are none, it
+gets WordNet's first sense. A phrase is the average vector of its words.
+
+Each layer and their plain average is scored, and the first sense alone. All words get a sense, so
+that F1 is the accuracy. Its interval of 95 % comes from 10,000 bootstrap samples of the words, and
+so does that of the difference from the first sense, from the same samples.
+
+`index.sense` is WordNet 3.0's (Debian: `wordnet-sense-index`). Each model is `NAME=ARCHIVE`, where
+the archive is anything that `archive_file` takes. Without one, the first sense alone is scored.
+"""
+
+import argparse
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from elmo_plugin import Elmo
+from experiments.markdown import table
+from experiments.rows import (
+    RESULTS,
+    Row,
+    bilm_digest,
+    layer_names,
+    named_archive,
+    result_row,
+    save_rows,
+)
+from experiments.wsd_reader import Target, WsdReader
+
+FILE = RESULTS / "wsd.jsonl"
+SENTENCES = 512
+"""Sentences that are read at a time."""
+
+SAMPLES, SEED = 10_000, 0
+FIRST_SENSE = "first sense"
+POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
+"""Parts of speech by the number in a sense key."""
+
+Word = tuple[str, str]
+"""A lemma and its part of speech."""
+
+Sentence = tuple[list[str], list[Target]]
+
+
+def read_sentences(file: Path) -> Iterator[Sentence]:
+    for instance in WsdReader().read(str(file)):
+        metadata = instance["metadata"].metadata  # type: ignore[attr-defined]
+        yield metadata["words"], metadata["targets"]
+
+
+def word_of(sense: str) -> Word:
+    """The lemma and the part of speech of a sense key."""
+    lemma, _, rest = sense.rpartition("%")
+    return lemma, POS[rest[0]]
+
+
+def first_senses(index: Path) -> dict[Word, str]:
+    """
+    WordNet's first sense of each word. A line of `index.sense` is a sense key, an offset, the
+    number of the sense and a frequency.
+    """
+    senses = {}
+    for line in index.read_text("utf-8").splitlines():
+        sense, _, number, _ = line.split()
+        if number == "1":
+            senses[word_of(sense)] = sense
+    return senses
+
+
+def target_vectors(
+    elmo: Elmo, sentences: Iterable[Sentence]
+) -> Iterator[tuple[Target, np.ndarray]]:
+    """
+    The targets with their vectors: the layers and their average, of shape `(L + 2, 2P)`. Sentences
+    are read `SENTENCES` at a time.
+    """
+    iterator = iter(sentences)
+    while part := list(islice(iterator, SENTENCES)):
+        vectors = elmo.embed([words for words, _ in part], layer="all")
+        for (_, targets), found in zip(part, vectors):
+            for target in targets:
+                layers = found[:, target.start : target.end].mean(axis=1)
+                yield target, np.concatenate([layers, layers.mean(axis=0, keepdims=True)])
+
+
+def sense_vectors(
+    elmo: Elmo, sentences: Iterable[Sentence], words: set[Word]
+) -> dict[str, np.ndarray]:
+    """
+    The average vectors of the senses of `words`, each of shape `(L + 2, 2P)`. Sentences without
+    any of these words are not read.
+    """
+    sums: dict[str, np.ndarray] = {}
+    counts: defaultdict[str, int] = defaultdict(int)
+    useful = (
+        (tokens, found)
+        for tokens, targets in sentences
+        if (found := [t for t in targets if any(word_of(s) in words for s in t.senses)])
+    )
+    for target, vectors in target_vectors(elmo, useful):
+        for sense in target.senses:
+            sums[sense] = sums.get(sense, 0) + vectors.astype(np.float64)
+            counts[sense] += 1
+    return {sense: total / counts[sense] for sense, total in sums.items()}
+
+
+class Predictions(NamedTuple):
+    """
+    right : `np.ndarray`
+        Whether each target is right, by layer. *Shape:* `(L + 2, N)`.
+    unseen : `int`
+        The number of targets that got the first sense, because their word was never seen.
+    """
+
+    right: np.ndarray
+    unseen: int
+
+
+def nearest_senses(
+    elmo: Elmo, sentences: Sequence[Sentence], senses: dict[str, np.ndarray], first: dict[Word, str]
+) -> Predictions:
+    """Gives each target the nearest sense in each layer."""
+    candidates: defaultdict[Word, list[str]] = defaultdict(list)
+    for sense in senses:
+        candidates[word_of(sense)].append(sense)
+    right, unseen = [], 0
+    for target, vectors in target_vectors(elmo, sentences):
+        word = target.lemma, target.pos
+        known = candidates.get(word)
+        if known is None:
+            unseen += 1
+            found = [first.get(word)] * len(vectors)
+        else:
+            others = np.stack([senses[sense] for sense in known])  # (K, L + 2, 2P)
+            products = (others * vectors).sum(axis=-1)
+            cosines = products / np.linalg.norm(others, axis=-1)  # but for the target's own norm
+            found = [known[k] for k in cosines.argmax(axis=0)]
+        right.append([sense in target.senses for sense in found])
+    return Predictions(np.array(right).T, unseen)
+
+
+def first_sense_is_right(sentences: Sequence[Sentence], first: dict[Word, str]) -> np.ndarray:
+    """Whether the first sense is right, for each target. *Shape:* `(N,)`."""
+    targets = [target for _, found in sentences for target in found]
+    return np.array([first.get((t.lemma, t.pos)) in t.senses for t in targets])
+
+
+def bootstrap(right: np.ndarray, baseline: np.ndarray) -> dict[str, Any]:
+    """F1 and its difference from the baseline's, in percent, each with its interval of 95 %."""
+    samples = np.random.default_rng(SEED).integers(len(right), size=(SAMPLES, len(right)))
+    metrics: dict[str, Any] = {}
+    for name, x in (("f1", right), ("difference", right.astype(int) - baseline)):
+        metrics[name] = 100 * float(np.mean(x))
+        interval = np.percentile(100 * x[samples].mean(axis=1), [2.5, 97.5])
+        metrics[f"{name}_interval"] = interval.tolist()
+    return metrics
+
+
+def wsd_rows(
+    name: str,
+    elmo: Elmo,
+    precision: str,
+    train: Path,
+    dev: Path,
+    first: dict[Word, str],
+) -> list[Row]:
+    """The rows of a biLM of a precision, one for each layer."""
+    started = time.process_time()
+    sentences = list(read_sentences(dev))
+    words = {(target.lemma, target.pos) for _, targets in sentences for target in targets}
+    senses = sense_vectors(elmo, read_sentences(train), words)
+    right, unseen = nearest_senses(elmo, sentences, senses, first)
+    seconds = round(time.process_time() - started, 1)
+    baseline = first_sense_is_right(sentences, first)
+    rows = []
+    for layer, found in zip(layer_names(elmo.n_layers), right):
+        settings = {
+            "layer": layer,
+            "initial_state": elmo.initial_state,
+            "precision": precision,
+            **_data(train, dev),
+        }
+        metrics = {**bootstrap(found, baseline), "words": len(found), "unseen": unseen}
+        rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
+    return rows
+
+
+def first_sense_row(train: Path, dev: Path, first: dict[Word, str]) -> Row:
+    """The row of the baseline."""
+    started = time.process_time()
+    right = first_sense_is_right(list(read_sentences(dev)), first)
+    metrics = {**bootstrap(right, right), "words": len(right), "unseen": len(right)}
+    seconds = round(time.process_time() - started, 1)
+    return result_row(None, None, {"layer": FIRST_SENSE, **_data(train, dev)}, metrics, seconds)
+
+
+def _data(train: Path, dev: Path) -> dict[str, str]:
+    return {"train": train.name.split(".")[0], "dev": dev.name.split(".")[0]}
+
+
+def wsd_table(rows: Sequence[Row]) -> str:
+    """Rows as Markdown."""
+    columns = ["biLM", "layer", "F1", "95 %", "above first sense", "95 %"]
+    lines = []
+    for row in rows:
+        metrics = row["metrics"]
+        lines.append(
+            [
+                row["bilm"] or "none",
+                row["settings"]["layer"],
+                metrics["f1"],
+                _interval(metrics["f1_interval"]),
+                f"{metrics['difference']:+.1f}",
+                _interval(metrics["difference_interval"], "+"),
+            ]
+        )
+    return table(columns, lines)
+
+
+def _interval(bounds: Sequence[float], sign: str = "") -> str:
+    return " to ".join(f"{bound:{sign}.1f}" for bound in bounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("train", type=Path, help="semcor.data.xml; its keys are next to it")
+    parser.add_argument("dev", type=Path, help="semeval2007.data.xml")
+    parser.add_argument("index", type=Path, help="index.sense of WordNet")
+    parser.add_argument("models", nargs="*", metavar="NAME=ARCHIVE")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument("--results", type=Path, default=FILE)
+    arguments = parser.parse_args()
+    first = first_senses(arguments.index)
+    rows = [first_sense_row(arguments.train, arguments.dev, first)]
+    for model in arguments.models:
+        name, archive_file = named_archive(model)
+        elmo = Elmo.from_archive(archive_file, precision=arguments.precision)
+        rows += wsd_rows(name, elmo, arguments.precision, arguments.train, arguments.dev, first)
+    print(wsd_table(save_rows(arguments.results, rows)))
+
+
+if __name__ == "__main__":
+    main()

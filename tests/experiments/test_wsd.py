@@ -1,0 +1,206 @@
+"""
+Word sense disambiguation. The XML is written for these tests, after the format's description in
+Raganato et al. (2017); expected values are worked out by hand or by a plain loop in NumPy.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import DatasetReader, Vocabulary
+from allennlp.data.data_loaders import MultiProcessDataLoader
+
+from elmo_plugin import Elmo
+from experiments import wsd
+from experiments.rows import read_rows, save_rows
+from experiments.wsd_reader import Target, WsdReader
+
+XML = """\
+<?xml version="1.0" encoding="UTF-8" ?>
+<corpus lang="en" source="test">
+<text id="d0">
+<sentence id="d0.s0">
+<wf lemma="he" pos="PRON">He</wf>
+<instance id="d0.s0.t0" lemma="throw" pos="VERB">threw</instance>
+<wf lemma="the" pos="DET">the</wf>
+<instance id="d0.s0.t1" lemma="stick" pos="NOUN">stick</instance>
+<wf lemma="&amp;" pos="X">&amp;</wf>
+<instance id="d0.s0.t2" lemma="fire_engine" pos="NOUN">fire engine</instance>
+</sentence>
+<sentence id="d0.s1">
+<wf lemma="stop" pos="VERB">Stop</wf>
+</sentence>
+</text>
+<text id="d1">
+<sentence id="d1.s0">
+<instance id="d1.s0.t0" lemma="stick" pos="NOUN">Sticks</instance>
+<instance id="d1.s0.t1" lemma="big" pos="ADJ">big</instance>
+</sentence>
+</text>
+</corpus>
+"""
+KEYS = """\
+d0.s0.t0 throw%2:35:00:: throw%2:35:02::
+d0.s0.t1 stick%1:06:00::
+d0.s0.t2 fire_engine%1:06:00::
+d1.s0.t0 stick%1:13:00::
+d1.s0.t1 big%5:00:01:important:00
+"""
+SENTENCES = [
+    (
+        ["He", "threw", "the", "stick", "&", "fire", "engine"],
+        [
+            Target("throw", "VERB", 1, 2, ["throw%2:35:00::", "throw%2:35:02::"]),
+            Target("stick", "NOUN", 3, 4, ["stick%1:06:00::"]),
+            Target("fire_engine", "NOUN", 5, 7, ["fire_engine%1:06:00::"]),
+        ],
+    ),
+    (
+        ["Sticks", "big"],
+        [
+            Target("stick", "NOUN", 0, 1, ["stick%1:13:00::"]),
+            Target("big", "ADJ", 1, 2, ["big%5:00:01:important:00"]),
+        ],
+    ),
+]
+INDEX = """\
+big%3:00:01:: 01382086 1 275
+big%5:00:01:important:00 01276872 2 65
+stick%1:06:00:: 04317420 1 6
+stick%1:13:00:: 13163250 2 1
+stick%2:35:00:: 01356370 1 20
+"""
+
+
+def write(folder: Path, xml: str = XML, keys: str = KEYS) -> Path:
+    (folder / "test.data.xml").write_text(xml)
+    (folder / "test.gold.key.txt").write_text(keys)
+    return folder / "test.data.xml"
+
+
+def test_reader(tmp_path: Path) -> None:
+    """The sentence without a target is left out, and the phrase is two tokens."""
+    file = write(tmp_path)
+    assert list(wsd.read_sentences(file)) == SENTENCES
+    reader = DatasetReader.by_name("wsd")()
+    assert isinstance(reader, WsdReader)
+    loader = MultiProcessDataLoader(reader, str(file), batch_size=2)
+    loader.index_with(Vocabulary.from_instances(loader.iter_instances()))
+    (batch,) = loader
+    assert batch["tokens"]["tokens"]["tokens"].shape == (2, 7)
+    assert batch["spans"].tolist() == [[[1, 1], [3, 3], [5, 6]], [[0, 0], [1, 1], [-1, -1]]]
+
+
+@pytest.mark.parametrize(
+    ("xml", "keys", "message"),
+    [
+        (XML[:300], KEYS, r"data\.xml: expected XML, found an error: .*line"),
+        (XML, KEYS[:-1].rpartition("\n")[0], r"instance 'd1\.s0\.t1': expected a word, and its se"),
+        (XML.replace(">Sticks<", "> <"), KEYS, r"instance 'd1\.s0\.t0': expected a word, and its"),
+        (
+            XML,
+            "d0.s0.t0\n",
+            r"key\.txt, line 1: expected a name and .*, found 'd0\.s0\.t0'",
+        ),
+        (XML, KEYS + "d2 dog\n", r"line 6: expected a name and sense keys, found 'd2 dog'"),
+    ],
+)
+def test_bad_files_are_named(tmp_path: Path, xml: str, keys: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        list(wsd.read_sentences(write(tmp_path, xml, keys)))
+
+
+def test_a_file_of_another_name_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"^text\.xml: expected a file \*\.data\.xml"):
+        list(wsd.read_sentences(Path("text.xml")))
+
+
+def test_first_senses(tmp_path: Path) -> None:
+    """By hand; 5 in a key is a satellite adjective, which counts as an adjective."""
+    (tmp_path / "index.sense").write_text(INDEX)
+    first = wsd.first_senses(tmp_path / "index.sense")
+    assert first == {
+        ("big", "ADJ"): "big%3:00:01::",
+        ("stick", "NOUN"): "stick%1:06:00::",
+        ("stick", "VERB"): "stick%2:35:00::",
+    }
+    # throw and fire_engine have no entry, stick is right and wrong, and big is wrong.
+    assert wsd.first_sense_is_right(SENTENCES, first).tolist() == [0, 1, 0, 0, 0]
+
+
+def test_nearest_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Expected: a plain loop over all pairs, in which each sentence is read alone. `dog` was never
+    seen, and gets the first sense.
+    """
+    monkeypatch.setattr(wsd, "SENTENCES", 2)
+    random = np.random.default_rng(0)
+    vocabulary = "the dog stick threw he to . and of".split()
+
+    def sentence(sense: str) -> wsd.Sentence:
+        words = random.choice(vocabulary, size=random.integers(3, 9)).tolist()
+        start = int(random.integers(0, len(words) - 1))
+        end = start + int(random.integers(1, 3))
+        return words, [Target(*wsd.word_of(sense), start, end, [sense])]
+
+    train = [sentence(f"stick%1:0{k}:00::") for k in (1, 2, 3) for _ in range(3)]
+    train += [sentence("big%5:00:01:important:00"), sentence("stick%2:35:00::")]
+    dev = [sentence(f"stick%1:0{k}:00::") for k in (1, 2, 3, 1)] + [sentence("dog%1:05:00::")]
+    elmo = Elmo.from_archive(bilm_archive)
+
+    def vector(example: wsd.Sentence, layer: str | int) -> np.ndarray:
+        words, (target,) = example
+        found = elmo.embed(words, layer=layer)[target.start : target.end]
+        return sum(found) / len(found)
+
+    expected = []
+    for layer in (0, 1, 2, "average"):
+        means: dict[str, np.ndarray] = {}
+        for sense in (f"stick%1:0{k}:00::" for k in (1, 2, 3)):
+            vectors = [vector(x, layer) for x in train if x[1][0].senses == [sense]]
+            means[sense] = sum(vectors) / len(vectors)
+        row = []
+        for example in dev[:-1]:
+            v = vector(example, layer)
+            cosines = {s: v @ m / np.linalg.norm(v) / np.linalg.norm(m) for s, m in means.items()}
+            row.append(max(cosines, key=lambda s: cosines[s]) in example[1][0].senses)
+        expected.append([*row, True])
+    words = {("stick", "NOUN"), ("dog", "NOUN")}
+    senses = wsd.sense_vectors(elmo, iter(train), words)
+    assert set(senses) == {f"stick%1:0{k}:00::" for k in (1, 2, 3)}
+    found = wsd.nearest_senses(elmo, dev, senses, {("dog", "NOUN"): "dog%1:05:00::"})
+    assert found.right.tolist() == expected
+    assert found.unseen == 1
+
+
+def test_bootstrap() -> None:
+    """Expected: the normal approximation of a binomial interval, and exact values at its ends."""
+    right = np.arange(1000) < 600
+    metrics = wsd.bootstrap(right, np.zeros(1000, dtype=bool))
+    assert metrics["f1"] == metrics["difference"] == 60.0
+    half = 1.96 * 100 * np.sqrt(0.6 * 0.4 / 1000)
+    assert metrics["f1_interval"] == pytest.approx([60 - half, 60 + half], abs=0.2)
+    same = wsd.bootstrap(right, right)
+    assert same["difference"] == 0 and same["difference_interval"] == [0, 0]
+    assert wsd.bootstrap(right[:600], right[:600])["f1_interval"] == [100, 100]
+
+
+def test_rows(bilm_archive: str, tmp_path: Path) -> None:
+    """A row for each layer and the average; those of a second run take their place."""
+    file = write(tmp_path)
+    first = {("stick", "NOUN"): "stick%1:06:00::"}
+    elmo = Elmo.from_archive(bilm_archive)
+    for _ in range(2):
+        rows = [
+            wsd.first_sense_row(file, file, first),
+            *wsd.wsd_rows("a", elmo, "fp32", file, file, first),
+        ]
+        saved = save_rows(tmp_path / "results" / "wsd.jsonl", rows)
+    assert saved == read_rows(tmp_path / "results" / "wsd.jsonl")
+    lines = wsd.wsd_table(saved).splitlines()
+    assert [line.split(" | ")[1] for line in lines[2:]] == [
+        "first sense", "words", "LSTM 1", "LSTM 2", "average"
+    ]  # fmt: skip
+    # Each sense was seen, and two of stick's occurrences are its two senses: all are right.
+    assert [line.split(" | ")[2] for line in lines[2:]] == ["20.0", *["100.0"] * 4]
