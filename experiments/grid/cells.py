@@ -85,7 +85,8 @@ def read_grid(file: Path) -> Grid:
     content = Params.from_file(str(file)).as_dict(quiet=True)
     seen: dict[str, Cell] = {}
     tables: dict[str, list[Cell]] = {}
-    for name, table in content["tables"].items():
+    for table in content["tables"]:
+        name = table["name"]
         tables[name] = []
         for found in table["cells"]:
             cell = Cell(name, found["settings"], found["config"])
@@ -93,5 +94,5 @@ def read_grid(file: Path) -> Grid:
             if known.config != cell.config:
                 raise ValueError(f"{file}: {name}: expected one config for {cell.key}, found two")
             tables[name].append(known)
-    hours = {name: table["hours"] for name, table in content["tables"].items()}
+    hours = {table["name"]: table["hours"] for table in content["tables"]}
     return Grid(content["tasks"], content["bilms"], hours, tables)

@@ -17,8 +17,9 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.25 };
   tasks: { [name]: { [key]: tasks[name][key] for key in ['title', 'data', 'metric', 'seconds'] }
            for name in std.objectFields(tasks) },
   bilms: bilms,
-  tables: {
-    'table 1': {
+  tables: [
+    {
+      name: 'table 1',
       hours: 6,
       cells: block({ tasks: ['ner', 'sst'], bilms: sources, seeds: five })
              + block({ tasks: ['pos'], bilms: sources, seeds: five, fractions: [part.pos] })
@@ -26,17 +27,20 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.25 };
              + block({ tasks: ['srl'], bilms: sources, seeds: two, fractions: [part.srl] })
              + block({ tasks: ['squad'], bilms: sources, seeds: two, fractions: [part.squad] }),
     },
-    'table 2': {
+    {
+      name: 'table 2',
       hours: 1.5,
       cells: block({
         tasks: ['sst', 'snli', 'ner'], seeds: two, layers: ['top', 'average', 1, 0.001],
       }),
     },
-    'table 3': {
+    {
+      name: 'table 3',
       hours: 1,
       cells: block({ tasks: ['sst', 'snli'], seeds: two, places: ['input', 'both', 'output'] }),
     },
-    'figure 1': {
+    {
+      name: 'figure 1',
       hours: 1.5,
       cells: block({
         tasks: ['sst', 'ner'],
@@ -45,5 +49,5 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.25 };
         fractions: [0.01, 0.03, 0.1, 0.3, 1],
       }),
     },
-  },
+  ],
 }

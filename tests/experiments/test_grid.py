@@ -38,20 +38,22 @@ local bilms = { tiny: { pretrained: 'tiny', dim: 64 } };
 {
   tasks: { tag: { title: 'tags', data: 'fixtures', metric: 'accuracy', seconds: 10 } },
   bilms: bilms,
-  tables: {
-    one: {
+  tables: [
+    {
+      name: 'one',
       hours: 0.1,
       cells: cells(tasks, bilms, {
         tasks: ['tag'], bilms: ['none', 'tiny'], fractions: [0.5], seeds: [1, 2],
       }),
     },
-    two: {
+    {
+      name: 'two',
       hours: 0.1,
       cells: cells(tasks, bilms, {
         tasks: ['tag'], bilms: ['tiny'], fractions: [0.5], seeds: [1], layers: ['top', 0.1],
       }),
     },
-  },
+  ],
 }
 """
 
