@@ -57,7 +57,7 @@ local epochs(num_epochs, patience) = {
   },
   snli: {
     title: 'entailment',
-    data: 'a part of SNLI',
+    data: 'SNLI, its dev part split',
     metric: 'accuracy',
     seconds: 400,
     config: configs.snli + data('snli/snli_dev_as_train.jsonl', 'snli/snli_dev_as_dev.jsonl')
@@ -94,7 +94,7 @@ local epochs(num_epochs, patience) = {
   },
   squad: {
     title: 'questions',
-    data: 'a part of SQuAD 1.1',
+    data: 'SQuAD 1.1, its dev part split',
     metric: 'f1',
     seconds: 4000,
     config: configs.squad + data('squad/squad1.1dev-train.json', 'squad/squad1.1dev-dev.json')

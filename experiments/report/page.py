@@ -46,9 +46,10 @@ def page(results: Results, text: Mapping[str, str], folder: Path) -> str:
         raise ValueError(f"text: expected sections of {list(sections)}, found {unknown}")
     parts = []
     for title, content in sections.items():
-        level = "#" if title == "Results" else "##"
         prose = _filled(text.get(title, ""), results)
-        parts += [f"{level} {title}", *filter(None, (content, prose))]
+        if content or prose:
+            level = "#" if title == "Results" else "##"
+            parts += [f"{level} {title}", *filter(None, (content, prose))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -115,7 +116,7 @@ def _comparison(
         lines.append(line)
     for task, numbers in published.items():
         found = [numbers.get(value, "") for value in ("none", *columns)]
-        lines.append([f"paper, {_title(results, task)}", *map(str, found)])
+        lines.append([f"the paper's {results.grid.tasks[task]['title']}", *map(str, found)])
     return table(["task", ROLES["none"], *columns.values()], lines)
 
 
@@ -152,7 +153,7 @@ def _figure_2(results: Results, folder: Path) -> str:
         for k, place in enumerate(places):
             name = f"{results.grid.tasks[task]['title']}, {place}"
             if not rows:
-                lines.append([name, settings["layers"], NOT_RUN, "", "", ""])
+                lines.append([name, str(settings["layers"]), NOT_RUN, "", "", ""])
                 continue
             mixes = [row["mixes"][k] for row in rows]
             weights[name] = [mean(s) for s in zip(*(mix["s"] for mix in mixes))]
