@@ -1,0 +1,191 @@
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allennlp.common.plugins import import_plugins
+from allennlp.common.util import import_module_and_submodules
+
+from elmo_plugin.version import VERSION
+from experiments import grid as package
+from experiments.grid.bilms import Bilm, find_bilms
+from experiments.grid.cells import Cell, Grid, read_grid
+from experiments.grid.costs import Costs
+from experiments.grid.rows import Row, append_row, read_rows
+from experiments.grid.training import LOG, RESULT, train
+
+ROOT = Path(__file__).parents[2]
+
+
+class Run(NamedTuple):
+    """A run that has been started: its process, and the folder that it writes into."""
+
+    cell: Cell
+    out: Path
+    process: BaseProcess
+
+
+class GridRunner:
+    """
+    Trains the cells of a grid that have no row yet.
+
+    # Parameters
+
+    grid : `Grid`
+    rows_file : `Path`
+        The JSON Lines file of the rows.
+    data : `Path`
+        Folder of the data.
+    work : `Path`
+        Folder for runs, biLMs with initial weights, and the layer cache.
+    """
+
+    def __init__(self, grid: Grid, rows_file: Path, data: Path, work: Path) -> None:
+        self.grid = grid
+        self.rows_file = rows_file
+        self.work = work.resolve()
+        self.bilms = find_bilms(grid, self.work)
+        self.folders = {"data": data.resolve(), "work": self.work}
+        self.folders |= {name: bilm.folder for name, bilm in self.bilms.items()}
+        self.facts = {"version": VERSION, "commit": commit(), "processor": processor()}
+
+    def left(self, where: dict[str, set[str]]) -> list[Cell]:
+        """The cells without a row whose settings are as wanted, in the order of the grid."""
+        done = {(r["key"], r["config_digest"], r["bilm_digest"]) for r in self._rows()}
+        return [
+            cell
+            for cell in self.grid.cells()
+            if all(str(cell.settings[key]) in values for key, values in where.items())
+            and (cell.key, cell.config_digest, self._bilm_digest(cell)) not in done
+        ]
+
+    def costs(self) -> Costs:
+        return Costs(self.grid, self._rows())
+
+    def run(self, cells: Sequence[Cell], jobs: int = 1, budget: float = float("inf")) -> int:
+        """
+        Trains cells in `jobs` processes, and starts none that is expected to exceed the `budget` in
+        core-hours. Returns the number of runs that failed, whose folders are kept.
+        """
+        waiting, running = list(cells), dict[int, Run]()
+        spent, failed = 0.0, 0
+        while waiting or running:
+            costs = self.costs()
+            while waiting and len(running) < jobs:
+                expected = spent + sum(costs(run.cell) for run in running.values())
+                if expected + costs(waiting[0]) > 3600 * budget:
+                    print(f"budget: {len(waiting)} runs are left", flush=True)
+                    waiting.clear()
+                    break
+                run = self._start(waiting.pop(0))
+                running[run.process.sentinel] = run
+            for sentinel in wait(list(running)) if running else []:
+                run = running.pop(sentinel)  # type: ignore[arg-type]
+                row = self._finish(run)
+                failed += row is None
+                spent += row["cpu_seconds"] if row else costs(run.cell)
+        return failed
+
+    def _rows(self) -> list[Row]:
+        return read_rows([self.rows_file] if self.rows_file.exists() else [])
+
+    def _bilm_digest(self, cell: Cell) -> str | None:
+        bilm: Bilm | None = self.bilms.get(cell.settings["bilm"])
+        return bilm and bilm.digest
+
+    def _start(self, cell: Cell) -> Run:
+        runs = self.work / "runs"
+        runs.mkdir(parents=True, exist_ok=True)
+        out = Path(tempfile.mkdtemp(dir=runs, prefix=f"{cell.name}-"))
+        # A forked process need not import AllenNLP again, and runs the code that `commit` names.
+        process = multiprocessing.get_context("fork").Process(
+            target=train, args=(cell.config_in(self.folders), out), daemon=True
+        )
+        process.start()
+        return Run(cell, out, process)
+
+    def _finish(self, run: Run) -> Row | None:
+        run.process.join()
+        print(time.strftime("%H:%M:%S"), run.cell.name, end=" ")
+        if run.process.exitcode != 0:
+            print(f"failed with {run.process.exitcode}: {run.out / LOG}", flush=True)
+            return None
+        row: dict[str, Any] = {
+            "key": run.cell.key,
+            "settings": run.cell.settings,
+            "config_digest": run.cell.config_digest,
+            "bilm_digest": self._bilm_digest(run.cell),
+            **json.loads((run.out / RESULT).read_text()),
+            **self.facts,
+        }
+        append_row(self.rows_file, row)
+        shutil.rmtree(run.out)
+        metric = self.grid.tasks[run.cell.settings["task"]]["metric"]
+        print(f"{metric} {row['metrics'][metric]:.4f}, {row['cpu_seconds']:.0f} s", flush=True)
+        return row
+
+
+def commit() -> str | None:
+    """The commit of the code, marked as `-dirty` if it was changed; `None` outside a clone."""
+    arguments = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def processor() -> str:
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", info.read_text()) if info.exists() else None
+    return found[1] if found else platform.processor()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.grid",
+        description=package.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("grid", type=Path, help="jsonnet file")
+    parser.add_argument("--rows", type=Path, default=ROOT / "experiments/results/rows.jsonl")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data")
+    parser.add_argument("--work", type=Path, default=Path("experiments-out"))
+    parser.add_argument(
+        "--where", nargs="+", default=[], metavar="KEY=VALUE", help="only cells with these settings"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="core-hours to spend")
+    parser.add_argument("--dry-run", action="store_true", help="list the cells that are left")
+    arguments = parser.parse_args()
+    where: dict[str, set[str]] = {}
+    for condition in arguments.where:
+        key, _, value = condition.partition("=")
+        where.setdefault(key, set()).add(value)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import_plugins()
+    import_module_and_submodules("elmo_plugin")
+    runner = GridRunner(read_grid(arguments.grid), arguments.rows, arguments.data, arguments.work)
+    cells = runner.left(where)
+    if arguments.dry_run:
+        costs = runner.costs()
+        for cell in cells:
+            print(f"{cell.table}\t{cell.name}\t{costs(cell):.0f} s")
+        print(f"{len(cells)} runs, {sum(map(costs, cells)) / 3600:.1f} core-hours")
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the runs too
+    sys.exit(min(runner.run(cells, arguments.jobs, arguments.budget), 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+// The comparisons of Peters et al. (2018) with `small`, in about ten core-hours, which are allotted
+// to the tables here. `random` has the initial weights of a biLM of the same sizes: what it brings is
+// not due to training on text.
+local cells = (import 'cells.libsonnet').cells;
+local tasks = import 'tasks.libsonnet';
+local bilms = {
+  small: { pretrained: 'small', dim: 256 },
+  random: { like: 'small', seed: 13370, dim: 256 },
+};
+local block(settings) = cells(tasks, bilms, { fractions: [1], bilms: ['small'] } + settings);
+local two = [1, 2];
+local five = [1, 2, 3, 4, 5];
+local sources = ['none', 'random', 'small'];
+// Parts of the training data for which an epoch of all of them takes too long.
+local part = { pos: 0.25, srl: 0.15, squad: 0.25 };
+{
+  tasks: { [name]: { [key]: tasks[name][key] for key in ['title', 'data', 'metric', 'seconds'] }
+           for name in std.objectFields(tasks) },
+  bilms: bilms,
+  tables: [
+    {
+      name: 'table 1',
+      hours: 6,
+      cells: block({ tasks: ['ner', 'sst'], bilms: sources, seeds: five })
+             + block({ tasks: ['pos'], bilms: sources, seeds: five, fractions: [part.pos] })
+             + block({ tasks: ['snli', 'coref'], bilms: sources, seeds: two })
+             + block({ tasks: ['srl'], bilms: sources, seeds: two, fractions: [part.srl] })
+             + block({ tasks: ['squad'], bilms: sources, seeds: two, fractions: [part.squad] }),
+    },
+    {
+      name: 'table 2',
+      hours: 1.5,
+      cells: block({
+        tasks: ['sst', 'snli', 'ner'], seeds: two, layers: ['top', 'average', 1, 0.001],
+      }),
+    },
+    {
+      name: 'table 3',
+      hours: 1,
+      cells: block({ tasks: ['sst', 'snli'], seeds: two, places: ['input', 'both', 'output'] }),
+    },
+    {
+      name: 'figure 1',
+      hours: 1.5,
+      cells: block({
+        tasks: ['sst', 'ner'],
+        bilms: ['none', 'small'],
+        seeds: two,
+        fractions: [0.01, 0.03, 0.1, 0.3, 1],
+      }),
+    },
+  ],
+}

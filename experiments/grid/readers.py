@@ -1,0 +1,53 @@
+"""Dataset readers that only the grid needs."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import DatasetReader, Instance, Token
+from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
+from allennlp_models.structured_prediction import UniversalDependenciesDatasetReader
+
+ORDER_SEED = 13370
+
+
+@DatasetReader.register("subset")
+class SubsetReader(DatasetReader):
+    """
+    Reads a part of the instances of another reader, in their order. The parts of the same data are
+    nested: a larger fraction has all instances of a smaller one. They depend on the number of
+    instances alone.
+
+    # Parameters
+
+    base_reader : `DatasetReader`
+    fraction : `float`
+        Above 0, and at most 1. At least one instance is read.
+    """
+
+    def __init__(self, base_reader: DatasetReader, fraction: float) -> None:
+        super().__init__()
+        if not 0 < fraction <= 1:
+            raise ConfigurationError(
+                f"fraction: expected a number above 0 and at most 1, found {fraction}"
+            )
+        self._base_reader = base_reader
+        self._fraction = fraction
+
+    def _read(self, file_path: str) -> Iterable[Instance]:
+        instances = list(self._base_reader.read(file_path))
+        order = list(range(len(instances)))
+        random.Random(ORDER_SEED).shuffle(order)
+        for k in sorted(order[: max(1, round(self._fraction * len(order)))]):
+            yield instances[k]
+
+
+@DatasetReader.register("upos")
+class UposReader(SequenceTaggingDatasetReader):
+    """Universal part-of-speech tags of a file in CoNLL-U, for a tagger."""
+
+    def _read(self, file_path: str) -> Iterable[Instance]:
+        for instance in UniversalDependenciesDatasetReader().read(str(Path(file_path))):
+            words = [Token(token.text) for token in instance["words"]]  # type: ignore[union-attr]
+            yield self.text_to_instance(words, instance["pos_tags"].labels)  # type: ignore

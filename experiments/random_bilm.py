@@ -1,0 +1,47 @@
+"""
+A biLM of the sizes of a model in the package with the weights from which training starts, as a
+control:
+
+    python -m experiments.random_bilm OUT --like small --seed 13370
+
+OUT gets bilm-tf's two files, and can be named as `archive_file`. The same seed gives the same
+weights. Its warm state is that after empty sentences.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from elmo_plugin.bilm_tf.options_file import read_options, write_options
+from elmo_plugin.bilm_tf.weight_file import write_weights
+from elmo_plugin.modules.initial_state import warm_up
+from elmo_plugin.options import build_bilm
+from elmo_plugin.pretrained import pretrained_files
+
+
+def write_random_bilm(folder: Path, like: str, seed: int) -> None:
+    """The options come last, so that a folder that has them is whole."""
+    options = read_options(pretrained_files(like).options_file)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        bilm = build_bilm(options).eval()
+    bilm.warm_state.set(warm_up(bilm))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_weights(bilm, folder / "weights.hdf5")
+    write_options(options, folder / "options.json")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--like", default="small", help="a model in the package")
+    parser.add_argument("--seed", type=int, default=13370)
+    arguments = parser.parse_args()
+    write_random_bilm(arguments.out, arguments.like, arguments.seed)
+
+
+if __name__ == "__main__":
+    main()

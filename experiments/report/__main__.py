@@ -1,0 +1,35 @@
+import argparse
+from pathlib import Path
+
+from elmo_plugin.files.atomic_write import atomic_write
+from experiments import report as package
+from experiments.grid.cells import read_grid
+from experiments.grid.rows import read_rows
+from experiments.report.page import page, read_text
+from experiments.report.statistics import Results
+
+
+def write_page(grid: Path, rows: list[Path], text: Path | None, out: Path) -> None:
+    """Writes the page and its pictures, which are in a folder `results` next to it."""
+    results = Results(read_grid(grid), read_rows(rows))
+    content = page(results, read_text(text) if text else {}, out.parent)
+    with atomic_write(out) as temporary:
+        temporary.write_text(content, "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.report",
+        description=package.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("grid", type=Path, help="jsonnet file")
+    parser.add_argument("rows", type=Path, nargs="+", help="JSON Lines files")
+    parser.add_argument("--text", type=Path, help="prose, by sections of the page")
+    parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
+    arguments = parser.parse_args()
+    write_page(arguments.grid, arguments.rows, arguments.text, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""The page of results as Markdown."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from experiments.markdown import table
+from experiments.report import paper, pictures
+from experiments.report.statistics import NOT_RUN, Results, Summary, error_reduction
+
+PLACEHOLDER = re.compile(r"\{(\w+) (\w+)( error reduction)?\}")
+ROLES = {"none": "without ELMo", "random": "with `random`", "small": "with `small`"}
+
+
+def page(results: Results, text: Mapping[str, str], folder: Path) -> str:
+    """
+    The whole page. The pictures are written into `folder`/results.
+
+    # Parameters
+
+    results : `Results`
+    text : `Mapping[str, str]`
+        Prose by the title of its section, which follows the section's table. `{TASK BILM}` in it is
+        a mean of table 1, and `{TASK BILM error reduction}` what `TASK` gains from `BILM`.
+    folder : `Path`
+
+    # Raises
+
+    `ValueError`
+        If `text` has a section that the page has not.
+    """
+    sections = {
+        "Results": "",
+        "Table 1: with and without ELMo": _table_1(results),
+        "Table 2: layers": _table_2(results),
+        "Table 3: places": _table_3(results),
+        "Figure 1: size of the training data": _figure_1(results, folder),
+        "Figure 2: learned weights of the layers": _figure_2(results, folder),
+        "What the numbers say": "",
+        "Cost": _cost(results),
+    }
+    unknown = sorted(text.keys() - sections.keys())
+    if unknown:
+        raise ValueError(f"text: expected sections of {list(sections)}, found {unknown}")
+    parts = []
+    for title, content in sections.items():
+        prose = _filled(text.get(title, ""), results)
+        if content or prose:
+            level = "#" if title == "Results" else "##"
+            parts += [f"{level} {title}", *filter(None, (content, prose))]
+    return "\n\n".join(parts) + "\n"
+
+
+def read_text(file: Path) -> dict[str, str]:
+    """The sections of a file of prose, each of which starts with a line `# TITLE`."""
+    parts = re.split(r"^# (.*)$", file.read_text("utf-8"), flags=re.MULTILINE)
+    return {title: prose.strip() for title, prose in zip(parts[1::2], parts[2::2])}
+
+
+def _table_1(results: Results) -> str:
+    lines: list[list[object]] = []
+    for task, bilms in _by_task(results, "table 1").items():
+        summaries = {bilm: results.summary(settings) for bilm, settings in bilms.items()}
+        baseline = results.baseline(next(iter(bilms.values())))
+        gains = [_gain(baseline, s) for bilm, s in summaries.items() if bilm != "none"]
+        published = paper.BASELINE_AND_ELMO.get(task)
+        lines.append(
+            [
+                _title(results, task),
+                _size(list(summaries.values())),
+                *map(str, summaries.values()),
+                *gains,
+                *(
+                    ["", ""]
+                    if published is None
+                    else ["{} → {}".format(*published), f"{error_reduction(*published):.1f} %"]
+                ),
+            ]
+        )
+    columns = ["task", "examples", *ROLES.values()]
+    columns += ["error reduction by `random`", "by `small`", "paper", "its error reduction"]
+    return table(columns, lines)
+
+
+def _table_2(results: Results) -> str:
+    layers = {"top": "last layer only", 1: "all, λ = 1", 0.001: "all, λ = 0.001"}
+    return _comparison(
+        results, "table 2", "layers", {**layers, "average": "plain average"}, paper.LAYERS
+    )
+
+
+def _table_3(results: Results) -> str:
+    places = {"input": "input", "both": "input and output", "output": "output"}
+    return _comparison(results, "table 3", "place", places, paper.PLACES)
+
+
+def _comparison(
+    results: Results,
+    name: str,
+    setting: str,
+    columns: Mapping[Any, str],
+    published: Mapping[str, Mapping[Any, float]],
+) -> str:
+    """One row for each task of a table, with the paper's own row below if it has one."""
+    tasks: dict[str, dict[Any, Mapping[str, Any]]] = {}
+    for cell in results.grid.tables[name]:
+        settings = cell.settings
+        tasks.setdefault(settings["task"], {})[settings[setting]] = settings
+    lines: list[list[object]] = []
+    for task, cells in tasks.items():
+        line: list[object] = [_title(results, task)]
+        line.append(str(results.baseline(next(iter(cells.values())))))
+        line += [str(results.summary(cells[value])) if value in cells else "" for value in columns]
+        lines.append(line)
+    for task, numbers in published.items():
+        found = [numbers.get(value, "") for value in ("none", *columns)]
+        lines.append([f"the paper's {results.grid.tasks[task]['title']}", *map(str, found)])
+    return table(["task", ROLES["none"], *columns.values()], lines)
+
+
+def _figure_1(results: Results, folder: Path) -> str:
+    curves: dict[str, dict[str, dict[float, Summary]]] = {}
+    for cell in results.grid.tables["figure 1"]:
+        settings = cell.settings
+        lines = curves.setdefault(_title(results, settings["task"]), {})
+        points = lines.setdefault(settings["bilm"], {})
+        points[settings["fraction"]] = results.summary(settings)
+    ordered = {
+        title: {bilm: sorted(points.items()) for bilm, points in lines.items()}
+        for title, lines in curves.items()
+    }
+    pictures.learning_curves(ordered, folder / "results" / "figure1.svg")
+    rows: list[list[object]] = []
+    for title, lines in curves.items():
+        for fraction in sorted(next(iter(lines.values()))):
+            summaries = [points[fraction] for points in lines.values()]
+            rows.append([title, f"{100 * fraction:g} %", _size(summaries), *map(str, summaries)])
+    bilms = next(iter(curves.values()))
+    columns = ["task", "part", "examples", *(ROLES[bilm] for bilm in bilms)]
+    picture = "![metric over the part of the training data](results/figure1.svg)"
+    return f"{picture}\n\n{table(columns, rows)}"
+
+
+def _figure_2(results: Results, folder: Path) -> str:
+    weights: dict[str, list[float]] = {}
+    lines: list[list[object]] = []
+    for task, bilms in _by_task(results, "table 1").items():
+        settings = bilms["small"]
+        places = ["input", "output"] if settings["place"] == "both" else [settings["place"]]
+        rows = results.summary(settings).rows
+        for k, place in enumerate(places):
+            name = f"{results.grid.tasks[task]['title']}, {place}"
+            if not rows:
+                lines.append([name, str(settings["layers"]), NOT_RUN, "", "", ""])
+                continue
+            mixes = [row["mixes"][k] for row in rows]
+            weights[name] = [mean(s) for s in zip(*(mix["s"] for mix in mixes))]
+            gamma = mean(mix["gamma"] for mix in mixes)
+            numbers = [f"{x:.3f}" for x in (*weights[name], gamma)]
+            lines.append([name, str(settings["layers"]), *numbers])
+    pictures.mix_weights(weights, folder / "results" / "figure2.svg")
+    picture = "![weights of the layers](results/figure2.svg)"
+    return f"{picture}\n\n" + table(["mix", "λ", "s of words", "LSTM 1", "LSTM 2", "γ"], lines)
+
+
+def _cost(results: Results) -> str:
+    """What each table was allotted and took, and what a run of each kind takes."""
+    lines: list[list[object]] = []
+    for name, hours in results.grid.hours.items():
+        cells = [cell for cell in results.grid.cells() if cell.table == name]
+        rows = [results.rows[cell.key] for cell in cells if cell.key in results.rows]
+        used = sum(row["cpu_seconds"] for row in rows) / 3600
+        lines.append([name, f"{hours:g}", f"{used:.2f}", f"{len(rows)} of {len(cells)}"])
+    total = sum(row["cpu_seconds"] for row in results.rows.values()) / 3600
+    n_cells = len(results.grid.cells())
+    allotted = sum(results.grid.hours.values())
+    lines.append(["all", f"{allotted:g}", f"{total:.2f}", f"{len(results.rows)} of {n_cells}"])
+    budget = table(["table", "core-hours allotted", "used", "runs"], lines)
+    runs: list[list[object]] = []
+    for task, bilms in _by_task(results, "table 1").items():
+        for bilm, settings in bilms.items():
+            rows = results.summary(settings).rows
+            costs = [f"{mean(row[key] for row in rows):.0f}" for key in COSTS] if rows else []
+            missing = [NOT_RUN, *[""] * (len(COSTS) - 1)]
+            runs.append([_title(results, task), ROLES[bilm], *(costs or missing)])
+    per_run = table(["task", "", *COSTS.values()], runs)
+    found = results.rows.values()
+    facts = [
+        f"{title}: " + (", ".join(sorted({str(row[key]) for row in found})) or NOT_RUN) + "."
+        for key, title in (("commit", "Commits"), ("processor", "Processors"))
+    ]
+    return "\n\n".join([budget, per_run, *facts])
+
+
+COSTS = {"cpu_seconds": "seconds of CPU", "epochs": "epochs", "best_epoch": "best epoch"}
+
+
+def _by_task(results: Results, name: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """The settings of a table by task and biLM."""
+    tasks: dict[str, dict[str, dict[str, Any]]] = {}
+    for cell in results.grid.tables[name]:
+        tasks.setdefault(cell.settings["task"], {})[cell.settings["bilm"]] = cell.settings
+    return tasks
+
+
+def _title(results: Results, task: str) -> str:
+    facts = results.grid.tasks[task]
+    return f"{facts['title']} ({facts['data']})"
+
+
+def _size(summaries: list[Summary]) -> str:
+    """The number of training instances, which all runs have in common."""
+    sizes = sorted({row["instances"] for summary in summaries for row in summary.rows})
+    return " or ".join(f"{size:,}" for size in sizes)
+
+
+def _gain(baseline: Summary, summary: Summary) -> str:
+    if not baseline.values or not summary.values:
+        return NOT_RUN
+    return f"{error_reduction(baseline.mean, summary.mean):.1f} %"
+
+
+def _filled(text: str, results: Results) -> str:
+    tasks = _by_task(results, "table 1")
+
+    def fill(match: re.Match[str]) -> str:
+        task, bilm, is_gain = match.groups()
+        settings = tasks[task][bilm]
+        summary = results.summary(settings)
+        if is_gain:
+            return _gain(results.baseline(settings), summary)
+        return f"{summary.mean:.1f}" if summary.values else NOT_RUN
+
+    return PLACEHOLDER.sub(fill, text)

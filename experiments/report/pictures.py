@@ -1,0 +1,74 @@
+"""Pictures as SVG. The same numbers give the same bytes."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from elmo_plugin.files.atomic_write import atomic_write
+from experiments.report.statistics import Summary
+
+STYLE = {"svg.hashsalt": "elmo_plugin", "svg.fonttype": "none", "font.family": "sans-serif"}
+
+
+def save(figure: Figure, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(file) as temporary, matplotlib.rc_context(STYLE):
+        figure.savefig(temporary, format="svg", metadata={"Date": None})
+
+
+def learning_curves(
+    curves: Mapping[str, Mapping[str, Sequence[tuple[float, Summary]]]], file: Path
+) -> None:
+    """
+    One panel for each task, a line for each biLM.
+
+    # Parameters
+
+    curves : `Mapping[str, Mapping[str, Sequence[tuple[float, Summary]]]]`
+        By the task's title and the biLM's name: fractions of the training data and the results.
+    """
+    figure = Figure(figsize=(4.5 * max(1, len(curves)), 3.5), layout="constrained")
+    panels = figure.subplots(1, max(1, len(curves)), squeeze=False)[0]
+    for panel, (title, lines) in zip(panels, curves.items()):
+        for bilm, points in lines.items():
+            found = [(100 * fraction, s) for fraction, s in points if s.values]
+            panel.errorbar(
+                [x for x, _ in found],
+                [s.mean for _, s in found],
+                yerr=[s.deviation or 0.0 for _, s in found],
+                marker="o",
+                capsize=3,
+                label="without ELMo" if bilm == "none" else f"with {bilm}",
+            )
+        panel.set_xscale("log")
+        panel.set_title(title)
+        panel.set_xlabel("training data, %")
+        panel.legend()
+    save(figure, file)
+
+
+def mix_weights(weights: Mapping[str, Sequence[float]], file: Path) -> None:
+    """
+    Stacked bars of the weights s of the layers.
+
+    # Parameters
+
+    weights : `Mapping[str, Sequence[float]]`
+        By the name of the mix; the token layer comes first.
+    """
+    figure = Figure(figsize=(7, 1 + 0.35 * len(weights)), layout="constrained")
+    panel = figure.subplots()
+    names = list(weights)
+    n_layers = max(map(len, weights.values()), default=0)
+    for layer in range(n_layers):
+        shares = [s[layer] for s in weights.values()]
+        starts = [sum(s[:layer]) for s in weights.values()]
+        label = "words" if layer == 0 else f"LSTM {layer}"
+        panel.barh(names, shares, left=starts, label=label)
+    panel.invert_yaxis()
+    panel.set_xlabel("s")
+    if n_layers:
+        panel.legend(ncols=n_layers, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    save(figure, file)

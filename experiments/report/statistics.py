@@ -1,0 +1,96 @@
+"""Means and deviations over seeds."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+from experiments.grid.cells import Cell, Grid
+from experiments.grid.rows import Row
+
+NOT_RUN = "not run yet"
+
+
+class Summary(NamedTuple):
+    """
+    values : `list[float]`
+        The reported metric in percent, by seed, as far as it was measured.
+    n_seeds : `int`
+        The number of seeds that the grid has.
+    rows : `list[Row]`
+        The rows of `values`.
+    """
+
+    values: list[float]
+    n_seeds: int
+    rows: list[Row]
+
+    @property
+    def mean(self) -> float:
+        return mean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """The sample standard deviation; `None` with one value."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        if not self.values:
+            return NOT_RUN
+        deviation = "" if self.deviation is None else f" ± {self.deviation:.2f}"
+        of = "" if len(self.values) == self.n_seeds else f" of {self.n_seeds}"
+        return f"{self.mean:.2f}{deviation} ({len(self.values)}{of})"
+
+
+class Results:
+    """
+    The rows of the cells of a grid.
+
+    # Raises
+
+    `ValueError`
+        If a cell has two rows, or if one name stands for two biLMs.
+    """
+
+    def __init__(self, grid: Grid, rows: Sequence[Row]) -> None:
+        self.grid = grid
+        cells = {cell.key: cell for cell in grid.cells()}
+        self.rows: dict[str, Row] = {}
+        bilms: defaultdict[str, set[str | None]] = defaultdict(set)
+        for row in rows:
+            cell = cells.get(row["key"])
+            if cell is None or cell.config_digest != row["config_digest"]:
+                continue
+            if cell.key in self.rows:
+                raise ValueError(f"rows: expected one row of {cell.key}, found two")
+            self.rows[cell.key] = row
+            bilms[cell.settings["bilm"]].add(row["bilm_digest"])
+        for name, digests in bilms.items():
+            if len(digests) > 1:
+                raise ValueError(f"rows: expected one biLM called {name}, found {sorted(digests)}")
+        self._groups: defaultdict[str, list[Cell]] = defaultdict(list)
+        for cell in cells.values():
+            self._groups[_group(cell.settings)].append(cell)
+
+    def summary(self, settings: Mapping[str, Any]) -> Summary:
+        """All seeds of these settings; their own seed, if they have one, does not matter."""
+        cells = sorted(self._groups[_group(settings)], key=lambda cell: cell.settings["seed"])
+        rows = [self.rows[cell.key] for cell in cells if cell.key in self.rows]
+        metric = self.grid.tasks[settings["task"]]["metric"]
+        return Summary([100 * row["metrics"][metric] for row in rows], len(cells), rows)
+
+    def baseline(self, settings: Mapping[str, Any]) -> Summary:
+        """The same task and data without ELMo."""
+        return self.summary({**settings, "bilm": "none", "layers": None, "place": None})
+
+
+def _group(settings: Mapping[str, Any]) -> str:
+    """The settings but for the seed."""
+    rest = {key: value for key, value in settings.items() if key != "seed"}
+    return json.dumps(rest, sort_keys=True)
+
+
+def error_reduction(before: float, after: float) -> float:
+    """The part of the error, in percent, that is gone."""
+    return 100 * (after - before) / (100 - before)

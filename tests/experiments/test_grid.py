@@ -1,0 +1,219 @@
+"""The grid of trainings, with a tagger of one epoch on fixtures and the model `tiny`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import DatasetReader
+
+from elmo_plugin import Elmo
+from experiments.grid import __main__ as grid_command
+from experiments.grid import readers
+from experiments.grid.__main__ import GridRunner
+from experiments.grid.cells import read_grid
+from experiments.grid.rows import append_row, read_rows
+from experiments.random_bilm import write_random_bilm
+from tests.experiments.test_probe import CONLLU
+
+ROOT = Path(__file__).parents[2]
+GRID = """
+local cells = (import '%(root)s/experiments/grid/cells.libsonnet').cells;
+local tagger = (import '%(root)s/training_configs/tagger.jsonnet') + {
+  train_data_path: '@data@/tagging/train.tsv',
+  validation_data_path: '@data@/tagging/dev.tsv',
+  trainer+: { num_epochs: 1 },
+};
+local tasks = {
+  tag: { config: tagger, place: 'input', layers: 0.1, embedder: { dropout: 0.0 } },
+};
+local bilms = { tiny: { pretrained: 'tiny', dim: 64 } };
+{
+  tasks: { tag: { title: 'tags', data: 'fixtures', metric: 'accuracy', seconds: 10 } },
+  bilms: bilms,
+  tables: [
+    {
+      name: 'one',
+      hours: 0.1,
+      cells: cells(tasks, bilms, {
+        tasks: ['tag'], bilms: ['none', 'tiny'], fractions: [0.5], seeds: [1, 2],
+      }),
+    },
+    {
+      name: 'two',
+      hours: 0.1,
+      cells: cells(tasks, bilms, {
+        tasks: ['tag'], bilms: ['tiny'], fractions: [0.5], seeds: [1], layers: ['top', 0.1],
+      }),
+    },
+  ],
+}
+"""
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> GridRunner:
+    (tmp_path / "grid.jsonnet").write_text(GRID % {"root": ROOT})
+    grid = read_grid(tmp_path / "grid.jsonnet")
+    return GridRunner(grid, tmp_path / "rows.jsonl", ROOT / "fixtures", tmp_path / "work")
+
+
+def test_cells(runner: GridRunner) -> None:
+    """By hand: seeds vary slowest, and the second table shares a cell with the first one."""
+    names = [cell.name for cell in runner.grid.cells()]
+    assert names == [
+        "tag-none-0.5-1",
+        "tag-tiny-0.1-input-0.5-1",
+        "tag-none-0.5-2",
+        "tag-tiny-0.1-input-0.5-2",
+        "tag-tiny-top-input-0.5-1",
+    ]
+    assert [len(cells) for cells in runner.grid.tables.values()] == [4, 2]
+    none, tiny, *_, top = runner.grid.cells()
+    elmo = tiny.config["model"]["text_field_embedder"]["token_embedders"]["elmo"]
+    assert elmo["archive_file"] == "@tiny@" and "use_top_only" not in elmo
+    alpha = tiny.config["model"]["regularizer"]["regexes"][0][1]["alpha"]
+    assert (alpha, tiny.config["model"]["encoder"]["input_size"]) == (0.1, 64 + 64)
+    elmo = top.config["model"]["text_field_embedder"]["token_embedders"]["elmo"]
+    assert elmo["use_top_only"] and "regularizer" not in top.config["model"]
+    assert none.config["numpy_seed"] == 1
+    assert none.config["dataset_reader"]["fraction"] == 0.5
+    assert none.config["validation_dataset_reader"] == {"type": "sequence_tagging"}
+
+
+def test_the_grid_of_the_paper() -> None:
+    """All tasks have cells, with five seeds or two, and no cell has a path of this machine."""
+    grid = read_grid(ROOT / "experiments" / "grid" / "paper.jsonnet")
+    seeds = Counter(cell.settings["task"] for cell in grid.tables["table 1"])
+    n_bilms = 3
+    assert seeds == {
+        **dict.fromkeys(("ner", "sst", "pos"), 5 * n_bilms),
+        **dict.fromkeys(("snli", "srl", "coref", "squad"), 2 * n_bilms),
+    }
+    for cell in grid.cells():
+        assert str(ROOT) not in json.dumps(cell.config)
+
+
+def test_rows_and_resuming(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Expected: half of the instances, a learned mix of three layers, no folder left. What is finished
+    is not run again, unless its config or its biLM is another one.
+    """
+    cells = runner.left({"seed": {"1"}})
+    assert runner.run(cells[:2]) == 0
+    none, tiny = read_rows([runner.rows_file])
+    n_sentences = len((ROOT / "fixtures/tagging/train.tsv").read_text().splitlines())
+    assert none["instances"] == tiny["instances"] == round(n_sentences / 2)
+    assert 0 < none["metrics"]["accuracy"] <= 1 and none["epochs"] == 1
+    assert none["cpu_seconds"] > 0 and none["mixes"] == []
+    (mix,) = tiny["mixes"]
+    assert len(mix["s"]) == 3 and sum(mix["s"]) == pytest.approx(1)
+    assert mix["gamma"] != 1.0
+    assert (none["bilm_digest"], tiny["bilm_digest"]) == (None, runner.bilms["tiny"].digest)
+    assert list((runner.work / "runs").iterdir()) == []
+
+    assert [cell.name for cell in runner.left({"seed": {"1"}})] == ["tag-tiny-top-input-0.5-1"]
+    other = runner.bilms["tiny"]._replace(digest="another")
+    monkeypatch.setitem(runner.bilms, "tiny", other)
+    assert len(runner.left({"seed": {"1"}})) == 2
+    cells[0].config["trainer"]["num_epochs"] = 2
+    assert len(runner.left({"seed": {"1"}})) == 3
+
+
+def test_a_killed_run_leaves_no_row(
+    runner: GridRunner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others continue; a row follows when the run is repeated."""
+    train = grid_command.train
+    monkeypatch.setattr(
+        grid_command, "train", lambda config, out: os.kill(os.getpid(), signal.SIGKILL)
+    )
+    assert runner.run(runner.left({})[:2], jobs=2) == 2
+    assert not runner.rows_file.exists()
+    assert "tag-none-0.5-1 failed with -9: " in capsys.readouterr().out
+    monkeypatch.setattr(grid_command, "train", train)
+    assert runner.run(runner.left({})[:1]) == 0
+    assert len(read_rows([runner.rows_file])) == 1
+
+
+def test_costs_and_budget(
+    runner: GridRunner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: half of the data cost half of the 10 s that the grid expects, or half of a row's."""
+    without, with_elmo = runner.left({})[:2]
+    assert runner.costs()(without) == 5.0
+    row = {"settings": {**without.settings, "fraction": 1}, "cpu_seconds": 8.0}
+    row |= {"key": "other", "config_digest": "", "bilm_digest": None}
+    append_row(runner.rows_file, row)
+    assert (runner.costs()(without), runner.costs()(with_elmo)) == (4.0, 5.0)
+    monkeypatch.setattr(runner, "_start", None)
+    assert runner.run([without], budget=3.9 / 3600) == 0
+    assert capsys.readouterr().out == "budget: 1 runs are left\n"
+
+
+def test_rows_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"key": 1}\n{"ke')
+    with pytest.raises(
+        ValueError, match=r"rows.jsonl: line 2: expected a JSON object, found '{\"ke'"
+    ):
+        read_rows([tmp_path / "rows.jsonl"])
+
+
+def test_subsets_are_nested() -> None:
+    """A property: in the order of the whole, a larger part has all of a smaller one."""
+    base = DatasetReader.by_name("sequence_tagging")()
+    path = str(ROOT / "fixtures" / "tagging" / "train.tsv")
+    texts = [str(instance["tokens"]) for instance in base.read(path)]
+    parts = [
+        [str(instance["tokens"]) for instance in readers.SubsetReader(base, f).read(path)]
+        for f in (0.001, 0.3, 0.7, 1)
+    ]
+    assert [len(part) for part in parts] == [1, *(round(f * len(texts)) for f in (0.3, 0.7, 1))]
+    assert parts[-1] == texts
+    for part, larger in pairwise(parts):
+        assert set(part) <= set(larger)
+        assert part == [text for text in texts if text in part]
+    with pytest.raises(ConfigurationError, match="fraction: expected a number above 0"):
+        readers.SubsetReader(base, 0.0)
+
+
+def test_universal_tags(tmp_path: Path) -> None:
+    """The words and tags of the probe's treebank, from its file."""
+    (tmp_path / "dev.conllu").write_text(CONLLU)
+    first, _ = readers.UposReader().read(str(tmp_path / "dev.conllu"))
+    assert [token.text for token in first["tokens"]] == ["the", "dog", "barks"]
+    assert first["tags"].labels == ["DET", "NOUN", "VERB"]
+
+
+def test_random_bilm(tmp_path: Path) -> None:
+    """The same seed gives the same file, and another seed or `tiny` itself other vectors."""
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_random_bilm(tmp_path / name, "tiny", seed)
+    files = [(tmp_path / name / "weights.hdf5").read_bytes() for name in "abc"]
+    assert files[0] == files[1] != files[2]
+    vectors = [Elmo.from_archive(tmp_path / name).embed("the dog") for name in "ac"]
+    vectors.append(Elmo.from_pretrained("tiny").embed("the dog"))
+    assert np.isfinite(vectors[0]).all() and vectors[0].std() > 0
+    for k, m in ((0, 1), (0, 2)):
+        assert not np.allclose(vectors[k], vectors[m], atol=1e-3)
+
+
+@pytest.mark.long
+def test_command(runner: GridRunner, tmp_path: Path) -> None:
+    """The usage in the docstring: by hand, five cells of which two are wanted."""
+    command = [sys.executable, "-m", "experiments.grid", str(tmp_path / "grid.jsonnet")]
+    command += ["--data", "fixtures", "--work", str(tmp_path), "--rows", str(tmp_path / "rows")]
+    command += ["--where", "seed=2", "--dry-run"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "one\ttag-none-0.5-2\t5 s",
+        "one\ttag-tiny-0.1-input-0.5-2\t5 s",
+        "2 runs, 0.0 core-hours",
+    ]

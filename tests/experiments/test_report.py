@@ -1,0 +1,153 @@
+"""The page of results. Its numbers are compared with NumPy's, of rows that are made up here."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.grid.cells import Cell, Grid, read_grid
+from experiments.grid.rows import append_row
+from experiments.report.__main__ import write_page
+from experiments.report.statistics import Results
+
+ROOT = Path(__file__).parents[2]
+PAPER = ROOT / "experiments" / "grid" / "paper.jsonnet"
+RESULTS = ROOT / "experiments" / "results"
+
+
+@pytest.fixture(scope="module")
+def grid() -> Grid:
+    return read_grid(PAPER)
+
+
+def made_up_row(grid: Grid, cell: Cell, value: float) -> dict:
+    places = {None: 0, "both": 2}.get(cell.settings["place"], 1)
+    return {
+        "key": cell.key,
+        "settings": cell.settings,
+        "config_digest": cell.config_digest,
+        "bilm_digest": cell.settings["bilm"],
+        "instances": 1000,
+        "metrics": {grid.tasks[cell.settings["task"]]["metric"]: value},
+        "epochs": 4,
+        "best_epoch": 2,
+        "cpu_seconds": 36.0,
+        "mixes": [{"s": [0.2, 0.5, 0.3], "gamma": 1.5}] * places,
+        "commit": "abc",
+        "processor": "one",
+    }
+
+
+@pytest.fixture(scope="module")
+def rows(grid: Grid) -> list[dict]:
+    """A row for each cell."""
+    random = np.random.default_rng(0)
+    return [made_up_row(grid, cell, float(random.uniform(0.4, 0.9))) for cell in grid.cells()]
+
+
+def write(folder: Path, rows: list[dict], text: Path | None = None) -> str:
+    folder.mkdir()
+    (folder / "rows.jsonl").touch()
+    for row in rows:
+        append_row(folder / "rows.jsonl", row)
+    write_page(PAPER, [folder / "rows.jsonl"], text, folder / "results.md")
+    return (folder / "results.md").read_text()
+
+
+def lines_of(page: str, title: str) -> list[list[str]]:
+    """The cells of the first table of a section."""
+    lines = page.split(f"## {title}")[1].split("\n## ")[0].splitlines()
+    return [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+
+
+def values(rows: list[dict], **settings: object) -> np.ndarray:
+    """The metric of the rows with these settings, in percent."""
+    found = [row for row in rows if settings.items() <= row["settings"].items()]
+    return 100 * np.array([next(iter(row["metrics"].values())) for row in found])
+
+
+def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
+    """Expected: NumPy's means, deviations of samples, and error reductions."""
+    page = write(tmp_path / "page", rows)
+    line = lines_of(page, "Table 1")[2]
+    none, random, small = (
+        values(rows, task="ner", bilm=bilm, fraction=1, layers=layers)
+        for bilm, layers in (("none", None), ("random", 0.1), ("small", 0.1))
+    )
+    expected = [f"{x.mean():.2f} ± {np.std(x, ddof=1):.2f} (5)" for x in (none, random, small)]
+    assert line[1:5] == ["1,000", *expected]
+    gains = [100 * (x.mean() - none.mean()) / (100 - none.mean()) for x in (random, small)]
+    assert line[5:7] == [f"{gain:.1f} %" for gain in gains]
+    # Table 1 of the paper gives 21 % for entities.
+    assert line[7:] == ["90.15 → 92.22", "21.0 %"]
+
+    line = next(line for line in lines_of(page, "Table 3") if line[0].startswith("sentiment"))
+    same = {"task": "sst", "bilm": "small", "layers": 0.001, "fraction": 1}
+    for place, found in zip(("input", "both", "output"), line[2:]):
+        assert found.startswith(f"{values(rows, place=place, **same).mean():.2f} ± ")
+    # Table 3 of the paper, without a baseline.
+    assert lines_of(page, "Table 3")[-1] == ["the paper's roles", "", "84.7", "84.3", "80.9"]
+    assert lines_of(page, "Figure 2")[2][2:] == ["0.200", "0.500", "0.300", "1.500"]
+    n_runs = len(grid.cells())
+    total = ["all", "10", f"{0.01 * n_runs:.2f}", f"{n_runs} of {n_runs}"]
+    assert total in lines_of(page, "Cost")
+
+
+def test_the_same_rows_give_the_same_bytes(rows: list[dict], tmp_path: Path) -> None:
+    """In another order too. Without one row the page differs, and a picture with other weights."""
+    first = write(tmp_path / "a", rows)
+    assert write(tmp_path / "b", rows[::-1]) == first
+    for name in ("figure1.svg", "figure2.svg"):
+        a, b = ((tmp_path / x / "results" / name).read_bytes() for x in "ab")
+        assert a == b
+    assert write(tmp_path / "rest", rows[1:]) != first
+    changed = [{**row, "mixes": [{"s": [1.0, 0, 0], "gamma": 1}] * 2} for row in rows]
+    write(tmp_path / "changed", changed)
+    a, b = ((tmp_path / x / "results" / "figure2.svg").read_bytes() for x in ("a", "changed"))
+    assert a != b
+
+
+def test_missing_rows_are_named(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
+    """By hand: nothing, or one of five seeds; rows of another config do not count."""
+    page = write(tmp_path / "nothing", [])
+    assert lines_of(page, "Table 1")[2][2:5] == ["not run yet"] * 3
+    of_ner = [row for row in rows if row["settings"]["task"] == "ner"]
+    other = {**of_ner[1], "config_digest": "another"}
+    page = write(tmp_path / "one", [of_ner[0], other])
+    value = 100 * of_ner[0]["metrics"]["f1-measure-overall"]
+    assert lines_of(page, "Table 1")[2][2:4] == [f"{value:.2f} (1 of 5)", "not run yet"]
+
+
+def test_ambiguous_rows_are_refused(grid: Grid, rows: list[dict]) -> None:
+    with pytest.raises(ValueError, match=r"expected one row of .*found two"):
+        Results(grid, [*rows, rows[0]])
+    small = next(row for row in rows if row["settings"]["bilm"] == "small")
+    rest = [row for row in rows if row is not small]
+    with pytest.raises(ValueError, match="expected one biLM called small, found"):
+        Results(grid, [*rest, {**small, "bilm_digest": "another"}])
+
+
+def test_prose(rows: list[dict], tmp_path: Path) -> None:
+    """Numbers in prose come from the rows; a section that the page has not is an error."""
+    text = tmp_path / "text.md"
+    text.write_text("# Table 3: places\n\nIt is {sst small}, by {sst small error reduction}.\n")
+    page = write(tmp_path / "page", rows, text)
+    before, after = (
+        values(rows, task="sst", bilm=bilm, fraction=1, **more).mean()
+        for bilm, more in (("none", {}), ("small", {"place": "both", "layers": 0.001}))
+    )
+    gain = 100 * (after - before) / (100 - before)
+    assert f"It is {after:.1f}, by {gain:.1f} %.\n" in page.split("## Table 3")[1]
+    text.write_text("# Table 9\n")
+    with pytest.raises(ValueError, match=r"text: expected sections of .*, found \['Table 9'\]"):
+        write(tmp_path / "other", rows, text)
+
+
+def test_the_page_in_the_documentation(tmp_path: Path) -> None:
+    """docs/results.md is what the report makes of the committed rows."""
+    rows = RESULTS / "rows.jsonl"
+    write_page(PAPER, [rows], RESULTS / "text.md", tmp_path / "results.md")
+    for name in ("results.md", "results/figure1.svg", "results/figure2.svg"):
+        assert (tmp_path / name).read_bytes() == (ROOT / "docs" / name).read_bytes(), (
+            f"docs/{name} is out of date: run `python -m experiments.report`"
+        )
