@@ -1,7 +1,6 @@
 """
 The paper's comparisons, as a grid of trainings:
 
-    /work/shared/data/unpack DATA ...        (any folder with the files that tasks.libsonnet names)
     python -m experiments.grid experiments/grid/paper.jsonnet --data DATA --work WORK --dry-run
     python -m experiments.grid experiments/grid/paper.jsonnet --data DATA --work WORK \
         --rows experiments/results/rows.jsonl
