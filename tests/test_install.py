@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -66,6 +67,18 @@ print(json.dumps([
     for kind, entries in Registrable._registry.items()
     for name in entries
 ]))
+"""
+
+
+# A child is killed by the alarm if it waits for threads that the fork has not copied.
+FORK = """
+import os, signal, sys, torch
+import elmo_plugin
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(20)
+torch.ones(1000, 1000).add(1).sum()
+os._exit(0)
 """
 
 
@@ -216,7 +229,7 @@ def test_an_old_python_is_named_in_one_line(found: str, monkeypatch: pytest.Monk
 def test_pythons_are_the_same_everywhere() -> None:
     """The expected version is the lock's, as the Makefile resolves it, which is the oldest and the
     one that is tested."""
-    (locked,) = re.findall(r"--python-version (\S+)", _makefile())
+    (locked,) = set(re.findall(r"--python-version (\S+)", _makefile()))
     assert locked == ".".join(map(str, environment.OLDEST_PYTHON))
     assert SpecifierSet(_setup("python_requires")).contains(f"{locked}.2")
     pythons = [c for c in _setup("classifiers") if c.startswith("Programming Language")]
@@ -234,6 +247,19 @@ def test_allennlp_finds_the_plugin_in_the_repository() -> None:
     registered = json.loads(done.stdout.splitlines()[-1])
     ours = {(kind, name) for kind, name, module in registered if module.startswith("elmo_plugin.")}
     assert ours == REGISTERED
+
+
+def test_a_child_forked_after_the_import_may_use_threads() -> None:
+    """OpenMP cannot use threads in a child if its parent has used them, so importing the plugin
+    uses none; AllenNLP's data loader forks its workers."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORK],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_the_commands_are_there_in_any_folder(tmp_path: Path) -> None:
