@@ -6,7 +6,8 @@ environment variable ELMO_PLUGIN_KERNEL is 0.
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -183,13 +184,26 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
         if built_for != torch.__version__.partition("+")[0]:
             raise RuntimeError(f"it was built for PyTorch {built_for}, not {torch.__version__}")
         dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
-        for dtype in dtypes:
-            _self_test(dtype)
+        # A process that has used OpenMP's threads cannot fork children that use them, too: they would
+        # wait for each other forever. Importing a package must not have that effect.
+        with one_thread():
+            for dtype in dtypes:
+                _self_test(dtype)
     except Exception as error:  # whatever it is, PyTorch's operators compute the same
         logger.warning("The compiled LSTM kernel is not used: %s", error)
         return frozenset(), f"off, because {error}"
     names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
     return dtypes, f"on, for {names}" if names else "off, because this processor has no AVX2"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _self_test(dtype: torch.dtype) -> None:
