@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from allennlp.commands.train import TrainModel
 from allennlp.common import Params
+from allennlp.common.util import prepare_environment
 
 from tests.conftest import write_bilm_archive
 from tests.docs.configs import evaluate
@@ -76,10 +77,10 @@ def test_block(
     else:
         config = evaluate(block.code, folder)
         if {"dataset_reader", "model", "trainer"} <= config.keys():
-            run = folder / f"constructed{block.line}"
-            TrainModel.from_params(
-                Params(config), serialization_dir=str(run), local_rank=0, batch_weight_key=""
-            )
+            params = Params(config)
+            prepare_environment(params)
+            run = str(folder / f"constructed{block.line}")
+            TrainModel.from_params(params, serialization_dir=run, local_rank=0, batch_weight_key="")
 
 
 def _run(code: str, folder: Path) -> None:
