@@ -23,14 +23,6 @@ from tests.docs.pages import ALL_BLOCKS, ROOT, Block
 TIMEOUT = 600
 
 
-def _items() -> list[Any]:
-    return [
-        pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(block.page))
-        for block in ALL_BLOCKS
-        if block.language != "text"
-    ]
-
-
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory) -> Callable[[str], Path]:
     """Returns a page's folder, in which `OUT` is a trained biLM unless the page trains it."""
@@ -54,7 +46,7 @@ def variables() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.docs
-@pytest.mark.parametrize("block", _items())
+@pytest.mark.parametrize("block", [b for b in ALL_BLOCKS if b.language != "text"], ids=str)
 def test_block(
     block: Block,
     folder_of: Callable[[str], Path],
