@@ -37,9 +37,10 @@ docs: $(DOCS_INSTALLED)
 	$(RUN)/python docs/site/stage.py
 	$(RUN)/zensical build --strict
 
-# Every command of the README and of docs/, and the recipes.
+# Every command of the README and of docs/, and the recipes: one process for each, because the
+# commands of a page follow one another.
 docs-test: $(DOCS_INSTALLED)
-	$(RUN)/python -m pytest -m docs -n auto --dist loadgroup -o faulthandler_timeout=900 tests/docs
+	$(RUN)/python -m pytest -m docs -n 2 --dist loadfile -o faulthandler_timeout=900 tests/docs
 
 $(DOCS_INSTALLED): $(INSTALLED) requirements-docs.txt
 	$(RUN)/python -m pip install --no-deps -r requirements-docs.txt

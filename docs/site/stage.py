@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 OUT = ROOT / "build" / "docs"
 PACKAGE = ROOT / "elmo_plugin"
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
+IMAGES = (".png", ".svg")
 LANGUAGES = {".jsonnet": "jsonnet", ".libsonnet": "jsonnet", ".py": "python", ".cpp": "cpp"}
 
 
@@ -33,6 +34,9 @@ def stage(source: Path) -> Path:
         return page
     page.parent.mkdir(parents=True, exist_ok=True)
     page.touch()
+    if source.suffix in IMAGES:
+        shutil.copy(source, page)
+        return page
     if source.suffix == ".md":
         text = LINK.sub(lambda link: relink(link, source, page), source.read_text("utf-8"))
     elif source.is_dir():
@@ -52,7 +56,7 @@ def page_of(source: Path) -> Path:
         return OUT / "index.md"
     if source.parent == ROOT / "docs" and source.suffix == ".md":
         return OUT / source.name
-    name = source.name.removesuffix(".md") + ".md"
+    name = source.name if source.suffix in IMAGES else source.name.removesuffix(".md") + ".md"
     return OUT / "files" / source.relative_to(ROOT).with_name(name)
 
 

@@ -4,13 +4,14 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from _jsonnet import evaluate_snippet
 from allennlp.common import Registrable
 from allennlp.common.plugins import import_plugins
+
+import_plugins()  # all of allennlp-models, whose names configs use
 
 
 def evaluate(code: str, folder: Path, **variables: str) -> dict[str, Any]:
@@ -34,7 +35,5 @@ def types(value: Any) -> Iterator[str]:
             yield from types(item)
 
 
-@cache
 def registered_names() -> set[str]:
-    import_plugins()
     return {name for names in Registrable._registry.values() for name in names}

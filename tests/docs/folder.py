@@ -17,7 +17,7 @@ _SIZES = """
   vocabulary+: { max_size: 200 },
   model+: {
     char_cnn+: { filters: [[1, 4], [2, 8]] },
-    lstm+: { dim: 32, projection_dim: 8 },
+    lstm+: { dim: 80 },  // and 64 as its projection_dim, so that vectors have 128
     n_negative_samples: 16,
   },
 """

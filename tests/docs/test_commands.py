@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from allennlp.commands.train import TrainModel
 from allennlp.common import Params
+from allennlp.common.util import prepare_environment
 
 from tests.conftest import write_bilm_archive
 from tests.docs.configs import evaluate
@@ -20,14 +21,6 @@ from tests.docs.folder import prepare
 from tests.docs.pages import ALL_BLOCKS, ROOT, Block
 
 TIMEOUT = 600
-
-
-def _items() -> list[Any]:
-    return [
-        pytest.param(block, id=str(block), marks=pytest.mark.xdist_group(block.page))
-        for block in ALL_BLOCKS
-        if block.language != "text"
-    ]
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +46,7 @@ def variables() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.docs
-@pytest.mark.parametrize("block", _items())
+@pytest.mark.parametrize("block", [b for b in ALL_BLOCKS if b.language != "text"], ids=str)
 def test_block(
     block: Block,
     folder_of: Callable[[str], Path],
@@ -76,10 +69,10 @@ def test_block(
     else:
         config = evaluate(block.code, folder)
         if {"dataset_reader", "model", "trainer"} <= config.keys():
-            run = folder / f"constructed{block.line}"
-            TrainModel.from_params(
-                Params(config), serialization_dir=str(run), local_rank=0, batch_weight_key=""
-            )
+            params = Params(config)
+            prepare_environment(params)
+            run = str(folder / f"constructed{block.line}")
+            TrainModel.from_params(params, serialization_dir=run, local_rank=0, batch_weight_key="")
 
 
 def _run(code: str, folder: Path) -> None:
