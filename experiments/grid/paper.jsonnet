@@ -21,11 +21,18 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
     {
       name: 'table 1',
       hours: 6,
-      cells: block({ tasks: ['ner', 'sst'], bilms: sources, seeds: five })
-             + block({ tasks: ['pos'], bilms: sources, seeds: five, fractions: [part.pos] })
-             + block({ tasks: ['snli', 'coref'], bilms: sources, seeds: two })
-             + block({ tasks: ['srl'], bilms: sources, seeds: two, fractions: [part.srl] })
-             + block({ tasks: ['squad'], bilms: sources, seeds: two, fractions: [part.squad] }),
+      cells: std.flatMap(
+        function(seed)
+          block({ tasks: ['ner', 'sst'], bilms: sources, seeds: [seed] })
+          + block({ tasks: ['pos'], bilms: sources, seeds: [seed], fractions: [part.pos] }),
+        five
+      ) + std.flatMap(
+        function(seed)
+          block({ tasks: ['snli', 'coref'], bilms: sources, seeds: [seed] })
+          + block({ tasks: ['srl'], bilms: sources, seeds: [seed], fractions: [part.srl] })
+          + block({ tasks: ['squad'], bilms: sources, seeds: [seed], fractions: [part.squad] }),
+        two
+      ),
     },
     {
       name: 'table 2',
