@@ -22,7 +22,7 @@ from allennlp.common.util import import_module_and_submodules
 from elmo_plugin.version import VERSION
 from experiments import grid as package
 from experiments.grid.bilms import Bilm, find_bilms
-from experiments.grid.cells import Cell, Grid, read_grid
+from experiments.grid.cells import SETTINGS, Cell, Grid, read_grid
 from experiments.grid.costs import Costs
 from experiments.grid.rows import Row, append_row, read_rows
 from experiments.grid.training import LOG, RESULT, train
@@ -63,12 +63,18 @@ class GridRunner:
         self.facts = {"version": VERSION, "commit": commit(), "processor": processor()}
 
     def left(self, where: dict[str, set[str]]) -> list[Cell]:
-        """The cells without a row whose settings are as wanted, in the order of the grid."""
+        """
+        The cells without a row whose settings, or whose table, are among the values in `where`, in
+        the order of the grid.
+        """
         done = {(r["key"], r["config_digest"], r["bilm_digest"]) for r in self._rows()}
         return [
             cell
             for cell in self.grid.cells()
-            if all(str(cell.settings[key]) in values for key, values in where.items())
+            if all(
+                str({**cell.settings, "table": cell.table}[key]) in values
+                for key, values in where.items()
+            )
             and (cell.key, cell.config_digest, self._bilm_digest(cell)) not in done
         ]
 
@@ -82,21 +88,27 @@ class GridRunner:
         """
         waiting, running = list(cells), dict[int, Run]()
         spent, failed = 0.0, 0
-        while waiting or running:
-            costs = self.costs()
-            while waiting and len(running) < jobs:
-                expected = spent + sum(costs(run.cell) for run in running.values())
-                if expected + costs(waiting[0]) > 3600 * budget:
-                    print(f"budget: {len(waiting)} runs are left", flush=True)
-                    waiting.clear()
-                    break
-                run = self._start(waiting.pop(0))
-                running[run.process.sentinel] = run
-            for sentinel in wait(list(running)) if running else []:
-                run = running.pop(sentinel)  # type: ignore[arg-type]
-                row = self._finish(run)
-                failed += row is None
-                spent += row["cpu_seconds"] if row else costs(run.cell)
+        try:
+            while waiting or running:
+                costs = self.costs()
+                while waiting and len(running) < jobs:
+                    expected = spent + sum(costs(run.cell) for run in running.values())
+                    if expected + costs(waiting[0]) > 3600 * budget:
+                        print(f"budget: {len(waiting)} runs are left", flush=True)
+                        waiting.clear()
+                        break
+                    run = self._start(waiting.pop(0))
+                    running[run.process.sentinel] = run
+                for sentinel in wait(list(running)) if running else []:
+                    run = running.pop(sentinel)  # type: ignore[arg-type]
+                    row = self._finish(run)
+                    failed += row is None
+                    spent += row["cpu_seconds"] if row else costs(run.cell)
+        finally:
+            for run in running.values():
+                run.process.kill()
+                run.process.join()
+                shutil.rmtree(run.out)
         return failed
 
     def _rows(self) -> list[Row]:
@@ -162,7 +174,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of the data")
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     parser.add_argument(
-        "--where", nargs="+", default=[], metavar="KEY=VALUE", help="only cells with these settings"
+        "--where", nargs="+", default=[], metavar="KEY=VALUE", help="only cells like these"
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
     parser.add_argument("--budget", type=float, default=float("inf"), help="core-hours to spend")
@@ -171,6 +183,9 @@ def main() -> None:
     where: dict[str, set[str]] = {}
     for condition in arguments.where:
         key, _, value = condition.partition("=")
+        if key not in (*SETTINGS, "table") or not value:
+            keys = ", ".join((*SETTINGS, "table"))
+            parser.error(f"--where: expected KEY=VALUE with one of {keys}; found {condition!r}")
         where.setdefault(key, set()).add(value)
     os.environ["OMP_NUM_THREADS"] = "1"
     import_plugins()

@@ -29,7 +29,7 @@ def page(results: Results, text: Mapping[str, str], folder: Path) -> str:
     # Raises
 
     `ValueError`
-        If `text` has a section that the page has not.
+        If `text` has a section that the page has not, or names what table 1 has not.
     """
     sections = {
         "Results": "",
@@ -227,7 +227,9 @@ def _filled(text: str, results: Results) -> str:
 
     def fill(match: re.Match[str]) -> str:
         task, bilm, is_gain = match.groups()
-        settings = tasks[task][bilm]
+        settings = tasks.get(task, {}).get(bilm)
+        if settings is None:
+            raise ValueError(f"text: expected a task and a biLM of table 1, found {match[0]}")
         summary = results.summary(settings)
         if is_gain:
             return _gain(results.baseline(settings), summary)

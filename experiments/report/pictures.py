@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -9,7 +10,11 @@ from matplotlib.figure import Figure
 from elmo_plugin.files.atomic_write import atomic_write
 from experiments.report.statistics import Summary
 
-STYLE = {"svg.hashsalt": "elmo_plugin", "svg.fonttype": "none", "font.family": "sans-serif"}
+STYLE: dict[Any, str] = {
+    "svg.hashsalt": "elmo_plugin",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+}
 
 
 def save(figure: Figure, file: Path) -> None:

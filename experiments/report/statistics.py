@@ -68,7 +68,7 @@ class Results:
             bilms[cell.settings["bilm"]].add(row["bilm_digest"])
         for name, digests in bilms.items():
             if len(digests) > 1:
-                raise ValueError(f"rows: expected one biLM called {name}, found {sorted(digests)}")
+                raise ValueError(f"rows: expected one biLM called {name}, found {len(digests)}")
         self._groups: defaultdict[str, list[Cell]] = defaultdict(list)
         for cell in cells.values():
             self._groups[_group(cell.settings)].append(cell)

@@ -1,10 +1,12 @@
 """The grid of trainings, with a tagger of one epoch on fixtures and the model `tiny`."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -141,6 +143,21 @@ def test_a_killed_run_leaves_no_row(
     monkeypatch.setattr(grid_command, "train", train)
     assert runner.run(runner.left({})[:1]) == 0
     assert len(read_rows([runner.rows_file])) == 1
+
+
+def test_a_killed_grid_leaves_nothing(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a process, nor a folder, nor a row."""
+
+    def wait(sentinels: list[int]) -> list[int]:
+        raise SystemExit(143)
+
+    monkeypatch.setattr(grid_command, "train", lambda config, out: time.sleep(1000))
+    monkeypatch.setattr(grid_command, "wait", wait)
+    with pytest.raises(SystemExit):
+        runner.run(runner.left({"table": {"two"}}))
+    assert multiprocessing.active_children() == []
+    assert list((runner.work / "runs").iterdir()) == []
+    assert not runner.rows_file.exists()
 
 
 def test_costs_and_budget(

@@ -138,6 +138,9 @@ def test_prose(rows: list[dict], tmp_path: Path) -> None:
     )
     gain = 100 * (after - before) / (100 - before)
     assert f"It is {after:.1f}, by {gain:.1f} %.\n" in page.split("## Table 3")[1]
+    text.write_text("# Results\n\n{sst large}\n")
+    with pytest.raises(ValueError, match=r"a task and a biLM of table 1, found \{sst large\}"):
+        write(tmp_path / "unknown", rows, text)
     text.write_text("# Table 9\n")
     with pytest.raises(ValueError, match=r"text: expected sections of .*, found \['Table 9'\]"):
         write(tmp_path / "other", rows, text)
