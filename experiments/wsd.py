@@ -151,8 +151,8 @@ def nearest_senses(
             products = (others * vectors).sum(axis=-1)
             cosines = products / np.linalg.norm(others, axis=-1)  # but for the target's own norm
             found = [known[k] for k in cosines.argmax(axis=0)]
-        for layer, sense in zip(predicted, found):
-            layer.append(sense)
+        for layer, nearest in zip(predicted, found):
+            layer.append(nearest)
     return Predictions(predicted, unseen)
 
 
