@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from allennlp.common.file_utils import cached_path
 
 from elmo_plugin import Elmo
@@ -78,5 +77,5 @@ def bilm_digest(elmo: Elmo) -> str:
     found = new_digest(json.dumps(elmo.options.to_dict(), sort_keys=True).encode())
     for name, tensor in sorted(elmo.bilm.state_dict().items()):
         found.update(name.encode())
-        found.update(np.ascontiguousarray(tensor.numpy()))
+        found.update(tensor.contiguous().numpy().tobytes())
     return found.hexdigest()[:16]

@@ -10,7 +10,10 @@ gets WordNet's first sense. A phrase is the average vector of its words.
 
 Each layer and their plain average is scored, and the first sense alone. All words get a sense, so
 that F1 is the accuracy. Its interval of 95 % comes from 10,000 bootstrap samples of the words, and
-so does that of the difference from the first sense, from the same samples.
+so does that of the difference from the first sense, from the same samples. The first sense is
+often right, and the average of many occurrences is closer to any vector than that of a few, so two
+columns tell more: `rare` is the accuracy for words whose first sense is wrong, and the last is the
+share of words that get their first sense.
 
 `index.sense` is WordNet 3.0's (Debian: `wordnet-sense-index`). Each model is `NAME=ARCHIVE`, where
 the archive is anything that `archive_file` takes. Without one, the first sense alone is scored.
@@ -118,13 +121,13 @@ def sense_vectors(
 
 class Predictions(NamedTuple):
     """
-    right : `np.ndarray`
-        Whether each target is right, by layer. *Shape:* `(L + 2, N)`.
+    senses : `list[list[str | None]]`
+        The sense of each target, in each layer and their average.
     unseen : `int`
         The number of targets that got the first sense, because their word was never seen.
     """
 
-    right: np.ndarray
+    senses: list[list[str | None]]
     unseen: int
 
 
@@ -135,7 +138,8 @@ def nearest_senses(
     candidates: defaultdict[Word, list[str]] = defaultdict(list)
     for sense in senses:
         candidates[word_of(sense)].append(sense)
-    right, unseen = [], 0
+    predicted: list[list[str | None]] = [[] for _ in range(elmo.n_layers + 1)]
+    unseen = 0
     for target, vectors in target_vectors(elmo, sentences):
         word = target.lemma, target.pos
         known = candidates.get(word)
@@ -147,14 +151,29 @@ def nearest_senses(
             products = (others * vectors).sum(axis=-1)
             cosines = products / np.linalg.norm(others, axis=-1)  # but for the target's own norm
             found = [known[k] for k in cosines.argmax(axis=0)]
-        right.append([sense in target.senses for sense in found])
-    return Predictions(np.array(right).T, unseen)
+        for layer, nearest in zip(predicted, found):
+            layer.append(nearest)
+    return Predictions(predicted, unseen)
 
 
-def first_sense_is_right(sentences: Sequence[Sentence], first: dict[Word, str]) -> np.ndarray:
-    """Whether the first sense is right, for each target. *Shape:* `(N,)`."""
-    targets = [target for _, found in sentences for target in found]
-    return np.array([first.get((t.lemma, t.pos)) in t.senses for t in targets])
+def score(
+    predicted: Sequence[str | None], targets: Sequence[Target], first: dict[Word, str]
+) -> dict[str, Any]:
+    """
+    The metrics of a sense for each target, in percent: `f1`; `difference`, from the first sense;
+    their intervals; `rare`, the accuracy for targets whose first sense is wrong; and
+    `first_sense`, the share of targets that get their first sense.
+    """
+    baseline = np.array([first.get((t.lemma, t.pos)) in t.senses for t in targets])
+    right = np.array([sense in t.senses for sense, t in zip(predicted, targets)])
+    is_first = [sense == first.get((t.lemma, t.pos)) for sense, t in zip(predicted, targets)]
+    rare = 100 * float(right[~baseline].mean()) if not baseline.all() else None
+    return {
+        **bootstrap(right, baseline),
+        "rare": rare,
+        "first_sense": 100 * float(np.mean(is_first)),
+        "words": len(targets),
+    }
 
 
 def bootstrap(right: np.ndarray, baseline: np.ndarray) -> dict[str, Any]:
@@ -179,20 +198,20 @@ def wsd_rows(
     """The rows of a biLM of a precision, one for each layer."""
     started = time.process_time()
     sentences = list(read_sentences(dev))
-    words = {(target.lemma, target.pos) for _, targets in sentences for target in targets}
+    targets = [target for _, found in sentences for target in found]
+    words = {(target.lemma, target.pos) for target in targets}
     senses = sense_vectors(elmo, read_sentences(train), words)
-    right, unseen = nearest_senses(elmo, sentences, senses, first)
+    predicted, unseen = nearest_senses(elmo, sentences, senses, first)
     seconds = round(time.process_time() - started, 1)
-    baseline = first_sense_is_right(sentences, first)
     rows = []
-    for layer, found in zip(layer_names(elmo.n_layers), right):
+    for layer, found in zip(layer_names(elmo.n_layers), predicted):
         settings = {
             "layer": layer,
             "initial_state": elmo.initial_state,
             "precision": precision,
             **_data(train, dev),
         }
-        metrics = {**bootstrap(found, baseline), "words": len(found), "unseen": unseen}
+        metrics = {**score(found, targets, first), "unseen": unseen}
         rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
     return rows
 
@@ -200,8 +219,8 @@ def wsd_rows(
 def first_sense_row(train: Path, dev: Path, first: dict[Word, str]) -> Row:
     """The row of the baseline."""
     started = time.process_time()
-    right = first_sense_is_right(list(read_sentences(dev)), first)
-    metrics = {**bootstrap(right, right), "words": len(right), "unseen": len(right)}
+    targets = [target for _, found in read_sentences(dev) for target in found]
+    metrics = score([first.get((t.lemma, t.pos)) for t in targets], targets, first)
     seconds = round(time.process_time() - started, 1)
     return result_row(None, None, {"layer": FIRST_SENSE, **_data(train, dev)}, metrics, seconds)
 
@@ -212,7 +231,7 @@ def _data(train: Path, dev: Path) -> dict[str, str]:
 
 def wsd_table(rows: Sequence[Row]) -> str:
     """Rows as Markdown."""
-    columns = ["biLM", "layer", "F1", "95 %", "above first sense", "95 %"]
+    columns = ["biLM", "layer", "F1", "95 %", "above first sense", "95 %", "rare", "first sense"]
     lines = []
     for row in rows:
         metrics = row["metrics"]
@@ -224,6 +243,8 @@ def wsd_table(rows: Sequence[Row]) -> str:
                 _interval(metrics["f1_interval"]),
                 f"{metrics['difference']:+.1f}",
                 _interval(metrics["difference_interval"], "+"),
+                metrics["rare"],
+                metrics["first_sense"],
             ]
         )
     return table(columns, lines)

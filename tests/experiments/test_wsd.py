@@ -125,8 +125,18 @@ def test_first_senses(tmp_path: Path) -> None:
         ("stick", "NOUN"): "stick%1:06:00::",
         ("stick", "VERB"): "stick%2:35:00::",
     }
-    # throw and fire_engine have no entry, stick is right and wrong, and big is wrong.
-    assert wsd.first_sense_is_right(SENTENCES, first).tolist() == [0, 1, 0, 0, 0]
+
+
+def test_score() -> None:
+    """By hand: of the five targets, throw and fire_engine have no first sense, which is right for
+    one stick and wrong for the other and big; two of these four wrong ones are right otherwise."""
+    first = {("big", "ADJ"): "big%3:00:01::", ("stick", "NOUN"): "stick%1:06:00::"}
+    targets = [target for _, found in SENTENCES for target in found]
+    predicted = ["throw%2:35:02::", "stick%1:06:00::", None, "stick%1:13:00::", "big%3:00:01::"]
+    metrics = wsd.score(predicted, targets, first)
+    assert metrics["f1"] == pytest.approx(60) and metrics["difference"] == pytest.approx(40)
+    # None is what an unknown word gets, and also what its first sense is.
+    assert (metrics["rare"], metrics["first_sense"], metrics["words"]) == (50, 60, 5)
 
 
 def test_nearest_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +180,9 @@ def test_nearest_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> N
     senses = wsd.sense_vectors(elmo, iter(train), words)
     assert set(senses) == {f"stick%1:0{k}:00::" for k in (1, 2, 3)}
     found = wsd.nearest_senses(elmo, dev, senses, {("dog", "NOUN"): "dog%1:05:00::"})
-    assert found.right.tolist() == expected
+    targets = [target for _, (target,) in dev]
+    right = [[sense in t.senses for sense, t in zip(row, targets)] for row in found.senses]
+    assert right == expected
     assert found.unseen == 1
 
 

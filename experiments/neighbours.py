@@ -1,0 +1,94 @@
+"""
+Nearest neighbours in context (Peters et al. 2018, table 4): the occurrences of *play* in a text
+that are nearest to those in the paper's two sentences.
+
+    python -m experiments.neighbours brown/brown.txt small=pretrained://small
+
+`allennlp elmo-nearest` does the same for any word and any sentence.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from elmo_plugin import Elmo
+from elmo_plugin.elmo.nearest import Occurrence, Sentence, nearest_occurrences, text_sentences
+from experiments.markdown import table
+from experiments.rows import RESULTS, Row, bilm_digest, named_archive, result_row, save_rows
+
+FILE = RESULTS / "neighbours.jsonl"
+QUERIES = (
+    "Chico Ruiz made a spectacular play on Alusik's grounder in the hole in the fourth and Wert "
+    "came up with some good stops and showed a strong arm at third base .",
+    'Olivia De Havilland signed to do a Broadway play for Garson Kanin this season , " A Gift of '
+    'Time " .',
+)
+"""The sentences as they are in the Brown corpus, where they do not count as their neighbours."""
+
+WORD = "play"
+K = 3
+
+
+def neighbour_rows(name: str, elmo: Elmo, text: str, layer: str) -> list[Row]:
+    """A row for each query."""
+    started = time.process_time()
+    queries = [_query(query) for query in QUERIES]
+    found = nearest_occurrences(
+        elmo, queries, text_sentences(text), k=K, layer=layer, same_word=True
+    )
+    seconds = round(time.process_time() - started, 1)
+    rows = []
+    for query, neighbours in zip(QUERIES, found):
+        settings = {"query": query, "text": Path(text).name, "layer": layer}
+        metrics = {
+            "cosines": [neighbour.cosine for neighbour in neighbours],
+            "sentences": [marked(neighbour.occurrence) for neighbour in neighbours],
+        }
+        rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
+    return rows
+
+
+def _query(sentence: str) -> Occurrence:
+    words = tuple(sentence.split())
+    return Occurrence(Sentence(words), words.index(WORD))
+
+
+def marked(occurrence: Occurrence, most: int = 8) -> str:
+    """The word in bold, with at most `most` words before it and after it."""
+    words, position = list(occurrence.sentence.words), occurrence.position
+    words[position] = f"**{words[position]}**"
+    start, end = max(0, position - most), position + most + 1
+    parts = ["…" if start else "", *words[start:end], "…" if end < len(words) else ""]
+    return " ".join(filter(None, parts))
+
+
+def neighbours_table(rows: Sequence[Row]) -> str:
+    """Rows as Markdown, a line for each neighbour."""
+    lines = []
+    for row in rows:
+        query = marked(_query(row["settings"]["query"]))
+        for cosine, sentence in zip(*(row["metrics"][key] for key in ("cosines", "sentences"))):
+            lines.append([row["bilm"], query, f"{cosine:.2f}", sentence.replace("|", "\\|")])
+    return table(["biLM", "source", "cosine", "nearest neighbours"], lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("text", help="a text as in train_data_path")
+    parser.add_argument("models", nargs="+", metavar="NAME=ARCHIVE")
+    parser.add_argument("--layer", default="top", choices=["top", "average"])
+    parser.add_argument("--results", type=Path, default=FILE)
+    arguments = parser.parse_args()
+    rows: list[Row] = []
+    for model in arguments.models:
+        name, archive_file = named_archive(model)
+        elmo = Elmo.from_archive(archive_file)
+        rows += neighbour_rows(name, elmo, arguments.text, arguments.layer)
+    print(neighbours_table(save_rows(arguments.results, rows)))
+
+
+if __name__ == "__main__":
+    main()
