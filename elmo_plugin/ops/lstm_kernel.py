@@ -64,15 +64,16 @@ def pack(weights: Tensor, n_gates: int) -> Tensor:
     return x.view(*x.shape[:3], -1, BLOCK)
 
 
-def pack_for_kernel(weights: Sequence[Tensor]) -> list[KernelWeights]:
+def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[KernelWeights | None]:
     """The weights of a scan: W_x, W_h and, if there is a projection, W_P."""
-    return [KernelWeights(w, n_gates) for w, n_gates in zip(weights, (4, 4, 1))]
+    return [w if w is None else KernelWeights(w, n) for w, n in zip(weights, (4, 4, 1))]
 
 
-def takes(weight: Tensor) -> bool:
-    """Whether the kernel is used for this weight."""
+def takes(weight: Any) -> bool:
+    """Whether the kernel is used for this weight, which is not packed."""
     return (
-        weight.device.type == "cpu"
+        isinstance(weight, Tensor)
+        and weight.device.type == "cpu"
         and weight.dtype in KERNEL_DTYPES
         and bool(torch.backends.mkldnn.enabled)
     )
@@ -155,7 +156,7 @@ class KernelScan(torch.autograd.Function):
             c_0,
             gates,
             c,
-            pack(_in_blocks_of_units(recurrent_weight), 1),
+            _pack_transposed(recurrent_weight),
             None if projection_weight is None else pack(projection_weight.transpose(1, 2), 1),
             *ctx.clips_and_sizes,
         )
@@ -163,12 +164,19 @@ class KernelScan(torch.autograd.Function):
         return scan_gradients(ctx, x, h, m, d_gates, d_h, d_bias, input_weight)
 
 
-def _in_blocks_of_units(recurrent_weight: Tensor) -> Tensor:
-    """W_h transposed, its rows in the order of the kernel: the four gates of a block of units."""
+def _pack_transposed(recurrent_weight: Tensor) -> Tensor:
+    """
+    W_h transposed and packed, its rows in the order of the kernel: the four gates of a block of
+    units.
+    """
     n_stack, projection_dim, columns = recurrent_weight.shape
-    x = recurrent_weight.transpose(1, 2).view(n_stack, 4, columns // 4, projection_dim)
-    x = pad(x, (0, 0, 0, -x.size(2) % BLOCK)).view(n_stack, 4, -1, BLOCK, projection_dim)
-    return x.transpose(1, 2).reshape(n_stack, -1, projection_dim)
+    x = recurrent_weight.view(n_stack, projection_dim, 4, columns // 4)
+    x = pad(x, (0, -x.size(-1) % BLOCK, 0, 0, 0, -projection_dim % BLOCK))
+    x = x.view(n_stack, x.size(1) // BLOCK, BLOCK, 4, -1, BLOCK)
+    if x.dtype == torch.bfloat16:
+        x = x.view(torch.int32)  # pairs of rows stay pairs
+    x = x.permute(0, 1, 4, 3, 5, 2).contiguous().view(recurrent_weight.dtype)
+    return x.view(*x.shape[:2], 1, -1, BLOCK)
 
 
 def _load() -> tuple[frozenset[torch.dtype], str]:

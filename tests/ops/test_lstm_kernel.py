@@ -141,6 +141,22 @@ def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
 
 
 @needs_kernel
+def test_trained_weights_are_evaluated_by_the_kernel(monkeypatch):
+    """Expected: the bits of the same weights when they are frozen, after each change of them, also
+    one through `.data`, which no cache sees."""
+    lstm, arguments = random_case(Random(1))
+    monkeypatch.setattr("elmo_plugin.ops.lstm._scan", None)
+    for _ in range(2):
+        with torch.no_grad():
+            lstm.requires_grad_(False)
+            lstm.packed_weights.clear()
+            expected = lstm(*arguments)
+            found = lstm.requires_grad_(True)(*arguments)
+        assert all(map(torch.equal, found, expected))
+        lstm.input_weight.data.mul_(2)
+
+
+@needs_kernel
 def test_nan_stays_nan():
     """By the definition of a NaN: it reaches every later number of its row, and no other row."""
     lstm, (inputs, memory, output, _) = random_case(Random(0))
