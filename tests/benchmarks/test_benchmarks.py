@@ -8,7 +8,7 @@ from allennlp.common.checks import ConfigurationError
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import __main__ as command
-from benchmarks import corpus, embedding, processes, scaling, training
+from benchmarks import corpus, dump, embedding, processes, scaling, training
 from benchmarks.measure import MatrixProductPeak, MemoryUse, in_turns, memory_of
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
@@ -229,6 +229,14 @@ def test_corpus_runs(text, once, monkeypatch, capfd):
     assert "it/s" not in capfd.readouterr().err
 
 
+def test_dump_runs(text):
+    """All tokens of the text are counted, and the shares add up to the whole."""
+    [record] = dump.run(Settings(text=text, quick=True))["dump"]
+    assert record["tokens"] == len(open(text).read().split())
+    shares = [record[f"share_of_{work}"] for work in ("reading", "computing", "writing")]
+    assert sum(shares) == pytest.approx(1) and min(shares) > 0
+
+
 def test_processes_run(text, monkeypatch):
     """The figures of a record follow from one another. There are 8 rows of 20 tokens in all
     cases."""
@@ -246,7 +254,8 @@ def test_processes_run(text, monkeypatch):
     [
         (
             ["speed"],
-            "expected parts out of embedding, training, corpus, scaling, processes, found speed",
+            "expected parts out of embedding, dump, training, corpus, scaling, processes, "
+            "found speed",
         ),
         (["--threads", "0"], "--threads: expected at least 1, found 0"),
         (["--json", "/no/such/out.json"], "expected a file in a folder, found no /no/such"),
