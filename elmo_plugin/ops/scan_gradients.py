@@ -49,6 +49,6 @@ def scan_gradients(
     if ctx.needs_input_grad[6]:
         # Transposed, because the first factor is copied and d_h is smaller than m.
         d_projection_weight = batched_matmul(flat(d_h).transpose(1, 2), flat(m)).transpose(1, 2)
-    both = torch.cat([flat(inputs), flat(h)], dim=-1)  # one product is faster than two
+    both = flat(torch.cat([inputs.to(h.dtype), h], dim=-1))  # one product is faster than two
     d_weights = batched_matmul(both.transpose(1, 2), d).split([inputs.size(-1), h.size(-1)], dim=1)
     return d_inputs, None, None, *d_weights, d_bias, d_projection_weight, None, None, None
