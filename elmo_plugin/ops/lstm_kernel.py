@@ -191,8 +191,13 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
         if built_for != torch.__version__.partition("+")[0]:
             raise RuntimeError(f"it was built for PyTorch {built_for}, not {torch.__version__}")
         dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
-        for dtype in dtypes:
-            _self_test(dtype)
+        n_threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # threads started here would be missing in a forked process
+        try:
+            for dtype in dtypes:
+                _self_test(dtype)
+        finally:
+            torch.set_num_threads(n_threads)
     except Exception as error:  # whatever it is, PyTorch's operators compute the same
         logger.warning("The compiled LSTM kernel is not used: %s", error)
         return frozenset(), f"off, because {error}"

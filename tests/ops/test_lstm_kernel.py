@@ -209,6 +209,22 @@ def test_a_file_that_does_not_load_is_not_used(monkeypatch, tmp_path, caplog):
 
 
 @needs_kernel
+def test_the_self_test_starts_no_threads(monkeypatch):
+    """Expected: one thread while the self-test runs, and as many as before after it. A process that
+    is forked later would wait for threads that it does not have."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    counts = []
+    monkeypatch.setattr(lstm_kernel, "_self_test", lambda _: counts.append(torch.get_num_threads()))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        lstm_kernel._load()
+        assert set(counts) == {1} and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_kernel
 def test_wrong_numbers_are_found(monkeypatch, caplog):
     """Expected: the kernel is not used if it differs from the equation, here by 1e-4."""
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
