@@ -13,6 +13,7 @@ import torch
 
 PARTS = {
     "embedding": "vectors: speed, memory, latency",
+    "dump": "vectors of a whole text, written to a file",
     "training": "steps of training",
     "corpus": "encoding and reading text",
     "scaling": "what more rows, longer windows, more words and more negatives cost",

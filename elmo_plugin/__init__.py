@@ -3,8 +3,8 @@ ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
 
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
 (TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder), `bcn_elmo`,
-`bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` (Optimizer),
-`learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and a mended `wandb`
+`bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` and `fused_adam`
+(Optimizers), `learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and a mended `wandb`
 (TrainerCallbacks), a mended `reduce_on_plateau` (LearningRateScheduler), `bilm-encode`,
 `bilm-import`, `bilm-export`, `elmo-libsonnet`, `elmo-mix` and `elmo-nearest` (Subcommands), the
 texts `docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
@@ -46,6 +46,6 @@ from elmo_plugin.predictors import elmo as elmo_predictor
 from elmo_plugin.seq2seq_encoders import elmo_output
 from elmo_plugin.task_models import bcn, bidaf, qanet
 from elmo_plugin.token_embedders import elmo as elmo_embedder
-from elmo_plugin.training import checkpointer, optimizer
+from elmo_plugin.training import checkpointer, fused_adam, optimizer
 
 __all__ = ["Elmo"]

@@ -158,6 +158,7 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
 WITHOUT_PARAMETERS = {
     (Predictor, "bilm"),
     (Predictor, "elmo"),
+    (Optimizer, "fused_adam"),
     (TrainerCallback, "keep_freed_memory"),
     (TrainerCallback, "wandb"),
 }

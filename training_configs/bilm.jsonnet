@@ -57,7 +57,7 @@
 
   trainer: {
     // docs/training_experiments.md compares this with bilm-tf's recipe, which is in bilm_tf.jsonnet.
-    optimizer: { type: 'adam', lr: 0.006 },
+    optimizer: { type: 'fused_adam', lr: 0.006 },  // AllenNLP's adam, faster
     learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 200 },  // then down to zero
     num_epochs: 1,
     validation_metric: '-perplexity',

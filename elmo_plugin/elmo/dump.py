@@ -5,7 +5,8 @@ from sentences to these names.
 
 A dump consists of parts of `PART_SENTENCES` sentences. Each part is written with a checksum to a
 folder next to the output, and the output is made of all parts at the end. So an interrupted dump
-computes only the parts that are missing or damaged, and its numbers are the same to the bit.
+computes only the parts that are missing or damaged, and its numbers are the same to the bit: a
+part's batches are always the same, and a word's vector does not depend on the parts before.
 """
 
 import json
@@ -26,11 +27,13 @@ from allennlp.common.file_utils import FileLock
 
 from elmo_plugin.elmo.batching import MAX_TOKENS, batches_by_length
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.word_cache import WordVectorCache
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
 from elmo_plugin.files.checksum import append_checksum, ends_in_checksum
 from elmo_plugin.files.digest import digest
 from elmo_plugin.files.hdf5 import HDF5Bytes
 from elmo_plugin.modules import LSTMState
+from elmo_plugin.ops.lstm_kernel import KERNEL_STATUS
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +100,7 @@ def dump(
     """
     out = Path(out)
     settings = _settings(elmo, layer, batch_size, max_tokens, dtype)
+    elmo.word_vectors = WordVectorCache(same_bits=True)
     index: dict[str, int] = {}
     paths = []
     try:
@@ -171,9 +175,7 @@ def _write_part(
     settings: str,
     progress: Any,
 ) -> None:
-    # The last bit of a word's vector may depend on the words computed in the same batch, and a
-    # resumed dump has not computed those of earlier parts.
-    elmo.word_vectors.clear()
+    elmo.read_words({word for sentence in part for word in sentence.text.split()})
     with atomic_write(path) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
             file.attrs["settings"] = settings
@@ -253,7 +255,8 @@ def _settings(elmo: Elmo, layer: str, batch_size: int, max_tokens: int, dtype: s
     is_gpu = device.type == "cuda"
     processor = torch.cuda.get_device_name(device) if is_gpu else torch.get_num_threads()
     model = elmo.fingerprint().hex()
-    return json.dumps([torch.__version__, processor, model, layer, batch_size, max_tokens, dtype])
+    numbers = [torch.__version__, KERNEL_STATUS, processor, model]
+    return json.dumps([*numbers, layer, batch_size, max_tokens, dtype])
 
 
 def _digest(part: list[Sentence]) -> str:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -127,6 +127,12 @@ class BiLMLayers(nn.Module):
             ids = words_to_characters(list(sentence), n_characters)
             row[: len(sentence)] = torch.from_numpy(ids)
         return tokens.to(self.bilm.boundaries.device)
+
+    def read_words(self, words: Collection[str]) -> None:
+        """Caches the vectors of all words of a text, if the cache can hold them and the biLM is
+        frozen. Fewer and larger batches of words take less time."""
+        if words and len(words) <= self.word_vectors.capacity and not self.requires_grad:
+            self.word_vectors(self.bilm.token_encoder, self.characters([sorted(words)])[0])
 
     def clear_caches(self) -> None:
         """

@@ -15,6 +15,9 @@ The fewest words in a batch for the encoder; smaller batches are repeated. Matri
 rows round differently on CPUs, and a word's vector must not depend on which words were cached.
 """
 
+BLOCK = 256
+"""Words in a batch for the encoder if a word's vector must have the same bits in all batches."""
+
 
 class WordVectorCache(nn.Module):
     """
@@ -27,11 +30,16 @@ class WordVectorCache(nn.Module):
 
     capacity : `int`
         The highest number of words.
+    same_bits : `bool`
+        Give a word the same vector to the bit, whatever words are new with it: the encoder then
+        reads words in blocks of `BLOCK`, which are filled up with words given twice. Otherwise the
+        last bit may differ.
     """
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(self, capacity: int = CAPACITY, same_bits: bool = False) -> None:
         super().__init__()
         self.capacity = capacity
+        self.same_bits = same_bits
         self._lock = Lock()
         self.clear()
 
@@ -40,8 +48,8 @@ class WordVectorCache(nn.Module):
         self._rows: dict[bytes, int] = {}
         self._vectors: Tensor | None = None
 
-    def __reduce__(self) -> tuple[type, tuple[int]]:
-        return WordVectorCache, (self.capacity,)
+    def __reduce__(self) -> tuple[type, tuple[int, bool]]:
+        return WordVectorCache, (self.capacity, self.same_bits)
 
     def forward(self, encoder: nn.Module, words: Tensor) -> Tensor:
         """
@@ -64,10 +72,9 @@ class WordVectorCache(nn.Module):
             self._rows = {}
             new = {key: i for i, key in enumerate(keys)}
         if len(new) > self.capacity:
-            return encoder(words)
+            return self._encode(encoder, words)
         if new:
-            filled = list(new.values()) * (-(-FEWEST // len(new)))
-            vectors = encoder(words[filled])[: len(new)]
+            vectors = self._encode(encoder, words[list(new.values())])
             if self._vectors is None:
                 self._vectors = vectors.new_empty(self.capacity, vectors.size(1))
             rows = range(len(self._rows), len(self._rows) + len(new))
@@ -77,3 +84,12 @@ class WordVectorCache(nn.Module):
             return encoder(words)
         found = torch.tensor([self._rows[key] for key in keys], device=words.device)
         return self._vectors[found]
+
+    def _encode(self, encoder: nn.Module, words: Tensor) -> Tensor:
+        """The vectors of at least one word."""
+        vectors = []
+        for block in words.split(BLOCK if self.same_bits else len(words)):
+            n_words = BLOCK if self.same_bits else max(FEWEST, len(block))
+            filled = torch.arange(n_words, device=words.device) % len(block)
+            vectors.append(encoder(block[filled])[: len(block)])
+        return torch.cat(vectors)

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.modules.bilstm import BiLSTM
+from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.modules.projected_lstm import ProjectedLSTM
 from elmo_plugin.modules.token_encoder import TokenEncoder
@@ -78,7 +79,7 @@ class BiLM(nn.Module):
     def clear_packed_weights(self) -> None:
         """Frozen weights are packed again before the next product."""
         for module in self.modules():
-            if isinstance(module, (Linear, ProjectedLSTM)):
+            if isinstance(module, (CharCNN, Linear, ProjectedLSTM)):
                 module.packed_weights.clear()
 
     @property

@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 from elmo_plugin.modules.highway import Highway
 from elmo_plugin.modules.token_encoder import TokenEncoder
-from elmo_plugin.ops.char_conv import max_of_convolutions
+from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
 from elmo_plugin.ops.linear import Linear
+from elmo_plugin.ops.packed_weights import PackedWeightCache
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 
@@ -54,6 +55,7 @@ class CharCNN(TokenEncoder):
             raise ValueError(f'activation: expected "relu" or "tanh", found "{activation}"')
         n_filters = sum(number for _, number in filters)
         self.activation = activation
+        self.packed_weights = PackedWeightCache(convolution_tables)
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
         self.convolutions: Iterable[Any] = nn.ModuleList(
             nn.Conv1d(embedding_dim, number, width) for width, number in filters
@@ -94,5 +96,14 @@ class CharCNN(TokenEncoder):
         The maxima of all convolutions over each word. The activations are monotonic, so the maximum
         may come before them. `characters`: shape `(U, C)`, int64. Returns shape `(U, F)`.
         """
+        embedding = self.char_embedding.weight
         convolutions = [(conv.weight, conv.bias) for conv in self.convolutions]
-        return max_of_convolutions(characters, self.char_embedding.weight, convolutions)
+        weights = [embedding, *(weight for weight, _ in convolutions)]
+        tables = None
+        if characters.device.type == "cpu" and not (
+            torch.is_grad_enabled()
+            or torch.is_autocast_enabled("cpu")
+            or any(w.requires_grad for w in weights)
+        ):
+            tables = self.packed_weights(weights, None)
+        return max_of_convolutions(characters, embedding, convolutions, tables)

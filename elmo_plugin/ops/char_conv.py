@@ -10,7 +10,7 @@ filter. A convolution is then a sum of table rows,
 and its maximum over t is updated while t runs, in cache, for the words that have a window at t.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,27 +19,44 @@ from torch.nn import functional as F
 
 from elmo_plugin.ops.no_double_backward import no_double_backward
 
-Convolutions = Iterable[tuple[Tensor, Tensor]]
+Convolutions = Sequence[tuple[Tensor, Tensor]]
 """Weight of shape `(n, c, w)` and bias of shape `(n,)` of each convolution, as in `Conv1d`."""
 
 
 def max_of_convolutions(
-    characters: Tensor, embedding: Tensor, convolutions: Convolutions
+    characters: Tensor,
+    embedding: Tensor,
+    convolutions: Convolutions,
+    tables: Sequence[Tensor] | None = None,
 ) -> Tensor:
     """
     The maximum over each word of every convolution of its embedded characters.
 
-    `characters`: character ids, shape `(U, C)`, int64; `embedding`: E, shape `(n_characters, c)`.
-    Returns shape `(U, F)`, where F is the sum of all n.
+    `characters`: character ids, shape `(U, C)`, int64; `embedding`: E, shape `(n_characters, c)`;
+    `tables`: `convolution_tables`, if they are known; no gradient passes them. Returns shape
+    `(U, F)`, where F is the sum of all n.
     """
     if characters.device.type != "cpu":
         return reference_max_of_convolutions(characters, embedding, convolutions)
     words, place, n_windows = sort_by_length(characters)
-    maxima = [
-        _MaxOfConvolution.apply(words, n_windows, embedding, weight) + bias
-        for weight, bias in convolutions
-    ]
-    return torch.cat(maxima, dim=1)[place]
+    if tables is None:
+        maxima = [
+            _MaxOfConvolution.apply(words, n_windows, embedding, weight)
+            for weight, _ in convolutions
+        ]
+    else:
+        maxima = [_best_windows(words, n_windows, table)[0] for table in tables]
+    biases = torch.cat([bias for _, bias in convolutions])
+    return (torch.cat(maxima, dim=1) + biases)[place]
+
+
+def convolution_tables(weights: Sequence[Tensor]) -> list[Tensor]:
+    """
+    The table of each convolution. `weights`: E and the convolutions' weights. Returns shapes
+    `(w, n_characters, n)`.
+    """
+    embedding, *of_convolutions = weights
+    return [embedding @ weight.permute(2, 1, 0) for weight in of_convolutions]
 
 
 def reference_max_of_convolutions(
@@ -74,24 +91,8 @@ class _MaxOfConvolution(torch.autograd.Function):
     def forward(
         ctx: Any, characters: Tensor, n_windows: Sequence[int], embedding: Tensor, weight: Tensor
     ) -> Tensor:
-        n_filters, _, width = weight.shape
-        n_characters = len(embedding)
-        table = (embedding @ weight.permute(2, 1, 0)).view(-1, n_filters)  # (w * n_characters, n)
-        offsets = torch.arange(width) * n_characters
-        windows = (characters.unfold(1, width, 1) + offsets).transpose(0, 1).contiguous()
-        best = F.embedding_bag(windows[0], table, mode="sum")  # (U, n)
-        wants_gradient = any(ctx.needs_input_grad)
-        index = torch.uint8 if len(windows) <= 256 else torch.int16
-        at = torch.zeros_like(best, dtype=index) if wants_gradient else None
-        for t, n in enumerate(n_windows[: len(windows)]):
-            if t == 0:
-                continue
-            y = F.embedding_bag(windows[t, :n], table, mode="sum")
-            if at is not None:
-                # t grows, so the maximum of both indices is the later one if y is greater.
-                later = (y > best[:n]).to(at.dtype).mul_(t)
-                torch.maximum(at[:n], later, out=at[:n])
-            torch.maximum(best[:n], y, out=best[:n])
+        [table] = convolution_tables([embedding, weight])
+        best, at = _best_windows(characters, n_windows, table, any(ctx.needs_input_grad))
         ctx.save_for_backward(characters, embedding, weight, at)
         return best
 
@@ -108,3 +109,29 @@ class _MaxOfConvolution(torch.autograd.Function):
         d_embedding = torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
         d_weight = torch.matmul(d_table.transpose(1, 2), embedding).permute(1, 2, 0)
         return None, None, d_embedding, d_weight
+
+
+def _best_windows(
+    characters: Tensor, n_windows: Sequence[int], table: Tensor, wants_places: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """
+    The maximum of a convolution without its bias and, if wanted, the place of its window, both of
+    shape `(U, n)`. `table`: shape `(w, n_characters, n)`.
+    """
+    width, n_characters, _ = table.shape
+    table = table.flatten(0, 1)
+    offsets = torch.arange(width) * n_characters
+    windows = (characters.unfold(1, width, 1) + offsets).transpose(0, 1).contiguous()
+    best = F.embedding_bag(windows[0], table, mode="sum")  # (U, n)
+    index = torch.uint8 if len(windows) <= 256 else torch.int16
+    at = torch.zeros_like(best, dtype=index) if wants_places else None
+    for t, n in enumerate(n_windows[: len(windows)]):
+        if t == 0:
+            continue
+        y = F.embedding_bag(windows[t, :n], table, mode="sum")
+        if at is not None:
+            # t grows, so the maximum of both indices is the later one if y is greater.
+            later = (y > best[:n]).to(at.dtype).mul_(t)
+            torch.maximum(at[:n], later, out=at[:n])
+        torch.maximum(best[:n], y, out=best[:n])
+    return best, at

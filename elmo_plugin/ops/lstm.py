@@ -57,13 +57,20 @@ def lstm_scan(
     """
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
-    weights = (input_weight, recurrent_weight, bias, projection_weight)
-    arguments: list[Any] = [inputs, memory, output, *weights, cell_clip, proj_clip, batch_sizes]
-    tensors = (inputs, *weights)
+    matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]
+    uses_kernel = isinstance(recurrent_weight, KernelWeights) or takes(recurrent_weight)
+    tensors = (inputs, bias, *matrices)
+    scan: Callable[..., tuple[Tensor, Tensor, Tensor]]
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
-        uses_kernel = isinstance(recurrent_weight, Tensor) and takes(recurrent_weight)
-        return (KernelScan if uses_kernel else _Scan).apply(*arguments)
-    return (kernel_scan if isinstance(recurrent_weight, KernelWeights) else _scan)(*arguments)
+        scan = (KernelScan if uses_kernel else _Scan).apply
+    elif uses_kernel:
+        scan = kernel_scan
+        if isinstance(recurrent_weight, Tensor):  # it is trained, and changes between evaluations
+            matrices = pack_for_kernel(matrices)
+    else:
+        scan = _scan
+    w_x, w_h, w_p = matrices
+    return scan(inputs, memory, output, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes)
 
 
 def _scan(

@@ -6,8 +6,7 @@ environment variable ELMO_PLUGIN_KERNEL is 0.
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -65,15 +64,16 @@ def pack(weights: Tensor, n_gates: int) -> Tensor:
     return x.view(*x.shape[:3], -1, BLOCK)
 
 
-def pack_for_kernel(weights: Sequence[Tensor]) -> list[KernelWeights]:
+def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[KernelWeights | None]:
     """The weights of a scan: W_x, W_h and, if there is a projection, W_P."""
-    return [KernelWeights(w, n_gates) for w, n_gates in zip(weights, (4, 4, 1))]
+    return [w if w is None else KernelWeights(w, n) for w, n in zip(weights, (4, 4, 1))]
 
 
-def takes(weight: Tensor) -> bool:
-    """Whether the kernel is used for this weight."""
+def takes(weight: Any) -> bool:
+    """Whether the kernel is used for this weight, which is not packed."""
     return (
-        weight.device.type == "cpu"
+        isinstance(weight, Tensor)
+        and weight.device.type == "cpu"
         and weight.dtype in KERNEL_DTYPES
         and bool(torch.backends.mkldnn.enabled)
     )
@@ -156,7 +156,7 @@ class KernelScan(torch.autograd.Function):
             c_0,
             gates,
             c,
-            pack(_in_blocks_of_units(recurrent_weight), 1),
+            _pack_transposed(recurrent_weight),
             None if projection_weight is None else pack(projection_weight.transpose(1, 2), 1),
             *ctx.clips_and_sizes,
         )
@@ -164,12 +164,19 @@ class KernelScan(torch.autograd.Function):
         return scan_gradients(ctx, x, h, m, d_gates, d_h, d_bias, input_weight)
 
 
-def _in_blocks_of_units(recurrent_weight: Tensor) -> Tensor:
-    """W_h transposed, its rows in the order of the kernel: the four gates of a block of units."""
+def _pack_transposed(recurrent_weight: Tensor) -> Tensor:
+    """
+    W_h transposed and packed, its rows in the order of the kernel: the four gates of a block of
+    units.
+    """
     n_stack, projection_dim, columns = recurrent_weight.shape
-    x = recurrent_weight.transpose(1, 2).view(n_stack, 4, columns // 4, projection_dim)
-    x = pad(x, (0, 0, 0, -x.size(2) % BLOCK)).view(n_stack, 4, -1, BLOCK, projection_dim)
-    return x.transpose(1, 2).reshape(n_stack, -1, projection_dim)
+    x = recurrent_weight.view(n_stack, projection_dim, 4, columns // 4)
+    x = pad(x, (0, -x.size(-1) % BLOCK, 0, 0, 0, -projection_dim % BLOCK))
+    x = x.view(n_stack, x.size(1) // BLOCK, BLOCK, 4, -1, BLOCK)
+    if x.dtype == torch.bfloat16:
+        x = x.view(torch.int32)  # pairs of rows stay pairs
+    x = x.permute(0, 1, 4, 3, 5, 2).contiguous().view(recurrent_weight.dtype)
+    return x.view(*x.shape[:2], 1, -1, BLOCK)
 
 
 def _load() -> tuple[frozenset[torch.dtype], str]:
@@ -184,26 +191,18 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
         if built_for != torch.__version__.partition("+")[0]:
             raise RuntimeError(f"it was built for PyTorch {built_for}, not {torch.__version__}")
         dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
-        # A process that has used OpenMP's threads cannot fork children that use them, too: they would
-        # wait for each other forever. Importing a package must not have that effect.
-        with one_thread():
+        n_threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # threads started here would be missing in a forked process
+        try:
             for dtype in dtypes:
                 _self_test(dtype)
+        finally:
+            torch.set_num_threads(n_threads)
     except Exception as error:  # whatever it is, PyTorch's operators compute the same
         logger.warning("The compiled LSTM kernel is not used: %s", error)
         return frozenset(), f"off, because {error}"
     names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
     return dtypes, f"on, for {names}" if names else "off, because this processor has no AVX2"
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _self_test(dtype: torch.dtype) -> None:

@@ -42,7 +42,7 @@ class PackedWeightCache:
     # Parameters
 
     pack : `Callable[[list[Tensor]], Sequence[Any]]`
-        Packs stacks of matrices.
+        Packs stacks of matrices, or computes something else from frozen weights.
     """
 
     def __init__(self, pack: Callable[[list[Tensor]], Sequence[Any]] = pack_weights) -> None:

@@ -1,5 +1,6 @@
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from elmo_plugin.ops.matmul import batched_matmul
@@ -16,7 +17,7 @@ def scan_gradients(
     input_weight: Tensor,
 ) -> tuple[Tensor | None, ...]:
     """
-    The gradients of the arguments of `lstm_scan`, by one product each.
+    The gradients of the arguments of `lstm_scan`.
 
     # Parameters
 
@@ -40,15 +41,14 @@ def scan_gradients(
     def flat(x: Tensor) -> Tensor:
         return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
 
-    def weight_gradient(x: Tensor, d: Tensor) -> Tensor:
-        return batched_matmul(flat(x).transpose(1, 2), d)
-
     d = flat(d_gates)
     d_inputs = d_projection_weight = None
     if ctx.needs_input_grad[0]:
         d_inputs = batched_matmul(d, input_weight.transpose(1, 2)).to(inputs.dtype)
         d_inputs = d_inputs.view_as(inputs)
     if ctx.needs_input_grad[6]:
-        d_projection_weight = weight_gradient(m, flat(d_h))
-    d_weights = weight_gradient(inputs, d), weight_gradient(h, d)
+        # Transposed, because the first factor is copied and d_h is smaller than m.
+        d_projection_weight = batched_matmul(flat(d_h).transpose(1, 2), flat(m)).transpose(1, 2)
+    both = flat(torch.cat([inputs.to(h.dtype), h], dim=-1))  # one product is faster than two
+    d_weights = batched_matmul(both.transpose(1, 2), d).split([inputs.size(-1), h.size(-1)], dim=1)
     return d_inputs, None, None, *d_weights, d_bias, d_projection_weight, None, None, None

@@ -6,9 +6,10 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertConfig, BertModel
 
 from benchmarks import __main__ as command
-from benchmarks import corpus, embedding, processes, scaling, training
+from benchmarks import corpus, dump, embedding, loaded, processes, roofline, scaling, training
 from benchmarks.measure import MatrixProductPeak, MemoryUse, in_turns, memory_of
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
@@ -17,7 +18,7 @@ from benchmarks.operations import (
     softmax_operations,
 )
 from benchmarks.peer_language_model import AllenNLPLanguageModel
-from benchmarks.settings import QUICK, Settings, blocks, options_of
+from benchmarks.settings import PUBLISHED, QUICK, Settings, blocks, options_of
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.data.prefetch import LazyWindow
 from elmo_plugin.data.vocabulary import BilmVocabulary
@@ -53,7 +54,7 @@ def text(tmp_path, monkeypatch) -> str:
 @pytest.fixture
 def once(monkeypatch) -> None:
     """Makes each figure take one round instead of several."""
-    for module in (embedding, training, corpus, scaling):
+    for module in (embedding, training, corpus, scaling, loaded, roofline):
         monkeypatch.setattr(module, "in_turns", partial(in_turns, n_rounds=1, least_seconds=0))
 
 
@@ -229,6 +230,46 @@ def test_corpus_runs(text, once, monkeypatch, capfd):
     assert "it/s" not in capfd.readouterr().err
 
 
+def test_dump_runs(text):
+    """All tokens of the text are counted, and the shares add up to the whole."""
+    [record] = dump.run(Settings(text=text, quick=True))["dump"]
+    assert record["tokens"] == len(open(text).read().split())
+    shares = [record[f"share_of_{work}"] for work in ("reading", "computing", "writing")]
+    assert sum(shares) == pytest.approx(1) and min(shares) > 0
+
+
+def test_loaded_runs(text, once):
+    """The shares follow from the times, and no busy process is left."""
+    records = loaded.run(Settings(text=text, quick=True))["loaded"]
+    assert [record["work"] for record in records] == ["vectors"] * 2 + ["training"] * 2
+    for record in records:
+        share = record["quiet_ms"] / record["loaded_ms"]
+        assert record["share_of_quiet_speed"] == pytest.approx(share)
+    with loaded.busy_processes(1) as processes:
+        assert processes[0].poll() is None
+    assert processes[0].poll() is not None
+
+
+def test_roofline_runs(text, once, tmp_path):
+    """No work is faster than its limit by more than the noise of such short runs, the BERT has
+    about as many parameters as ours at the published sizes, and there is a picture."""
+    found = roofline.run(Settings(text=text, quick=True), str(tmp_path / "roofline.png"))
+    assert [limit["precision"] for limit in found["limits"]] == ["fp32", "bf16"]
+    assert all(0 < point["share_of_peak"] < 2 for point in found["points"])
+    assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_berts_have_as_many_parameters():
+    """The expected numbers are those of the biLMs, within a tenth."""
+    for name, model in PUBLISHED.items():
+        config = BertConfig(**roofline.BERTS[name], num_attention_heads=4)
+        with torch.device("meta"):
+            bert = BertModel(config, add_pooling_layer=False)
+            bilm = build_bilm(options_of(name, model))
+        ours, theirs = (sum(w.numel() for w in x.parameters()) for x in (bilm, bert))
+        assert 0.9 < theirs / ours < 1.1
+
+
 def test_processes_run(text, monkeypatch):
     """The figures of a record follow from one another. There are 8 rows of 20 tokens in all
     cases."""
@@ -246,7 +287,8 @@ def test_processes_run(text, monkeypatch):
     [
         (
             ["speed"],
-            "expected parts out of embedding, training, corpus, scaling, processes, found speed",
+            "expected parts out of embedding, dump, training, corpus, scaling, processes, "
+            "found speed",
         ),
         (["--threads", "0"], "--threads: expected at least 1, found 0"),
         (["--json", "/no/such/out.json"], "expected a file in a folder, found no /no/such"),

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from elmo_plugin import Elmo
+from elmo_plugin.elmo.word_cache import BLOCK, WordVectorCache
 from tests.compare import assert_close
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
@@ -129,3 +130,35 @@ def test_words_given_twice(bilm_files):
     elmo.word_vectors(encoder, torch.stack([a, a]))
     found = elmo.word_vectors(encoder, torch.stack([b, a, b]))
     assert_close(found, expected[[1, 0, 1]], atol=1e-6, what="vectors")
+
+
+class _SizeOfBatch(torch.nn.Linear):
+    """An encoder whose vectors depend on the number of words, as real ones may by a bit."""
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return words[:, :1] * 1000.0 + len(words)
+
+
+@pytest.mark.parametrize("capacity", [1, 300, 1000])
+def test_the_same_bits_in_any_company(capacity, fuzz):
+    """The expected vector is the one that the encoder gives a word in a block of `BLOCK` words,
+    whatever words are new with it, are cached already, or overflow the cache."""
+    encoder = _SizeOfBatch(1, 1)
+    for random in fuzz.cases(10):
+        cache = WordVectorCache(capacity, same_bits=True)
+        for _ in range(4):
+            words = torch.tensor(random.sample(range(2000), random.choice([1, 7, 256, 700])))
+            found = cache(encoder, words[:, None])
+            assert torch.equal(found, words[:, None] * 1000.0 + BLOCK)
+
+
+def test_the_same_bits_of_the_character_cnn(bilm_files, fuzz):
+    """The expected vectors are those of each word alone, to the bit."""
+    encoder = Elmo.from_files(*bilm_files).bilm.token_encoder.requires_grad_(False)
+    words = torch.randint(1, 200, (600, 50))
+    alone = torch.cat([WordVectorCache(same_bits=True)(encoder, word[None]) for word in words[:40]])
+    for random in fuzz.cases(5):
+        order = torch.tensor(random.sample(range(600), random.choice([2, 100, 600])))
+        found = WordVectorCache(same_bits=True)(encoder, words[order])
+        for vector, k in zip(found, order.tolist()):
+            assert k >= 40 or torch.equal(vector, alone[k])

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -59,6 +61,9 @@ def test_convolutions_are_the_references(batch):
     assert_close(found, expected, atol=1e-5, what="maxima")
     with torch.no_grad():
         assert torch.equal(cnn.convolve(characters), found)
+        frozen = copy.deepcopy(cnn).requires_grad_(False)
+        for _ in range(2):  # computed tables, and cached ones
+            assert_close(frozen.convolve(characters), expected, atol=1e-5, what="maxima")
     own = torch.autograd.grad((found * weight).sum(), [*parameters.values()])
     for name, gradient, reference in zip(parameters, own, gradients):
         assert_close(gradient, reference, atol=1e-4, what=f"gradient of {name}")

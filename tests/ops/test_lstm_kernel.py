@@ -141,6 +141,22 @@ def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
 
 
 @needs_kernel
+def test_trained_weights_are_evaluated_by_the_kernel(monkeypatch):
+    """Expected: the bits of the same weights when they are frozen, after each change of them, also
+    one through `.data`, which no cache sees."""
+    lstm, arguments = random_case(Random(1))
+    monkeypatch.setattr("elmo_plugin.ops.lstm._scan", None)
+    for _ in range(2):
+        with torch.no_grad():
+            lstm.requires_grad_(False)
+            lstm.packed_weights.clear()
+            expected = lstm(*arguments)
+            found = lstm.requires_grad_(True)(*arguments)
+        assert all(map(torch.equal, found, expected))
+        lstm.input_weight.data.mul_(2)
+
+
+@needs_kernel
 def test_nan_stays_nan():
     """By the definition of a NaN: it reaches every later number of its row, and no other row."""
     lstm, (inputs, memory, output, _) = random_case(Random(0))
@@ -190,6 +206,22 @@ def test_a_file_that_does_not_load_is_not_used(monkeypatch, tmp_path, caplog):
     assert not dtypes and status.startswith("off, because ") and "broken.so" in status
     (record,) = caplog.records
     assert record.levelno == logging.WARNING and "broken.so" in record.getMessage()
+
+
+@needs_kernel
+def test_the_self_test_starts_no_threads(monkeypatch):
+    """Expected: one thread while the self-test runs, and as many as before after it. A process that
+    is forked later would wait for threads that it does not have."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    counts = []
+    monkeypatch.setattr(lstm_kernel, "_self_test", lambda _: counts.append(torch.get_num_threads()))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        lstm_kernel._load()
+        assert set(counts) == {1} and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 @needs_kernel

@@ -1,0 +1,86 @@
+"""
+Measures `allennlp elmo` on a whole text, from the first sentence to the closed file, and the shares
+of reading the text, computing vectors and writing them.
+"""
+
+import contextlib
+import io
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.measure import Record, print_table, progress, seconds
+from benchmarks.settings import QUICK, SMALL, Settings, options_of
+from elmo_plugin.data.text import read_sentences
+from elmo_plugin.elmo.dump import Sentence, dump
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.options import build_bilm
+
+MOST_TOKENS = 1_200_000
+
+
+def run(settings: Settings) -> Record:
+    """Prints the table and returns it, by name."""
+    [(name, model)] = (QUICK if settings.quick else SMALL).items()
+    progress(f"vectors of a whole text by {name}")
+    options = options_of(name, model)
+    torch.manual_seed(0)
+    records = [measure(name, Elmo(build_bilm(options), options).eval(), settings.text)]
+    print_table(f"Top layer of all words of {settings.text}, fp32, written to a file", records)
+    return {"dump": records}
+
+
+def measure(name: str, elmo: Elmo, text: str) -> Record:
+    counts = {"tokens": 0, "sentences": 0}
+
+    def sentences() -> Iterator[Sentence]:
+        for line, words in enumerate(read_sentences(text)):
+            counts["sentences"] += 1
+            counts["tokens"] += len(words)
+            yield Sentence(line, " ".join(words))
+            if counts["tokens"] > MOST_TOKENS:
+                return
+
+    reading, computing = Stopwatch(), Stopwatch()
+    for method in ("embed", "read_words"):
+        setattr(elmo, method, computing.timed(getattr(elmo, method)))
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        out = Path(folder) / "vectors.hdf5"
+        total = seconds(lambda: dump(elmo, reading.timed_items(sentences()), out, layer="top"))
+        mebibytes = out.stat().st_size / 2**20
+    return {
+        "model": name,
+        **counts,
+        "MiB": mebibytes,
+        "seconds": total,
+        "tokens_per_second": counts["tokens"] / total,
+        "share_of_reading": reading.seconds / total,
+        "share_of_computing": computing.seconds / total,
+        "share_of_writing": 1 - (reading.seconds + computing.seconds) / total,
+    }
+
+
+class Stopwatch:
+    """Adds up the seconds of calls and of the items of an iterator."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return work(*args, **kwargs)
+            finally:
+                self.seconds += time.perf_counter() - began
+
+        return call
+
+    def timed_items(self, items: Iterator[Any]) -> Iterator[Any]:
+        following = self.timed(lambda: next(items, None))
+        while (item := following()) is not None:
+            yield item

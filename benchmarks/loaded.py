@@ -1,0 +1,84 @@
+"""
+Measures vectors and steps of training on a quiet machine, and next to two processes that never
+rest:
+
+    python -m benchmarks.loaded
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+
+from benchmarks.embedding import first_pass, sample, to_batches
+from benchmarks.measure import Record, in_turns, print_table
+from benchmarks.settings import QUICK, SMALL, Settings, options_of
+from benchmarks.training import own_trainer
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.modules.bilm import PRECISIONS
+from elmo_plugin.options import build_bilm
+
+N_BUSY = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.loaded", description=__doc__)
+    parser.add_argument("--text", default="docs://train", help="a file, a glob or a folder")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    run(Settings(text=arguments.text, threads=arguments.threads))
+
+
+def run(settings: Settings) -> Record:
+    """Prints the table and returns it, by name."""
+    [(name, model)] = (QUICK if settings.quick else SMALL).items()
+    options = options_of(name, model)
+    torch.manual_seed(0)
+    elmo = Elmo(build_bilm(options), options).eval()
+    batches = to_batches(elmo, sample(settings.text, 96))
+    trainers = {precision: own_trainer(settings, name, precision) for precision in PRECISIONS}
+
+    def embed(precision: str) -> None:
+        elmo.bilm.set_precision(precision)
+        first_pass(elmo, batches)
+
+    works = {("vectors", precision): partial(embed, precision) for precision in PRECISIONS}
+    works |= {("training", precision): trainers[precision].step for precision in PRECISIONS}
+    quiet = in_turns(*works.values())
+    with busy_processes(N_BUSY):
+        loaded = in_turns(*works.values())
+    records = [
+        {
+            "work": work,
+            "precision": precision,
+            "quiet_ms": 1e3 * alone,
+            "loaded_ms": 1e3 * with_others,
+        }
+        | {"share_of_quiet_speed": alone / with_others}
+        for (work, precision), alone, with_others in zip(works, quiet, loaded)
+    ]
+    print_table(
+        f"{name}, {settings.threads} threads, alone and next to {N_BUSY} busy processes", records
+    )
+    return {"loaded": records}
+
+
+@contextmanager
+def busy_processes(count: int) -> Iterator[list[subprocess.Popen]]:
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    main()
