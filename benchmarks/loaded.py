@@ -8,7 +8,7 @@ rest:
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -47,7 +47,9 @@ def run(settings: Settings) -> Record:
         elmo.bilm.set_precision(precision)
         first_pass(elmo, batches)
 
-    works = {("vectors", precision): partial(embed, precision) for precision in PRECISIONS}
+    works: dict[tuple[str, str], Callable[[], object]] = {
+        ("vectors", precision): partial(embed, precision) for precision in PRECISIONS
+    }
     works |= {("training", precision): trainers[precision].step for precision in PRECISIONS}
     quiet = in_turns(*works.values())
     with busy_processes(N_BUSY):

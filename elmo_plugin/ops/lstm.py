@@ -34,7 +34,7 @@ BLOCK = 128
 ScanWeights = Weights | KernelWeights
 
 
-def pack_scan_weights(weights: list[Tensor]) -> Sequence[ScanWeights]:
+def pack_scan_weights(weights: list[Tensor]) -> Sequence[Any]:
     """Packs the frozen weights of a scan: W_x, W_h and, if there is a projection, W_P."""
     return pack_for_kernel(weights) if all(map(takes, weights)) else pack_weights(weights)
 
