@@ -36,6 +36,7 @@ REGISTERED = {
     ("Model", "naqanet_elmo"),
     ("Model", "qanet_elmo"),
     ("Optimizer", "clipped_adagrad"),
+    ("Optimizer", "fused_adam"),
     ("Predictor", "bilm"),
     ("Predictor", "elmo"),
     ("Seq2SeqEncoder", "elmo_output"),

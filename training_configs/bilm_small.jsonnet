@@ -5,7 +5,7 @@
 //   allennlp bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small --softmax --float16
 //
 // elmo_plugin/pretrained/small/README.md describes the text in the folders `train` and `heldout`, and
-// how the training was divided into two runs.
+// how the training was divided into three runs.
 (import 'bilm.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT') + '/train',
   validation_data_path: std.extVar('BILM_TEXT') + '/heldout',

@@ -135,11 +135,14 @@ def _same(one: Occurrence, other: Occurrence) -> bool:
 
 
 def _top(neighbours: list[Neighbour], k: int) -> list[Neighbour]:
-    """The first `k` distinct occurrences. The sort is stable, so that earlier ones win ties."""
+    """
+    The first `k` distinct occurrences. Of a repeated one the first in the text is kept: products of
+    other shapes round otherwise, so that the cosine of a repetition may be larger by a little.
+    """
     distinct: dict[object, Neighbour] = {}
-    for neighbour in sorted(neighbours, key=lambda neighbour: -neighbour.cosine):
+    for neighbour in neighbours:
         distinct.setdefault(neighbour.occurrence.key, neighbour)
-    return list(distinct.values())[:k]
+    return sorted(distinct.values(), key=lambda neighbour: -neighbour.cosine)[:k]
 
 
 def _parts(
