@@ -30,7 +30,7 @@ test: install
 
 # What takes longer than `make test` may, and many more random cases; SEED=N gives others.
 test-all: install
-	$(RUN)/python -m pytest -n auto --long --fuzz-seed $(or $(SEED),0)
+	$(RUN)/python -m pytest -n auto --long --fuzz-seed $(or $(SEED),0) -o faulthandler_timeout=1800
 
 # The pages in build/site, with the API reference.
 docs: $(DOCS_INSTALLED)

@@ -1,8 +1,9 @@
 """
-The results of the analyses, one JSON object a line: the biLM's `bilm` (a name) and `digest`, the
-`settings`, the `metrics` and the `seconds` of CPU that they took.
+Results in JSON Lines, a row for each. A row of an analysis has the biLM's `bilm` (a name) and
+`digest`, the `settings`, the `metrics` and the `seconds` of CPU that they took.
 """
 
+import fcntl
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +22,40 @@ Row = dict[str, Any]
 
 
 def read_rows(file: Path) -> list[Row]:
-    """The rows of a file, none if it does not exist."""
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    """
+    The rows of a file, none if it does not exist.
+
+    # Raises
+
+    `ValueError`
+        If a line is not a JSON object. The message names the file and the line.
+    """
+    rows = []
+    text = file.read_text("utf-8") if file.exists() else ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise ValueError(f"{file}: line {number}: expected a JSON object, found {line!r}")
+        rows.append(row)
+    return rows
+
+
+def append_row(file: Path, row: Row) -> None:
+    """Adds a whole line or nothing, while no other process writes."""
+    line = (json.dumps(row, sort_keys=True) + "\n").encode("utf-8")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab", buffering=0) as rows:
+        fcntl.flock(rows, fcntl.LOCK_EX)
+        end = rows.seek(0, 2)
+        try:
+            if rows.write(line) != len(line):
+                raise OSError(f"{file}: could not be written whole, the disk may be full")
+        except OSError:
+            rows.truncate(end)
+            raise
 
 
 def save_rows(file: Path, rows: Sequence[Row]) -> list[Row]:

@@ -60,7 +60,8 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
 
 
 def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=archive.resolve().parent) as name:
+    folder = archive.resolve().parent
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f".{archive.name}.") as name:
         run = Path(name)
         model.vocab.save_to_files(str(run / "vocabulary"))
         with open(run / "best.th", "wb") as file:  # unlike torch.save's, its errors say why

@@ -24,8 +24,8 @@ from experiments import grid as package
 from experiments.grid.bilms import Bilm, find_bilms
 from experiments.grid.cells import SETTINGS, Cell, Grid, read_grid
 from experiments.grid.costs import Costs
-from experiments.grid.rows import Row, append_row, read_rows
 from experiments.grid.training import LOG, RESULT, train
+from experiments.rows import Row, append_row, read_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,7 +112,7 @@ class GridRunner:
         return failed
 
     def _rows(self) -> list[Row]:
-        return read_rows([self.rows_file] if self.rows_file.exists() else [])
+        return read_rows(self.rows_file)
 
     def _bilm_digest(self, cell: Cell) -> str | None:
         bilm: Bilm | None = self.bilms.get(cell.settings["bilm"])

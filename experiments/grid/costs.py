@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import mean
 
 from experiments.grid.cells import Cell, Grid
-from experiments.grid.rows import Row
+from experiments.rows import Row
 
 
 class Costs:

@@ -4,15 +4,20 @@ from pathlib import Path
 from elmo_plugin.files.atomic_write import atomic_write
 from experiments import report as package
 from experiments.grid.cells import read_grid
-from experiments.grid.rows import read_rows
-from experiments.report.page import page, read_text
+from experiments.report.analyses import analysis_sections
+from experiments.report.page import grid_sections, page, read_text
 from experiments.report.statistics import Results
+from experiments.rows import read_rows
 
 
-def write_page(grid: Path, rows: list[Path], text: Path | None, out: Path) -> None:
-    """Writes the page and its pictures, which are in a folder `results` next to it."""
+def write_page(grid: Path, rows: Path, text: Path | None, out: Path) -> None:
+    """
+    Writes the page and its pictures, which are in a folder `results` next to it. The rows of the
+    analyses are next to those of the grid.
+    """
     results = Results(read_grid(grid), read_rows(rows))
-    content = page(results, read_text(text) if text else {}, out.parent)
+    sections = grid_sections(results, out.parent / "results") | analysis_sections(rows.parent)
+    content = page(sections, read_text(text) if text else {}, results)
     with atomic_write(out) as temporary:
         temporary.write_text(content, "utf-8")
 
@@ -24,7 +29,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("grid", type=Path, help="jsonnet file")
-    parser.add_argument("rows", type=Path, nargs="+", help="JSON Lines files")
+    parser.add_argument("rows", type=Path, help="JSON Lines file of the grid")
     parser.add_argument("--text", type=Path, help="prose, by sections of the page")
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
     arguments = parser.parse_args()

@@ -11,42 +11,64 @@ from experiments.report import paper, pictures
 from experiments.report.statistics import NOT_RUN, Results, Summary, error_reduction
 
 PLACEHOLDER = re.compile(r"\{(\w+) (\w+)( error reduction)?\}")
+PROSE = ("Results", "What the numbers say")
+"""Sections without a table."""
+
+ORDER = (
+    "Results",
+    "What the numbers say",
+    "Table 1: with and without ELMo",
+    "Table 2: layers",
+    "Table 3: places",
+    "Table 4: nearest neighbours in context",
+    "Table 5: word senses",
+    "Table 6: parts of speech",
+    "Figure 1: size of the training data",
+    "Figure 2: learned weights of the layers",
+    "Documents as one sentence",
+    "Cost",
+)
 ROLES = {"none": "without ELMo", "random": "with `random`", "small": "with `small`"}
 
 
-def page(results: Results, text: Mapping[str, str], folder: Path) -> str:
+def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
+    """The tables of the grid's rows by title. The pictures are written into the folder."""
+    return {
+        "Table 1: with and without ELMo": _table_1(results),
+        "Table 2: layers": _table_2(results),
+        "Table 3: places": _table_3(results),
+        "Figure 1: size of the training data": _figure_1(results, pictures_folder),
+        "Figure 2: learned weights of the layers": _figure_2(results, pictures_folder),
+        "Cost": _cost(results),
+    }
+
+
+def page(sections: Mapping[str, str], text: Mapping[str, str], results: Results) -> str:
     """
-    The whole page. The pictures are written into `folder`/results.
+    The whole page.
 
     # Parameters
 
-    results : `Results`
+    sections : `Mapping[str, str]`
+        Tables by the title of their section.
     text : `Mapping[str, str]`
         Prose by the title of its section, which follows the section's table. `{TASK BILM}` in it is
         a mean of table 1, and `{TASK BILM error reduction}` what `TASK` gains from `BILM`.
-    folder : `Path`
+    results : `Results`
 
     # Raises
 
     `ValueError`
         If `text` has a section that the page has not, or names what table 1 has not.
     """
-    sections = {
-        "Results": "",
-        "Table 1: with and without ELMo": _table_1(results),
-        "Table 2: layers": _table_2(results),
-        "Table 3: places": _table_3(results),
-        "Figure 1: size of the training data": _figure_1(results, folder),
-        "Figure 2: learned weights of the layers": _figure_2(results, folder),
-        "What the numbers say": "",
-        "Cost": _cost(results),
-    }
-    unknown = sorted(text.keys() - sections.keys())
+    titles = sorted((*sections, *PROSE), key=ORDER.index)
+    unknown = sorted(text.keys() - set(titles))
     if unknown:
-        raise ValueError(f"text: expected sections of {list(sections)}, found {unknown}")
+        raise ValueError(f"text: expected sections of {titles}, found {unknown}")
     parts = []
-    for title, content in sections.items():
+    for title in titles:
         prose = _filled(text.get(title, ""), results)
+        content = sections.get(title, "")
         if content or prose:
             level = "#" if title == "Results" else "##"
             parts += [f"{level} {title}", *filter(None, (content, prose))]
@@ -131,7 +153,7 @@ def _figure_1(results: Results, folder: Path) -> str:
         title: {bilm: sorted(points.items()) for bilm, points in lines.items()}
         for title, lines in curves.items()
     }
-    pictures.learning_curves(ordered, folder / "results" / "figure1.svg")
+    pictures.learning_curves(ordered, folder / "figure1.svg")
     rows: list[list[object]] = []
     for title, lines in curves.items():
         for fraction in sorted(next(iter(lines.values()))):
@@ -160,7 +182,7 @@ def _figure_2(results: Results, folder: Path) -> str:
             gamma = mean(mix["gamma"] for mix in mixes)
             numbers = [f"{x:.3f}" for x in (*weights[name], gamma)]
             lines.append([name, str(settings["layers"]), *numbers])
-    pictures.mix_weights(weights, folder / "results" / "figure2.svg")
+    pictures.mix_weights(weights, folder / "figure2.svg")
     picture = "![weights of the layers](results/figure2.svg)"
     return f"{picture}\n\n" + table(["mix", "λ", "s of words", "LSTM 1", "LSTM 2", "γ"], lines)
 

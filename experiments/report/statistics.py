@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from experiments.grid.cells import Cell, Grid
-from experiments.grid.rows import Row
+from experiments.rows import Row
 
 NOT_RUN = "not run yet"
 

@@ -21,8 +21,8 @@ from experiments.grid import __main__ as grid_command
 from experiments.grid import readers
 from experiments.grid.__main__ import GridRunner
 from experiments.grid.cells import read_grid
-from experiments.grid.rows import append_row, read_rows
 from experiments.random_bilm import write_random_bilm
+from experiments.rows import append_row, read_rows
 from tests.experiments.test_probe import CONLLU
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ def test_rows_and_resuming(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) 
     """
     cells = runner.left({"seed": {"1"}})
     assert runner.run(cells[:2]) == 0
-    none, tiny = read_rows([runner.rows_file])
+    none, tiny = read_rows(runner.rows_file)
     n_sentences = len((ROOT / "fixtures/tagging/train.tsv").read_text().splitlines())
     assert none["instances"] == tiny["instances"] == round(n_sentences / 2)
     assert 0 < none["metrics"]["accuracy"] <= 1 and none["epochs"] == 1
@@ -142,7 +142,7 @@ def test_a_killed_run_leaves_no_row(
     assert "tag-none-0.5-1 failed with -9: " in capsys.readouterr().out
     monkeypatch.setattr(grid_command, "train", train)
     assert runner.run(runner.left({})[:1]) == 0
-    assert len(read_rows([runner.rows_file])) == 1
+    assert len(read_rows(runner.rows_file)) == 1
 
 
 def test_a_killed_grid_leaves_nothing(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_rows_are_checked(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"rows.jsonl: line 2: expected a JSON object, found '{\"ke'"
     ):
-        read_rows([tmp_path / "rows.jsonl"])
+        read_rows(tmp_path / "rows.jsonl")
 
 
 def test_subsets_are_nested() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.grid.cells import Cell, Grid, read_grid
-from experiments.grid.rows import append_row
 from experiments.report.__main__ import write_page
 from experiments.report.statistics import Results
+from experiments.rows import append_row
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "experiments" / "grid" / "paper.jsonnet"
@@ -50,7 +50,7 @@ def write(folder: Path, rows: list[dict], text: Path | None = None) -> str:
     (folder / "rows.jsonl").touch()
     for row in rows:
         append_row(folder / "rows.jsonl", row)
-    write_page(PAPER, [folder / "rows.jsonl"], text, folder / "results.md")
+    write_page(PAPER, folder / "rows.jsonl", text, folder / "results.md")
     return (folder / "results.md").read_text()
 
 
@@ -146,10 +146,21 @@ def test_prose(rows: list[dict], tmp_path: Path) -> None:
         write(tmp_path / "other", rows, text)
 
 
+def test_rows_of_analyses(tmp_path: Path) -> None:
+    """By hand: a row of the probe next to those of the grid is the cell of its layer in table 6."""
+    assert "Table 6" not in write(tmp_path / "page", [])
+    settings = {"layer": "LSTM 1", "initial_state": "warm", "data": "ud"}
+    row = {"bilm": "small", "digest": "a", "settings": settings, "metrics": {"accuracy": 92.86}}
+    append_row(tmp_path / "page" / "pos.jsonl", row)
+    write_page(PAPER, tmp_path / "page" / "rows.jsonl", None, tmp_path / "again.md")
+    lines = lines_of((tmp_path / "again.md").read_text(), "Table 6")
+    assert lines[0] == ["vectors", "LSTM 1"] and lines[2] == ["small, `warm`", "92.9"]
+
+
 def test_the_page_in_the_documentation(tmp_path: Path) -> None:
     """docs/results.md is what the report makes of the committed rows."""
     rows = RESULTS / "rows.jsonl"
-    write_page(PAPER, [rows], RESULTS / "text.md", tmp_path / "results.md")
+    write_page(PAPER, rows, RESULTS / "text.md", tmp_path / "results.md")
     for name in ("results.md", "results/figure1.svg", "results/figure2.svg"):
         assert (tmp_path / name).read_bytes() == (ROOT / "docs" / name).read_bytes(), (
             f"docs/{name} is out of date: run `python -m experiments.report`"
