@@ -1,7 +1,6 @@
 """These tests run other commands and callbacks of AllenNLP with a `bilm` and its windows."""
 
 import json
-import re
 import struct
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.training.callbacks import TrainerCallback
 from tensorboardX.proto.event_pb2 import Event
+from wandb.proto.wandb_internal_pb2 import Record
 
 from elmo_plugin.callbacks.learning_curve import LearningCurveCallback
 from elmo_plugin.callbacks.wandb import CurrentWandBCallback
@@ -88,44 +88,51 @@ def test_tensorboard(run: Path) -> None:
     assert "parameter_histogram/softmax.weight" in training
 
 
-def unfragmented(log: bytes) -> bytes:
+def records(log: bytes) -> list[bytes]:
     """
-    Joins the records of a file in LevelDB's log format, in which a record that crosses the end of a
-    block of 32 KiB is divided: in front of each part are a checksum (4 bytes), the length (2) and
-    the kind (1). The file begins with 7 bytes of its own.
+    The records of a file in LevelDB's log format, in which a record that crosses the end of a block
+    of 32 KiB is divided: in front of each part are a checksum (4 bytes), the length (2) and the
+    kind (1), which is 1 or 2 for the first part of a record. The file begins with 7 bytes of its
+    own.
     """
-    parts, place = [], 7
+    found: list[bytes] = []
+    place = 7
     while place < len(log):
         if (rest := -place % 32768) and rest < 7:
             place += rest  # no header fits here
             continue
         end = place + 7 + int.from_bytes(log[place + 4 : place + 6], "little")
-        parts.append(log[place + 7 : end])
+        if log[place + 6] in (1, 2):
+            found.append(b"")
+        found[-1] += log[place + 7 : end]
         place = end
-    return b"".join(parts)
+    return found
 
 
-def test_unfragmented() -> None:
-    """The expected content was divided by hand, at the end of the first block."""
-    content = bytes(range(256)) * 200
-    first = 32768 - 7 - 7
-    log = b":W&B..." + b"crc." + first.to_bytes(2, "little") + b"\2" + content[:first]
-    log += b"crc." + (len(content) - first).to_bytes(2, "little") + b"\4" + content[first:]
-    assert unfragmented(log) == content
+def test_records() -> None:
+    """The expected records were divided by hand, the second one at the end of the first block."""
+    one, two = bytes(range(200)), bytes(range(256)) * 200
+    first = 32768 - 7 - (7 + len(one)) - 7
+    log = b":W&B..." + b"crc." + len(one).to_bytes(2, "little") + b"\1" + one
+    log += b"crc." + first.to_bytes(2, "little") + b"\2" + two[:first]
+    log += b"crc." + (len(two) - first).to_bytes(2, "little") + b"\4" + two[first:]
+    assert records(log) == [one, two]
 
 
 def test_wandb(run: Path) -> None:
-    """The expected values are the run's own metrics. In the file that is kept for a later sync, a
-    value in JSON with its length before it follows its name."""
+    """The expected values are the run's own metrics, in the file that is kept for a later sync."""
     [file] = run.glob("wandb/offline-run-*/run-*.wandb")
+    logged: dict[str, set[str]] = {}
+    for record in map(Record.FromString, records(file.read_bytes())):
+        for item in record.history.item:
+            name = item.key or "/".join(item.nested_key)
+            logged.setdefault(name, set()).add(item.value_json)
     for name, value in [
         ("train/batch_size", BATCH_SIZE),
         ("train/sampled_loss", metrics(run)["training_sampled_loss"]),
         ("validation/perplexity", metrics(run)["validation_perplexity"]),
     ]:
-        log = unfragmented(file.read_bytes())
-        found = re.findall(name.encode() + rb"\x82\x01.([\d.]+)", log, re.DOTALL)
-        assert set(map(float, found)) == {value}
+        assert set(map(float, logged[name])) == {value}
 
 
 def test_evaluate(run: Path, tmp_path: Path) -> None:
