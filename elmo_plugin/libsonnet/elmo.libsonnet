@@ -135,11 +135,34 @@
     else 1,
 
   local add(config, embedder, given_dim, max_characters_per_token, key, l2, paths, n_input, n_output) =
-    local dim =
+    local given = [
+      ['config', 'the config of a task, with dataset_reader and model',
+       if std.isObject(config) then std.objectFields(config) else config, is_task(config)],
+      ['embedder', "parameters such as { pretrained: 'small' }", embedder, std.isObject(embedder)],
+      ['max_characters_per_token', 'a whole number above 2', max_characters_per_token,
+       is_count(max_characters_per_token) && max_characters_per_token > 2],
+      ['key', 'a name', key, std.isString(key) && key != ''],
+      ['l2', 'null or a number of at least 0', l2, l2 == null || std.isNumber(l2) && l2 >= 0],
+      ['paths', "null or an object such as { encoder: 'encoder' }", paths,
+       paths == null || std.isObject(paths)],
+    ];
+    local wrong = [argument for argument in given if !argument[3]];
+    if wrong == [] then add_checked(
+      config, embedder, given_dim, max_characters_per_token, key, l2, paths, n_input, n_output
+    )
+    else fail(wrong[0][0], wrong[0][1], std.manifestJsonMinified(wrong[0][2])),
+
+  local add_checked(
+    config, embedder, given_dim, max_characters_per_token, key, l2, paths, n_input, n_output
+  ) =
+    local known_dim =
       if given_dim != null then given_dim
       else if 'projection_dim' in embedder then embedder.projection_dim
-      else if get(embedder, 'pretrained', '') in pretrained_dims then pretrained_dims[embedder.pretrained]
-      else fail('dim', 'the size of an ELMo vector, twice the projection_dim of the biLM', 'none');
+      else get(pretrained_dims, std.toString(get(embedder, 'pretrained', '')));
+    local dim =
+      if is_count(known_dim) then known_dim
+      else fail('dim', 'the size of an ELMo vector, twice the projection_dim of the biLM',
+                if known_dim == null then 'none' else std.manifestJsonMinified(known_dim));
     local model = config.model;
     local type = get(model, 'type', 'null');
     local base = if std.endsWith(type, '_elmo') then std.substr(type, 0, std.length(type) - 5) else type;
@@ -340,6 +363,9 @@
     if !(key in object) then object
     else fail('key', 'a name that is not in ' + path + ' yet', key),
 
+  local is_count(value) = std.isNumber(value) && value > 0 && value == std.floor(value),
+  local is_task(config) =
+    std.isObject(get(config, 'dataset_reader')) && std.isString(get(get(config, 'model'), 'type', '')),
   local get(object, field, default=null) =
     if std.isObject(object) && field in object then object[field] else default,
   local list(value) = if std.isArray(value) then value else [value],

@@ -253,6 +253,29 @@ def test_mistakes(model, place, arguments, message):
         with_elmo(model, place, "any", f"dim=16{arguments}")
 
 
+WRONG = {
+    "dim": ["null", "true", "'20'", "-1", "0", "1.5", "[1]", "{}"],
+    "max_characters_per_token": ["null", "true", "'20'", "-1", "2", "10.5", "[50]", "{}"],
+    "key": ["null", "true", "''", "5", "['a']", "{}"],
+    "l2": ["true", "'0.1'", "-0.1", "[0.1]", "{}"],
+    "paths": ["true", "'encoder'", "5", "['encoder']"],
+    "embedder": ["null", "'small'", "5", "[]"],
+    "config": ["null", "'a.jsonnet'", "[]", "{}", "{ dataset_reader: {} , model: { type: 5 } }"],
+}
+
+
+@pytest.mark.parametrize(
+    "argument, value", [(argument, value) for argument in WRONG for value in WRONG[argument]]
+)
+@pytest.mark.parametrize("place", ["input", "both"])
+def test_arguments_of_another_kind(place, argument, value):
+    """By hand: the error names the argument. A negative dim made an encoder smaller before."""
+    arguments = {"config": BASE, "embedder": EMBEDDER, "dim": "16", argument: value}
+    call = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    with pytest.raises(RuntimeError, match=f"elmo.libsonnet: {argument}: expected .*; found "):
+        evaluated(f"{LIBRARY}.{place}({call})")
+
+
 def test_a_second_bilm_in_bcn():
     """By hand: `bcn` has one ELMo of its own; another one may be in its embedded text."""
     once = f"{LIBRARY}.both(models.bcn, {{}}, dim=16)"
