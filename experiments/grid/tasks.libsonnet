@@ -35,7 +35,7 @@ local epochs(num_epochs, patience) = {
     data: 'SST-5, whole sentences',
     metric: 'accuracy',
     seconds: 250,
-    config: configs.sst + data('sst/train.txt', 'sst/dev.txt') + epochs(10, 3),
+    config: configs.sst + data('sst/train.txt', 'sst/dev.txt') + epochs(8, 3),
     place: 'both',
     layers: 0.001,
     embedder: { dropout: 0.0 },
