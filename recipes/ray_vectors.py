@@ -1,6 +1,5 @@
 """Vectors of a large corpus with Ray Data: python recipes/ray_vectors.py TEXT OUT MODEL.
-TEXT has files of one sentence a line, each sentence once. The same command resumes.
-"""
+TEXT has one sentence a line, each sentence once. The same command resumes, on a CPU of its own."""
 
 import sys
 
@@ -27,4 +26,5 @@ text, out, model = sys.argv[1:]
 done = CheckpointConfig("text", f"{out}.done", delete_checkpoint_on_success=False)
 data.DataContext.get_current().checkpoint_config = done
 options = {"fn_constructor_args": [model], "batch_format": "pyarrow", "concurrency": (1, 1000)}
-data.read_text(text).map_batches(Vectors, **options).write_parquet(out, mode="append")
+vectors = data.read_text(text, num_cpus=0.1).map_batches(Vectors, num_cpus=0.75, **options)
+vectors.write_parquet(out, mode="append", ray_remote_args={"num_cpus": 0.1})
