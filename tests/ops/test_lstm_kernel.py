@@ -1,11 +1,13 @@
 """The compiled LSTM kernel compared with its equation."""
 
 import logging
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import lstm_kernel
@@ -46,15 +48,27 @@ def random_case(random: Random) -> tuple[ProjectedLSTM, tuple[Any, ...]]:
 
 
 def reference(lstm: ProjectedLSTM, dtype: torch.dtype, *arguments: Any) -> tuple[torch.Tensor, ...]:
-    """The equation with weights rounded to `dtype`."""
-    weights = [
-        None if w is None else w.to(dtype).float()
-        for w in (lstm.input_weight, lstm.recurrent_weight, lstm.projection_weight)
-    ]
+    """The equation with weights rounded to `dtype`; that of fp32 in double precision, because
+    another rounding next to a clip, where the gradient jumps, can change much."""
+    precise = torch.float64 if dtype == torch.float32 else torch.float32
     *tensors, sizes = arguments
-    bias = lstm.bias_with_forget()
+    inputs, memory, output, bias = (x.to(precise) for x in (*tensors, lstm.bias_with_forget()))
+    input_weight, recurrent_weight, projection_weight = (
+        None if w is None else w.to(dtype).to(precise)
+        for w in (lstm.input_weight, lstm.recurrent_weight, lstm.projection_weight)
+    )
+    weights = input_weight, recurrent_weight, bias, projection_weight
     clips = lstm.cell_clip, lstm.proj_clip
-    return reference_lstm(*tensors, *weights[:2], bias, weights[2], *clips, sizes)
+    return reference_lstm(inputs, memory, output, *weights, *clips, sizes)
+
+
+class Bfloat16Products(TorchFunctionMode):
+    """Rounds what is multiplied to bf16, and lets gradients through as if it were not rounded."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (torch.Tensor.matmul, torch.Tensor.__matmul__):
+            args = [x + (x.bfloat16().float() - x).detach() for x in args]
+        return func(*args, **(kwargs or {}))
 
 
 @needs_kernel
@@ -86,7 +100,8 @@ def test_random_shapes(fuzz, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_for_random_shapes(fuzz, dtype):
     """Expected: the equation differentiated by autograd; gradients within 1e-4 of the largest in
-    fp32, and with a cosine of at least 0.999 in bf16."""
+    fp32, and with a cosine of at least 0.9995 in bf16. There the equation multiplies rounded
+    numbers, too: the gradient of a clip jumps, so that another rounding next to it changes much."""
     if dtype not in lstm_kernel.KERNEL_DTYPES:
         pytest.skip(f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}")
     for random in fuzz.cases(20):
@@ -97,7 +112,8 @@ def test_gradients_for_random_shapes(fuzz, dtype):
         lstm.precision = dtype
         found = lstm(inputs, *state, sizes)
         assert type(found[0].grad_fn).__name__ == "KernelScanBackward"
-        expected = reference(lstm, dtype, inputs, *state, sizes)
+        with Bfloat16Products() if dtype == torch.bfloat16 else nullcontext():
+            expected = reference(lstm, dtype, inputs, *state, sizes)
         weight = torch.randn_like(found[0])
         gradients = [
             torch.autograd.grad((x[0] * weight).sum(), parameters) for x in (found, expected)
@@ -109,7 +125,7 @@ def test_gradients_for_random_shapes(fuzz, dtype):
             if dtype == torch.float32:
                 assert_close(x, y, atol=1e-4 * float(y.abs().max()) + 1e-7, what="gradient")
             elif y.any():
-                assert cosine(x, y) > 0.999
+                assert cosine(x, y) > 0.9995
 
 
 @needs_kernel
