@@ -12,7 +12,7 @@ from elmo_plugin.bilm_tf.options_file import read_options
 from elmo_plugin.bilm_tf.weight_file import load_bilm
 from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.embed import embed
-from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.models.archive import read_archive
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.options import BiLMOptions, build_bilm
@@ -167,13 +167,13 @@ class Elmo(BiLMLayers):
                 f"{tuple(tokens.shape)}"
             )
         outer = tokens.shape[:-2]
-        layers, mask = self.layers(tokens.flatten(0, -3))
+        # The statistics of layer norm include the boundaries, as in AllenNLP.
+        boundaries = self.keep_sentence_boundaries or self.mixes[0].do_layer_norm
+        layers, mask = self.layers(tokens.flatten(0, -3), boundaries)
         mixed = [mix(layers, mask) for mix in self.mixes]
-        if not self.keep_sentence_boundaries:
-            # This leaves the final boundary of shorter sentences, which the mask sets to zero.
-            inner = mask[:, 2:]
-            mixed = [x[:, 1:-1] * inner.unsqueeze(-1) for x in mixed]
-            mask = inner
+        if boundaries and not self.keep_sentence_boundaries:
+            mixed = [without_boundaries(x, mask) for x in mixed]
+            mask = mask[:, 2:]
         return {
             "elmo_representations": [self.dropout(x).view(*outer, *x.shape[1:]) for x in mixed],
             "mask": mask.view(*outer, mask.size(1)),

@@ -31,12 +31,15 @@ def _embed(
         batches = [list(range(len(sentences)))] if sentences else []
     else:
         batches = list(batches_by_length(lengths))
+    # Only the statistics of layer norm include the boundaries.
+    first = 1 if layer == "mix" and mix.do_layer_norm else 0
     found: list[Tensor] = [torch.empty(0)] * len(sentences)
     for places in batches:
-        layers, mask = reader.layers(reader.characters([sentences[b] for b in places]))
+        tokens = reader.characters([sentences[b] for b in places])
+        layers, mask = reader.layers(tokens, boundaries=first > 0)
         chosen = mix(layers, mask) if layer == "mix" else _choose(layers, layer)
-        for row, b in enumerate(places):  # of (.., B, T + 2, 2P)
-            found[b] = chosen[..., row, 1 : lengths[b] + 1, :].float().clone()
+        for row, b in enumerate(places):  # of (.., B, T, 2P)
+            found[b] = chosen[..., row, first : first + lengths[b], :].float().clone()
     return found
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from elmo_plugin.checks import check_choice, check_flag
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.elmo.layer_cache import Fingerprint, LayerCache
+from elmo_plugin.elmo.sentence_start import SentenceStart
 from elmo_plugin.elmo.word_cache import WordVectorCache
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import PRECISIONS
@@ -91,6 +92,7 @@ class BiLMLayers(nn.Module):
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
         self._fingerprint = Fingerprint()
+        self._sentence_start = SentenceStart()
         self.has_weights = True
         self.carried_state: LSTMState | None = None
         self.register_load_state_dict_pre_hook(_note_weights)
@@ -136,14 +138,15 @@ class BiLMLayers(nn.Module):
 
     def clear_caches(self) -> None:
         """
-        Clears carried states and caches: word vectors, packed weights and the fingerprint, not the
-        files in `cache_dir`. It is needed after weights were changed through their `.data`, which
-        no cache notices.
+        Clears carried states and caches: word vectors, packed weights, the state at a sentence's
+        start and the fingerprint, not the files in `cache_dir`. It is needed after weights were
+        changed through their `.data`, which no cache notices.
         """
         self.carried_state = None
         self.word_vectors.clear()
         self.bilm.clear_packed_weights()
         self._fingerprint.clear()
+        self._sentence_start.clear()
 
     def _apply(self, *args: Any, **kwargs: Any) -> BiLMLayers:
         self.clear_caches()  # which would stay on the old device
@@ -154,7 +157,7 @@ class BiLMLayers(nn.Module):
         self.bilm.eval()  # its dropout is for training it as a language model
         return self
 
-    def layers(self, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
+    def layers(self, tokens: Tensor, boundaries: bool = True) -> tuple[list[Tensor], Tensor]:
         """
         The layers of a batch of sentences.
 
@@ -162,12 +165,15 @@ class BiLMLayers(nn.Module):
 
         tokens : `Tensor`
             Character ids of shape `(B, T, C)` or word ids of shape `(B, T)`, zeros at padding.
+        boundaries : `bool`
+            Add the vectors of the two boundaries, as the first and the last of a sentence. A frozen
+            biLM that carries no state computes two steps fewer without them.
 
         # Returns
 
         `tuple[list[Tensor], Tensor]`
-            The L + 1 layers, each of shape `(B, T + 2, 2P)` with both boundaries, and the mask, of
-            shape `(B, T + 2)`.
+            The L + 1 layers, each of shape `(B, T, 2P)`, and the mask, of shape `(B, T)`. With
+            `boundaries` T is T + 2.
         """
         if not self.has_weights:
             raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
@@ -178,50 +184,74 @@ class BiLMLayers(nn.Module):
                 'have the same, and the type "elmo"'
             )
         lengths = self.bilm.sentence_lengths(tokens)  # (B,)
-        time = torch.arange(tokens.size(1) + 2, device=tokens.device)
-        mask = time < lengths[:, None] + 2  # (B, T + 2)
-        if not len(tokens):
+        more = 2 if boundaries else 0
+        time = torch.arange(tokens.size(1) + more, device=tokens.device)
+        mask = time < lengths[:, None] + more  # (B, T)
+        if not mask.numel():
             empty = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
             return [empty] * self.n_layers, mask
         if self.layer_cache is None or self.requires_grad:
-            return self._compute(tokens), mask
-        return self._look_up(self.layer_cache, tokens, lengths.tolist()), mask
+            return self._compute(tokens, boundaries), mask
+        sizes = [length + more for length in lengths.tolist()]
+        return self._look_up(self.layer_cache, tokens, sizes, boundaries), mask
 
     @torch.no_grad()
-    def _look_up(self, cache: LayerCache, tokens: Tensor, lengths: list[int]) -> list[Tensor]:
+    def _look_up(
+        self, cache: LayerCache, tokens: Tensor, sizes: list[int], boundaries: bool
+    ) -> list[Tensor]:
         """
         As `_compute`, but takes the layers that are cached from there, and computes and caches the
-        other sentences as one smaller batch.
+        other sentences as one smaller batch. `sizes`: lengths of the sentences in the layers.
         """
-        keys = cache.keys(self.fingerprint(), tokens, lengths)
-        shape = self.n_layers, len(tokens), tokens.size(1) + 2, self.output_dim
+        more = 2 if boundaries else 0
+        model = self.fingerprint() + (b"" if boundaries else b"without boundaries")
+        keys = cache.keys(model, tokens, [size - more for size in sizes])
+        shape = self.n_layers, len(tokens), tokens.size(1) + more, self.output_dim
         layers = np.zeros(shape, dtype=np.float32)
-        sentences = [layers[:, row, : n + 2] for row, n in enumerate(lengths)]
+        sentences = [layers[:, row, :size] for row, size in enumerate(sizes)]
         missing = cache.get(keys, sentences)
         if missing:
             if len(missing) < len(keys):
-                tokens = tokens[missing, : max(lengths[row] for row in missing)]
-            computed = torch.stack(self._compute(tokens)).float().cpu().numpy()
+                tokens = tokens[missing, : max(sizes[row] for row in missing) - more]
+            computed = torch.stack(self._compute(tokens, boundaries)).float().cpu().numpy()
             for k, row in enumerate(missing):
-                sentences[row][:] = computed[:, k, : lengths[row] + 2]
+                sentences[row][:] = computed[:, k, : sizes[row]]
             cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
         return list(torch.from_numpy(layers).to(tokens.device))
 
-    def _compute(self, tokens: Tensor) -> list[Tensor]:
+    def _compute(self, tokens: Tensor, boundaries: bool) -> list[Tensor]:
         """As `layers`, for at least one sentence and without caching the result."""
-        frozen = not self.requires_grad
-        encode = partial(self.word_vectors, self.bilm.token_encoder) if frozen else None
-        state = initial_state(self.bilm, self.initial_state, len(tokens), self.carried_state)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-            read = self.bilm.sentences(tokens, state, encode)
+        if self.requires_grad:
+            read = self.bilm.sentences(tokens, self._initial_state(len(tokens)))
+        else:
+            encode = partial(self.word_vectors, self.bilm.token_encoder)
+            with torch.no_grad():
+                if not boundaries and self.initial_state != "carry":
+                    start = self._sentence_start(self.bilm, self.initial_state)
+                    return self.bilm.inner_words(tokens, start.expand(len(tokens)), encode).layers
+                read = self.bilm.sentences(tokens, self._initial_state(len(tokens)), encode)
         if self.initial_state == "carry":
             self.carried_state = carry_on(self.carried_state, read.state)
-        return read.layers
+        if boundaries:
+            return read.layers
+        return [without_boundaries(h, read.mask) for h in read.layers]
+
+    def _initial_state(self, n_rows: int) -> LSTMState:
+        return initial_state(self.bilm, self.initial_state, n_rows, self.carried_state)
 
     def fingerprint(self) -> bytes:
         """A digest of the weights and the settings that a sentence's layers depend on."""
         facts = VERSION, self.options, self.initial_state, numerics_key(self.bilm)
         return self._fingerprint(self.bilm, facts)
+
+
+def without_boundaries(x: Tensor, mask: Tensor) -> Tensor:
+    """
+    `x`, of shape `(B, T + 2, 2P)`, without the boundaries of sentences, whose mask with boundaries
+    is `mask`, of shape `(B, T + 2)`.
+    """
+    # The slice leaves the final boundary of shorter sentences, which the mask sets to zero.
+    return x[:, 1:-1] * mask[:, 2:, None]
 
 
 def _note_weights(reader: BiLMLayers, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:

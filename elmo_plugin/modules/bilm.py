@@ -18,13 +18,13 @@ PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
 class SentenceLayers(NamedTuple):
     """
-    biLM output for a batch of sentences, each with its two boundaries.
+    biLM output for a batch of sentences. T counts the two boundaries of each, if they are there.
 
     layers : `list[Tensor]`
-        h_0 .. h_L of equation 1, each of shape `(B, T + 2, 2P)`: the forward direction, then the
+        h_0 .. h_L of equation 1, each of shape `(B, T, 2P)`: the forward direction, then the
         backward one; h_0 is the token encoder's vector twice. Zeros at padding.
     mask : `Tensor`
-        Mask of shape `(B, T + 2)`, true at real tokens and boundaries.
+        Mask of shape `(B, T)`, true at real tokens and boundaries.
     state : `LSTMState`
         The state after each row's sentence, of shape `(L, 2, B, ..)`.
     """
@@ -160,7 +160,7 @@ class BiLM(nn.Module):
         encode: Callable[[Tensor], Tensor] | None = None,
     ) -> SentenceLayers:
         """
-        Reads whole sentences, each in both directions.
+        Reads whole sentences, each in both directions and with its boundaries.
 
         # Parameters
 
@@ -171,30 +171,61 @@ class BiLM(nn.Module):
         encode : `Callable[[Tensor], Tensor] | None`
             Function called in place of `token_encoder`, for example one with a cache.
 
+        # Returns
+
+        `SentenceLayers`
+            Layers of T + 2 tokens.
+
         # Raises
 
         `ValueError`
             See `sentence_lengths`.
         """
+        lengths = self.sentence_lengths(tokens)
+        return self._read(self._with_boundaries(tokens, lengths), lengths + 2, state, encode)
+
+    def inner_words(
+        self,
+        tokens: Tensor,
+        state: LSTMState,
+        encode: Callable[[Tensor], Tensor] | None = None,
+    ) -> SentenceLayers:
+        """
+        As `sentences`, but for T tokens: each direction begins after its first boundary, in the
+        state that `after_boundary` gives, and does not read the last one.
+        """
+        return self._read(tokens, self.sentence_lengths(tokens), state, encode)
+
+    def after_boundary(self, state: LSTMState) -> LSTMState:
+        """`state`, of one row, after `<S>` in the forward direction, `</S>` in the backward one."""
+        begin = self.boundaries.new_zeros(1, 1, dtype=torch.long)
+        return self(self.boundaries, begin, begin + 1, state)[1]
+
+    def _read(
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        state: LSTMState,
+        encode: Callable[[Tensor], Tensor] | None,
+    ) -> SentenceLayers:
+        """`sentences`, with the boundaries that are in `tokens` and `lengths`, shape `(B,)`."""
         encode = encode or self.token_encoder
-        n_rows = tokens.size(0)
         # Longest first, so that each step of the recurrence reads the first `batch_sizes[t]` rows.
-        lengths, order = (self.sentence_lengths(tokens) + 2).sort(descending=True, stable=True)
-        # Boundaries are added before distinct words are found, because a token may be one too.
-        words, indices = unique_words(self._with_boundaries(tokens[order], lengths))
+        lengths, order = lengths.sort(descending=True, stable=True)
+        words, indices = unique_words(tokens[order])
         vectors = encode(words)
 
         time = torch.arange(indices.size(1), device=tokens.device)
-        real = time < lengths[:, None]  # (B, T + 2)
+        real = time < lengths[:, None]  # (B, T)
         # This index reverses each sentence within its length, and applied again restores the order.
         backward = torch.where(real, lengths[:, None] - 1 - time, time)
-        streams = torch.stack([indices.T, indices.gather(1, backward).T])  # (2, T + 2, B)
+        streams = torch.stack([indices.T, indices.gather(1, backward).T])  # (2, T, B)
         batch_sizes = real.sum(dim=0).tolist()
         outputs, after = self.bilstm(
             nn.functional.embedding(streams, vectors), state.select(order), batch_sizes
         )
 
-        rows = torch.arange(n_rows, device=tokens.device)[:, None]
+        rows = torch.arange(len(tokens), device=tokens.device)[:, None]
         unsort = order.argsort()
         x = nn.functional.embedding(indices, vectors) * real[:, :, None]
         layers = [torch.cat([x, x], dim=-1)[unsort]]
@@ -210,5 +241,5 @@ class BiLM(nn.Module):
         padded = tokens.new_zeros(n_rows, n_steps + 2, *tokens.shape[2:])
         padded[:, 1:-1] = tokens
         padded[:, 0] = begin
-        padded[torch.arange(n_rows, device=tokens.device), lengths - 1] = end
+        padded[torch.arange(n_rows, device=tokens.device), lengths + 1] = end
         return padded

@@ -114,7 +114,7 @@ def _input_gates(inputs: Tensor, weight: Weights, bias: Tensor, memory: Tensor) 
     n_block = BLOCK if x.device.type == "cpu" else x.size(1)
     for rows, out in zip(x.split(n_block, dim=1), gates.split(n_block, dim=1)):
         batched_matmul(rows, weight, out=out).add_(bias[:, None])
-    return gates.view(*inputs.shape[:3], -1)
+    return gates.view(*inputs.shape[:3], gates.size(-1))
 
 
 def _step(

@@ -51,6 +51,29 @@ def test_layers(elmo):
         elmo.embed(SENTENCES[0], layer=3)
 
 
+@pytest.mark.parametrize("initial_state", ["zero", "warm", "carry"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_layers_without_boundaries(bilm_files, initial_state, requires_grad):
+    """The expected numbers, and gradients, are those of the layers with boundaries, of which the
+    boundaries are left out; for the second batch too, which `carry` reads from another state."""
+    how = {"initial_state": initial_state, "requires_grad": requires_grad}
+    whole, inner = (Elmo.from_files(*bilm_files, **how) for _ in range(2))
+    for batch in ([*SENTENCES, []], SENTENCES[::-1]):
+        tokens = whole.characters(batch)
+        expected, _ = whole.layers(tokens)
+        found, mask = inner.layers(tokens, boundaries=False)
+        assert mask.sum(dim=1).tolist() == list(map(len, batch))
+        for k, (x, y) in enumerate(zip(found, expected, strict=True)):
+            y = y[:, 1:-1] * mask[:, :, None]
+            torch.testing.assert_close(x, y, atol=1e-5, rtol=0, msg=f"layer {k}")
+        if requires_grad:
+            sum(h[:, 1:-1][mask].square().sum() for h in expected).backward()
+            sum(h[mask].square().sum() for h in found).backward()
+    for p, q in zip(whole.bilm.parameters(), inner.bilm.parameters(), strict=True):
+        assert (p.grad is not None) == requires_grad
+        torch.testing.assert_close(q.grad, p.grad, atol=1e-4, rtol=1e-4)
+
+
 def test_empty(elmo):
     """An empty sentence gives a shape with no rows, and no sentences give an empty list."""
     assert elmo.embed([]) == []

@@ -23,11 +23,12 @@ SENTENCES = [
 def read(bilm_files, tmp_path):
     """Returns all layers of a batch from a new `Elmo`, without a cache for `cache_dir=None`."""
 
-    def read(sentences, elmo=None, **kwargs):
+    def read(sentences, elmo=None, boundaries=True, **kwargs):
         if elmo is None:
             elmo = Elmo.from_files(*bilm_files, **{"cache_dir": tmp_path / "cache", **kwargs})
-        layers, mask = elmo.layers(elmo.characters(sentences))
-        assert mask.sum(dim=1).tolist() == [len(sentence) + 2 for sentence in sentences]
+        layers, mask = elmo.layers(elmo.characters(sentences), boundaries)
+        more = 2 if boundaries else 0
+        assert mask.sum(dim=1).tolist() == [len(sentence) + more for sentence in sentences]
         return torch.stack(layers)
 
     return read
@@ -37,21 +38,32 @@ def no_lstm(*_):
     raise AssertionError("the biLM was run")
 
 
+@pytest.mark.parametrize("boundaries", [True, False])
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_same_batch_to_the_bit(bilm_files, read, tmp_path, initial_state, precision):
+def test_the_same_batch_to_the_bit(
+    bilm_files, read, tmp_path, initial_state, precision, boundaries
+):
     """The expected numbers are those without a cache: when a batch is computed, when it is found
     again, and when another model of the same weights finds it. After the first time the biLM is not
     run."""
     how = {"initial_state": initial_state, "precision": precision}
-    expected = read(SENTENCES, **how, cache_dir=None)
+    expected = read(SENTENCES, None, boundaries, **how, cache_dir=None)
     elmo = Elmo.from_files(*bilm_files, **how, cache_dir=tmp_path / "cache")
-    assert torch.equal(read(SENTENCES, elmo), expected)
-    elmo.bilm.sentences = no_lstm
-    assert torch.equal(read(SENTENCES, elmo), expected)
+    assert torch.equal(read(SENTENCES, elmo, boundaries), expected)
+    elmo.bilm.bilstm.forward = no_lstm
+    assert torch.equal(read(SENTENCES, elmo, boundaries), expected)
     another = Elmo.from_files(*bilm_files, **how, cache_dir=tmp_path / "cache")
-    another.bilm.sentences = no_lstm
-    assert torch.equal(read(SENTENCES, another), expected)
+    another.bilm.bilstm.forward = no_lstm
+    assert torch.equal(read(SENTENCES, another, boundaries), expected)
+
+
+def test_boundaries_are_entries_of_their_own(read):
+    """The expected numbers are those without a cache: layers with boundaries that are in the cache
+    are not taken for layers without, nor the other way round."""
+    for boundaries in (True, False, True):
+        expected = read(SENTENCES, None, boundaries, cache_dir=None)
+        assert torch.equal(read(SENTENCES, None, boundaries), expected)
 
 
 def test_only_what_is_new_is_read(bilm_files, read, tmp_path):
@@ -128,8 +140,9 @@ def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
             change(with_cache)
             change(without)
             without.clear_caches()
-            expected = read(SENTENCES, without)
-            assert torch.equal(read(SENTENCES, with_cache), expected)
+            for boundaries in (False, True):
+                expected = read(SENTENCES, without, boundaries)
+                assert torch.equal(read(SENTENCES, with_cache, boundaries), expected)
             if change is another_precision:  # that of another turn of the outer loop
                 continue
             if (kwargs, change) != ({"initial_state": "zero"}, another_start):

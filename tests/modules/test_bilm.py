@@ -1,10 +1,10 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.data.characters import words_to_characters
-from elmo_plugin.modules.bilm import SentenceLayers
+from elmo_plugin.modules import LSTMState, SentenceLayers
 from elmo_plugin.modules.initial_state import warm_up
 from elmo_plugin.ops.unique_words import unique_words
 from tests.compare import assert_close
@@ -15,16 +15,24 @@ BILM.warm_state.set(warm_up(BILM))
 LENGTH = CHAR_CNN["max_characters_per_token"]
 
 
-def read(sentences: list[list[str]], state_name: str = "zero", padding: int = 0) -> SentenceLayers:
-    """Returns the layers of `sentences` in one batch, with `padding` more columns than needed."""
+def to_batch(sentences: list[list[str]], padding: int = 0) -> torch.Tensor:
+    """The character ids of one batch, with `padding` more columns than needed."""
     width = max(map(len, sentences)) + padding
     tokens = torch.zeros(len(sentences), width, LENGTH, dtype=torch.long)
     for row, sentence in enumerate(sentences):
         if sentence:
             tokens[row, : len(sentence)] = torch.from_numpy(words_to_characters(sentence, LENGTH))
-    state = BILM.bilstm.zero_state if state_name == "zero" else BILM.warm_state
+    return tokens
+
+
+def read(sentences: list[list[str]], state_name: str = "zero", padding: int = 0) -> SentenceLayers:
+    """Returns the layers of `sentences` in one batch."""
     with torch.no_grad():
-        return BILM.sentences(tokens, state(len(sentences)))
+        return BILM.sentences(to_batch(sentences, padding), start(state_name, len(sentences)))
+
+
+def start(state_name: str, n_rows: int) -> LSTMState:
+    return (BILM.bilstm.zero_state if state_name == "zero" else BILM.warm_state)(n_rows)
 
 
 def test_a_sentence_is_its_two_streams():
@@ -77,6 +85,25 @@ def test_a_sentence_does_not_depend_on_its_batch(state_name, data):
         assert not found[~together.mask].any()
     for found, expected in zip(together.state, alone.state):
         assert_close(found[:, :, place], expected[:, :, 0], atol=1e-5, what="state")
+
+
+@pytest.mark.parametrize("state_name", ["zero", "warm"])
+@settings(deadline=None, max_examples=60)
+@given(sentences=st.lists(SENTENCES, min_size=1, max_size=5), padding=st.integers(0, 2))
+@example(sentences=[[], []], padding=1)
+def test_inner_words_are_sentences_without_boundaries(state_name, sentences, padding):
+    """The expected layers are those of `sentences`, in which the boundaries are read in every
+    batch. A sentence may be empty."""
+    expected = read(sentences, state_name, padding)
+    with torch.no_grad():
+        state = BILM.after_boundary(start(state_name, 1)).expand(len(sentences))
+        found = BILM.inner_words(to_batch(sentences, padding), state)
+    assert found.mask.sum(dim=1).tolist() == list(map(len, sentences))
+    for k, (inner, whole) in enumerate(zip(found.layers, expected.layers, strict=True)):
+        for row, sentence in enumerate(sentences):
+            n = len(sentence)
+            assert_close(inner[row, :n], whole[row, 1 : n + 1], atol=1e-5, what=f"layer {k}")
+        assert not inner[~found.mask].any()
 
 
 def test_the_same_batch_is_the_same_to_the_bit():
