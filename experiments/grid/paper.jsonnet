@@ -20,7 +20,7 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
   tables: [
     {
       name: 'table 1',
-      hours: 6,
+      hours: 6.8,
       cells: std.flatMap(
         function(seed)
           block({ tasks: ['ner', 'sst'], bilms: sources, seeds: [seed] })
@@ -36,10 +36,8 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
     },
     {
       name: 'table 2',
-      hours: 1.5,
-      cells: block({
-        tasks: ['sst', 'snli', 'ner'], seeds: two, layers: ['top', 'average', 1, 0.001],
-      }),
+      hours: 1.2,
+      cells: block({ tasks: ['sst', 'snli'], seeds: two, layers: ['top', 'average', 1, 0.001] }),
     },
     {
       name: 'table 3',
@@ -48,7 +46,7 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
     },
     {
       name: 'figure 1',
-      hours: 1.5,
+      hours: 1,
       cells: block({
         tasks: ['sst', 'ner'],
         bilms: ['none', 'small'],

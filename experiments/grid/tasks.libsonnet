@@ -72,7 +72,7 @@ local epochs(num_epochs, patience) = {
     metric: 'f1-measure-overall',
     seconds: 3000,
     // Adadelta needs many more epochs.
-    config: configs.srl + data('srl/ewt-propbank/train', 'srl/ewt-propbank/dev') + epochs(8, 2)
+    config: configs.srl + data('srl/ewt-propbank/train', 'srl/ewt-propbank/dev') + epochs(15, 3)
             + { trainer+: { optimizer: { type: 'adam', lr: 0.002 } } },
     place: 'input',
     layers: 0.001,
@@ -85,7 +85,7 @@ local epochs(num_epochs, patience) = {
     seconds: 800,
     config: configs.coref
             + data('coref/litbank/litbank.train.gold_conll', 'coref/litbank/litbank.dev.gold_conll')
-            + epochs(10, 3)
+            + epochs(12, 4)
             + {
               dataset_reader+: { remove_singleton_clusters: true },
               validation_dataset_reader+: { remove_singleton_clusters: true },
