@@ -3,6 +3,7 @@
 finds them only if a file `.allennlp_plugins` names the plugin.
 """
 
+import logging
 import sys
 
 from allennlp.commands import main
@@ -10,5 +11,7 @@ from allennlp.common.util import import_module_and_submodules
 
 if __name__ == "__main__":
     import_module_and_submodules("elmo_plugin")
+    logging.basicConfig(format="%(message)s")  # warnings, and the metrics of `evaluate`
+    logging.getLogger("allennlp.commands.evaluate").setLevel(logging.INFO)
     sys.argv[0] = "python -m elmo_plugin"
     main(prog="python -m elmo_plugin")

@@ -7,8 +7,8 @@
 //
 //   BILM_TEXT='task://TASK.jsonnet#train_data_path' BILM_DEV='task://TASK.jsonnet#validation_data_path'
 //
-// BILM_ARCHIVE names an archive of a `bilm` with the sizes of bilm_small.jsonnet. For one with other
-// sizes, import its config instead; `allennlp bilm-import` makes an archive of bilm-tf's files.
+// BILM_ARCHIVE names an archive of a `bilm` with the sizes of bilm_small.jsonnet; docs/finetuning.md
+// says how to fine-tune one of other sizes. `allennlp bilm-import` makes an archive of bilm-tf's files.
 (import 'bilm_small.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT'),
   validation_data_path: std.extVar('BILM_DEV'),

@@ -33,6 +33,16 @@ class LearningCurveCallback(TrainerCallback):
         self._losses: List[float] = []
         self._n_lines = 0
 
+    def on_start(
+        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
+    ) -> None:
+        """Removes the lines after the checkpoint, or all if there is none: they will be written
+        again."""
+        if is_primary and self.path.exists():
+            lines = self.path.read_text().splitlines(keepends=True)
+            with atomic_write(self.path) as temporary:
+                temporary.write_text("".join(lines[: self._n_lines]))
+
     def on_batch(
         self,
         trainer: GradientDescentTrainer,
@@ -73,14 +83,10 @@ class LearningCurveCallback(TrainerCallback):
         self._n_lines += 1
 
     def state_dict(self) -> Dict[str, Any]:
-        return {"n_lines": self._n_lines, "losses": self._losses}
+        return {"n_lines": self._n_lines, "losses": list(self._losses)}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Removes the lines after the checkpoint, because they will be written again."""
         self._n_lines, self._losses = state_dict["n_lines"], list(state_dict["losses"])
-        lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
-        with atomic_write(self.path) as temporary:
-            temporary.write_text("".join(lines[: self._n_lines]))
 
 
 def draw(curve: Path, picture: Path) -> None:

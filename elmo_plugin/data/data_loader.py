@@ -187,8 +187,7 @@ class BilmDataLoader(DataLoader):
 
     def index_with(self, vocab: Vocabulary) -> None:
         self._ids = ids_of_corpus_words(self.corpus, vocab)
-        if self.shuffle is not None:
-            self._report_unknown(vocab)
+        self._report_unknown(vocab)
 
     def _report_unknown(self, vocab: Vocabulary) -> None:
         """Logs the share of unknown tokens, which shows if the vocabulary is of another text."""
@@ -202,7 +201,9 @@ class BilmDataLoader(DataLoader):
             100 * share,
             counts.sum(),
             len(ids),
-            "; is vocabulary.corpus another text?" if share > MANY_UNKNOWN else "",
+            ", and a perplexity counts them as one word, <UNK>: is the vocabulary of another text?"
+            if share > MANY_UNKNOWN
+            else "",
         )
 
     def set_target_device(self, device: torch.device) -> None:

@@ -95,6 +95,9 @@ class LazyWindow:
     def __init__(self, make: Callable[[], Tensors]) -> None:
         self._make = make
 
+    def __repr__(self) -> str:
+        return "LazyWindow()"  # AllenNLP logs a sample of the first batch
+
     @cached_property
     def _tensors(self) -> Tensors:
         return self._make()

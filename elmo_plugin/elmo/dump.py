@@ -3,9 +3,9 @@ Writes the vectors of a text to an HDF5 file in the layout of AllenNLP 0.9's `al
 sentence has a dataset that is named by its line number, and `sentence_to_index` is a JSON object
 from sentences to these names.
 
-A dump consists of parts of `PART_SENTENCES` sentences. Each part is written with a checksum to a
-folder next to the output, and the output is made of all parts at the end. So an interrupted dump
-computes only the parts that are missing or damaged, and its numbers are the same to the bit: a
+A dump consists of parts of about `PART_SENTENCES` sentences. Each part is written with a checksum
+to a folder next to the output, and the output is made of all parts at the end. So an interrupted
+dump computes only the parts that are missing or damaged, and its numbers are the same to the bit: a
 part's batches are always the same, and a word's vector does not depend on the parts before.
 """
 
@@ -108,7 +108,7 @@ def dump(
             _parts_folder(out) as parts,
             Tqdm.tqdm(total=total, unit=" sentences", desc=out.name) as progress,
         ):
-            for number, part in enumerate(_groups(sentences, PART_SENTENCES)):
+            for number, part in enumerate(_groups(sentences, _part_size(elmo, batch_size))):
                 paths.append(path := parts / f"{number:08d}.hdf5")
                 if path.exists() and _resume(elmo, path, part, settings):
                     progress.update(len(part))
@@ -129,6 +129,14 @@ def dump(
         raise DiskFullError(
             f"{error}; once there is space, the same command resumes the dump"
         ) from None
+
+
+def _part_size(elmo: Elmo, batch_size: int) -> int:
+    """The number of sentences in a part, which under `carry` consists of whole batches: a sentence
+    starts in the state of the same row of the batch before."""
+    if elmo.initial_state != "carry":
+        return PART_SENTENCES
+    return max(1, PART_SENTENCES // batch_size) * batch_size
 
 
 def check_is_new(out: str | os.PathLike) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmo_plugin.checks import WHOLE
 from elmo_plugin.elmo.batching import batches_by_length
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.modules import ScalarMix
@@ -50,13 +51,12 @@ def _choose(layers: list[Tensor], layer: str | int) -> Tensor:
         return torch.stack(layers).mean(dim=0)
     if layer == "top":
         return layers[-1]
-    assert isinstance(layer, int)
-    return layers[layer]
+    return layers[int(layer)]
 
 
 def _check_layer(layer: Any, n_layers: int) -> None:
     """Called before the sentences are read, because under `carry` reading changes the state."""
-    is_number = isinstance(layer, int) and not isinstance(layer, bool) and 0 <= layer < n_layers
+    is_number = isinstance(layer, WHOLE) and not isinstance(layer, bool) and 0 <= layer < n_layers
     if not is_number and layer not in ("mix", "all", "average", "top"):
         raise ValueError(
             f"layer: expected mix, all, average, top or a number below {n_layers}, found {layer!r}"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -239,6 +239,10 @@ class BiLMLayers(nn.Module):
     def _initial_state(self, n_rows: int) -> LSTMState:
         return initial_state(self.bilm, self.initial_state, n_rows, self.carried_state)
 
+    def resume_state(self) -> dict[str, Tensor]:
+        """The carried LSTM states, which an exact resume of a task's training needs."""
+        return {} if self.carried_state is None else dict(self.carried_state._asdict())
+
     def fingerprint(self) -> bytes:
         """A digest of the weights and the settings that a sentence's layers depend on."""
         facts = VERSION, self.options, self.initial_state, numerics_key(self.bilm)
@@ -254,8 +258,15 @@ def without_boundaries(x: Tensor, mask: Tensor) -> Tensor:
     return x[:, 1:-1] * mask[:, 2:, None]
 
 
-def _note_weights(reader: BiLMLayers, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:
-    """Before `load_state_dict`, which itself raises an error if some of the weights are missing."""
+def _note_weights(reader: BiLMLayers, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """
+    Before `load_state_dict`, which itself raises an error if some of the weights are missing. Takes
+    what `resume_state` gave out of a checkpoint's state dictionary.
+    """
     reader.clear_caches()
+    carried = state_dict.pop(prefix + "resume_state", None)
+    if carried:
+        device = reader.bilm.boundaries.device
+        reader.carried_state = LSTMState(**{key: x.to(device) for key, x in carried.items()})
     if all(f"{prefix}bilm.{name}" in state_dict for name, _ in reader.bilm.named_parameters()):
         reader.has_weights = True

@@ -5,10 +5,10 @@ and then renamed.
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -30,12 +30,10 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     with name_full_disk(path):
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(descriptor)
-        temporary = Path(name)
+        temporary = path.with_name(f".{path.name}.{token_hex(4)}")
+        temporary.touch(exist_ok=False)  # with the mode of any new file, as the umask has it
         try:
             yield temporary
-            temporary.chmod(0o644)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

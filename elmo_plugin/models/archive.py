@@ -32,7 +32,6 @@ PARAMETERS: dict[str, tuple[type, ...]] = {
 
 TRAINING_ONLY = (
     "type",
-    "initializer",
     "regularizer",
     "ddp_accelerator",
     "pretrained_file",

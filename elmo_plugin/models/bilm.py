@@ -1,6 +1,7 @@
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Dict, List, Optional, Union
 
 import torch
@@ -228,6 +229,7 @@ class BilmLanguageModel(Model):
                     '"tokens": "words"'
                 )
             words = word_ids + 1  # 0 is "no word"
+        self._check_characters(words.shape[1:])
         n_rows = len(starts)
         zero = self.bilm.bilstm.zero_state(n_rows)
         before = self._carried[self.training] or zero
@@ -265,9 +267,16 @@ class BilmLanguageModel(Model):
         `(2, T + 2, B)`.
         """
         if self.options.token_encoder.reads_characters:
-            tokens = next(x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x)
+            found = [x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x]
+            if not found:
+                raise ConfigurationError(
+                    'dataset_reader.token_indexers: expected one of type "elmo" for a model of '
+                    f'type "bilm" with char_cnn, found {", ".join(source)}'
+                )
+            tokens = found[0]
         else:
             tokens = torch.where(util.get_text_field_mask(source), targets + 1, 0)
+        self._check_characters(tokens.shape[2:])
         lengths = self.bilm.sentence_lengths(tokens)
         n_rows = len(tokens)
         carried = self._carried[self.training]
@@ -283,6 +292,14 @@ class BilmLanguageModel(Model):
         backward_goals = backward_goals.masked_fill(goals == IGNORE, IGNORE)
         hidden = torch.stack(self.dropout(read.layers[-1]).transpose(0, 1).chunk(2, dim=-1))
         return hidden, torch.stack([forward_goals.T, backward_goals.T])
+
+    def _check_characters(self, found: Sequence[int]) -> None:
+        """Words of another length would be cut, or filled up, in another way than the model's."""
+        if tuple(found) != self.bilm.id_shape:
+            raise ConfigurationError(
+                "expected the same max_characters_per_token in model.char_cnn and dataset_reader, "
+                f"found {self.bilm.id_shape[0]} and {found[0]}"
+            )
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """`hidden`: shape `(2, T, B, P)`; `targets`: shape `(2, T, B)`."""
@@ -308,12 +325,14 @@ class BilmLanguageModel(Model):
             raise FloatingPointError(
                 f"training batch {self._n_batches} since the run started or was recovered: "
                 f"expected a finite loss, found {loss.item()}. The last checkpoint is from before "
-                "this batch; try a lower learning rate or gradient norm"
+                "this batch; a new run needs a lower learning rate or gradient norm"
             )
 
     def get_metrics(self, reset: bool = False) -> Dict[str, float]:
         if self.training and self.softmax.n_negative_samples is not None:
             return {"sampled_loss": self._sampled_loss.get_metric(reset)}
+        if reset and not self.training:
+            self._carried[False] = None  # the next evaluation reads another text, or the same again
         forward = self._forward_loss.get_metric(reset)
         backward = self._backward_loss.get_metric(reset)
         return {
@@ -330,6 +349,15 @@ class BilmLanguageModel(Model):
         for key in ("forward_log_probabilities", "backward_log_probabilities"):
             readable[key] = [row[real].tolist() for row, real in zip(output_dict[key], mask)]
         return readable
+
+    @contextmanager
+    def same_carried_state(self) -> Iterator[None]:
+        """What is read in this context leaves the states that `carry` carries as they were."""
+        carried = dict(self._carried)
+        try:
+            yield
+        finally:
+            self._carried = carried
 
     def resume_state(self) -> Dict[str, Tensor]:
         """The LSTM states of the training rows, which an exact resume needs next to the weights."""

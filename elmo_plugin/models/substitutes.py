@@ -8,6 +8,7 @@ from allennlp.nn import util
 from elmo_plugin.data.corpus import SPECIAL_WORDS
 from elmo_plugin.data.vocabulary import WORDS_NAMESPACE
 from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.modules.sampled_softmax import IGNORE
 
 
 @torch.no_grad()
@@ -23,6 +24,9 @@ def substitutes(
 
     where p(w) is the log-uniform distribution of a word's rank, which is close to Zipf's law.
 
+    The sentences are read as one batch, as `forward_on_instances` reads them next: under `carry`
+    the state that the model carries is as it was before.
+
     # Returns
 
     `List[List[List[Dict[str, Any]]]]`
@@ -35,15 +39,16 @@ def substitutes(
     log_prior = torch.log(torch.log1p(1 / (rank + 1.0)) / math.log(len(rank) + 1))
     log_prior[: len(SPECIAL_WORDS)] = math.inf  # boundaries and `<UNK>` are excluded
     n_best = min(n_substitutes, len(rank) - len(SPECIAL_WORDS))
+    batch = Batch(instances)
+    batch.index_instances(model.vocab)
+    tensors = util.move_to_device(batch.as_tensor_dict(), model.device)
+    with model.same_carried_state():
+        hidden, targets = model.read_sentences(tensors["source"], tensors["targets"])
     found = []
-    for instance in instances:
-        batch = Batch([instance])
-        batch.index_instances(model.vocab)
-        tensors = util.move_to_device(batch.as_tensor_dict(), model.device)
-        hidden, _ = model.read_sentences(tensors["source"], tensors["targets"])
+    for row, n in enumerate((targets[0] != IGNORE).sum(dim=0).tolist()):  # n - 1 words, and </S>
         # The forward direction predicts a word from its left context, the backward from its right.
-        forward = model.softmax.logits(hidden[0, :-2, 0]).log_softmax(dim=-1)  # (T, V)
-        backward = model.softmax.logits(hidden[1, 2:, 0]).log_softmax(dim=-1)
+        forward = model.softmax.logits(hidden[0, : n - 1, row]).log_softmax(dim=-1)  # (T, V)
+        backward = model.softmax.logits(hidden[1, 2 : n + 1, row]).log_softmax(dim=-1)
         best = (forward + backward - log_prior).softmax(dim=-1).topk(n_best)
         found.append(
             [

@@ -100,15 +100,8 @@ def _read_archive(options: BiLMOptions, n_words: int, file: File) -> Pretrained:
     if difference := options.difference(archive.options.with_vocabulary(n_words)):
         key, expected, found = difference
         raise ConfigurationError(f"{file}: {key}: the config has {expected}, found {found}")
-    bilm, softmax = (
-        {
-            name.removeprefix(prefix): x
-            for name, x in archive.state.items()
-            if name.startswith(prefix)
-        }
-        for prefix in ("bilm.", "softmax.")
-    )
-    return Pretrained(vocabulary_words(archive.vocab), bilm, softmax)
+    words = vocabulary_words(archive.vocab)
+    return Pretrained(words, archive.weights("bilm"), archive.weights("softmax"))
 
 
 def _read_hdf5(options: BiLMOptions, weights: File, vocabulary_file: Optional[File]) -> Pretrained:

@@ -23,7 +23,9 @@ def read_block(options: type[Options], block: Any, name: str) -> Options:
             raise ParameterError(f"{name}: missing key {key}")
     if unknown := sorted(block.keys() - fields.keys()):
         plural = "s" * (len(unknown) > 1)
-        raise ParameterError(f"{name}: unknown key{plural} {', '.join(unknown)}")
+        raise ParameterError(
+            f"{name}: unknown key{plural} {', '.join(unknown)}; its keys are {', '.join(fields)}"
+        )
     return options(**block)
 
 

@@ -37,8 +37,8 @@ class BilmPredictor(SentencePredictor):
     def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
         for instance in instances:
             self._dataset_reader.apply_token_indexers(instance)
-        outputs = self._model.forward_on_instances(instances)
         words = substitutes(self._model, instances, self.n_substitutes)
+        outputs = self._model.forward_on_instances(instances)
         return [
             {
                 "tokens": output["tokens"],

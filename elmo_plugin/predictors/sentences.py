@@ -28,6 +28,10 @@ class SentencePredictor(Predictor):
         return self._dataset_reader.text_to_instance(_tokens(json_dict))
 
     @overrides
+    def dump_line(self, outputs: JsonDict) -> str:
+        return json.dumps(outputs, ensure_ascii=False) + "\n"
+
+    @overrides
     def predict_instance(self, instance: Instance) -> JsonDict:
         return self.predict_batch_instance([instance])[0]
 

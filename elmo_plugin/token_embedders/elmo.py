@@ -139,7 +139,12 @@ class ElmoEmbedder(TokenEmbedder):
                 files = cached_path(options_file), cached_path(weight_file)
                 self._elmo = Elmo.from_files(*files, **kwargs)
             n_characters = self._elmo.max_characters_per_token
-        except (ValueError, FileNotFoundError) as error:
+        except FileNotFoundError as error:
+            raise ConfigurationError(
+                f'token embedder of type "elmo": expected a file, or a path from {os.getcwd()} to '
+                f"one, found none: {error}"
+            ) from error
+        except ValueError as error:
             raise ConfigurationError(f'token embedder of type "elmo": {error}') from error
         if known is None:
             store_options(vocab, source, self._elmo.options)

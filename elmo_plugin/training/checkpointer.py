@@ -38,8 +38,8 @@ class BilmCheckpointer(Checkpointer):
     A checkpoint after E epochs and B batches of N processes consists of
 
     - `rank_state_eE_bB_wRofN.th`, one for each process R: the states of its random number
-      generators and, where the model has a method `resume_state`, what that returns (such as
-      the LSTM states that a language model carries from batch to batch);
+      generators and, where a module of the model has a method `resume_state`, what that returns
+      (such as the LSTM states that a language model carries from batch to batch);
     - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
 
@@ -47,8 +47,8 @@ class BilmCheckpointer(Checkpointer):
     checkpoint of which every process has all files. Reading a checkpoint runs no code.
 
     `resume_state()` returns a `dict[str, Tensor]`. On recovery it is in the model's state under the
-    key `"resume_state"`, and the model takes it out in a `load_state_dict` pre-hook. Neither
-    `resume_state()` nor `state_dict()` may communicate with other processes.
+    module's key `"resume_state"`, and the module takes it out in a `load_state_dict` pre-hook.
+    Neither `resume_state()` nor `state_dict()` may communicate with other processes.
 
     Random states are restored at the model's first forward pass, after the trainer has drawn and
     discarded the batches that were already trained on. Recovery is exact
@@ -217,8 +217,7 @@ class BilmCheckpointer(Checkpointer):
         if rank_state["stopped_early"]:
             # The trainer checks this only after an epoch, so that it would train one more.
             training_state["epochs_completed"] = sys.maxsize
-        if "resume_state" in rank_state:
-            model_state["resume_state"] = rank_state["resume_state"]
+        model_state.update(rank_state["resume_states"])
         self._restore_random_states_at_first_forward(rank_state["random_states"])
         return TrainerCheckpoint(model_state, training_state)
 
@@ -330,9 +329,11 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
         and tracker.is_best_so_far(),
         "stopped_early": end_of_epoch and tracker.should_stop_early(),
     }
-    resume_state = getattr(trainer.model, "resume_state", None)
-    if resume_state is not None:
-        state["resume_state"] = resume_state()
+    state["resume_states"] = {
+        f"{name}.resume_state".lstrip("."): module.resume_state()
+        for name, module in trainer.model.named_modules()
+        if hasattr(module, "resume_state")
+    }
     return state
 
 

@@ -84,6 +84,26 @@ def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, lay
     assert index == {sentence: str(line) for line, sentence in enumerate(TEXT)}
 
 
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 100])
+def test_carried_states_do_not_depend_on_parts(
+    run, text, tmp_path, bilm_files, options, monkeypatch, batch_size
+):
+    """The expected vectors are those of `embed`, batch after batch of the whole text: a part of the
+    dump does not cut a batch, after which rows would continue from other states."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 4)
+    in_order = ["--initial-state", "carry", "--batch-size", batch_size]
+    run(text, tmp_path / "out", "--top", *options, *in_order)
+    elmo = Elmo.from_files(*bilm_files, initial_state="carry")
+    sentences = [sentence.split() for sentence in TEXT]
+    expected = [
+        vectors
+        for first in range(0, len(sentences), batch_size)
+        for vectors in elmo.embed(sentences[first : first + batch_size], "top")
+    ]
+    for line, vectors in read(tmp_path / "out").items():
+        numpy.testing.assert_allclose(vectors, expected[int(line)], atol=1e-5, rtol=0)
+
+
 def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, options):
     """The expected vectors are those of each sentence alone, in Python. The command reads many
     batches of few tokens."""
@@ -193,7 +213,7 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
         def again(out=tmp_path / "out", text=TEXT):
             elmo.carried_state = None
             sentences = [dump.Sentence(line, sentence) for line, sentence in enumerate(text)]
-            dump.dump(elmo, sentences, out, layer="all")
+            dump.dump(elmo, sentences, out, layer="all", batch_size=2)
             return read(out)
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

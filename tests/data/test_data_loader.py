@@ -320,7 +320,10 @@ def test_a_vocabulary_of_another_text_is_warned_of(
     other = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "elsewhere"])
     loader.index_with(other)
     assert "text.txt: 100.0 % of its" in caplog.text
-    assert "vocabulary's 4 words; is vocabulary.corpus another text?" in caplog.text
+    assert "vocabulary's 4 words, and a perplexity counts them as one word, <UNK>" in caplog.text
+    caplog.clear()
+    make(file, shuffle=None).index_with(other)  # as `evaluate` reads
+    assert "text.txt: 100.0 % of its" in caplog.text
     caplog.clear()
     all_words = [f"w{k}" for k in range(60)]
     with caplog.at_level("INFO"):

@@ -256,12 +256,16 @@ def test_static_vectors(small: Elmo, text: Path, tmp_path: Path) -> None:
 
 
 def test_raw_text(tmp_path: Path) -> None:
-    """The expected tokens are those of the Penn Treebank's conventions, by hand."""
-    (tmp_path / "one.txt").write_text("He didn't throw it.  The dog's stick\nisn't here!\n")
-    (tmp_path / "two.txt").write_text("Nobody saw (it).")
+    """The expected tokens are those of the Penn Treebank's conventions, by hand. A line is a
+    paragraph, and a file may be longer than a text that spaCy takes."""
+    text = "He didn't throw it.  The dog's stick isn't here!\nA title\n\nThe text\n"
+    (tmp_path / "one.txt").write_text(text)
+    (tmp_path / "two.txt").write_text("Nobody saw (it).\n" + "\n" * 1_000_001)
     found = run("raw_text.py", "en", tmp_path / "one.txt", tmp_path / "two.txt")
     assert found.splitlines() == [
         "He did n't throw it .",
         "The dog 's stick is n't here !",
+        "A title",
+        "The text",
         "Nobody saw ( it ) .",
     ]

@@ -41,7 +41,8 @@ def test_layers(elmo):
     layers = elmo.embed(SENTENCES[0], layer="all")
     assert layers.shape == (3, 2, 16)
     assert numpy.array_equal(layers[0, :, :8], layers[0, :, 8:])
-    for layer, expected in [("top", layers[2]), (0, layers[0]), (1, layers[1])]:
+    numbers = [("top", layers[2]), (0, layers[0]), (1, layers[1]), (numpy.int64(1), layers[1])]
+    for layer, expected in numbers:
         assert numpy.array_equal(elmo.embed(SENTENCES[0], layer=layer), expected)
     for layer in ("average", "mix"):
         numpy.testing.assert_allclose(
@@ -72,6 +73,22 @@ def test_layers_without_boundaries(bilm_files, initial_state, requires_grad):
     for p, q in zip(whole.bilm.parameters(), inner.bilm.parameters(), strict=True):
         assert (p.grad is not None) == requires_grad
         torch.testing.assert_close(q.grad, p.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_resume_under_carry(bilm_files):
+    """Another `Elmo` that loads the weights and `resume_state`, as the checkpointer does on
+    recovery, gives the next vectors to the bit."""
+    first, second = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
+    module = torch.nn.ModuleDict({"elmo": second})
+    assert first.resume_state() == {}
+    first.embed(SENTENCES)
+    weights = {f"elmo.{name}": x.clone() for name, x in first.state_dict().items()}
+    carried = {name: x.clone() for name, x in first.resume_state().items()}
+    module.load_state_dict({**weights, "elmo.resume_state": carried})
+    expected = first.embed(SENTENCES[1])
+    assert numpy.array_equal(second.embed(SENTENCES[1]), expected)
+    module.load_state_dict(weights)
+    assert not numpy.allclose(second.embed(SENTENCES[1]), expected, atol=1e-4)
 
 
 def test_empty(elmo):

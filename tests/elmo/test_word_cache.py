@@ -1,5 +1,6 @@
 """These tests compare cached word vectors with the vectors without a cache."""
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo.word_cache import BLOCK, WordVectorCache
+from elmo_plugin.modules import BiLM
 from tests.compare import assert_close
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
@@ -44,8 +46,48 @@ def test_weights_of_another_kind(elmo, change):
     assert torch.equal(found, torch.cat(_without_cache(elmo)))
 
 
-def _without_cache(elmo: Elmo) -> list[torch.Tensor]:
-    other = Elmo(elmo.bilm, elmo.options, precision=_precision(elmo))
+class _WritesData(torch.optim.SGD):
+    """An optimizer that changes the weights through `.data`, as some do."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]:
+            parameter.data -= 0.1 * parameter.grad
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda weights: torch.optim.Adam(weights, lr=0.1, fused=True),
+        lambda weights: torch.optim.Adam(weights, lr=0.1),
+        lambda weights: _WritesData(weights, lr=0.1),
+    ],
+    ids=["fused", "Adam", ".data"],
+)
+def test_after_steps_of_an_optimizer(elmo, optimizer, tmp_path):
+    """The expected vectors are those of a copy without caches. PyTorch's fused operators, which
+    `fused_adam` uses, do not raise the version of a tensor. A frozen biLM was read before it was
+    trained, by the same `Elmo` and by another one of the same biLM, with a cache on disk."""
+    cached = Elmo(elmo.bilm, elmo.options, cache_dir=tmp_path)
+    cached.embed(SENTENCES)
+    before, digest = vectors(elmo), elmo.fingerprint()
+    elmo.bilm.requires_grad_(True)
+    steps = optimizer(elmo.bilm.parameters())
+    for _ in range(2):
+        steps.zero_grad()
+        [found] = elmo(elmo.characters(SENTENCES))["elmo_representations"]
+        found.square().sum().backward()
+        steps.step()
+    elmo.bilm.requires_grad_(False)
+    expected = torch.cat(_without_cache(elmo, copy.deepcopy(elmo.bilm)))
+    assert not torch.allclose(expected, before, atol=1e-3)
+    for found in (vectors(elmo), torch.cat(cached.embed(SENTENCES, as_tensors=True))):
+        assert torch.equal(found, expected)
+    assert elmo.fingerprint() != digest
+
+
+def _without_cache(elmo: Elmo, bilm: BiLM | None = None) -> list[torch.Tensor]:
+    other = Elmo(bilm or elmo.bilm, elmo.options, precision=_precision(elmo))
     return other.embed(SENTENCES, as_tensors=True)
 
 

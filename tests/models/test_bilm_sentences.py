@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from allennlp.common.checks import ConfigurationError
 from allennlp.data import Batch, Instance
 
 from elmo_plugin.data.dataset_reader import BilmDatasetReader
 from elmo_plugin.models.bilm import BilmLanguageModel
 from tests import oracle
 from tests.compare import assert_close
-from tests.models.running_text import TEXT, language_model, log_probabilities
+from tests.models.running_text import TEXT, batch, language_model, log_probabilities, windows
 from tests.random_bilm import CHAR_CNN, LSTM, arrays_of, oracle_state
 
 SENTENCES = [*TEXT[0], [], *TEXT[1]]
@@ -146,3 +147,49 @@ def test_unknown_words_are_distinguished_by_their_characters():
     forward = [x["forward_log_probabilities"][0] for x in (first, second)]
     assert torch.equal(forward[0][:2], forward[1][:2])  # he, <UNK>
     assert not torch.isclose(forward[0][2:], forward[1][2:]).any()
+
+
+def test_an_evaluation_starts_afresh():
+    """Under `carry` the same sentences have the same loss in each evaluation, which ends when the
+    trainer asks for its metrics and resets them. The second batch of one goes on from the first."""
+    model = language_model(CHAR_CNN, initial_state="carry").eval()
+    losses = []
+    for _ in range(2):
+        losses.append([model(**batch_of(model, SENTENCES))["loss"].item() for _ in range(2)])
+        model.get_metrics(reset=True)
+    assert losses[0] == losses[1]
+    assert losses[0][0] != losses[0][1]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("length", [8, 12])
+@pytest.mark.parametrize("kind", ["sentences", "windows"])
+def test_words_of_another_length(kind, length, training):
+    """The error names the keys. Otherwise words would be cut or filled up in another way than the
+    model's, which it can read without an error in some cases."""
+    model = language_model(CHAR_CNN).train(training)
+    if kind == "sentences":
+        inputs = batch_of(model, SENTENCES)
+        tokens = inputs["source"]["elmo"]["elmo_tokens"]
+        inputs["source"]["elmo"]["elmo_tokens"] = _of_length(tokens, length)
+    else:
+        window, *_ = windows(TEXT, 5)
+        inputs = batch({**window, "words": _of_length(window["words"], length)})
+    with pytest.raises(
+        ConfigurationError,
+        match=rf"max_characters_per_token .*dataset_reader, found 10 and {length}",
+    ):
+        model(**inputs)
+
+
+def _of_length(tokens: torch.Tensor, length: int) -> torch.Tensor:
+    return torch.nn.functional.pad(tokens, (0, length - tokens.size(-1)))
+
+
+def test_an_indexer_of_another_type():
+    """The error names the key and what was found."""
+    model = language_model(CHAR_CNN)
+    inputs = batch_of(model, SENTENCES)
+    inputs["source"] = {"tokens": {"tokens": inputs["targets"]}}
+    with pytest.raises(ConfigurationError, match=r'token_indexers: .* type "elmo" .*found tokens'):
+        model(**inputs)

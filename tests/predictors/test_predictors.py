@@ -98,6 +98,23 @@ def test_substitutes_of_few_words(n_words):
             assert sum(x["probability"] for x in found) == pytest.approx(1)
 
 
+def test_substitutes_leave_the_carried_state(bilm_archive):
+    """Under `carry` a sentence starts from the state after the one before it. The expected
+    perplexities are those of `forward_on_instances`, which reads each sentence once."""
+    sentences = [TOKENS, ["A"], ["to", "dog"], TOKENS]
+    expected, predicted = (
+        Predictor.from_path(bilm_archive, "bilm", overrides='{"model.initial_state": "carry"}')
+        for _ in range(2)
+    )
+    for tokens in sentences:
+        instance = expected._json_to_instance({"tokens": tokens})
+        expected._dataset_reader.apply_token_indexers(instance)
+        [right] = expected._model.forward_on_instances([instance])
+        found = predicted.predict_json({"tokens": tokens})
+        for name in ("forward_log_probabilities", "backward_log_probabilities"):
+            assert found[name] == right[name]
+
+
 def test_batches_are_sentences_by_themselves(bilm):
     """The output for a sentence in a batch of unequal lengths is the same as alone."""
     inputs = [{"tokens": TOKENS}, {"tokens": ["A"]}, {"tokens": ["to", "dog"]}]

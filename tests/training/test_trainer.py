@@ -211,6 +211,34 @@ def test_values_for_wandb_are_read(tmp_path: Path) -> None:
     assert callback._wandb_kwargs["project"] == "p" and callback._wandb_kwargs["tags"] == ["a"]
 
 
+def test_lines_of_a_run_that_was_killed_are_removed(tmp_path: Path) -> None:
+    """By hand: a run that was killed before its first checkpoint starts again, is killed after a
+    checkpoint, and is resumed. The curve has no line of the first run, and none twice."""
+
+    def run(losses: list[float], state: dict[str, Any] | None = None) -> dict[str, Any]:
+        callback = LearningCurveCallback(str(tmp_path), interval=2)
+        if state is not None:
+            callback.load_state_dict(state)
+        first = 2 * state["n_lines"] if state else 0
+        trainer: Any = SimpleNamespace(_total_batches_completed=0)
+        callback.on_start(trainer)
+        saved: dict[str, Any] = {}
+        for number, loss in enumerate(losses, start=first + 1):
+            trainer._total_batches_completed = number
+            outputs: Any = [{"loss": torch.tensor(loss)}]
+            callback.on_batch(trainer, [], outputs, {}, 0, number, is_training=True)
+            if number == 4:
+                saved.update(callback.state_dict())
+        return saved
+
+    run([9.0] * 8)
+    saved = run([1.0] * 6)
+    run([2.0] * 4, saved)
+    lines = (tmp_path / "learning_curve.jsonl").read_text().splitlines()
+    found = [(line["batch"], line["training_loss"]) for line in map(json.loads, lines)]
+    assert found == [(2, 1.0), (4, 1.0), (6, 2.0), (8, 2.0)]
+
+
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     """/dev/full is the operating system's own full disk."""
     callback = LearningCurveCallback(str(tmp_path))

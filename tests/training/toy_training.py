@@ -26,9 +26,27 @@ def nothing() -> None:
     pass
 
 
+class Carried(torch.nn.Module):
+    """A state that is carried from batch to batch and resumed; no part of the weights."""
+
+    def __init__(self, start: float) -> None:
+        super().__init__()
+        self.carried = torch.full((2, 3), start)
+        self.register_load_state_dict_pre_hook(_take_resume_state)
+
+    def resume_state(self) -> dict[str, torch.Tensor]:
+        return {"carried": self.carried}
+
+
+def _take_resume_state(module: Any, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    if prefix + "resume_state" in state_dict:
+        module.carried = state_dict.pop(prefix + "resume_state")["carried"].clone()
+
+
 class ToyModel(Model):
     """
-    Carries a state from batch to batch, has tied weights, and draws from all generators.
+    Carries states from batch to batch, itself and in a module, has tied weights, and draws from all
+    generators.
 
     # Parameters
 
@@ -54,15 +72,17 @@ class ToyModel(Model):
         self.dropout = torch.nn.Dropout(0.5)
         self.register_buffer("batches", torch.tensor(0))
         self.carried = torch.zeros(2, 3)
-        self._register_load_state_dict_pre_hook(self._load_resume_state)
+        self.inner = Carried(0.5)
+        self.register_load_state_dict_pre_hook(_take_resume_state)
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:  # type: ignore[override]
-        carried = torch.tanh(self.tied(self.dropout(self.linear(x))) + self.carried)
+        before = self.carried * self.inner.carried
+        carried = torch.tanh(self.tied(self.dropout(self.linear(x))) + before)
         loss = carried.pow(2).mean() * (1.0 + numpy.random.rand())
         if self._uses_python_random:
             loss = loss * (1.0 + random.random())
         if self.training:
-            self.carried = carried.detach()
+            self.carried, self.inner.carried = carried.detach(), 1 - carried.detach()
             self.batches += 1
         return {"loss": loss}
 
@@ -72,10 +92,6 @@ class ToyModel(Model):
 
     def resume_state(self) -> dict[str, torch.Tensor]:
         return {"carried": self.carried}
-
-    def _load_resume_state(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        if prefix + "resume_state" in state_dict:
-            self.carried = state_dict.pop(prefix + "resume_state")["carried"].clone()
 
 
 class ToyLoader(DataLoader):

@@ -1,0 +1,30 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from elmo_plugin.files.atomic_write import atomic_write
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_file_has_the_mode_of_any_new_file(umask: int, tmp_path: Path) -> None:
+    """The expected mode is that of a file that Python's `open` creates under the same umask."""
+    before = os.umask(umask)
+    try:
+        (tmp_path / "expected").write_text("a")
+        with atomic_write(tmp_path / "found") as temporary:
+            temporary.write_text("a")
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / name).stat().st_mode for name in ("expected", "found")]
+    assert modes[0] == modes[1]
+
+
+def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
+    """By the definition: the old file stays, and no temporary file."""
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "file") as temporary:
+        temporary.write_text("new")
+        raise KeyboardInterrupt
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "old"
