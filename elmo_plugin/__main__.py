@@ -11,7 +11,7 @@ from allennlp.common.util import import_module_and_submodules
 
 if __name__ == "__main__":
     import_module_and_submodules("elmo_plugin")
-    logging.basicConfig(format="%(message)s")  # warnings, and the metrics of `evaluate`
-    logging.getLogger("allennlp.commands.evaluate").setLevel(logging.INFO)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("allennlp.common.util").setLevel(logging.INFO)  # the metrics of `evaluate`
     sys.argv[0] = "python -m elmo_plugin"
     main(prog="python -m elmo_plugin")

@@ -111,6 +111,11 @@ class BilmDataLoader(DataLoader):
             check_count(f"{name}: restart_every", restart_every, least=2)
         if cache_dir is not None:
             check_path(f"{name}: cache_dir", cache_dir)
+        if reader.max_instances is not None:
+            raise ConfigurationError(
+                f"{name}: expected a dataset_reader without max_instances, since it reads whole "
+                f"texts, found {reader.max_instances}"
+            )
         self.reader = reader
         self.data_path = data_path
         try:

@@ -36,7 +36,9 @@ class BilmDatasetReader(DatasetReader):
         By default `{"elmo": ElmoTokenIndexer(max_characters_per_token)}`.
     max_characters_per_token : `int`, optional (default=`50`)
         The model's `max_characters_per_token`, for the default indexer and the data loader "bilm".
-    max_instances, serialization_dir : optional
+    max_instances : `int`, optional
+        See `DatasetReader`. The data loader "bilm" refuses it.
+    serialization_dir : `str`, optional
         See `DatasetReader`.
     """
 

@@ -34,6 +34,8 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
         temporary.touch(exist_ok=False)  # with the mode of any new file, as the umask has it
         try:
             yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())  # or a power failure may leave an empty file
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -394,6 +394,12 @@ def test_missing_files_are_named(file: Path) -> None:
             BilmDataLoader(BilmDatasetReader(), str(file), cache_dir=cache)
 
 
+def test_a_part_of_a_text_is_refused(file: Path) -> None:
+    """The loader reads whole texts, and the error says so."""
+    with pytest.raises(ConfigurationError, match="without max_instances, .* found 3"):
+        BilmDataLoader(BilmDatasetReader(max_instances=3), str(file))
+
+
 def test_another_reader_is_refused(file: Path) -> None:
     """The loader takes its number of characters from the reader."""
     reader: DatasetReader = SequenceTaggingDatasetReader()

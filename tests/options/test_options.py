@@ -141,8 +141,8 @@ COUNT = "a whole number from 1 to 2147483647"
     ("blocks", "message"),
     [
         ({"lstm": without(LSTM, "dim")}, "lstm: missing key dim"),
-        ({"lstm": {**LSTM, "dims": 3}}, "lstm: unknown key dims"),
-        ({"lstm": {**LSTM, "b": 3, "a": 3}}, "lstm: unknown keys a, b"),
+        ({"lstm": {**LSTM, "dims": 3}}, "lstm: unknown key dims; its keys are " + ", ".join(LSTM)),
+        ({"lstm": {**LSTM, "b": 3, "a": 3}}, "lstm: unknown keys a, b; its keys are " + ", ".join(LSTM)),
         *(
             ({"lstm": {**LSTM, "dim": dim}}, f"lstm.dim: expected {COUNT}, found {found}")
             for dim, found in (("7", "'7'"), (True, "true"), (2**31, 2147483648), (7.0, 7.0))
@@ -164,7 +164,7 @@ COUNT = "a whole number from 1 to 2147483647"
         ({"char_cnn": without(CHAR_CNN, "filters")}, "char_cnn: missing key filters"),
         (
             {"char_cnn": {**CHAR_CNN, "embedding": {"dim": 3, "size": 4}}},
-            "char_cnn.embedding: unknown key size",
+            "char_cnn.embedding: unknown key size; its keys are dim",
         ),
         (
             {"char_cnn": {**CHAR_CNN, "activation": "gelu"}},

@@ -39,6 +39,13 @@ def test_forms_of_input(bilm):
             bilm.predict_json(wrong)
 
 
+def test_words_of_any_language_are_readable(bilm):
+    """The line is JSON in which words stand as they were given."""
+    line = bilm.dump_line(bilm.predict_json({"tokens": ["naïve", "犬"]}))
+    assert '["naïve", "犬"]' in line and line.endswith("}\n") and line.count("\n") == 1
+    assert json.loads(line)["tokens"] == ["naïve", "犬"]
+
+
 def test_log_probabilities(bilm):
     """By the chain rule over prefixes, a sentence's forward log probability without its end is that
     of its prefix without its end, so the numbers of a prefix are a prefix of the numbers."""

@@ -1,9 +1,11 @@
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+SENTENCES = '{"validation_data_loader": {"type": "multiprocess", "batch_size": 8}}'
 
 
 def test_training_prints_no_warning_that_a_user_can_do_nothing_about(tmp_path):
@@ -12,16 +14,34 @@ def test_training_prints_no_warning_that_a_user_can_do_nothing_about(tmp_path):
     log itself is switched off.
     """
     config = "training_configs/two_cores/ner.jsonnet"
-    command = [sys.executable, "-m", "elmo_plugin", "train", config, "-s", str(tmp_path / "run")]
+    command = ["train", config, "-s", str(tmp_path / "run")]
+    run = elmo_plugin(*command, "--overrides", '{"trainer.num_epochs": 1}')
+    printed = [line for line in run.stderr.splitlines() if "Warning" in line or "nltk" in line]
+    assert printed == []
+
+
+def test_evaluate_prints_its_metrics(bilm_archive, tmp_path):
+    """Expected: the metrics that are in the output file, and little else."""
+    (tmp_path / "text.txt").write_text("the dog\nhe threw the stick .\n" * 20)
+    metrics = tmp_path / "metrics.json"
+    command = ["evaluate", str(bilm_archive), str(tmp_path / "text.txt"), "-o"]
+    run = elmo_plugin(*command, SENTENCES, "--output-file", str(metrics))
+    expected = json.loads(metrics.read_text())
+    _, printed = run.stderr.split("Metrics: ")
+    assert json.loads(printed) == expected and "perplexity" in expected
+    assert len([line for line in run.stderr.splitlines() if "it/s" not in line]) <= 10
+
+
+def elmo_plugin(*arguments):
+    """`python -m elmo_plugin`, which must succeed, without the log of training."""
     environment = {**os.environ, "ALLENNLP_LOG_LEVEL": "ERROR", "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONWARNINGS", None)
     run = subprocess.run(
-        [*command, "--overrides", '{"trainer.num_epochs": 1}'],
+        [sys.executable, "-m", "elmo_plugin", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    printed = [line for line in run.stderr.splitlines() if "Warning" in line or "nltk" in line]
-    assert printed == []
+    return run
