@@ -100,7 +100,8 @@ local epochs(num_epochs, patience) = {
     metric: 'f1',
     seconds: 4000,
     config: configs.squad + data('squad/squad1.1dev-train.json', 'squad/squad1.1dev-dev.json')
-            + epochs(6, 2),
+            + epochs(8, 3)
+            + { data_loader+: { batch_sampler+: { batch_size: 10 } } },  // few questions, more steps
     place: 'both',
     layers: 0,
     embedder: { dropout: 0.0 },
