@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SENTENCES = '{"validation_data_loader": {"type": "multiprocess", "batch_size": 8}}'
 
@@ -32,8 +34,27 @@ def test_evaluate_prints_its_metrics(bilm_archive, tmp_path):
     assert len([line for line in run.stderr.splitlines() if "it/s" not in line]) <= 10
 
 
-def elmo_plugin(*arguments):
-    """`python -m elmo_plugin`, which must succeed, without the log of training."""
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["train", "nothing.jsonnet", "-s", "OUT"], "nothing.jsonnet not found"),
+        (["elmo", "nothing.txt", "OUT", "--top", "--pretrained", "tiny"], "nothing.txt"),
+        (["evaluate", "pretrained://tiny", "nothing.txt"], "nothing.txt"),
+        (["bilm-import", "nothing.json", "a.hdf5", "words.txt", "OUT"], "nothing.json"),
+        (["predict", "ARCHIVE", "nothing.txt"], "nothing.txt"),
+    ],
+)
+def test_bad_input_is_named_in_one_line(arguments, message, bilm_archive, tmp_path):
+    """The last and only line of the error names what was not found."""
+    known = {"ARCHIVE": str(bilm_archive), "OUT": str(tmp_path / "out")}
+    run = elmo_plugin(*(known.get(x, x) for x in arguments), succeeds=False)
+    last = run.stderr.strip().splitlines()[-1]
+    assert last.startswith("python -m elmo_plugin: ") and message in last
+    assert "Traceback" not in run.stderr
+
+
+def elmo_plugin(*arguments, succeeds=True):
+    """`python -m elmo_plugin` without the log of training."""
     environment = {**os.environ, "ALLENNLP_LOG_LEVEL": "ERROR", "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONWARNINGS", None)
     run = subprocess.run(
@@ -43,5 +64,5 @@ def elmo_plugin(*arguments):
         capture_output=True,
         text=True,
     )
-    assert run.returncode == 0, run.stderr
+    assert (run.returncode == 0) == succeeds, run.stderr
     return run
