@@ -11,14 +11,16 @@ local block(settings) = cells(tasks, bilms, { fractions: [1], bilms: ['small'] }
 local two = [1, 2];
 local five = [1, 2, 3, 4, 5];
 local sources = ['none', 'random', 'small'];
-// Fewer examples are fewer steps an epoch, and a model needs some hundred steps to leave the most
-// frequent class, so there are more epochs, and more without progress.
-local longer(fraction) = {
-  local times(count, most) = std.min(most, std.ceil(count / fraction)),
+// A model needs some hundred steps to leave the most frequent class, whatever the data. So fewer
+// examples are read in smaller batches, and for more epochs.
+local on_part(fraction) = if fraction == 1 then tasks else {
   [name]: tasks[name] {
-    config+: { trainer+: { num_epochs: times(super.num_epochs, 40), patience: times(super.patience, 12) } },
+    config+: {
+      data_loader+: { batch_size: std.max(4, std.floor(super.batch_size * fraction)) },
+      trainer+: { num_epochs: 2 * super.num_epochs, patience: 3 * super.patience },
+    },
   }
-  for name in std.objectFields(tasks)
+  for name in ['pos', 'ner']
 };
 // Parts of the training data for which an epoch of all of them takes too long.
 local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
@@ -58,7 +60,7 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
       hours: 1,
       cells: std.flatMap(
         function(seed) std.flatMap(
-          function(fraction) cells(longer(fraction), bilms, {
+          function(fraction) cells(on_part(fraction), bilms, {
             tasks: ['pos', 'ner'], bilms: ['none', 'small'], seeds: [seed], fractions: [fraction],
           }),
           [0.01, 0.03, 0.1, 0.3, 1]
