@@ -78,7 +78,8 @@ class LayerCache:
         """
         Fills in the layers that are stored and returns the indices of the sentences that are
         missing, whose layers are left as they are. For each sentence of n tokens `layers` has a
-        float32 array of shape `(L + 1, n + 2, 2P)`, which is modified in place.
+        float32 array of shape `(L + 1, n, 2P)`, or n + 2 with boundaries, which is modified in
+        place.
         """
         missing = []
         dtype = DTYPES[self.dtype]

@@ -187,7 +187,7 @@ class BiLMLayers(nn.Module):
         more = 2 if boundaries else 0
         time = torch.arange(tokens.size(1) + more, device=tokens.device)
         mask = time < lengths[:, None] + more  # (B, T)
-        if not mask.numel():
+        if not len(tokens) or (not mask.numel() and self.initial_state != "carry"):
             empty = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
             return [empty] * self.n_layers, mask
         if self.layer_cache is None or self.requires_grad:

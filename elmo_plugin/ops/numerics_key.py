@@ -11,8 +11,8 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 def tensor_versions(tensors: Iterable[Tensor]) -> tuple[Any, ...]:
     """
     A key that changes when one of `tensors` changes: an in-place change and an optimizer's step
-    raise a tensor's version, and another tensor has another address. Only a change of its `.data`
-    by other code is not seen.
+    with its gradient raise a tensor's version, and another tensor has another address. Only a
+    change of its `.data` by other code is not seen.
     """
     # A tensor made in inference mode has no version, and cannot change outside it.
     return tuple((x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors)
@@ -28,7 +28,8 @@ def numerics_key(module: nn.Module) -> tuple[Any, ...]:
 def _raise_versions(optimizer: Optimizer, *_: Any) -> None:
     """After any optimizer's step: fused ones, and those that write `.data`, do not do so."""
     for group in optimizer.param_groups:
-        torch.autograd.graph.increment_version([x for x in group["params"] if not x.is_inference()])
+        changed = [x for x in group["params"] if x.grad is not None and not x.is_inference()]
+        torch.autograd.graph.increment_version(changed)
 
 
 register_optimizer_step_post_hook(_raise_versions)

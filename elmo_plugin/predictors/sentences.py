@@ -29,7 +29,9 @@ class SentencePredictor(Predictor):
 
     @overrides
     def dump_line(self, outputs: JsonDict) -> str:
-        return json.dumps(outputs, ensure_ascii=False) + "\n"
+        line = json.dumps(outputs, ensure_ascii=False)
+        # UTF-8 has no lone surrogates, and JSON writes them as this escape.
+        return line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
 
     @overrides
     def predict_instance(self, instance: Instance) -> JsonDict:

@@ -396,7 +396,7 @@ def test_missing_files_are_named(file: Path) -> None:
 
 def test_a_part_of_a_text_is_refused(file: Path) -> None:
     """The loader reads whole texts, and the error says so."""
-    with pytest.raises(ConfigurationError, match="without max_instances, .* found 3"):
+    with pytest.raises(ConfigurationError, match=r"without max_instances, .* found 3"):
         BilmDataLoader(BilmDatasetReader(max_instances=3), str(file))
 
 

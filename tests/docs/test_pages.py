@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from allennlp.common import registrable
+from allennlp.common import checks, registrable
+from allennlp.training import util as training_util
 
 from tests.docs.configs import evaluate, registered_names, types
 from tests.docs.folder import prepare
@@ -63,8 +64,8 @@ def test_navigation_has_each_page_once() -> None:
 def test_messages_of_the_trouble_page_exist() -> None:
     """Each message is part of a string in the source of this package, of AllenNLP or of argparse,
     where `…` stands for what is formatted in. In the tables of messages they come first."""
-    others = (Path(registrable.__file__), Path(argparse.__file__))
-    sources = [*(ROOT / "elmo_plugin").rglob("*.py"), *others]
+    others = (registrable, checks, training_util, argparse)
+    sources = [*(ROOT / "elmo_plugin").rglob("*.py"), *(Path(x.__file__) for x in others)]
     strings = {text for source in sources for text in literals(source.read_text("utf-8"))}
     text = (ROOT / "docs" / "trouble.md").read_text("utf-8").partition("## No message")[0]
     messages = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)

@@ -86,6 +86,20 @@ def test_after_steps_of_an_optimizer(elmo, optimizer, tmp_path):
     assert elmo.fingerprint() != digest
 
 
+def test_steps_of_others_leave_the_cache(elmo, monkeypatch):
+    """By definition, a step changes only parameters that have a gradient: the words of a frozen
+    biLM are not read again, and the graph of another parameter may still be used."""
+    vectors(elmo)
+    a, b = (torch.nn.Parameter(torch.ones(())) for _ in range(2))
+    optimizer = torch.optim.Adam([a, b, *elmo.bilm.parameters()], fused=True)
+    later = b * b
+    a.square().backward()
+    optimizer.step()
+    later.backward()
+    monkeypatch.setattr(elmo.bilm.token_encoder, "forward", None)
+    vectors(elmo)
+
+
 def _without_cache(elmo: Elmo, bilm: BiLM | None = None) -> list[torch.Tensor]:
     other = Elmo(bilm or elmo.bilm, elmo.options, precision=_precision(elmo))
     return other.embed(SENTENCES, as_tensors=True)

@@ -100,7 +100,6 @@ def popen_in(*keys: str) -> Callable[[Config, Path], None]:
         ("trainer",),
         ("model", "regularizer"),
         ("model", "ddp_accelerator"),
-        ("model", "initializer"),
     ],
     ids=".".join,
 )

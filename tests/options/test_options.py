@@ -142,7 +142,10 @@ COUNT = "a whole number from 1 to 2147483647"
     [
         ({"lstm": without(LSTM, "dim")}, "lstm: missing key dim"),
         ({"lstm": {**LSTM, "dims": 3}}, "lstm: unknown key dims; its keys are " + ", ".join(LSTM)),
-        ({"lstm": {**LSTM, "b": 3, "a": 3}}, "lstm: unknown keys a, b; its keys are " + ", ".join(LSTM)),
+        (
+            {"lstm": {**LSTM, "b": 3, "a": 3}},
+            "lstm: unknown keys a, b; its keys are " + ", ".join(LSTM),
+        ),
         *(
             ({"lstm": {**LSTM, "dim": dim}}, f"lstm.dim: expected {COUNT}, found {found}")
             for dim, found in (("7", "'7'"), (True, "true"), (2**31, 2147483648), (7.0, 7.0))

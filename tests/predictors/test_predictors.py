@@ -40,10 +40,13 @@ def test_forms_of_input(bilm):
 
 
 def test_words_of_any_language_are_readable(bilm):
-    """The line is JSON in which words stand as they were given."""
-    line = bilm.dump_line(bilm.predict_json({"tokens": ["naïve", "犬"]}))
-    assert '["naïve", "犬"]' in line and line.endswith("}\n") and line.count("\n") == 1
-    assert json.loads(line)["tokens"] == ["naïve", "犬"]
+    """The line is JSON in UTF-8, in which words stand as they were given, except for what UTF-8
+    cannot hold."""
+    tokens = ["naïve", "犬", "a\ud800b"]
+    line = bilm.dump_line(bilm.predict_json({"tokens": tokens}))
+    assert '["naïve", "犬", "a\\ud800b"]' in line
+    assert line.encode("utf-8").endswith(b"}\n") and line.count("\n") == 1
+    assert json.loads(line)["tokens"] == tokens
 
 
 def test_log_probabilities(bilm):
