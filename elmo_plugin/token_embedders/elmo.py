@@ -141,8 +141,8 @@ class ElmoEmbedder(TokenEmbedder):
             n_characters = self._elmo.max_characters_per_token
         except FileNotFoundError as error:
             raise ConfigurationError(
-                f'token embedder of type "elmo": expected a file, or a path from {os.getcwd()} to '
-                f"one, found none: {error}"
+                f'token embedder of type "elmo": expected a file, found none: {error} (relative '
+                f"paths start at {os.getcwd()})"
             ) from error
         except ValueError as error:
             raise ConfigurationError(f'token embedder of type "elmo": {error}') from error

@@ -151,7 +151,8 @@ def test_unknown_words_are_distinguished_by_their_characters():
 
 def test_an_evaluation_starts_afresh():
     """Under `carry` the same sentences have the same loss in each evaluation, which ends when the
-    trainer asks for its metrics and resets them. The second batch of one goes on from the first."""
+    trainer asks for its metrics and resets them. Within one, a batch starts in the state after the
+    batch before."""
     model = language_model(CHAR_CNN, initial_state="carry").eval()
     losses = []
     for _ in range(2):
