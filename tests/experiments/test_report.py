@@ -128,9 +128,11 @@ def test_ambiguous_rows_are_refused(grid: Grid, rows: list[dict]) -> None:
 
 
 def test_prose(rows: list[dict], tmp_path: Path) -> None:
-    """Numbers in prose come from the rows; a section that the page has not is an error."""
+    """Numbers in prose come from the rows; a section that the page has not is an error.
+
+    A line of prose may end inside of braces, and nothing in braces stays as it is."""
     text = tmp_path / "text.md"
-    text.write_text("# Table 3: places\n\nIt is {sst small}, by {sst small error reduction}.\n")
+    text.write_text("# Table 3: places\n\nIt is {sst\nsmall}, by {sst small error\nreduction}.\n")
     page = write(tmp_path / "page", rows, text)
     before, after = (
         values(rows, task="sst", bilm=bilm, fraction=1, **more).mean()
@@ -138,9 +140,10 @@ def test_prose(rows: list[dict], tmp_path: Path) -> None:
     )
     gain = 100 * (after - before) / (100 - before)
     assert f"It is {after:.1f}, by {gain:.1f} %.\n" in page.split("## Table 3")[1]
-    text.write_text("# Results\n\n{sst large}\n")
-    with pytest.raises(ValueError, match=r"a task and a biLM of table 1, found \{sst large\}"):
-        write(tmp_path / "unknown", rows, text)
+    for name in ("sst large", "sst", "sst small gain", ""):
+        text.write_text(f"# Results\n\n{{{name}}}\n")
+        with pytest.raises(ValueError, match=rf"a task and a biLM of table 1, found \{{{name}\}}"):
+            write(tmp_path / f"unknown {name}", rows, text)
     text.write_text("# Table 9\n")
     with pytest.raises(ValueError, match=r"text: expected sections of .*, found \['Table 9'\]"):
         write(tmp_path / "other", rows, text)
