@@ -8,7 +8,7 @@
 //   BILM_TEXT='task://TASK.jsonnet#train_data_path' BILM_DEV='task://TASK.jsonnet#validation_data_path'
 //
 // BILM_ARCHIVE names an archive of a `bilm` with the sizes of bilm_small.jsonnet; docs/finetuning.md
-// says how to fine-tune one of other sizes. `allennlp bilm-import` makes an archive of bilm-tf's files.
+// says how to fine-tune one of other sizes, and one in bilm-tf's files.
 (import 'bilm_small.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT'),
   validation_data_path: std.extVar('BILM_DEV'),
@@ -19,7 +19,7 @@
   model+: { pretrained_file: std.extVar('BILM_ARCHIVE'), dropout: 0.0 },
 
   trainer+: {
-    // docs/finetuning.md compares rates. The archive has the weights of the best epoch.
+    // docs/finetuning.md has results with this rate. The archive has the weights of the best epoch.
     optimizer: { type: 'adam', lr: 3e-3 },
     learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 100 },  // then down to zero
     num_epochs: 3,

@@ -12,8 +12,8 @@
 //     glove:: 'glove.6B.100d.txt.gz',
 //   }
 //
-// The numbers are those of the paper and of the published AllenNLP config, which agree
-// (docs/task_configs.md). two_cores/srl.jsonnet is smaller.
+// The numbers are those of the paper; the batch size, which it does not give, is that of the
+// published AllenNLP config. docs/task_configs.md compares them. two_cores/srl.jsonnet is smaller.
 {
   embedding_dim:: 100,
   binary_feature_dim:: 100,  // marks the verb; concatenated to the embedded text

@@ -41,9 +41,9 @@ class ElmoCommand(Subcommand):
 
         layers = subparser.add_mutually_exclusive_group(required=True)
         for layer, text in (
-            ("all", "all layers of a sentence, (L + 1, n, 2P)"),
-            ("top", "the top layer, (n, 2P)"),
-            ("average", "the average of all layers, (n, 2P)"),
+            ("all", "all layers: (layers + 1, tokens, vector size) for each sentence"),
+            ("top", "the top layer: (tokens, vector size)"),
+            ("average", "the average of all layers: (tokens, vector size)"),
         ):
             layers.add_argument(
                 f"--{layer}", dest="layer", action="store_const", const=layer, help=text
@@ -59,8 +59,8 @@ class ElmoCommand(Subcommand):
             "--initial-state",
             choices=INITIAL_STATES,
             default="warm",
-            help="the LSTM state at the start of a sentence; carry continues from earlier "
-            "sentences, as AllenNLP 0.9 did",
+            help="the LSTM state at the start of a sentence: warm, one fixed state; zero, zeros; carry, "
+            "the state after earlier sentences, as in AllenNLP 0.9",
         )
         subparser.add_argument(
             "--float16", action="store_true", help="write float16, half as many bytes"
