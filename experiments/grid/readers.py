@@ -1,12 +1,16 @@
 """Dataset readers that only the grid needs."""
 
 import random
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Token
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
+from allennlp_models.coref import ConllCorefReader
 from allennlp_models.structured_prediction import UniversalDependenciesDatasetReader
 
 ORDER_SEED = 13370
@@ -51,3 +55,37 @@ class UposReader(SequenceTaggingDatasetReader):
         for instance in UniversalDependenciesDatasetReader().read(str(Path(file_path))):
             words = [Token(token.text) for token in instance["words"]]  # type: ignore[union-attr]
             yield self.text_to_instance(words, instance["pos_tags"].labels)  # type: ignore
+
+
+@DatasetReader.register("coref_without")
+class CorefWithoutReader(ConllCorefReader):
+    """
+    Reads a file in the format of CoNLL 2012 but for some of its documents, such as those that are
+    also in the training text of a biLM.
+
+    # Parameters
+
+    without : `list[str]`
+        The names of documents, as in `#begin document (NAME); part 000`.
+    """
+
+    def __init__(self, without: list[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._without = without
+
+    def _read(self, file_path: str) -> Iterable[Instance]:
+        _, *parts = re.split(r"(?m)^#begin document \((.*)\)", Path(file_path).read_text("utf-8"))
+        documents = list(zip(parts[::2], parts[1::2]))
+        if unknown := sorted(set(self._without) - {name for name, _ in documents}):
+            raise ConfigurationError(f"{file_path}: expected documents {unknown}, found none")
+        with TemporaryDirectory() as folder:
+            rest = Path(folder) / Path(file_path).name
+            rest.write_text(
+                "".join(
+                    f"#begin document ({name}){content}"
+                    for name, content in documents
+                    if name not in self._without
+                ),
+                "utf-8",
+            )
+            yield from super()._read(str(rest))

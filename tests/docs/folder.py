@@ -13,6 +13,14 @@ TEXT = ROOT / "fixtures" / "text"
 _TEXT = (
     "train_data_path: 'fixtures/text/train.txt', validation_data_path: 'fixtures/text/heldout.txt'"
 )
+# Those of `tiny`, whose files have the names OPTIONS, WEIGHTS and VOCABULARY.
+_TINY = """
+  model+: {
+    char_cnn+: { filters: [[1, 4], [2, 4], [3, 8], [4, 16], [5, 32], [6, 64]], n_highway: 1 },
+    lstm+: { dim: 256, projection_dim: 32 },
+    n_negative_samples: 16,
+  },
+"""
 _SIZES = """
   vocabulary+: { max_size: 200 },
   model+: {
@@ -24,6 +32,7 @@ _SIZES = """
 SMALLER = {
     "bilm": f"{_TEXT}, {_SIZES}",
     "bilm_tf": f"{_TEXT}, {_SIZES}",
+    "bilm_1b": _TINY,
     "bilm_finetune": "trainer+: { num_epochs: 1 }",
     "tagger": "trainer+: { num_epochs: 1 }",
     "tagger_elmo": "trainer+: { num_epochs: 1 }",

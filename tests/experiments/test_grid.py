@@ -201,6 +201,28 @@ def test_subsets_are_nested() -> None:
         readers.SubsetReader(base, 0.0)
 
 
+def test_documents_are_left_out(tmp_path: Path) -> None:
+    """AllenNLP's reader of the whole file gives the same documents and the one left out."""
+    text = (ROOT / "fixtures" / "coref" / "train.gold_conll").read_text()
+    for name in "abcd":
+        text = text.replace("(fixtures/train);", f"({name});", 1)
+    (tmp_path / "train.gold_conll").write_text(text)
+    read = {
+        kind: [
+            str(instance)
+            for instance in DatasetReader.by_name(kind)(max_span_width=5, **rest).read(
+                str(tmp_path / "train.gold_conll")
+            )
+        ]
+        for kind, rest in (("coref", {}), ("coref_without", {"without": ["b"]}))
+    }
+    first, _, *others = read["coref"]
+    assert len(others) == 2 and read["coref_without"] == [first, *others]
+    reader = readers.CorefWithoutReader(without=["b", "e"], max_span_width=5)
+    with pytest.raises(ConfigurationError, match=r"expected documents \['e'\], found none"):
+        list(reader.read(str(tmp_path / "train.gold_conll")))
+
+
 def test_universal_tags(tmp_path: Path) -> None:
     """The words and tags of the probe's treebank, from its file."""
     (tmp_path / "dev.conllu").write_text(CONLLU)
