@@ -227,7 +227,7 @@ def main() -> None:
         rows += text_rows(name, archive_file, text, documents)
     if arguments.treebank:
         rows += treebank_rows(name, archive_file, arguments.treebank, arguments.work)
-    rows = save_rows(arguments.results, rows)
+    save_rows(arguments.results, rows)
     print(documents_table(rows), cosines_table(rows), accuracy_table(rows), sep="\n\n")
 
 

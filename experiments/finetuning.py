@@ -7,7 +7,7 @@ For each task, `bilm_finetune.jsonnet` continues to train the biLM on the text o
 training data. The table shows the joint perplexity of the text of its validation data before and
 after (see `experiments.perplexity`; under `warm`), and the task's own validation metric after
 training with the frozen vectors of the one and of the other at its encoder's input. A step whose
-output is in the folder of `--work` is not repeated.
+output for the same biLM and config is in the folder of `--work` is not repeated.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from allennlp.common.file_utils import cached_path
 from allennlp.common.plugins import import_plugins
 
 from elmo_plugin.data.corpus_cache import open_corpus
+from elmo_plugin.files.digest import file_digest, new_digest
 from elmo_plugin.models.archive import read_archive
 from elmo_plugin.models.load import load_language_model
 from experiments.markdown import table
@@ -71,12 +72,19 @@ def _train(config: Path, overrides: dict[str, Any], out: Path) -> str:
     return str(archive)
 
 
+def _inputs_digest(archive_file: str, task: Path) -> str:
+    config = Params.from_file(str(task)).as_dict(quiet=True)
+    found = new_digest(json.dumps(config, sort_keys=True).encode(), size=8)
+    found.update(file_digest(archive_file).encode())
+    return found.hexdigest()
+
+
 def finetuning_table(archive_file: str, tasks: list[Path], work: Path) -> str:
     """One row for each task."""
     before = load_language_model(archive_file)
     rows: list[list[object]] = []
     for task in tasks:
-        folder = work / task.stem
+        folder = work / f"{task.stem}-{_inputs_digest(archive_file, task)}"
         tuned = fine_tune(archive_file, task, folder / "bilm")
         text, heldout = (
             open_corpus(text_of(task, key)) for key in ("train_data_path", "validation_data_path")

@@ -87,7 +87,8 @@ def main() -> None:
         name, archive_file = named_archive(model)
         elmo = Elmo.from_archive(archive_file)
         rows += neighbour_rows(name, elmo, arguments.text, arguments.layer)
-    print(neighbours_table(save_rows(arguments.results, rows)))
+    save_rows(arguments.results, rows)
+    print(neighbours_table(rows))
 
 
 if __name__ == "__main__":

@@ -214,7 +214,8 @@ def main() -> None:
         name, archive_file = named_archive(model)
         found = probe_rows(name, archive_file, arguments.data, arguments.states, arguments.work)
         rows += found
-    print(rows_table(save_rows(arguments.results, rows)))
+    save_rows(arguments.results, rows)
+    print(rows_table(rows))
 
 
 if __name__ == "__main__":

@@ -58,14 +58,13 @@ def append_row(file: Path, row: Row) -> None:
             raise
 
 
-def save_rows(file: Path, rows: Sequence[Row]) -> list[Row]:
-    """Adds rows to a file, in place of those of the same biLM and settings; returns all rows."""
+def save_rows(file: Path, rows: Sequence[Row]) -> None:
+    """Adds rows to a file, in place of those of the same biLM and settings."""
     new = [_key(row) for row in rows]
     kept = [row for row in read_rows(file) if _key(row) not in new]
     file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(file) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in (*kept, *rows)))
-    return [*kept, *rows]
 
 
 def _key(row: Row) -> Any:

@@ -271,7 +271,8 @@ def main() -> None:
         name, archive_file = named_archive(model)
         elmo = Elmo.from_archive(archive_file, precision=arguments.precision)
         rows += wsd_rows(name, elmo, arguments.precision, arguments.train, arguments.dev, first)
-    print(wsd_table(save_rows(arguments.results, rows)))
+    save_rows(arguments.results, rows)
+    print(wsd_table(rows))
 
 
 if __name__ == "__main__":

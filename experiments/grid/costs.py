@@ -10,20 +10,23 @@ from experiments.rows import Row
 
 class Costs:
     """
-    Estimates in seconds of CPU. The cost of a run is taken to be proportional to its fraction of
-    the data: that of finished runs of the same task, with ELMo or without, or else what the grid
-    expects of the task.
+    Estimates in seconds of CPU: the mean of finished runs of the same task and fraction of the
+    data, with ELMo or without. If there are none, the cost is taken to be proportional to the
+    fraction, from the runs with the largest one, or from what the grid expects of the task.
     """
 
     def __init__(self, grid: Grid, rows: Sequence[Row]) -> None:
         self._expected = {name: task["seconds"] for name, task in grid.tasks.items()}
-        found: defaultdict[tuple[str, bool], list[float]] = defaultdict(list)
+        self._found: defaultdict[tuple[str, bool], dict[float, list[float]]] = defaultdict(dict)
         for row in rows:
             settings = row["settings"]
-            kind = settings["task"], settings["bilm"] != "none"
-            found[kind].append(row["cpu_seconds"] / settings["fraction"])
-        self._found = {kind: mean(seconds) for kind, seconds in found.items()}
+            found = self._found[settings["task"], settings["bilm"] != "none"]
+            found.setdefault(settings["fraction"], []).append(row["cpu_seconds"])
 
     def __call__(self, cell: Cell) -> float:
         task, bilm, fraction = (cell.settings[key] for key in ("task", "bilm", "fraction"))
-        return fraction * self._found.get((task, bilm != "none"), self._expected[task])
+        found = self._found.get((task, bilm != "none"))
+        if not found:
+            return fraction * self._expected[task]
+        nearest = fraction if fraction in found else max(found)
+        return mean(found[nearest]) * fraction / nearest

@@ -1,9 +1,12 @@
 """The tables of the analyses, from the rows that their commands saved."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments import documents, neighbours, probe, wsd
-from experiments.rows import read_rows
+from experiments.rows import Row, read_rows
 
 TABLES = {
     "Table 4: nearest neighbours in context": (neighbours.FILE, [neighbours.neighbours_table]),
@@ -16,11 +19,35 @@ TABLES = {
 }
 
 
+SHOWN = {"layer", "initial_state", "query", "text", "reading"}
+"""The settings that a table shows. Its rows have all others in common."""
+
+
 def analysis_sections(folder: Path) -> dict[str, str]:
-    """The tables by the title of their section, for each analysis that has rows in the folder."""
+    """
+    The tables by the title of their section, for each analysis that has rows in the folder.
+
+    # Raises
+
+    `ValueError`
+        If one name stands for two biLMs, or if rows differ in a setting that the tables do not
+        show. The message names the file.
+    """
     sections = {}
     for title, (file, tables) in TABLES.items():
         rows = read_rows(folder / file.name)
         if rows:
+            _check_comparable(rows, folder / file.name)
             sections[title] = "\n\n".join(table(rows) for table in tables)
     return sections
+
+
+def _check_comparable(rows: Sequence[Row], file: Path) -> None:
+    found: defaultdict[str, set[Any]] = defaultdict(set)
+    for row in rows:
+        found[f"digest of {row['bilm']}"].add(row["digest"])
+        for key in row["settings"].keys() - SHOWN:
+            found[key].add(row["settings"][key])
+    for key, values in sorted(found.items()):
+        if len(values) > 1:
+            raise ValueError(f"{file}: {key}: expected one in all rows, found {sorted(values)}")

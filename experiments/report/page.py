@@ -126,6 +126,7 @@ def _comparison(
     published: Mapping[str, Mapping[Any, float]],
 ) -> str:
     """One row for each task of a table, with the paper's own row below if it has one."""
+    seeds = results.seeds(name)
     tasks: dict[str, dict[Any, Mapping[str, Any]]] = {}
     for cell in results.grid.tables[name]:
         settings = cell.settings
@@ -133,8 +134,10 @@ def _comparison(
     lines: list[list[object]] = []
     for task, cells in tasks.items():
         line: list[object] = [_title(results, task)]
-        line.append(str(results.baseline(next(iter(cells.values())))))
-        line += [str(results.summary(cells[value])) if value in cells else "" for value in columns]
+        line.append(str(results.baseline(next(iter(cells.values())), seeds)))
+        line += [
+            str(results.summary(cells[value], seeds)) if value in cells else "" for value in columns
+        ]
         lines.append(line)
     for task, numbers in published.items():
         found = [numbers.get(value, "") for value in ("none", *columns)]
@@ -143,12 +146,13 @@ def _comparison(
 
 
 def _figure_1(results: Results, folder: Path) -> str:
+    seeds = results.seeds("figure 1")
     curves: dict[str, dict[str, dict[float, Summary]]] = {}
     for cell in results.grid.tables["figure 1"]:
         settings = cell.settings
         lines = curves.setdefault(_title(results, settings["task"]), {})
         points = lines.setdefault(settings["bilm"], {})
-        points[settings["fraction"]] = results.summary(settings)
+        points[settings["fraction"]] = results.summary(settings, seeds)
     ordered = {
         title: {bilm: sorted(points.items()) for bilm, points in lines.items()}
         for title, lines in curves.items()

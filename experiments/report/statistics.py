@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
@@ -73,16 +73,30 @@ class Results:
         for cell in cells.values():
             self._groups[_group(cell.settings)].append(cell)
 
-    def summary(self, settings: Mapping[str, Any]) -> Summary:
-        """All seeds of these settings; their own seed, if they have one, does not matter."""
+    def summary(self, settings: Mapping[str, Any], seeds: Collection[int] | None = None) -> Summary:
+        """
+        These settings with each seed of the grid, or of `seeds` alone; the settings' own seed, if
+        they have one, does not matter.
+        """
         cells = sorted(self._groups[_group(settings)], key=lambda cell: cell.settings["seed"])
+        if seeds is not None:
+            cells = [cell for cell in cells if cell.settings["seed"] in seeds]
         rows = [self.rows[cell.key] for cell in cells if cell.key in self.rows]
         metric = self.grid.tasks[settings["task"]]["metric"]
         return Summary([100 * row["metrics"][metric] for row in rows], len(cells), rows)
 
-    def baseline(self, settings: Mapping[str, Any]) -> Summary:
+    def baseline(
+        self, settings: Mapping[str, Any], seeds: Collection[int] | None = None
+    ) -> Summary:
         """The same task and data without ELMo."""
-        return self.summary({**settings, "bilm": "none", "layers": None, "place": None})
+        return self.summary({**settings, "bilm": "none", "layers": None, "place": None}, seeds)
+
+    def seeds(self, table: str) -> set[int]:
+        """
+        The seeds of a table, so that what it compares was run with the same ones: another table
+        may have more of the same settings.
+        """
+        return {cell.settings["seed"] for cell in self.grid.tables[table]}
 
 
 def _group(settings: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.models.load import load_language_model
 from experiments import finetuning
 from experiments.perplexity import perplexity
+from tests.conftest import write_bilm_archive
 
 SENTENCES = [f"the###D dog{k}###N threw###V it###P" for k in range(20)]
 
@@ -45,7 +46,7 @@ def test_table(
     """
     Expected: the tokens of the 20 distinct sentences, of which two in four are unknown; the
     perplexity of the archive, and of the fine-tuned one that the folder has afterwards. The second
-    time, nothing is trained.
+    time, nothing is trained, and with another biLM or another config nothing is taken over.
     """
     monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
     import_plugins()
@@ -55,13 +56,21 @@ def test_table(
     row = table.splitlines()[2].split(" | ")
     assert row[:3] == ["| tagger", "80", "50.0 %"]
     text = open_corpus(finetuning.text_of(task, "validation_data_path"))
-    tuned = tmp_path / "work" / "tagger" / "bilm" / "model.tar.gz"
+    (folder,) = (tmp_path / "work").iterdir()
+    tuned = folder / "bilm" / "model.tar.gz"
     models = [load_language_model(archive) for archive in (bilm_archive, tuned)]
     for cell, model in zip(row[3:5], models):
         assert float(cell) == round(perplexity(model, text, "warm").joint, 1)
     assert not torch.equal(*(model.softmax.weight for model in models))
-    metrics = json.loads((tmp_path / "work" / "tagger" / "after" / "metrics.json").read_text())
+    metrics = json.loads((folder / "after" / "metrics.json").read_text())
     assert row[6] == f"{100 * metrics['best_validation_accuracy']:.1f} |"
 
     monkeypatch.setattr(finetuning, "train_model_from_file", None)
     assert finetuning.finetuning_table(bilm_archive, [task], tmp_path / "work") == table
+    trained = TypeError, "'NoneType' object is not callable"
+    other = write_bilm_archive(tmp_path / "other", seed=1)
+    with pytest.raises(trained[0], match=trained[1]):
+        finetuning.finetuning_table(other, [task], tmp_path / "work")
+    task.write_text(task.read_text().replace('"hidden_size": 8', '"hidden_size": 9'))
+    with pytest.raises(trained[0], match=trained[1]):
+        finetuning.finetuning_table(bilm_archive, [task], tmp_path / "work")

@@ -163,16 +163,22 @@ def test_a_killed_grid_leaves_nothing(runner: GridRunner, monkeypatch: pytest.Mo
 def test_costs_and_budget(
     runner: GridRunner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By hand: half of the data cost half of the 10 s that the grid expects, or half of a row's."""
+    """By hand: half of the data cost half of the 10 s that the grid expects, or half of the row of
+    all data, or what a run of half of the data took."""
     without, with_elmo = runner.left({})[:2]
     assert runner.costs()(without) == 5.0
     row = {"settings": {**without.settings, "fraction": 1}, "cpu_seconds": 8.0}
     row |= {"key": "other", "config_digest": "", "bilm_digest": None}
     append_row(runner.rows_file, row)
+    tenth = {"settings": {**without.settings, "fraction": 0.1}, "cpu_seconds": 7.0, "key": "tenth"}
+    append_row(runner.rows_file, {**row, **tenth})
     assert (runner.costs()(without), runner.costs()(with_elmo)) == (4.0, 5.0)
     monkeypatch.setattr(runner, "_start", None)
     assert runner.run([without], budget=3.9 / 3600) == 0
     assert capsys.readouterr().out == "budget: 1 runs are left\n"
+    same = {"settings": {**without.settings, "seed": 99}, "cpu_seconds": 6.0, "key": "same"}
+    append_row(runner.rows_file, {**row, **same})
+    assert runner.costs()(without) == 6.0
 
 
 def test_rows_are_checked(tmp_path: Path) -> None:

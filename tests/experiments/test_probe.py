@@ -8,7 +8,7 @@ import pytest
 from elmo_plugin import Elmo
 from experiments import probe
 from experiments.probe import Tagged
-from experiments.rows import save_rows
+from experiments.rows import read_rows, save_rows
 from tests.conftest import write_bilm_archive
 
 CONLLU = """\
@@ -86,7 +86,8 @@ def test_rows(bilm_archive: str, treebank: Path, tmp_path: Path) -> None:
     rows = [probe.baseline_row(treebank)]
     for name, archive in (("one", bilm_archive), ("other", other), ("again", bilm_archive)):
         rows += probe.probe_rows(name, archive, treebank, ["warm"], tmp_path / "work")
-    found = save_rows(tmp_path / "rows.jsonl", rows)
+    save_rows(tmp_path / "rows.jsonl", rows)
+    found = read_rows(tmp_path / "rows.jsonl")
     layers = ["words", "LSTM 1", "LSTM 2", "average"]
     assert [row["settings"]["layer"] for row in found] == ["average", *3 * layers]
     one, second, again = (found[start]["digest"] for start in (1, 5, 9))

@@ -81,10 +81,15 @@ def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
     # Table 1 of the paper gives 21 % for entities.
     assert line[7:] == ["90.15 → 92.22", "21.0 %"]
 
+    # Table 1 has sentiment with five seeds, and table 3 compares the two that all places have.
     line = next(line for line in lines_of(page, "Table 3") if line[0].startswith("sentiment"))
     same = {"task": "sst", "bilm": "small", "layers": 0.001, "fraction": 1}
+    of_two = [row for row in rows if row["settings"]["seed"] in (1, 2)]
     for place, found in zip(("input", "both", "output"), line[2:]):
-        assert found.startswith(f"{values(rows, place=place, **same).mean():.2f} ± ")
+        x = values(of_two, place=place, **same)
+        assert found == f"{x.mean():.2f} ± {np.std(x, ddof=1):.2f} (2)"
+    x = values(of_two, task="sst", bilm="none", fraction=1)
+    assert line[1] == f"{x.mean():.2f} ± {np.std(x, ddof=1):.2f} (2)"
     # Table 3 of the paper, without a baseline.
     assert lines_of(page, "Table 3")[-1] == ["the paper's roles", "", "84.7", "84.3", "80.9"]
     assert lines_of(page, "Figure 2")[2][2:] == ["0.200", "0.500", "0.300", "1.500"]
@@ -158,6 +163,25 @@ def test_rows_of_analyses(tmp_path: Path) -> None:
     write_page(PAPER, tmp_path / "page" / "rows.jsonl", None, tmp_path / "again.md")
     lines = lines_of((tmp_path / "again.md").read_text(), "Table 6")
     assert lines[0] == ["vectors", "LSTM 1"] and lines[2] == ["small, `warm`", "92.9"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"digest": "b"}, r"pos\.jsonl: digest of small: expected one .* found \['a', 'b'\]"),
+        ({"settings": {"layer": "words", "data": "other"}}, r"pos\.jsonl: data: expected one"),
+    ],
+)
+def test_rows_of_analyses_that_cannot_be_compared(
+    change: dict, message: str, tmp_path: Path
+) -> None:
+    """Rows of another biLM of the same name, or of other data, would stand in one table."""
+    settings = {"layer": "LSTM 1", "initial_state": "warm", "data": "ud"}
+    row = {"bilm": "small", "digest": "a", "settings": settings, "metrics": {"accuracy": 92.86}}
+    for found in (row, {**row, **change}):
+        append_row(tmp_path / "pos.jsonl", found)
+    with pytest.raises(ValueError, match=message):
+        write_page(PAPER, tmp_path / "rows.jsonl", None, tmp_path / "results.md")
 
 
 def test_the_page_in_the_documentation(tmp_path: Path) -> None:

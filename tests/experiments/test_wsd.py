@@ -208,8 +208,8 @@ def test_rows(bilm_archive: str, tmp_path: Path) -> None:
             wsd.first_sense_row(file, file, first),
             *wsd.wsd_rows("a", elmo, "fp32", file, file, first),
         ]
-        saved = save_rows(tmp_path / "results" / "wsd.jsonl", rows)
-    assert saved == read_rows(tmp_path / "results" / "wsd.jsonl")
+        save_rows(tmp_path / "results" / "wsd.jsonl", rows)
+    saved = read_rows(tmp_path / "results" / "wsd.jsonl")
     lines = wsd.wsd_table(saved).splitlines()
     assert [line.split(" | ")[1] for line in lines[2:]] == [
         "first sense", "words", "LSTM 1", "LSTM 2", "average"
