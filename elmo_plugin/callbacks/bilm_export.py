@@ -2,6 +2,7 @@ import logging
 from pathlib import Path
 from typing import Any, Dict, Optional
 
+from allennlp.common.checks import ConfigurationError
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
@@ -40,7 +41,11 @@ class BilmExportCallback(TrainerCallback):
     def on_start(
         self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
     ) -> None:
-        assert isinstance(trainer.model, BilmLanguageModel)
+        if not isinstance(trainer.model, BilmLanguageModel):
+            raise ConfigurationError(
+                'callback of type "bilm_export": expected a model of type "bilm", found '
+                f"{type(trainer.model).__name__}"
+            )
         if is_primary and refused_by_allennlp(trainer.model.options):
             logger.warning("The files of bilm_export: %s", who_reads(trainer.model.options))
 

@@ -94,14 +94,12 @@ def draw(curve: Path, picture: Path) -> None:
     Draws the file `learning_curve.jsonl` as a PNG file: the training loss by batch and, after each
     epoch, the logarithms of the held-out perplexities, which are losses too (nats a token).
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
     import numpy as np
+    from matplotlib.figure import Figure  # and not pyplot, whose settings are the caller's
 
     lines = [json.loads(line) for line in curve.read_text().splitlines()]
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
 
     def plot(key: str, label: str, marker: str, transform: Any = np.asarray) -> None:
         points = [(line["batch"], line[key]) for line in lines if key in line]
@@ -119,4 +117,3 @@ def draw(curve: Path, picture: Path) -> None:
     axes.legend()
     with atomic_write(picture) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
-    plt.close(figure)

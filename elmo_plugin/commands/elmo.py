@@ -59,8 +59,8 @@ class ElmoCommand(Subcommand):
             "--initial-state",
             choices=INITIAL_STATES,
             default="warm",
-            help="the LSTM state at the start of a sentence: warm, one fixed state; zero, zeros; carry, "
-            "the state after earlier sentences, as in AllenNLP 0.9",
+            help="the LSTM state at the start of a sentence: warm, one fixed state; zero, zeros; "
+            "carry, the state after earlier sentences, as in AllenNLP 0.9",
         )
         subparser.add_argument(
             "--float16", action="store_true", help="write float16, half as many bytes"
@@ -110,8 +110,10 @@ def elmo_from_args(args: argparse.Namespace) -> None:
         if file.is_dir():
             raise ConfigurationError(f"input_file: {name}: expected a file, found a folder")
         blocks = read_blocks(file, name=name)
-        # Counting also finds blank lines now, not after hours.
-        total = sum(1 for _ in _sentences(read_blocks(file, name=name), name, shard, n_shards))
+        total = None
+        if file.is_file():  # a pipe can be read only once
+            # Counting also finds blank lines now, not after hours.
+            total = sum(1 for _ in _sentences(read_blocks(file, name=name), name, shard, n_shards))
     sentences: Iterable[Sentence] = _sentences(blocks, name, shard, n_shards)
     if args.use_sentence_keys:
         sentences = check_sentence_keys(sentences, name)

@@ -92,11 +92,8 @@ def mix_table(mixes: Mapping[str, Mix]) -> str:
 
 def draw_mixes(mixes: Mapping[str, Mix], picture: Path) -> None:
     """Draws the mixes by name: a row for each, in which a darker cell is a larger weight."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
     import numpy as np
+    from matplotlib.figure import Figure  # and not pyplot, whose settings are the caller's
 
     n_layers = max(1, *(len(mix.weights) for mix in mixes.values()))
     weights = np.full((len(mixes), n_layers), np.nan)
@@ -104,9 +101,10 @@ def draw_mixes(mixes: Mapping[str, Mix], picture: Path) -> None:
         row[: len(mix.weights)] = mix.weights
     labels = [name.replace("$", r"\$").replace(" ", "\n") for name in mixes]
     margin = max(len(line) for label in labels for line in label.split("\n"))
-    figure, axes = plt.subplots(
+    figure = Figure(
         figsize=(0.09 * margin + 0.9 * n_layers, 0.6 + 0.6 * len(mixes)), layout="constrained"
     )
+    axes = figure.subplots()
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for (row, column), weight in np.ndenumerate(weights):
         text = "" if np.isnan(weight) else f"{weight:.2f}"
@@ -116,4 +114,3 @@ def draw_mixes(mixes: Mapping[str, Mix], picture: Path) -> None:
     axes.set_yticks(range(len(mixes)), labels, fontsize="small")
     with atomic_write(picture) as temporary:
         figure.savefig(temporary, format=picture.suffix[1:], dpi=150)
-    plt.close(figure)

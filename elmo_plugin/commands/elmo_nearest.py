@@ -149,7 +149,10 @@ def _spread(text: str, word: str, most: int) -> list[Occurrence]:
     most = min(most, n_occurrences)
     chosen = {i * n_occurrences // most for i in range(most)}
     every = enumerate(occurrences(text_sentences(text), word))
-    return [occurrence for number, occurrence in every if number in chosen]
+    found = [occurrence for number, occurrence in every if number in chosen]
+    if len(found) < most:
+        fail("--word", "a text that can be read several times, not a pipe", text)
+    return found
 
 
 def _text(occurrence: Occurrence) -> str:

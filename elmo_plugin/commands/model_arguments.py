@@ -36,7 +36,7 @@ def load_elmo(args: argparse.Namespace) -> Elmo:
     # Raises
 
     `ConfigurationError`
-        If there is no such GPU, or if the arguments do not name one biLM.
+        If there is no such GPU, or if the arguments do not name one biLM that reads characters.
     `FileNotFoundError`
         If a file does not exist.
     """
@@ -46,6 +46,7 @@ def load_elmo(args: argparse.Namespace) -> Elmo:
     elmo = _load(args).eval()
     if args.cuda_device >= 0:
         elmo.cuda(args.cuda_device)
+    _ = elmo.max_characters_per_token  # an error for a biLM that reads words
     return elmo
 
 

@@ -42,8 +42,9 @@ class BilmDataLoader(DataLoader):
 
     A batch is a dictionary:
 
-    * `starts`: rows that start again from zeros, which are all rows in an epoch's first window, and
-      later those that `restart_every` chooses. *Shape:* `(B,)` bool.
+    * `starts`: rows that start again, in training from zeros and in evaluation as the model's
+      `initial_state` says: all rows in an epoch's first window, and later those that
+      `restart_every` chooses. *Shape:* `(B,)` bool.
     * `window`: a `LazyWindow`, whose method `tensors` returns a dictionary:
         * `words`: character ids of the distinct words of the window. *Shape:* `(U, C)` int16.
         * `forward_inputs`: indices into `words` for `<S> w1 .. wn` of each sentence. *Shape:*
@@ -160,11 +161,6 @@ class BilmDataLoader(DataLoader):
             batch_size,
         )
         return fewer
-
-    @property
-    def num_tokens(self) -> int:
-        """Number of targets of each direction in an epoch, in all processes, with boundaries."""
-        return self.corpus.num_tokens + self.corpus.num_sentences
 
     def __len__(self) -> int:
         """

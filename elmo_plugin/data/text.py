@@ -93,7 +93,7 @@ def _walk(folder: Path) -> Iterator[Path]:
     def fail(error: OSError) -> NoReturn:  # os.walk would skip the folder silently
         raise error
 
-    for parent, folders, names in os.walk(folder, onerror=fail):
+    for parent, folders, names in os.walk(folder, onerror=fail, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
         files = (Path(parent, name) for name in names if not name.startswith("."))
         # A broken link is included, so that opening it raises an error.

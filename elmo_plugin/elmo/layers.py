@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import check_choice, check_flag
+from elmo_plugin.checks import ParameterError, check_choice, check_flag
 from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.elmo.layer_cache import Fingerprint, LayerCache
 from elmo_plugin.elmo.sentence_start import SentenceStart
@@ -84,9 +84,9 @@ class BiLMLayers(nn.Module):
         self.layer_cache: LayerCache | None = None
         if cache_dir is not None:
             if requires_grad:
-                raise ValueError("cache_dir: expected a frozen biLM, found requires_grad true")
+                raise ParameterError("cache_dir: expected a frozen biLM, found requires_grad true")
             if initial_state == "carry":
-                raise ValueError(
+                raise ParameterError(
                     "cache_dir: expected initial_state zero or warm, found carry, under which a "
                     "sentence's layers depend on those before it"
                 )
@@ -115,7 +115,7 @@ class BiLMLayers(nn.Module):
     @property
     def max_characters_per_token(self) -> int:
         if not self.options.token_encoder.reads_characters:
-            raise ValueError(
+            raise ParameterError(
                 "expected a biLM that reads characters, found one with word embeddings"
             )
         return self.bilm.id_shape[0]

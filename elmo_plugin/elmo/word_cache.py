@@ -82,8 +82,9 @@ class WordVectorCache(nn.Module):
             self._rows.update(zip(new, rows))
         if self._vectors is None:
             return encoder(words)
-        found = torch.tensor([self._rows[key] for key in keys], device=words.device)
-        return self._vectors[found]
+        # Without a dtype, no rows, of empty sentences alone, would be floats.
+        found = torch.tensor([self._rows[key] for key in keys], dtype=torch.long)
+        return self._vectors[found.to(words.device)]
 
     def _encode(self, encoder: nn.Module, words: Tensor) -> Tensor:
         """The vectors of at least one word."""

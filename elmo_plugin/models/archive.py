@@ -122,12 +122,17 @@ def _read_parameters(file: Path) -> dict[str, Any]:
         if key in TRAINING_ONLY:
             continue
         if key not in PARAMETERS:
-            raise ConfigurationError(f"{CONFIG}: model: unknown key {shown(key)}")
+            raise ConfigurationError(
+                f"{CONFIG}: model: expected keys among {', '.join(PARAMETERS)}, found {shown(key)}"
+            )
         if type(value) not in PARAMETERS[key]:
-            raise ConfigurationError(f"{CONFIG}: model.{key}: unexpected value {shown(value)}")
+            expected = " or ".join(kind.__name__ for kind in PARAMETERS[key])
+            raise ConfigurationError(
+                f"{CONFIG}: model.{key}: expected {expected}, found {shown(value)}"
+            )
         parameters[key] = value
     if "lstm" not in parameters:
-        raise ConfigurationError(f"{CONFIG}: model: missing key lstm")
+        raise ConfigurationError(f"{CONFIG}: model: expected a key lstm, found none")
     return parameters
 
 

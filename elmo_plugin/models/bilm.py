@@ -245,20 +245,23 @@ class BilmLanguageModel(Model):
         layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
         self._carried[self.training] = before.put(after)
         targets = torch.stack([forward_targets.T, backward_targets.T])  # (2, T, B)
-        return self._loss(self.dropout(layers[-1]), targets)
+        return self._loss(self._sums(self.dropout(layers[-1]), targets), targets)
 
     def _forward_sentences(
         self, source: TextFieldTensors, targets: Tensor, metadata: Optional[List[Any]]
     ) -> Dict[str, Any]:
         hidden, goals = self.read_sentences(source, targets)
-        output: Dict[str, Any] = {"loss": self._loss(hidden, goals)}
-        if not self.training:
-            log_p = [self.softmax.log_probabilities(h, g).T for h, g in zip(hidden, goals)]
-            output["forward_log_probabilities"] = log_p[0][:, :-1]
-            output["backward_log_probabilities"] = log_p[1][:, 1:]
-            output["mask"] = goals[0].T[:, :-1] != IGNORE
-            if metadata is not None:
-                output["tokens"] = metadata
+        if self.training:
+            return {"loss": self._loss(self._sums(hidden, goals), goals)}
+        log_p = [self.softmax.log_probabilities(h, g) for h, g in zip(hidden, goals)]
+        output: Dict[str, Any] = {
+            "loss": self._loss([-x.sum() for x in log_p], goals),
+            "forward_log_probabilities": log_p[0].T[:, :-1],
+            "backward_log_probabilities": log_p[1].T[:, 1:],
+            "mask": goals[0].T[:, :-1] != IGNORE,
+        }
+        if metadata is not None:
+            output["tokens"] = metadata
         return output
 
     def read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -301,11 +304,18 @@ class BilmLanguageModel(Model):
                 f"found {self.bilm.id_shape[0]} and {found[0]}"
             )
 
-    def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """`hidden`: shape `(2, T, B, P)`; `targets`: shape `(2, T, B)`."""
+    def _sums(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
+        """
+        The negative log likelihood of each direction. `hidden`: shape `(2, T, B, P)`; `targets`:
+        shape `(2, T, B)`.
+        """
+        return [self.softmax(h, t) for h, t in zip(hidden, targets)]
+
+    def _loss(self, sums: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """`sums`: those of `_sums`; `targets`: shape `(2, T, B)`."""
         if self.training:
             check_optimizer(self._tables)
-        forward_sum, backward_sum = (self.softmax(h, t) for h, t in zip(hidden, targets))
+        forward_sum, backward_sum = sums
         n_tokens = int((targets[0] != IGNORE).sum())
         if self.training and self.softmax.n_negative_samples is not None:
             self._sampled_loss((forward_sum + backward_sum).detach() / 2, n_tokens)

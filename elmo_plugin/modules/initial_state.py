@@ -44,5 +44,8 @@ def warm_up(bilm: BiLM) -> LSTMState:
     """
     boundaries = bilm.boundaries
     begin_end = torch.tensor([[0, 1] * N_BOUNDARIES], device=boundaries.device)
+    training = bilm.training
+    bilm.eval()  # dropout would make the state random
     _, state = bilm(boundaries, begin_end, 1 - begin_end, bilm.bilstm.zero_state(1))
+    bilm.train(training)
     return state

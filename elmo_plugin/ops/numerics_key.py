@@ -11,8 +11,9 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 def tensor_versions(tensors: Iterable[Tensor]) -> tuple[Any, ...]:
     """
     A key that changes when one of `tensors` changes: an in-place change and an optimizer's step
-    with its gradient raise a tensor's version, and another tensor has another address. Only a
-    change of its `.data` by other code is not seen.
+    with its gradient raise a tensor's version, and another tensor that lives at the same time has
+    another address. A change of `.data` by other code is not seen, and code that replaces a
+    parameter has to clear the cache.
     """
     # A tensor made in inference mode has no version, and cannot change outside it.
     return tuple((x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors)

@@ -1,6 +1,6 @@
 """
-PyTorch's private operators. Only this file calls them, each is looked up once when it is imported,
-and without any of them the results are the same to rounding.
+PyTorch's private operators for products and for the graph. Only this file calls these, each is
+looked up once when it is imported, and without any of them the results are the same to rounding.
 """
 
 from typing import Any

@@ -4,6 +4,7 @@ encoder `elmo_output` would not find the second mix. Here the layers in between 
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -137,10 +138,13 @@ def after(n_columns: int, columns: Columns) -> Columns:
 
 def _check_columns(columns: Any, n_columns: int) -> None:
     try:
-        edges = [0, *(int(edge) for pair in sorted(columns) for edge in pair), n_columns]
-        is_right = len(edges) == 2 * len(columns) + 2 > 2 and edges == sorted(edges)
+        pairs = [(start, end) for start, end in columns]
     except (TypeError, ValueError):
-        is_right = False
+        pairs = []
+    is_right = bool(pairs) and all(type(edge) is int for edge in chain(*pairs))
+    if is_right:
+        edges = [0, *chain(*sorted(pairs)), n_columns]
+        is_right = edges == sorted(edges)
     if not is_right:
         expected = "pairs of a first column and the one after the last, among the "
         fail("elmo_columns", f"{expected}{n_columns} of the embedded text", columns)

@@ -1,11 +1,14 @@
 """These tests run the callback `bilm_export` in AllenNLP's trainer."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
 
 from elmo_plugin.bilm_tf.weight_file import read_weights
@@ -39,7 +42,7 @@ def test_the_best_weights_are_exported(tmp_path):
 
 def test_a_warning_before_training_where_allennlp_will_not_read_it(tmp_path, caplog):
     """A model without residuals gives a warning that names them. A model that AllenNLP reads gives
-    none."""
+    none, and another model than a biLM an error."""
 
     class Trainer:
         """The attribute of a trainer that the callback reads."""
@@ -52,6 +55,8 @@ def test_a_warning_before_training_where_allennlp_will_not_read_it(tmp_path, cap
             self.model = Model.from_params(Params(params), vocab=words)
 
     callback: Any = BilmExportCallback(str(tmp_path))
+    with pytest.raises(ConfigurationError, match=r'"bilm_export": expected .* found Linear'):
+        callback.on_start(SimpleNamespace(model=torch.nn.Linear(1, 1)))
     callback.on_start(Trainer())
     assert "bilm_export" not in caplog.text
     callback.on_start(Trainer(use_skip_connections=False))

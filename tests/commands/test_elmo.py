@@ -18,9 +18,11 @@ from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import pretrained
+from elmo_plugin.bilm_tf.weight_file import write_weights
 from elmo_plugin.elmo import dump
 from elmo_plugin.elmo.elmo import Elmo
 from tests.damage import damage
+from tests.random_bilm import random_bilm
 
 TEXT = [
     "He threw the stick to the dog .",
@@ -389,6 +391,29 @@ def test_half_precision_stdin_and_archive(run, text, tmp_path, bilm_archive, mon
     assert same({k: v.astype("float16") for k, v in whole.items()}, half)
     with h5py.File(tmp_path / "whole") as file:
         assert "sentence_to_index" not in file
+
+
+def test_a_pipe(run, text, tmp_path, options):
+    """What is read from a pipe, which can be read only once, is what is read from the file."""
+    run(text, tmp_path / "whole", "--top", *options)
+    pipe, end = os.pipe()
+    os.write(end, text.read_bytes())
+    os.close(end)
+    run(f"/dev/fd/{pipe}", tmp_path / "piped", "--top", *options)
+    os.close(pipe)
+    assert same(read(tmp_path / "whole"), read(tmp_path / "piped"))
+
+
+def test_a_model_that_reads_words_is_refused(run, text, tmp_path):
+    """Before anything is written. Elmo reads characters."""
+    bilm, options = random_bilm(n_words=5)
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    write_weights(bilm, tmp_path / "w.hdf5")
+    files = ["--options-file", tmp_path / "options.json", "--weight-file", tmp_path / "w.hdf5"]
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ConfigurationError, match="expected a biLM that reads characters"):
+        run(text, tmp_path / "out", "--top", *files)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_sentence_keys(run, text, tmp_path, options):

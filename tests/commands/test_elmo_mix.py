@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import matplotlib
 import pytest
 import torch
 from allennlp.commands import main
@@ -40,7 +41,9 @@ def test_stock_elmo_and_top_layer(
     run = save(tmp_path / "run", {**state, "encoder.layer_norm.gamma": torch.ones(8)})
     top = save(tmp_path / "top", {"elmo.scalar_mix_0.gamma": torch.tensor([1.5])})
     picture = tmp_path / "mix.svg"
+    matplotlib.use("svg")
     elmo_mix(run, top, "--plot", picture)
+    assert matplotlib.get_backend() == "svg"  # as the caller has set it
     header, first, second, wrote = capsys.readouterr().out.splitlines()[-4:]
     assert header.split() == ["s_0", "s_1", "s_2", "gamma"]
     assert first.split() == [str(run), MIX, "0.5000", "0.2500", "0.2500", "1.0000"]

@@ -1,5 +1,6 @@
 """The command `elmo-nearest`; tests/elmo/test_nearest.py compares the search with an oracle."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -86,6 +87,16 @@ def test_a_word_of_the_text_and_a_page(
 def test_bad_arguments(text: Path, bilm_archive: str, arguments: list, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         elmo_nearest(text, *arguments, "--archive-file", bilm_archive)
+
+
+def test_a_pipe_is_refused(bilm_archive: str) -> None:
+    """Queries of `--word` are chosen from all of the text, before it is searched."""
+    pipe, end = os.pipe()
+    os.write(end, TEXT.encode())
+    os.close(end)
+    with pytest.raises(ConfigurationError, match=r"^--word: .*several times, not a pipe, found"):
+        elmo_nearest(f"/dev/fd/{pipe}", "--word", "dog", "--archive-file", bilm_archive)
+    os.close(pipe)
 
 
 def test_no_model_and_no_text(text: Path, bilm_archive: str, tmp_path: Path) -> None:

@@ -147,6 +147,9 @@ def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
         return [str(file.relative_to(tmp_path)) for file in find_files(path)]
 
     assert found(tmp_path) == ["a.txt", "b.txt", "sub/c.txt"]
+    (tmp_path / "link").symlink_to("sub")
+    assert found(tmp_path) == ["a.txt", "b.txt", "link/c.txt", "sub/c.txt"]
+    (tmp_path / "link").unlink()
     assert found(f"{tmp_path}/*.txt") == ["a.txt", "b.txt"]
     assert found(f"{tmp_path}/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
     assert found(str(tmp_path / "b.txt")) == ["b.txt"]

@@ -33,6 +33,7 @@ SMALLER = {
     "bilm": f"{_TEXT}, {_SIZES}",
     "bilm_tf": f"{_TEXT}, {_SIZES}",
     "bilm_1b": _TINY,
+    "bilm_small": "model+: { n_negative_samples: 16 }",
     "bilm_finetune": "trainer+: { num_epochs: 1 }",
     "tagger": "trainer+: { num_epochs: 1 }",
     "tagger_elmo": "trainer+: { num_epochs: 1 }",
@@ -55,12 +56,16 @@ def prepare(folder: Path) -> None:
             (configs / whole.name).symlink_to(whole)
 
     (folder / LIBRARY.name).symlink_to(LIBRARY)
+    small = ROOT / "training_configs" / "bilm_small.jsonnet"
+    (folder / "my_bilm.jsonnet").write_text(f"import '{small}'")
     (folder / "my.jsonnet").write_text("import 'training_configs/esim.jsonnet'")
     (folder / "my_task.jsonnet").write_text("import 'training_configs/esim.jsonnet'")
     (folder / "my_ner.jsonnet").write_text("import 'training_configs/ner.jsonnet'")
     (folder / "my" / "text").mkdir(parents=True)
     text = (TEXT / "train.txt").read_bytes()
     (folder / "my" / "text" / "part.txt.gz").write_bytes(gzip.compress(text))
+    words = sorted(set(text.decode().split()))
+    (folder / "my" / "words.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *words, ""]))
     (folder / "my" / "dev.txt").symlink_to(TEXT / "heldout.txt")
     (folder / "train").symlink_to(TEXT / "train.txt")
     (folder / "heldout").symlink_to(TEXT / "heldout.txt")

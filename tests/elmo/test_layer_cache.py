@@ -58,6 +58,15 @@ def test_the_same_batch_to_the_bit(
     assert torch.equal(read(SENTENCES, another, boundaries), expected)
 
 
+def test_empty_sentences_next_to_known_ones(bilm_files, tmp_path):
+    """An empty sentence has no vectors, also where all others of its batch are in the cache."""
+    elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path / "cache")
+    (expected,) = elmo.embed(SENTENCES[:1], layer="all")
+    known, empty = elmo.embed([SENTENCES[0], []], layer="all")
+    assert numpy.array_equal(known, expected)
+    assert empty.shape == (3, 0, expected.shape[2])
+
+
 def test_boundaries_are_entries_of_their_own(read):
     """The expected numbers are those without a cache: layers with boundaries that are in the cache
     are not taken for layers without, nor the other way round."""

@@ -102,6 +102,18 @@ def test_a_batch_leaves_nothing_behind(initial_state):
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
 
 
+def test_each_direction_has_one_softmax(monkeypatch):
+    """The loss is the mean of the log probabilities, and is not computed once more."""
+    model = language_model(initial_state="zero").eval()
+    calls = []
+    whole = model.softmax.log_probabilities
+    monkeypatch.setattr(model.softmax, "log_probabilities", lambda *a: calls.append(1) or whole(*a))
+    output = model(**batch_of(model, SENTENCES))
+    assert len(calls) == 2
+    total = sum(output[f"{d}_log_probabilities"].sum() for d in ("forward", "backward"))
+    assert_close(output["loss"], -total / (2 * output["mask"].sum()), atol=1e-10, what="loss")
+
+
 def test_the_three_initial_states_differ():
     """If the states were equal, the tests of each of them would show nothing."""
     losses = set()

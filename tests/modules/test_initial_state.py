@@ -14,8 +14,9 @@ def test_warm_up_is_a_run_over_boundaries(tmp_path):
     for _ in range(N_BOUNDARIES):
         _, state = oracle.stream(arrays, options, 0, [begin, end], state)
         _, state = oracle.stream(arrays, options, 1, [end, begin], state)
+    bilm.train()
     found = warm_up(bilm)
-    assert found.n_rows == 1
+    assert found.n_rows == 1 and bilm.training
     for key, (c, h) in oracle_state(found, 0).items():
         assert_close(c, state[key][0], atol=1e-5, what=f"c {key}")
         assert_close(h, state[key][1], atol=1e-5, what=f"h {key}")

@@ -1,6 +1,9 @@
+import pytest
 import torch
+from allennlp.common.checks import ConfigurationError
 from torch import nn
 
+from elmo_plugin.task_models import elmo_at_output
 from elmo_plugin.task_models.elmo_at_output import PassElmo, after
 
 
@@ -14,6 +17,16 @@ def test_columns():
     which they were named."""
     layer = PassElmo(Negate(), [[4, 6], [1, 3]])
     assert layer(torch.arange(7.0)).tolist() == [-0.0, -3.0, 4.0, 5.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "columns", [[], None, [[4]], [[4, 6], [5, 7]], [[4, 8]], [["4", "6"]], [[4.7, 6]], [[6, 4]]]
+)
+def test_columns_that_are_refused(columns):
+    """Of seven columns, pairs of whole numbers that do not overlap are right."""
+    elmo_at_output._check_columns([[4, 6], [1, 3]], 7)
+    with pytest.raises(ConfigurationError, match="elmo_columns: expected pairs of a first column"):
+        elmo_at_output._check_columns(columns, 7)
 
 
 def test_columns_after_a_layer():
