@@ -11,7 +11,8 @@ sentence, whose context changes most; and the mean cosine of a word's vectors in
 With `--treebank`, a linear classifier of parts of speech (see `experiments.probe`) is trained and
 scored on sentences, and on `JOINED` consecutive sentences read as one.
 
-The sentences of `*.gold_conll` are those of the file. Those of SQuAD end at `.`, `!` or `?` before
+`--without` leaves out documents of `*.gold_conll`, such as those that a biLM was trained on. Their
+sentences are those of the file. Those of SQuAD end at `.`, `!` or `?` before
 white space and a capital letter.
 """
 
@@ -19,7 +20,7 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,16 @@ Document = list[list[str]]
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'(]?[A-Z])")
 
 
-def read_documents(file: Path) -> list[Document]:
-    """The documents of a `*.gold_conll`, or the paragraphs of SQuAD's JSON."""
+def read_documents(file: Path, without: Collection[str] = ()) -> list[Document]:
+    """The documents of a `*.gold_conll` but for those named, or the paragraphs of SQuAD's JSON."""
     if file.suffix == ".json":
         return list(_squad(json.loads(file.read_text("utf-8"))))
     documents = Ontonotes().dataset_document_iterator(str(file))
-    return [[sentence.words for sentence in document] for document in documents]
+    return [
+        [sentence.words for sentence in document]
+        for document in documents
+        if document[0].document_id not in without
+    ]
 
 
 def _squad(content: dict[str, Any]) -> Iterator[Document]:
@@ -171,13 +176,15 @@ def treebank_rows(name: str, archive_file: str, data: Path, work: Path) -> list[
 
 def documents_table(rows: Sequence[Row]) -> str:
     """Rows as Markdown."""
-    columns = ["biLM", "text", "words", "read as", "forward", "backward", "joint", "inner words"]
+    columns = ["biLM", "text", "documents", "words", "read as"]
+    columns += ["forward", "backward", "joint", "inner words"]
     lines: list[list[object]] = []
     for row in rows:
         metrics, settings = row["metrics"], row["settings"]
         if "joint" in metrics:
             numbers = [metrics[key] for key in ("forward", "backward", "joint", "joint_inner")]
-            text = [settings["text"], metrics["words"], settings["reading"]]
+            text = [settings["text"], *(metrics[key] for key in ("documents", "words"))]
+            text.append(settings["reading"])
             lines.append([row["bilm"], *text, *numbers])
     return table(columns, lines)
 
@@ -216,6 +223,7 @@ def main() -> None:
     parser.add_argument("texts", nargs="+", type=Path, help="*.gold_conll or SQuAD's JSON")
     parser.add_argument("model", metavar="NAME=ARCHIVE", help="archive of a bilm")
     parser.add_argument("--treebank", type=Path, help="a Universal Dependencies treebank")
+    parser.add_argument("--without", nargs="+", default=[], help="names of documents")
     parser.add_argument("--most", type=int, help="documents of a text, by default all")
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     parser.add_argument("--results", type=Path, default=FILE)
@@ -223,7 +231,7 @@ def main() -> None:
     name, archive_file = named_archive(arguments.model)
     rows = []
     for text in arguments.texts:
-        documents = read_documents(text)[: arguments.most]
+        documents = read_documents(text, arguments.without)[: arguments.most]
         rows += text_rows(name, archive_file, text, documents)
     if arguments.treebank:
         rows += treebank_rows(name, archive_file, arguments.treebank, arguments.work)

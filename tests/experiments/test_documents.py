@@ -34,6 +34,8 @@ def test_read_documents(tmp_path: Path) -> None:
     (tmp_path / "a.gold_conll").write_text(CONLL)
     found = documents.read_documents(tmp_path / "a.gold_conll")
     assert found == [[["he", "threw"], ["the"]], [["dog"]]]
+    name = CONLL.split("(")[1].split(")")[0]
+    assert documents.read_documents(tmp_path / "a.gold_conll", [name]) == found[1:]
     paragraph = {"context": 'It is 3.5 m. "Who? me," she said. Then', "qas": []}
     (tmp_path / "a.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
     (document,) = documents.read_documents(tmp_path / "a.json")
