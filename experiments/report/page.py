@@ -10,7 +10,8 @@ from experiments.markdown import table
 from experiments.report import paper, pictures
 from experiments.report.statistics import NOT_RUN, Results, Summary, error_reduction
 
-PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+# A line of prose may end inside of braces. Other braces match without groups, as an error.
+PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)(\s+error\s+reduction)?\}|\{[^{}]*\}")
 PROSE = ("Results", "What the numbers say")
 """Sections without a table."""
 
@@ -252,10 +253,8 @@ def _filled(text: str, results: Results) -> str:
     tasks = _by_task(results, "table 1")
 
     def fill(match: re.Match[str]) -> str:
-        # Words are read, not characters: a line may end inside the braces.
-        is_gain = match[1].split()[2:] == ["error", "reduction"]
-        words = match[1].split()[: 2 if is_gain else None]
-        settings = tasks.get(words[0], {}).get(words[1]) if len(words) == 2 else None
+        task, bilm, is_gain = match.groups()
+        settings = tasks.get(task, {}).get(bilm)
         if settings is None:
             raise ValueError(f"text: expected a task and a biLM of table 1, found {match[0]}")
         summary = results.summary(settings)
