@@ -17,7 +17,10 @@ local on_part(fraction) = if fraction == 1 then tasks else {
   [name]: tasks[name] {
     config+: {
       data_loader+: { batch_size: std.max(4, std.floor(super.batch_size * fraction)) },
-      trainer+: { num_epochs: 2 * super.num_epochs, patience: 3 * super.patience },
+      trainer+: {
+        num_epochs: 2 * super.num_epochs,
+        patience: if super.patience == null then null else 3 * super.patience,
+      },
     },
   }
   for name in ['pos', 'ner']
