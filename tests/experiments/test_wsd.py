@@ -116,15 +116,18 @@ def test_a_file_of_another_name_is_refused() -> None:
         list(wsd.read_sentences(Path("text.xml")))
 
 
-def test_first_senses(tmp_path: Path) -> None:
-    """By hand; 5 in a key is a satellite adjective, which counts as an adjective."""
-    (tmp_path / "index.sense").write_text(INDEX)
-    first = wsd.first_senses(tmp_path / "index.sense")
-    assert first == {
-        ("big", "ADJ"): "big%3:00:01::",
-        ("stick", "NOUN"): "stick%1:06:00::",
-        ("stick", "VERB"): "stick%2:35:00::",
+def test_wordnet_senses(tmp_path: Path) -> None:
+    """By hand; 5 in a key is a satellite adjective, which counts as an adjective. The file is in
+    the order of the keys, and the senses are in that of their numbers."""
+    lines = [*INDEX.splitlines(), "stick%2:31:00:: 00659723 3 0", "stick%2:33:00:: 01119169 2 1"]
+    (tmp_path / "index.sense").write_text("\n".join(sorted(lines)))
+    wordnet = wsd.wordnet_senses(tmp_path / "index.sense")
+    assert wordnet == {
+        ("big", "ADJ"): ["big%3:00:01::", "big%5:00:01:important:00"],
+        ("stick", "NOUN"): ["stick%1:06:00::", "stick%1:13:00::"],
+        ("stick", "VERB"): ["stick%2:35:00::", "stick%2:33:00::", "stick%2:31:00::"],
     }
+    assert wsd.first_senses(wordnet)["stick", "VERB"] == "stick%2:35:00::"
 
 
 def test_score() -> None:
@@ -179,11 +182,37 @@ def test_nearest_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> N
     words = {("stick", "NOUN"), ("dog", "NOUN")}
     senses = wsd.sense_vectors(elmo, iter(train), words)
     assert set(senses) == {f"stick%1:0{k}:00::" for k in (1, 2, 3)}
-    found = wsd.nearest_senses(elmo, dev, senses, {("dog", "NOUN"): "dog%1:05:00::"})
+    wordnet = {
+        ("stick", "NOUN"): [f"stick%1:0{k}:00::" for k in (1, 2, 3)],
+        ("dog", "NOUN"): ["dog%1:05:00::"],
+    }
+    found = wsd.nearest_senses(elmo, dev, senses, wordnet)
     targets = [target for _, (target,) in dev]
     right = [[sense in t.senses for sense, t in zip(row, targets)] for row in found.senses]
     assert right == expected
     assert found.unseen == 1
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
+def test_equal_senses_go_to_the_one_that_wordnet_puts_first(
+    bilm_archive: str, order: tuple[int, ...]
+) -> None:
+    """A property: a form has one vector in the word layer, so its senses are equally near there.
+    Their averages are of one, two and three occurrences, which differ by rounding."""
+    word = ("stick", "NOUN")
+    ranked = [f"stick%1:0{k}:00::" for k in order]
+
+    def sentence(words: str, k: int) -> wsd.Sentence:
+        tokens = words.split()
+        start = tokens.index("stick")
+        return tokens, [Target(*word, start, start + 1, [f"stick%1:0{k}:00::"])]
+
+    texts = ["he threw the stick", "the stick .", "a stick to", "stick to it", "no stick", "stick"]
+    train = [sentence(text, k) for text, k in zip(texts, (1, 2, 2, 3, 3, 3))]
+    elmo = Elmo.from_archive(bilm_archive)
+    senses = wsd.sense_vectors(elmo, train, {word})
+    found = wsd.nearest_senses(elmo, [train[0]], senses, {word: ranked})
+    assert found.senses[0] == [ranked[0]]
 
 
 def test_bootstrap() -> None:
@@ -201,12 +230,20 @@ def test_bootstrap() -> None:
 def test_rows(bilm_archive: str, tmp_path: Path) -> None:
     """A row for each layer and the average; those of a second run take their place."""
     file = write(tmp_path)
-    first = {("stick", "NOUN"): "stick%1:06:00::"}
+    wordnet = {
+        wsd.word_of(senses[0]): senses
+        for senses in (
+            ["throw%2:35:00::", "throw%2:35:02::"],
+            ["stick%1:06:00::", "stick%1:13:00::"],
+            ["fire_engine%1:06:00::"],
+            ["big%5:00:01:important:00"],
+        )
+    }
     elmo = Elmo.from_archive(bilm_archive)
     for _ in range(2):
         rows = [
-            wsd.first_sense_row(file, file, first),
-            *wsd.wsd_rows("a", elmo, "fp32", file, file, first),
+            wsd.first_sense_row(file, file, {("stick", "NOUN"): "stick%1:06:00::"}),
+            *wsd.wsd_rows("a", elmo, "fp32", file, file, wordnet),
         ]
         save_rows(tmp_path / "results" / "wsd.jsonl", rows)
     saved = read_rows(tmp_path / "results" / "wsd.jsonl")
