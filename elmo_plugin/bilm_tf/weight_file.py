@@ -8,9 +8,7 @@ without these checks.
 
 import json
 import os
-from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 
 import h5py
 import torch
@@ -23,7 +21,7 @@ from elmo_plugin.bilm_tf.arrays import (
     token_encoder_arrays,
 )
 from elmo_plugin.bilm_tf.options_file import parse_options, read_options
-from elmo_plugin.data.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS
+from elmo_plugin.data.characters import NUM_CHARACTERS
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.hdf5 import (
     VERSION,
@@ -38,66 +36,31 @@ from elmo_plugin.files.hdf5 import (
 )
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
 from elmo_plugin.modules.initial_state import warm_up
-from elmo_plugin.options import BiLMOptions, WordTableOptions, build_bilm, options_of
+from elmo_plugin.options import BiLMOptions, build_bilm, options_of
 
 WRITTEN_FOR = "options.json"
 """The attribute of a weight file that contains its options."""
 
 
-def load_bilm(
-    options_file: str | os.PathLike,
-    weight_file: str | os.PathLike,
-    token_embedding_file: str | os.PathLike | None = None,
-    vocabulary_file: str | os.PathLike | None = None,
-) -> BiLM:
+def load_bilm(options_file: str | os.PathLike, weight_file: str | os.PathLike) -> BiLM:
     """
     Loads a biLM from its two files.
-
-    # Parameters
-
-    options_file, weight_file : `str | os.PathLike`
-    token_embedding_file : `str | os.PathLike | None`
-        A table of word vectors that bilm-tf's `dump_token_embeddings` wrote. It replaces the token
-        encoder in the weight file.
-    vocabulary_file : `str | os.PathLike | None`
-        The words of that table. Word number k, counted from 1, is the k-th word of the file.
 
     # Raises
 
     `OptionsError`, `HDF5Error`
-        If a file is damaged, or does not belong to the others. The message names the file and the
+        If a file is damaged, or does not belong to the other. The message names the file and the
         key.
     """
-    options, words = read_options(options_file), None
-    if token_embedding_file is not None:
-        words = _read_words(token_embedding_file, vocabulary_file)
-        options = replace(options, token_encoder=WordTableOptions(n_words=len(words)))
-    check_weights(options, weight_file, token_embedding_file=token_embedding_file)
+    options = read_options(options_file)
+    check_weights(options, weight_file)
     bilm = build_bilm(options)
-    if words is not None:
-        numbers = [words.index(boundary) + 1 for boundary in (BEGIN_TOKEN, END_TOKEN)]
-        bilm.boundaries.copy_(torch.tensor(numbers))
-    read_weights(bilm, weight_file, token_embedding_file=token_embedding_file)
+    read_weights(bilm, weight_file)
     return bilm
 
 
-def _read_words(
-    token_embedding_file: str | os.PathLike, vocabulary_file: str | os.PathLike | None
-) -> list[str]:
-    if vocabulary_file is None:
-        raise HDF5Error(f"{token_embedding_file}: expected a vocabulary file with it, found none")
-    words = Path(vocabulary_file).read_text(encoding="utf-8").split()
-    for boundary in (BEGIN_TOKEN, END_TOKEN):
-        if boundary not in words:
-            raise HDF5Error(f"{vocabulary_file}: expected the word {boundary}, found no such line")
-    return words
-
-
 def check_weights(
-    options: BiLMOptions,
-    path: str | os.PathLike,
-    n_softmax_words: int | None = None,
-    token_embedding_file: str | os.PathLike | None = None,
+    options: BiLMOptions, path: str | os.PathLike, n_softmax_words: int | None = None
 ) -> None:
     """
     Checks that a weight file belongs to `options`, before a biLM of these sizes is built.
@@ -109,8 +72,6 @@ def check_weights(
         The weight file.
     n_softmax_words : `int | None`
         The number of words of the softmax, if the file has to contain one.
-    token_embedding_file : `str | os.PathLike | None`
-        The file with the table of words, if it is not the weight file.
 
     # Raises
 
@@ -118,54 +79,39 @@ def check_weights(
         If the file was written for other options, or if an array is missing or has another shape.
         The message names the first such array.
     """
-    encoder, others = token_encoder_arrays(options), lstm_arrays(options.lstm)
+    arrays = chain(token_encoder_arrays(options), lstm_arrays(options.lstm))
     if n_softmax_words is not None:
-        others = chain(others, softmax_arrays(n_softmax_words, options.lstm.projection_dim))
+        arrays = chain(arrays, softmax_arrays(n_softmax_words, options.lstm.projection_dim))
     with open_hdf5(path) as file:
-        _check_options(file, options, token_embedding_file is not None)
-        for array in chain(encoder, others) if token_embedding_file is None else others:
+        _check_options(file, options)
+        for array in arrays:
             _find(file, array.name, array.shape)
-    if token_embedding_file is not None:
-        with open_hdf5(token_embedding_file) as file:
-            for array in encoder:
-                _find(file, array.name, array.shape)
 
 
 def read_weights(
-    bilm: BiLM,
-    path: str | os.PathLike,
-    softmax: SampledSoftmax | None = None,
-    token_embedding_file: str | os.PathLike | None = None,
+    bilm: BiLM, path: str | os.PathLike, softmax: SampledSoftmax | None = None
 ) -> None:
     """
     Reads the weights of a biLM, and those of its softmax if it is given. The arrays may be float32
-    or float16, and compressed. A table of words is read from `token_embedding_file` if that is
-    given. The warm state is read if `write_weights` wrote one, and computed otherwise. The biLM is
-    changed only after all arrays have been read and checked.
+    or float16, and compressed. The warm state is read if `write_weights` wrote one, and computed
+    otherwise. The biLM is changed only after all arrays have been read and checked.
 
     # Raises
 
     `HDF5Error`
-        If a file is not HDF5 or was written for other options, or if an array is missing, has
+        If the file is not HDF5 or was written for other options, or if an array is missing, has
         another shape, is damaged, or contains NaN or infinity.
     """
     views = array_views(bilm, softmax)
     with open_hdf5(path) as file:
-        _check_options(file, options_of(bilm), token_embedding_file is not None)
-        arrays = {
-            name: _read(file, name, parts)
-            for name, parts in views.items()
-            if name != "embedding" or token_embedding_file is None
-        }
+        _check_options(file, options_of(bilm))
+        arrays = {name: _read(file, name, parts) for name, parts in views.items()}
         warm = None
         if find_array(file, "warm_state/memory") is not None:
             warm = LSTMState(
                 _read(file, "warm_state/memory", [bilm.warm_state.memory]),
                 _read(file, "warm_state/output", [bilm.warm_state.output]),
             )
-    if token_embedding_file is not None:
-        with open_hdf5(token_embedding_file) as file:
-            arrays["embedding"] = _read(file, "embedding", views["embedding"])
     for name, parts in views.items():
         for view, array in zip(parts, arrays[name].split([len(part) for part in parts])):
             view.copy_(array)
@@ -248,17 +194,12 @@ def _find(file: h5py.File, name: str, expected: tuple[int, ...]) -> h5py.Dataset
     return found
 
 
-def _check_options(file: h5py.File, options: BiLMOptions, other_words: bool) -> None:
-    """
-    Refuses a file that says that it was written for other options, which only our files say. With
-    `other_words`, the token encoder does not matter.
-    """
+def _check_options(file: h5py.File, options: BiLMOptions) -> None:
+    """Refuses a file that says that it was written for other options, which only ours say."""
     text = read_text(file, WRITTEN_FOR)
     if text is None:
         return
     found = parse_options(text, f"{file.filename}: {WRITTEN_FOR}")
-    if other_words:
-        found = replace(found, token_encoder=options.token_encoder)
     difference = options.difference(found)
     if difference is not None:
         key, expected, stored = difference

@@ -109,23 +109,15 @@ def test_activations_are_those_of_the_original(golden):
             np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
 
-def test_words_from_a_token_embedding_file(golden):
-    """The expected values are those of the same sentence read through its characters. The file is
-    bilm-tf's own dump."""
-    files = golden / "options.json", golden / "lm_weights.hdf5"
-    spelled = load_bilm(*files)
-    vocabulary = golden / "vocab_test.txt"
-    listed = load_bilm(*files, golden / "elmo_token_embeddings.hdf5", vocabulary)
-    words = vocabulary.read_text().split()
-    sentence = [3, 50, 100, 7]
-    ids = batch_to_ids([[words[i] for i in sentence]])
-    numbers = torch.tensor([sentence]) + 1  # 0 is "no word"
-    state = spelled.bilstm.zero_state(1)
+def test_token_vectors_are_those_of_the_original(golden):
+    """The expected values are bilm-tf's own dump of the token vectors of its vocabulary."""
+    bilm = load_bilm(golden / "options.json", golden / "lm_weights.hdf5")
+    words = (golden / "vocab_test.txt").read_text().split()
+    with h5py.File(golden / "elmo_token_embeddings.hdf5") as file:
+        expected = file["embedding"][()]
     with torch.no_grad():
-        expected = spelled.sentences(ids, state).layers
-        found = listed.sentences(numbers, state).layers
-    for ours, theirs in zip(found, expected):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+        found = bilm.token_encoder(batch_to_ids([words])[0]).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
 
 def test_every_layer_is_that_of_allennlp(golden):
