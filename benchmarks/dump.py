@@ -29,7 +29,7 @@ def run(settings: Settings) -> Record:
     progress(f"vectors of a whole text by {name}")
     options = options_of(name, model)
     torch.manual_seed(0)
-    records = [measure(name, Elmo(build_bilm(options), options).eval(), settings.text)]
+    records = [measure(name, Elmo(build_bilm(options)).eval(), settings.text)]
     print_table(f"Top layer of all words of {settings.text}, fp32, written to a file", records)
     return {"dump": records}
 

@@ -39,7 +39,7 @@ def run(settings: Settings) -> Record:
     [(name, model)] = (QUICK if settings.quick else SMALL).items()
     options = options_of(name, model)
     torch.manual_seed(0)
-    elmo = Elmo(build_bilm(options), options).eval()
+    elmo = Elmo(build_bilm(options)).eval()
     batches = to_batches(elmo, sample(settings.text, 96))
     trainers = {precision: own_trainer(settings, name, precision) for precision in PRECISIONS}
 

@@ -65,7 +65,7 @@ def run(settings: Settings, picture: str) -> Record:
             options = options_of(name, model)
             bilm = build_bilm(options).eval().requires_grad_(False)
             bilm.set_precision(precision)
-            elmo = Elmo(bilm, options, precision=precision).eval()
+            elmo = Elmo(bilm, precision=precision).eval()
             works = works_of(bilm, options, elmo, sentences, dtype or torch.float32)
             for work, _, _ in works.values():
                 work()  # weights are packed

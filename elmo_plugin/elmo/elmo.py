@@ -8,7 +8,6 @@ from allennlp.common.file_utils import cached_path
 from torch import Tensor, nn
 
 from elmo_plugin.bilm_tf.model_files import holds_model_files, model_files
-from elmo_plugin.bilm_tf.options_file import read_options
 from elmo_plugin.bilm_tf.weight_file import load_bilm
 from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.embed import embed
@@ -32,8 +31,6 @@ class Elmo(BiLMLayers):
 
     bilm : `BiLM`
         The biLM, which is modified in place; see `BiLMLayers`.
-    options : `BiLMOptions`
-        The options of the biLM.
     num_output_representations : `int`
         The number of mixes, each with its own weights.
     do_layer_norm : `bool`
@@ -60,7 +57,6 @@ class Elmo(BiLMLayers):
     def __init__(
         self,
         bilm: BiLM,
-        options: BiLMOptions,
         *,
         num_output_representations: int = 1,
         do_layer_norm: bool = False,
@@ -75,12 +71,12 @@ class Elmo(BiLMLayers):
         check_number("dropout", dropout, least=0, most=1)
         check_flag("keep_sentence_boundaries", keep_sentence_boundaries)
         check_flag("use_top_only", use_top_only)
-        n_layers = options.lstm.n_layers + 1
+        n_layers = bilm.bilstm.n_layers + 1
         if scalar_mix_parameters is not None:
             _check_mix(scalar_mix_parameters, n_layers)
             if use_top_only:
                 fail("scalar_mix_parameters", "none with use_top_only", scalar_mix_parameters)
-        super().__init__(bilm, options, **kwargs)
+        super().__init__(bilm, **kwargs)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.dropout = nn.Dropout(dropout)
         self.num_output_representations = num_output_representations
@@ -112,7 +108,7 @@ class Elmo(BiLMLayers):
         if weight_file is None:
             with model_files(options_file) as files:
                 return cls.from_files(*files, **kwargs)
-        return cls(load_bilm(options_file, weight_file), read_options(options_file), **kwargs)
+        return cls(load_bilm(options_file, weight_file), **kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
@@ -132,7 +128,7 @@ class Elmo(BiLMLayers):
         archive = read_archive(path)
         bilm = build_bilm(archive.options)
         bilm.load_state_dict(archive.weights("bilm"))
-        return cls(bilm, archive.options, **kwargs)
+        return cls(bilm, **kwargs)
 
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
@@ -140,7 +136,7 @@ class Elmo(BiLMLayers):
         A model without weights: it raises an error when it is called, until `load_state_dict` has
         loaded all weights of the biLM. `kwargs` are those of `Elmo`.
         """
-        elmo = cls(build_bilm(options), options, **kwargs)
+        elmo = cls(build_bilm(options), **kwargs)
         elmo.has_weights = False
         return elmo
 

@@ -18,7 +18,7 @@ from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
 from elmo_plugin.ops.numerics_key import numerics_key
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.options import options_of
 from elmo_plugin.version import VERSION
 
 
@@ -30,8 +30,6 @@ class BiLMLayers(nn.Module):
 
     bilm : `BiLM`
         The biLM. It is modified in place: its `requires_grad`, mode and precision are set.
-    options : `BiLMOptions`
-        The options of the biLM.
     requires_grad : `bool`
         Fine-tune the biLM with the task. A frozen biLM runs without autograd and caches the vectors
         of words.
@@ -62,7 +60,6 @@ class BiLMLayers(nn.Module):
     def __init__(
         self,
         bilm: BiLM,
-        options: BiLMOptions,
         *,
         requires_grad: bool = False,
         initial_state: str = "warm",
@@ -78,7 +75,7 @@ class BiLMLayers(nn.Module):
         self.bilm = bilm.eval()
         self.bilm.requires_grad_(requires_grad)
         self.bilm.set_precision(precision)
-        self.options = options
+        self.options = options_of(bilm)
         self.initial_state = initial_state
         self.word_vectors = WordVectorCache()
         self.layer_cache: LayerCache | None = None

@@ -29,7 +29,6 @@ class ElmoPredictor(SentencePredictor):
         # `Elmo` freezes its biLM, so it gets a copy.
         self._elmo = Elmo(
             deepcopy(model.bilm),
-            model.options,
             initial_state=model.initial_state,
             precision=model.precision,
         ).eval()

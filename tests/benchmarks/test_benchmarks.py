@@ -105,7 +105,7 @@ def test_operations_of_vectors():
     """A word that occurs again costs only the LSTMs, and under `"carry"` each sentence has two more
     boundaries to read."""
     options = options_of(NAME, MODEL)
-    elmo = Elmo(build_bilm(options), options)
+    elmo = Elmo(build_bilm(options))
     batch = elmo.characters([["one", "two", "one"], ["two"]])
     once = embedding.operations(elmo, [batch], "warm")
     words = elmo.characters([["one", "two"]])[0]

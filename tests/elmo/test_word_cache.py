@@ -68,7 +68,7 @@ def test_after_steps_of_an_optimizer(elmo, optimizer, tmp_path):
     """The expected vectors are those of a copy without caches. PyTorch's fused operators, which
     `fused_adam` uses, do not raise the version of a tensor. A frozen biLM was read before it was
     trained, by the same `Elmo` and by another one of the same biLM, with a cache on disk."""
-    cached = Elmo(elmo.bilm, elmo.options, cache_dir=tmp_path)
+    cached = Elmo(elmo.bilm, cache_dir=tmp_path)
     cached.embed(SENTENCES)
     before, digest = vectors(elmo), elmo.fingerprint()
     elmo.bilm.requires_grad_(True)
@@ -101,7 +101,7 @@ def test_steps_of_others_leave_the_cache(elmo, monkeypatch):
 
 
 def _without_cache(elmo: Elmo, bilm: BiLM | None = None) -> list[torch.Tensor]:
-    other = Elmo(bilm or elmo.bilm, elmo.options, precision=_precision(elmo))
+    other = Elmo(bilm or elmo.bilm, precision=_precision(elmo))
     return other.embed(SENTENCES, as_tensors=True)
 
 
