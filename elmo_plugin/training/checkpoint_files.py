@@ -62,8 +62,11 @@ class CheckpointFiles:
         return os.path.join(self._folder, "best.th")
 
     def temporary(self, path: str) -> str:
-        """Temporary file of this process that is renamed to `path` once it is complete."""
-        return f"{path}.w{self._rank}.tmp"
+        """
+        Temporary file of this process that is renamed to `path` once it is complete. Another
+        training that writes to the same folder by mistake has other names.
+        """
+        return f"{path}.w{self._rank}.{os.getpid()}.tmp"
 
     def complete(self) -> list[Point]:
         """Checkpoints of which all files that this process needs exist, the newest first."""
@@ -104,10 +107,10 @@ class CheckpointFiles:
             if unsafe:
                 raise _not_plain(path, ", ".join(sorted(unsafe)))
             os.replace(temporary, path)
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise OSError(
-                f"Could not write {path} ({error}). Earlier checkpoints are kept: remove the "
-                f"cause and continue with --recover."
+                f"Could not write {path} ({_cause(error)}). Earlier checkpoints are kept: remove "
+                f"the cause and continue with --recover."
             ) from error
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise _not_plain(path, str(error)) from error
@@ -140,7 +143,7 @@ class CheckpointFiles:
                 logger.warning("Removing %s, which belongs to no complete checkpoint.", path)
                 remove(path)
         for name in os.listdir(self._folder):
-            if name.endswith(self.temporary(".th")):
+            if re.search(rf"\.th\.w{self._rank}\.\d+\.tmp$", name):
                 remove(os.path.join(self._folder, name))
 
     def remove_before(self, newest: Point, keep: Collection[Point]) -> None:
@@ -167,6 +170,14 @@ def remove(path: str) -> None:
     """Removes a file if it is there."""
     if os.path.lexists(path):
         os.remove(path)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The disk's error behind one that PyTorch raised while it closed the file, or `error`."""
+    behind: BaseException | None = error
+    while behind is not None and not isinstance(behind, OSError):
+        behind = behind.__context__
+    return behind or error
 
 
 def _point(match: re.Match[str]) -> Point:

@@ -216,15 +216,46 @@ def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
         "rank_state_e1_b0_w1of2.th",
         "rank_state_e1_b10_w0of2.th",
         "model_state_e1_b10.th",
-        "model_state_e1_b10.th.w0.tmp",
-        "config.json.w1.tmp",
+        "model_state_e1_b10.th.w0.77.tmp",
+        "config.json.w1.77.tmp",
     }
-    removed = {"rank_state_e1_b10_w1of2.th", "best.th.w1.tmp", "model_state_e2_b0.th.w1.tmp"}
+    removed = {
+        "rank_state_e1_b10_w1of2.th",
+        "best.th.w1.77.tmp",
+        "model_state_e2_b0.th.w1.8.tmp",
+    }
     for name in kept | removed:
         (tmp_path / name).touch()
     files = CheckpointFiles(str(tmp_path), rank=1, world_size=2)
     files.remove_leftovers(Point(1, 0))
     assert set(os.listdir(tmp_path)) == kept
+
+
+@pytest.mark.parametrize("size", [0, 4096, 9000])
+def test_a_file_without_space_says_so(size: int, tmp_path: Path) -> None:
+    """The system limits the size of files, and says EFBIG. PyTorch raises an error of its own while
+    it closes the file, unless the limit is 0."""
+    files = CheckpointFiles(str(tmp_path), rank=0, world_size=1)
+    state = {str(k): torch.ones(100) for k in range(400)}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"Could not write .*a\.th .*File too large"):
+            files.write(state, str(tmp_path / "a.th"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_something_else_truncates_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty file is no checkpoint; it does not get the checkpoint's name."""
+    monkeypatch.setattr(os, "fsync", lambda number: os.ftruncate(number, 0))
+    files = CheckpointFiles(str(tmp_path), rank=0, world_size=1)
+    with pytest.raises(OSError, match=r"Could not write .*a\.th \("):
+        files.write({"weight": torch.ones(3)}, str(tmp_path / "a.th"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_any_damage_is_noticed(tmp_path: Path, fuzz: Fuzz) -> None:
