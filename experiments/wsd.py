@@ -147,11 +147,10 @@ def nearest_senses(
     wordnet: dict[Word, list[str]],
 ) -> Predictions:
     """Gives each target the nearest sense in each layer."""
-    candidates = {
-        word: known
-        for word, ranked in wordnet.items()
-        if (known := [sense for sense in ranked if sense in senses])
-    }
+    rank = {sense: k for found in wordnet.values() for k, sense in enumerate(found)}
+    candidates: defaultdict[Word, list[str]] = defaultdict(list)
+    for sense in sorted(senses, key=lambda sense: rank.get(sense, len(rank))):
+        candidates[word_of(sense)].append(sense)
     first = first_senses(wordnet)
     predicted: list[list[str | None]] = [[] for _ in range(elmo.n_layers + 1)]
     unseen = 0
@@ -168,8 +167,8 @@ def nearest_senses(
             cosines = products / norms
             # argmax takes the first of those that are true.
             nearest = [known[k] for k in (cosines > cosines.max(axis=0) - TIE).argmax(axis=0)]
-        for layer, sense in zip(predicted, nearest):
-            layer.append(sense)
+        for layer, found_sense in zip(predicted, nearest):
+            layer.append(found_sense)
     return Predictions(predicted, unseen)
 
 

@@ -193,6 +193,16 @@ def test_nearest_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert found.unseen == 1
 
 
+def test_a_sense_that_wordnet_lacks_is_still_found(bilm_archive: str) -> None:
+    """By hand: the only sense of the training data, from another version of WordNet."""
+    target = Target("stick", "NOUN", 0, 1, ["stick%1:09:00::"])
+    elmo = Elmo.from_archive(bilm_archive)
+    senses = wsd.sense_vectors(elmo, [(["stick"], [target])], {("stick", "NOUN")})
+    wordnet = {("stick", "NOUN"): ["stick%1:06:00::"]}
+    found = wsd.nearest_senses(elmo, [(["stick"], [target])], senses, wordnet)
+    assert found.unseen == 0 and all(row == ["stick%1:09:00::"] for row in found.senses)
+
+
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
 def test_equal_senses_go_to_the_one_that_wordnet_puts_first(
     bilm_archive: str, order: tuple[int, ...]
