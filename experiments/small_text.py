@@ -3,11 +3,12 @@ The training and held-out text of the models in the package, from folders of tok
 
     python -m experiments.small_text SOURCES OUT
 
-SOURCES has the folders eltec (with train and dev), openstax, masc and wikinews, with one sentence a
-line. OUT/train gets pieces of 200 consecutive sentences in an order drawn by a fixed seed, so that
-every part of an epoch has every kind of text. OUT/heldout gets a file for each kind: pieces of 50
-sentences of eltec/dev, and of the last twentieth of each file of the others, none of which is
-trained on.
+SOURCES has the folders eltec and wikipedia (each with train and dev), openstax, masc and wikinews,
+with one sentence a line. OUT/train gets pieces of 200 consecutive sentences in an order drawn by a
+fixed seed, so that every part of an epoch has every kind of text. It has each piece twice, except
+for Wikipedia's, which would otherwise be three quarters of the text. OUT/heldout gets a file for
+each kind: pieces of 50 sentences of eltec/dev, of wikipedia/dev and of the last twentieth of each
+file of the others, none of which is trained on.
 """
 
 import argparse
@@ -15,7 +16,15 @@ import random
 from pathlib import Path
 
 PIECE, HELDOUT_PIECE = 200, 50
-HELDOUT_TOKENS = {"eltec": 60_000, "openstax": 50_000, "masc": 30_000, "wikinews": 15_000}
+HELDOUT_TOKENS = {
+    "eltec": 60_000,
+    "openstax": 50_000,
+    "masc": 30_000,
+    "wikinews": 15_000,
+    "wikipedia": 150_000,
+}
+REPEATS = {"wikipedia": 1}
+"""How often the text of a kind is in the training text, if not twice."""
 N_FILES = 16
 
 Piece = list[str]
@@ -32,7 +41,7 @@ def main() -> None:
     train: list[Piece] = []
     for kind, n_tokens in HELDOUT_TOKENS.items():
         used, heldout = split(arguments.sources / kind)
-        train += used
+        train += used * REPEATS.get(kind, 2)
         draw.shuffle(heldout)
         write(arguments.out / "heldout" / f"{kind}.txt", first_tokens(heldout, n_tokens))
     draw.shuffle(train)
