@@ -5,18 +5,15 @@ in all epochs and runs. The file holds numbers alone, and nothing in it can run 
 
 import os
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmo_plugin.checks import check_choice, check_number, check_path
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.files.sqlite_cache import SQLiteCache
-from elmo_plugin.ops.numerics_key import tensor_versions
 
 DTYPES = {name: np.dtype(name) for name in ("float32", "float16")}
 FILE = "layers.sqlite"
@@ -63,7 +60,7 @@ class LayerCache:
 
     def keys(self, model: bytes, tokens: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """
-        One key for each sentence: a digest of the model (see `Fingerprint`), the dtype and the
+        One key for each sentence: a digest of the model (see `Elmo.fingerprint`), the dtype and the
         sentence's tokens. `tokens`: character ids of shape `(B, T, C)` or word ids of shape
         `(B, T)`. `lengths`: sentence lengths, in tokens.
         """
@@ -103,30 +100,3 @@ class LayerCache:
                 values[key] = rounded.tobytes()
                 computed[:] = rounded
         self._entries.put(values)
-
-
-class Fingerprint:
-    """A digest of all that a biLM's layers depend on except the sentence. It is computed again only
-    after a change."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        self._seen: Any = None
-        self._digest = b""
-
-    def __call__(self, bilm: nn.Module, facts: Sequence[Any]) -> bytes:
-        """
-        The digest of the parameters and buffers of `bilm`, and of everything else that the layers
-        depend on, `facts`, which are compared by their `repr`.
-        """
-        tensors = list(chain(bilm.parameters(), bilm.buffers()))
-        seen = repr(facts), tensor_versions(tensors)
-        if seen != self._seen:
-            digest = new_digest(repr(facts).encode())
-            for tensor in tensors:
-                numbers = tensor.detach().cpu().contiguous().view(-1)
-                digest.update(numbers.view(torch.uint8).numpy().data)
-            self._seen, self._digest = seen, digest.digest()
-        return self._digest

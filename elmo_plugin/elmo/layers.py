@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,20 +12,24 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import ParameterError, check_choice, check_flag
 from elmo_plugin.data.characters import words_to_characters
-from elmo_plugin.elmo.layer_cache import Fingerprint, LayerCache
-from elmo_plugin.elmo.sentence_start import SentenceStart
+from elmo_plugin.elmo.layer_cache import LayerCache
+from elmo_plugin.elmo.shared_lock import SharedLock
 from elmo_plugin.elmo.word_cache import WordVectorCache
+from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, LSTMState
-from elmo_plugin.modules.bilm import PRECISIONS
+from elmo_plugin.modules.bilm import PRECISIONS, SentenceLayers
 from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
-from elmo_plugin.ops.numerics_key import numerics_key
+from elmo_plugin.ops.frozen_state import FrozenCache, FrozenState, frozen_state
 from elmo_plugin.options import options_of
 from elmo_plugin.version import VERSION
 
 
 class BiLMLayers(nn.Module):
     """
-    Computes the layers of a biLM for sentences, with caches.
+    Computes the layers of a biLM for sentences. While the biLM is frozen, they are computed in
+    evaluation mode, whatever mode the biLM is in, and with caches, which are used only while the
+    biLM has the state that they were made from; see `frozen_state`. Several threads may read
+    sentences while another moves, loads or converts the weights.
 
     # Parameters
 
@@ -88,8 +93,9 @@ class BiLMLayers(nn.Module):
                     "sentence's layers depend on those before it"
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
-        self._fingerprint = Fingerprint()
-        self._sentence_start = SentenceStart()
+        self._digest = FrozenCache()
+        self._sentence_start = FrozenCache()
+        self._lock = SharedLock()  # what changes the weights or the caches is alone
         self.has_weights = True
         self.carried_state: LSTMState | None = None
         self.register_load_state_dict_pre_hook(_note_weights)
@@ -130,24 +136,47 @@ class BiLMLayers(nn.Module):
     def read_words(self, words: Collection[str]) -> None:
         """Caches the vectors of all words of a text, if the cache can hold them and the biLM is
         frozen. Fewer and larger batches of words take less time."""
-        if words and len(words) <= self.word_vectors.capacity and not self.requires_grad:
-            self.word_vectors(self.bilm.token_encoder, self.characters([sorted(words)])[0])
+        if not words or len(words) > self.word_vectors.capacity:
+            return
+        with self._reading():
+            if (state := frozen_state(self.bilm)) is not None:
+                characters = self.characters([sorted(words)])[0]
+                self.word_vectors(self.bilm.token_encoder, characters, state)
 
     def clear_caches(self) -> None:
         """
         Clears carried states and caches: word vectors, packed weights, the state at a sentence's
-        start and the fingerprint, not the files in `cache_dir`. It is needed after weights were
-        changed through their `.data`, which no cache notices.
+        start and the fingerprint, not the files in `cache_dir`. It is needed after a weight's
+        memory was changed through another tensor, such as its `.data`, which no cache notices.
         """
-        self.carried_state = None
-        self.word_vectors.clear()
-        self.bilm.clear_packed_weights()
-        self._fingerprint.clear()
-        self._sentence_start.clear()
+        with self._lock.alone():
+            self.carried_state = None
+            self.word_vectors.clear()
+            self.bilm.clear_packed_weights()
+            self._digest.clear()
+            self._sentence_start.clear()
 
     def _apply(self, *args: Any, **kwargs: Any) -> BiLMLayers:
-        self.clear_caches()  # which would stay on the old device
-        return super()._apply(*args, **kwargs)
+        with self._lock.alone():
+            self.clear_caches()  # which would stay on the old device
+            return super()._apply(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        with self._lock.alone():
+            return super().load_state_dict(*args, **kwargs)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """While a frozen biLM reads, it is in evaluation mode, and nothing else changes it."""
+        training = [] if self.requires_grad else [x for x in self.bilm.modules() if x.training]
+        with self._lock.alone() if training else self._lock.shared():
+            for module in training:  # another module that has the same biLM is being trained
+                module.training = False
+            try:
+                yield
+            finally:
+                for module in training:
+                    module.training = True
 
     def train(self, mode: bool = True) -> BiLMLayers:
         super().train(mode)
@@ -187,21 +216,31 @@ class BiLMLayers(nn.Module):
         if not len(tokens) or (not mask.numel() and self.initial_state != "carry"):
             empty = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
             return [empty] * self.n_layers, mask
-        if self.layer_cache is None or self.requires_grad:
-            return self._compute(tokens, boundaries), mask
-        sizes = [length + more for length in lengths.tolist()]
-        return self._look_up(self.layer_cache, tokens, sizes, boundaries), mask
+        with self._reading():
+            if self.requires_grad:
+                read = self.bilm.sentences(tokens, self._initial_state(len(tokens)))
+                return self._carry_on(read, boundaries), mask
+            state = frozen_state(self.bilm)
+            if self.layer_cache is None or state is None:
+                return self._compute(tokens, boundaries, state), mask
+            sizes = [length + more for length in lengths.tolist()]
+            return self._look_up(self.layer_cache, tokens, sizes, boundaries, state), mask
 
     @torch.no_grad()
     def _look_up(
-        self, cache: LayerCache, tokens: Tensor, sizes: list[int], boundaries: bool
+        self,
+        cache: LayerCache,
+        tokens: Tensor,
+        sizes: list[int],
+        boundaries: bool,
+        state: FrozenState,
     ) -> list[Tensor]:
         """
         As `_compute`, but takes the layers that are cached from there, and computes and caches the
         other sentences as one smaller batch. `sizes`: lengths of the sentences in the layers.
         """
         more = 2 if boundaries else 0
-        model = self.fingerprint() + (b"" if boundaries else b"without boundaries")
+        model = self._digest_of(state) + (b"" if boundaries else b"without boundaries")
         keys = cache.keys(model, tokens, [size - more for size in sizes])
         shape = self.n_layers, len(tokens), tokens.size(1) + more, self.output_dim
         layers = np.zeros(shape, dtype=np.float32)
@@ -210,23 +249,32 @@ class BiLMLayers(nn.Module):
         if missing:
             if len(missing) < len(keys):
                 tokens = tokens[missing, : max(sizes[row] for row in missing) - more]
-            computed = torch.stack(self._compute(tokens, boundaries)).float().cpu().numpy()
+            computed = self._compute(tokens, boundaries, state)
             for k, row in enumerate(missing):
-                sentences[row][:] = computed[:, k, : sizes[row]]
-            cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
+                for layer, target in zip(computed, sentences[row]):
+                    target[:] = layer[k, : sizes[row]].float().cpu().numpy()
+            # Another thread may have changed the weights since they were digested.
+            if frozen_state(self.bilm) == state:
+                cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
         return list(torch.from_numpy(layers).to(tokens.device))
 
-    def _compute(self, tokens: Tensor, boundaries: bool) -> list[Tensor]:
-        """As `layers`, for at least one sentence and without caching the result."""
-        if self.requires_grad:
-            read = self.bilm.sentences(tokens, self._initial_state(len(tokens)))
-        else:
-            encode = partial(self.word_vectors, self.bilm.token_encoder)
-            with torch.no_grad():
-                if not boundaries and self.initial_state != "carry":
-                    start = self._sentence_start(self.bilm, self.initial_state)
-                    return self.bilm.inner_words(tokens, start.expand(len(tokens)), encode).layers
-                read = self.bilm.sentences(tokens, self._initial_state(len(tokens)), encode)
+    @torch.no_grad()
+    def _compute(self, tokens: Tensor, boundaries: bool, state: FrozenState | None) -> list[Tensor]:
+        """As `layers`, for at least one sentence of a frozen biLM in a known state."""
+        encode = partial(self.word_vectors, self.bilm.token_encoder, state=state)
+        if not boundaries and self.initial_state != "carry":
+            # It is the same for all sentences, and may be used outside of inference mode.
+            with torch.inference_mode(False), torch.no_grad():
+                start = self._sentence_start.find(
+                    state and (state, self.initial_state),
+                    lambda: self.bilm.after_boundary(self._initial_state(1)),
+                )
+            return self.bilm.inner_words(tokens, start.expand(len(tokens)), encode).layers
+        return self._carry_on(
+            self.bilm.sentences(tokens, self._initial_state(len(tokens)), encode), boundaries
+        )
+
+    def _carry_on(self, read: SentenceLayers, boundaries: bool) -> list[Tensor]:
         if self.initial_state == "carry":
             self.carried_state = carry_on(self.carried_state, read.state)
         if boundaries:
@@ -241,9 +289,34 @@ class BiLMLayers(nn.Module):
         return {} if self.carried_state is None else dict(self.carried_state._asdict())
 
     def fingerprint(self) -> bytes:
-        """A digest of the weights and the settings that a sentence's layers depend on."""
-        facts = VERSION, self.options, self.initial_state, numerics_key(self.bilm)
-        return self._fingerprint(self.bilm, facts)
+        """
+        A digest of the weights and the settings that a sentence's layers depend on.
+
+        # Raises
+
+        `ValueError`
+            If there is none, because the biLM is trained or has parts whose effect is not known.
+        """
+        with self._reading():
+            if (state := frozen_state(self.bilm)) is None:
+                raise ValueError(
+                    "expected a frozen biLM without hooks and parametrizations, with parameters "
+                    "that were not made in inference mode and have no gradient, found another, of "
+                    "which there is no digest"
+                )
+            return self._digest_of(state)
+
+    def _digest_of(self, state: FrozenState) -> bytes:
+        facts = VERSION, self.initial_state, state.settings
+
+        def compute() -> bytes:
+            digest = new_digest(repr(facts).encode())
+            for tensor in state.tensors:
+                numbers = tensor.detach().cpu().contiguous().view(-1)
+                digest.update(numbers.view(torch.uint8).numpy().data)
+            return digest.digest()
+
+        return self._digest.find((state, facts), compute)
 
 
 def without_boundaries(x: Tensor, mask: Tensor) -> Tensor:

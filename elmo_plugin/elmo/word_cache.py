@@ -1,10 +1,8 @@
-from threading import Lock
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.numerics_key import numerics_key, tensor_versions
+from elmo_plugin.elmo.shared_lock import SharedLock
+from elmo_plugin.ops.frozen_state import FrozenState
 
 CAPACITY = 2**15
 """Capacity in words, which are 64 MiB of vectors at the paper's P = 512."""
@@ -22,7 +20,7 @@ BLOCK = 256
 class WordVectorCache(nn.Module):
     """
     A cache of the vectors that a frozen token encoder computes of words. It is cleared when it is
-    full, and when the weights or the precision of the encoder change.
+    full, and when the encoder's state changes.
 
     It has no parameters and saves nothing, and a copy of it is empty. Several threads may share it.
 
@@ -40,29 +38,31 @@ class WordVectorCache(nn.Module):
         super().__init__()
         self.capacity = capacity
         self.same_bits = same_bits
-        self._lock = Lock()
+        self._lock = SharedLock()
         self.clear()
 
     def clear(self) -> None:
-        self._key: Any = None
-        self._rows: dict[bytes, int] = {}
-        self._vectors: Tensor | None = None
+        with self._lock.alone():
+            self._state: FrozenState | None = None
+            self._rows: dict[bytes, int] = {}
+            self._vectors: Tensor | None = None
 
     def __reduce__(self) -> tuple[type, tuple[int, bool]]:
         return WordVectorCache, (self.capacity, self.same_bits)
 
-    def forward(self, encoder: nn.Module, words: Tensor) -> Tensor:
+    def forward(self, encoder: nn.Module, words: Tensor, state: FrozenState | None) -> Tensor:
         """
         Word vectors of shape `(U, P)`. `encoder` is the token encoder, which is called only for
-        words that are not cached. `words`: character ids of shape `(U, C)` or word ids of shape
-        `(U,)`, preferably distinct.
+        words that are not cached, or for all words if there is no `state` of it. `words`: character
+        ids of shape `(U, C)` or word ids of shape `(U,)`, preferably distinct.
         """
+        if state is None:
+            return self._encode(encoder, words) if len(words) else encoder(words)
         # Cached vectors may be used outside of inference mode.
-        with self._lock, torch.inference_mode(False), torch.no_grad():
-            key = numerics_key(encoder), words.device, tensor_versions(encoder.parameters())
-            if key != self._key:
+        with self._lock.alone(), torch.inference_mode(False), torch.no_grad():
+            if state != self._state:
                 self.clear()
-                self._key = key
+                self._state = state
             return self._look_up(encoder, words)
 
     def _look_up(self, encoder: nn.Module, words: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,6 +14,9 @@ from elmo_plugin.ops.linear import Linear
 from elmo_plugin.ops.unique_words import unique_words
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
+
+Encode = Callable[[Tensor], Tensor]
+"""Vectors of words, shape `(U, P)`, from their ids, shape `(U, *id_shape)`."""
 
 
 class SentenceLayers(NamedTuple):
@@ -98,7 +101,13 @@ class BiLM(nn.Module):
         return 2 * self.bilstm.projection_dim
 
     def forward(
-        self, words: Tensor, forward_inputs: Tensor, backward_inputs: Tensor, state: LSTMState
+        self,
+        words: Tensor,
+        forward_inputs: Tensor,
+        backward_inputs: Tensor,
+        state: LSTMState,
+        batch_sizes: Sequence[int] | None = None,
+        encode: Encode | None = None,
     ) -> tuple[list[Tensor], LSTMState]:
         """
         Reads two streams of running text, each in its own reading order.
@@ -113,15 +122,22 @@ class BiLM(nn.Module):
             The same of the backward stream.
         state : `LSTMState`
             Initial LSTM state of shape `(L, 2, B, ..)`.
+        batch_sizes : `Sequence[int] | None`
+            The number of rows at each step, if rows end early; see `ProjectedLSTM.forward`.
+        encode : `Encode | None`
+            Function called in place of `token_encoder`, for example one with a cache.
 
         # Returns
 
         `tuple[list[Tensor], LSTMState]`
-            The output of each LSTM layer, shape `(2, T, B, P)`, and the state after the last step.
+            The L + 1 layers, each of shape `(2, T, B, P)`, and the state after the last step. The
+            first layer has the words' vectors.
         """
-        vectors = self.token_encoder(words)  # (U, P)
+        vectors = (encode or self.token_encoder)(words)  # (U, P)
         tokens = torch.stack([forward_inputs.T, backward_inputs.T])  # (2, T, B)
-        return self.bilstm(nn.functional.embedding(tokens, vectors), state)
+        x = nn.functional.embedding(tokens, vectors)
+        outputs, after = self.bilstm(x, state, batch_sizes)
+        return [x, *outputs], after
 
     def sentence_lengths(self, tokens: Tensor) -> Tensor:
         """
@@ -157,7 +173,7 @@ class BiLM(nn.Module):
         self,
         tokens: Tensor,
         state: LSTMState,
-        encode: Callable[[Tensor], Tensor] | None = None,
+        encode: Encode | None = None,
     ) -> SentenceLayers:
         """
         Reads whole sentences, each in both directions and with its boundaries.
@@ -168,7 +184,7 @@ class BiLM(nn.Module):
             Ids of shape `(B, T, *id_shape)`, without boundaries; a token of zeros is padding.
         state : `LSTMState`
             Initial LSTM state of shape `(L, 2, B, ..)`.
-        encode : `Callable[[Tensor], Tensor] | None`
+        encode : `Encode | None`
             Function called in place of `token_encoder`, for example one with a cache.
 
         # Returns
@@ -188,7 +204,7 @@ class BiLM(nn.Module):
         self,
         tokens: Tensor,
         state: LSTMState,
-        encode: Callable[[Tensor], Tensor] | None = None,
+        encode: Encode | None = None,
     ) -> SentenceLayers:
         """
         As `sentences`, but for T tokens: each direction begins after its first boundary, in the
@@ -206,28 +222,28 @@ class BiLM(nn.Module):
         tokens: Tensor,
         lengths: Tensor,
         state: LSTMState,
-        encode: Callable[[Tensor], Tensor] | None,
+        encode: Encode | None,
     ) -> SentenceLayers:
         """`sentences`, with the boundaries that are in `tokens` and `lengths`, shape `(B,)`."""
-        encode = encode or self.token_encoder
         # Longest first, so that each step of the recurrence reads the first `batch_sizes[t]` rows.
         lengths, order = lengths.sort(descending=True, stable=True)
         words, indices = unique_words(tokens[order])
-        vectors = encode(words)
-
         time = torch.arange(indices.size(1), device=tokens.device)
         real = time < lengths[:, None]  # (B, T)
         # This index reverses each sentence within its length, and applied again restores the order.
         backward = torch.where(real, lengths[:, None] - 1 - time, time)
-        streams = torch.stack([indices.T, indices.gather(1, backward).T])  # (2, T, B)
-        batch_sizes = real.sum(dim=0).tolist()
-        outputs, after = self.bilstm(
-            nn.functional.embedding(streams, vectors), state.select(order), batch_sizes
+        [x, *outputs], after = self(
+            words,
+            indices,
+            indices.gather(1, backward),
+            state.select(order),
+            real.sum(dim=0).tolist(),
+            encode,
         )
 
         rows = torch.arange(len(tokens), device=tokens.device)[:, None]
         unsort = order.argsort()
-        x = nn.functional.embedding(indices, vectors) * real[:, :, None]
+        x = x[0].transpose(0, 1) * real[:, :, None]
         layers = [torch.cat([x, x], dim=-1)[unsort]]
         for h in outputs:
             both = torch.cat([h[0].transpose(0, 1), h[1][backward, rows]], dim=-1)

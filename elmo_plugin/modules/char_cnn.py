@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from elmo_plugin.modules.highway import Highway
 from elmo_plugin.modules.token_encoder import TokenEncoder
 from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
+from elmo_plugin.ops.frozen_state import is_plain
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.ops.packed_weights import PackedWeightCache
 
@@ -96,14 +97,13 @@ class CharCNN(TokenEncoder):
         The maxima of all convolutions over each word. The activations are monotonic, so the maximum
         may come before them. `characters`: shape `(U, C)`, int64. Returns shape `(U, F)`.
         """
+        if not all(map(is_plain, (self.char_embedding, *self.convolutions))):
+            # The definition: hooks and parts put in place of PyTorch's own see every word.
+            x = self.char_embedding(characters).transpose(1, 2)  # (U, c, C)
+            return torch.cat([conv(x).amax(dim=2) for conv in self.convolutions], dim=1)
         embedding = self.char_embedding.weight
         convolutions = [(conv.weight, conv.bias) for conv in self.convolutions]
-        weights = [embedding, *(weight for weight, _ in convolutions)]
         tables = None
-        if characters.device.type == "cpu" and not (
-            torch.is_grad_enabled()
-            or torch.is_autocast_enabled("cpu")
-            or any(w.requires_grad for w in weights)
-        ):
-            tables = self.packed_weights(weights, None)
+        if characters.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+            tables = self.packed_weights([embedding, *(w for w, _ in convolutions)], None)
         return max_of_convolutions(characters, embedding, convolutions, tables)

@@ -101,7 +101,7 @@ class ProjectedLSTM(nn.Module):
             weights.append(self.projection_weight)
         input_weight, recurrent_weight, *projection_weight = self.packed_weights(
             weights, self.precision
-        )
+        ) or [weight.to(self.precision or weight.dtype) for weight in weights]
         return lstm_scan(
             inputs,
             memory,

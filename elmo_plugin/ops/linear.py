@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -5,7 +6,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.ops.matmul import batched_matmul, matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
-from elmo_plugin.ops.packed_weights import PackedWeightCache
+from elmo_plugin.ops.packed_weights import PackedWeightCache, Weights, pack_weights
 
 
 class Linear(nn.Linear):
@@ -14,14 +15,18 @@ class Linear(nn.Linear):
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
         self.precision: torch.dtype | None = None  # of products; by default the weight's
-        self.packed_weights = PackedWeightCache()
+        self.packed_weights = PackedWeightCache(_pack_transposed)
 
     def forward(self, x: Tensor) -> Tensor:
         """`x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
-        if torch.is_grad_enabled():
+        packed = self.packed_weights([self.weight], self.precision)
+        if packed is None:
             return linear(x, self.weight, self.bias, self.precision)
-        [weight] = self.packed_weights([self.weight.t()[None]], self.precision)
-        return batched_matmul(x[None], weight)[0].add_(self.bias)
+        return batched_matmul(x[None], packed[0])[0].add_(self.bias)
+
+
+def _pack_transposed(weights: list[Tensor]) -> Sequence[Weights]:
+    return pack_weights([weight.t()[None] for weight in weights])
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | None = None) -> Tensor:

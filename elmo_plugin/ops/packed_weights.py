@@ -2,9 +2,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from elmo_plugin.ops.numerics_key import tensor_versions
+from elmo_plugin.ops.frozen_state import FrozenCache, FrozenState, is_frozen
 from elmo_plugin.ops.private_torch import is_onednn_weight, pack
 
 
@@ -34,39 +34,40 @@ def pack_weights(weights: list[Tensor]) -> Sequence[Weights]:
     return [PackedWeights(w) if is_onednn_weight(w) else w for w in weights]
 
 
-class PackedWeightCache:
+class PackedWeightCache(FrozenCache):
     """
-    Casts weights to a precision and packs them if they are frozen, once and not for each batch. A
-    copy of the cache starts empty, because packed weights cannot be copied.
+    Casts frozen weights to a precision and packs them, once and not for each batch. A copy starts
+    empty, because packed weights cannot be copied.
 
     # Parameters
 
     pack : `Callable[[list[Tensor]], Sequence[Any]]`
-        Packs stacks of matrices, or computes something else from frozen weights.
+        Packs weights, or computes something else from them.
     """
 
     def __init__(self, pack: Callable[[list[Tensor]], Sequence[Any]] = pack_weights) -> None:
+        super().__init__()
         self._pack = pack
-        self._cached: tuple[Any, Sequence[Any]] | None = None
 
-    def clear(self) -> None:
-        self._cached = None
-
-    def __call__(self, weights: Sequence[Tensor], precision: torch.dtype | None) -> Sequence[Any]:
+    def __call__(
+        self, weights: Sequence[Tensor], precision: torch.dtype | None
+    ) -> Sequence[Any] | None:
         """
-        Casts stacks of matrices, each of shape `(s, k, m)`, to `precision`, by default their own.
-        They are packed if no gradient is wanted.
+        What `pack` returns for the weights in `precision`, by default their own. `None` if autograd
+        is enabled, because no gradient passes packed weights, or if the weights are not frozen
+        parameters.
         """
-        trained = any(w.requires_grad for w in weights)
-        if trained:
-            self.clear()
-        if trained or torch.is_grad_enabled():  # no gradient passes packed weights
-            return [w.to(precision or w.dtype) for w in weights]
-        key = precision, tensor_versions(weights)
-        if self._cached is None or self._cached[0] != key:
-            cast = [w.to(precision or w.dtype) for w in weights]
-            self._cached = key, self._pack(cast)
-        return self._cached[1]
+        if torch.is_grad_enabled():
+            if any(weight.requires_grad for weight in weights):
+                self.n_trained += 1
+                self.clear()
+            return None
+        if not all(isinstance(weight, nn.Parameter) and is_frozen(weight) for weight in weights):
+            return None
+        return self.find(
+            FrozenState(weights, (precision,)),
+            lambda: self._pack([weight.to(precision or weight.dtype) for weight in weights]),
+        )
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return PackedWeightCache, (self._pack,)
+        return type(self), (self._pack,)

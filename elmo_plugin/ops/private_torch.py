@@ -1,6 +1,7 @@
 """
-PyTorch's private operators for products and for the graph. Only this file calls these, each is
-looked up once when it is imported, and without any of them the results are the same to rounding.
+PyTorch's private operators for products and for the graph, and its global hooks. Only this file
+uses these, each is looked up once when it is imported, and without any of them the results are the
+same to rounding.
 """
 
 from typing import Any
@@ -11,6 +12,10 @@ from torch import Tensor
 _linear_pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _reorder_linear_weight = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 _is_bf16_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+_global_hooks = [
+    getattr(torch.nn.modules.module, name, None)
+    for name in ("_global_forward_hooks", "_global_forward_pre_hooks")
+]
 _keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
 
 
@@ -51,3 +56,11 @@ def is_graph_kept() -> bool:
     not be modified then. Without the operator this is always assumed, at the cost of a copy.
     """
     return True if _keep_graph is None else _keep_graph()
+
+
+def has_global_hooks() -> bool:
+    """
+    Whether there are hooks for the forward passes of all modules. Without the names this is always
+    assumed, and nothing is cached.
+    """
+    return any(hooks is None or bool(hooks) for hooks in _global_hooks)

@@ -8,6 +8,8 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo.layer_cache import FILE, LayerCache
+from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.bilstm import BiLSTM
 from tests.damage import damage
 
 SENTENCES = [
@@ -42,7 +44,7 @@ def no_lstm(*_):
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_same_batch_to_the_bit(
-    bilm_files, read, tmp_path, initial_state, precision, boundaries
+    bilm_files, read, tmp_path, initial_state, precision, boundaries, monkeypatch
 ):
     """The expected numbers are those without a cache: when a batch is computed, when it is found
     again, and when another model of the same weights finds it. After the first time the biLM is not
@@ -51,10 +53,9 @@ def test_the_same_batch_to_the_bit(
     expected = read(SENTENCES, None, boundaries, **how, cache_dir=None)
     elmo = Elmo.from_files(*bilm_files, **how, cache_dir=tmp_path / "cache")
     assert torch.equal(read(SENTENCES, elmo, boundaries), expected)
-    elmo.bilm.bilstm.forward = no_lstm
+    monkeypatch.setattr(BiLSTM, "forward", no_lstm)
     assert torch.equal(read(SENTENCES, elmo, boundaries), expected)
     another = Elmo.from_files(*bilm_files, **how, cache_dir=tmp_path / "cache")
-    another.bilm.bilstm.forward = no_lstm
     assert torch.equal(read(SENTENCES, another, boundaries), expected)
 
 
@@ -75,17 +76,22 @@ def test_boundaries_are_entries_of_their_own(read):
         assert torch.equal(read(SENTENCES, None, boundaries), expected)
 
 
-def test_only_what_is_new_is_read(bilm_files, read, tmp_path):
+def test_only_what_is_new_is_read(bilm_files, read, tmp_path, monkeypatch):
     """Two sentences of a batch of five are new, and the longer one has two tokens. In another batch
     a sentence has the same layers up to rounding."""
     read([SENTENCES[3], SENTENCES[0], SENTENCES[2]])
     elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path / "cache")
     batch = [SENTENCES[0], ["A"], SENTENCES[3], SENTENCES[1], SENTENCES[2]]
     asked = []
-    elmo.bilm.sentences = lambda tokens, *rest: (
-        asked.append(tokens.shape) or type(elmo.bilm).sentences(elmo.bilm, tokens, *rest)
-    )
     expected = read(batch, cache_dir=None)
+    sentences = BiLM.sentences
+    monkeypatch.setattr(
+        BiLM,
+        "sentences",
+        lambda bilm, tokens, *rest: (
+            (bilm is elmo.bilm and asked.append(tokens.shape)) or sentences(bilm, tokens, *rest)
+        ),
+    )
     torch.testing.assert_close(read(batch, elmo), expected, atol=1e-5, rtol=0)
     assert asked == [(2, 2, 50)]
     # All sentences are found in another order and with other padding.

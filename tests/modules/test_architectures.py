@@ -96,7 +96,7 @@ def test_streams_are_the_oracles(variant, tmp_path):
                 expected, expected_states[row] = oracle.stream(
                     arrays, options, d, vectors[inputs[d, row]], expected_states[row]
                 )
-                for k, (found, y) in enumerate(zip(layers, expected, strict=True)):
+                for k, (found, y) in enumerate(zip(layers[1:], expected, strict=True)):
                     what = f"window {window}, row {row}, direction {d}, layer {k + 1}"
                     assert_close(found[d, :, row], y, atol=1e-12, what=what)
 

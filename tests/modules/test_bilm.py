@@ -44,7 +44,7 @@ def test_a_sentence_is_its_two_streams():
         torch.from_numpy(words_to_characters(["<S>", *sentence, "</S>"], LENGTH))[None].long()
     )
     with torch.no_grad():
-        streams, state = BILM(words, inputs, inputs.flip(1), BILM.bilstm.zero_state(1))
+        [_, *streams], state = BILM(words, inputs, inputs.flip(1), BILM.bilstm.zero_state(1))
     vectors = BILM.token_encoder(words)[inputs[0]]
     assert mask.all()
     assert_close(layers[0][0], torch.cat([vectors, vectors], dim=1), atol=1e-6, what="words")

@@ -1,0 +1,76 @@
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition, get_ident
+from weakref import WeakSet
+
+
+class SharedLock:
+    """
+    Several threads may use what it guards at the same time, and one that changes it waits for them
+    and is then alone. A thread may enter it again, in either way. It is open in a forked child,
+    which has none of the threads that held it, and so is a copy.
+    """
+
+    def __init__(self) -> None:
+        self.open()
+        _locks.add(self)
+
+    def open(self) -> None:
+        self._changed = Condition()
+        self._users: Counter[int] = Counter()  # how often each thread has entered it
+        self._n_waiting = 0  # threads that want to be alone, before which no other thread enters
+        self._owner: int | None = None  # the thread that is alone
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        me = get_ident()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: me in self._users or (self._owner is None and not self._n_waiting)
+            )
+            self._users[me] += 1
+        try:
+            yield
+        finally:
+            self._leave(me)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        me = get_ident()
+        with self._changed:
+            self._n_waiting += 1
+            try:
+                self._changed.wait_for(lambda: not self._users.keys() - {me})
+            finally:
+                self._n_waiting -= 1
+                self._changed.notify_all()
+            self._users[me] += 1
+            before, self._owner = self._owner, me
+        try:
+            yield
+        finally:
+            self._owner = before
+            self._leave(me)
+
+    def _leave(self, me: int) -> None:
+        with self._changed:
+            self._users[me] -= 1
+            if self._users[me] <= 0:
+                del self._users[me]
+            self._changed.notify_all()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return SharedLock, ()
+
+
+_locks: WeakSet[SharedLock] = WeakSet()
+
+
+def _open_all() -> None:
+    for lock in _locks:
+        lock.open()
+
+
+os.register_at_fork(after_in_child=_open_all)

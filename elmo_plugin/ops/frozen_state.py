@@ -1,0 +1,157 @@
+"""
+What the numbers that a frozen module computes depend on, for caches of such numbers.
+
+A cache holds a `FrozenState` next to what it keeps, and uses that only while the module's state is
+equal to it. Where a module has anything whose effect cannot be compared, there is no state, and
+nothing is cached. What no comparison can see is a change of the same memory through another tensor,
+such as `parameter.data.mul_(2)`: after that the caches have to be cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from elmo_plugin.ops.private_torch import has_global_hooks
+
+T = TypeVar("T")
+
+_NOT_SETTINGS = frozenset(nn.Module().__dict__) - {"training"}
+_PLAIN = (bool, int, float, str, type(None), torch.dtype)
+
+
+class FrozenState:
+    """
+    The state of a frozen module, or of some frozen tensors. Two states that exist at the same time
+    are equal only if the same was computed from the same input at both times.
+
+    A state keeps every tensor and an alias of its memory, so that Python gives no other tensor the
+    same identity, and PyTorch no other numbers the same address.
+
+    # Parameters
+
+    tensors : `Iterable[Tensor]`
+        Parameters and buffers for which `is_frozen` is true.
+    settings : `tuple`
+        Everything else that the numbers depend on.
+    n_trained : `int`
+        How often autograd has used the tensors.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor], settings: tuple = (), n_trained: int = 0) -> None:
+        self.tensors = tuple(tensors)
+        self.settings = settings
+        self._aliases = [x.detach() for x in self.tensors]
+        # `p.data = x` changes neither the identity nor the version of p. It changes the address,
+        # or if x is a view of the same memory, the type, the shape or the strides.
+        self._key = (
+            (settings, n_trained),
+            tuple(
+                (id(x), x._version, x.data_ptr(), x.dtype, x.device, x.shape, x.stride())
+                for x in self.tensors
+            ),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FrozenState) and self._key == other._key
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class FrozenCache:
+    """
+    Keeps one thing that was computed from a frozen state. A copy starts empty. Several threads may
+    share it.
+    """
+
+    def __init__(self) -> None:
+        self.n_trained = 0
+        """How often autograd has used what it caches something of; part of a module's state."""
+        self.clear()
+
+    def clear(self) -> None:
+        self._kept: tuple[Any, Any] | None = None
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), ()
+
+    def find(self, state: Any, compute: Callable[[], T]) -> T:
+        """
+        What `compute` returns, or returned for an equal `state`. If that is `None`, nothing is
+        kept.
+        """
+        kept = self._kept  # another thread may clear or replace it
+        if state is None or kept is None or kept[0] != state:
+            kept = state, compute()
+            self._kept = None if state is None else kept
+        return kept[1]
+
+
+def is_frozen(x: Tensor) -> bool:
+    """
+    Whether a parameter or a buffer is a plain one that no training changes. Its version shows other
+    changes: tensors from inference mode have none, and optimizers with `fused` do not raise it.
+    """
+    return (
+        type(x) in (nn.Parameter, Tensor)
+        and not x.requires_grad
+        and x.grad is None
+        and x.is_leaf
+        and not x.is_inference()
+    )
+
+
+def is_plain(module: nn.Module) -> bool:
+    """
+    Whether a call of `module` does what a class of this package or of PyTorch defines, and nothing
+    else: there are no hooks, not even global ones, and no parametrizations, and the module has no
+    `forward` of its own.
+    """
+    return (
+        type(module).__module__.partition(".")[0] in ("elmo_plugin", "torch")
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
+        and "parametrizations" not in module._modules
+        and "forward" not in module.__dict__
+        and not has_global_hooks()
+    )
+
+
+def frozen_state(module: nn.Module) -> FrozenState | None:
+    """
+    The state of a module with all its parts, and the precisions of products. `None` if it cannot be
+    compared with a later one, because a part is not plain, has a tensor that is not frozen, or has
+    an attribute that is not a plain value.
+    """
+    tensors: list[Tensor] = []
+    settings: list[Any] = [
+        torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
+        torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
+        torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
+        torch.backends.cuda.matmul.fp32_precision,
+    ]
+    n_trained = 0
+    for name, part in module.named_modules():
+        if not is_plain(part):
+            return None
+        settings += (name, type(part).__name__)
+        for key, value in part.__dict__.items():
+            if key in _NOT_SETTINGS:
+                continue
+            if isinstance(value, FrozenCache):
+                n_trained += value.n_trained
+                continue
+            if type(value) in (list, tuple) and all(type(item) in _PLAIN for item in value):
+                value = tuple(value)
+            elif type(value) not in _PLAIN:
+                return None
+            settings += (key, value)
+        for tensor in (*part._parameters.values(), *part._buffers.values()):
+            if tensor is not None:
+                if not is_frozen(tensor):
+                    return None
+                tensors.append(tensor)
+    return FrozenState(tensors, tuple(settings), n_trained)

@@ -1,0 +1,459 @@
+"""
+Whatever is done to a biLM after its `Elmo` has filled its caches, the next vectors are those of a
+biLM that has none: a deep copy, whose caches are empty.
+"""
+
+import copy
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.utils import parametrize, prune
+
+from elmo_plugin import Elmo
+from elmo_plugin.modules import BiLM
+from tests.compare import assert_close
+
+SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
+
+
+def vectors(elmo: Elmo) -> np.ndarray:
+    return np.concatenate(elmo.embed(SENTENCES, layer="all"), axis=1)
+
+
+def expected(elmo: Elmo) -> np.ndarray:
+    fresh = copy.deepcopy(elmo)
+    fresh.layer_cache = None
+    return vectors(fresh)
+
+
+class Scaled(nn.Module):
+    """A parametrization whose factor is a number in Python, as the scale of a LoRA may be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 1.3
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return self.scale * weight
+
+
+class Lora(nn.Module):
+    """A layer with a low-rank difference, put in place of a layer of the biLM."""
+
+    def __init__(self, base: nn.Module) -> None:
+        super().__init__()
+        self.base = base
+        self.difference = nn.Parameter(torch.full(base.weight.shape, 0.1), requires_grad=False)
+        self.scale = 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) + self.scale * (x @ self.difference.T)
+
+
+def more(_module, _inputs, output):
+    """A forward hook of any module, whose output is a tensor or a tuple."""
+    if isinstance(output, tuple):
+        return (output[0] * 1.2, *output[1:])
+    return output * 1.2
+
+
+def numbers(bilm: BiLM, random) -> list[torch.Tensor]:
+    """Some parameters of floating point that a change may replace or edit."""
+    return random.sample(list(bilm.parameters()), k=3)
+
+
+def other(x: torch.Tensor, random) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(random.randrange(2**30))
+    return x.detach() + 0.3 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
+
+
+# Each change takes an `Elmo` and a `random.Random`, and may be made again and again.
+
+
+@torch.no_grad()
+def in_place(elmo, random):
+    for x in numbers(elmo.bilm, random):
+        x.copy_(other(x, random))
+
+
+def through_detached(elmo, random):
+    for x in numbers(elmo.bilm, random):
+        x.detach().mul_(1.2)
+
+
+def new_data(elmo, random):
+    """Twice without a vector between, so that the first memory is free for the second."""
+    for x in numbers(elmo.bilm, random):
+        for _ in range(2):
+            x.data = other(x, random)
+
+
+def transposed_data(elmo, random):
+    """The same memory, read in another order."""
+    for x in elmo.bilm.parameters():
+        if x.dim() == 2 and x.size(0) == x.size(1):
+            x.data = x.data.t()
+
+
+def loaded(elmo, random, assign=False):
+    for _ in range(2):
+        state = elmo.bilm.state_dict()
+        new = {k: other(x, random) if x.is_floating_point() else x for k, x in state.items()}
+        elmo.bilm.load_state_dict(new, assign=assign)
+        elmo.bilm.requires_grad_(False)
+
+
+def swapped(elmo, random):
+    for x in numbers(elmo.bilm, random):
+        torch.utils.swap_tensors(x, nn.Parameter(other(x, random), requires_grad=False))
+
+
+def replaced(elmo, random):
+    """Other parameters under the same names."""
+    for layer in elmo.bilm.bilstm.layers:
+        if not parametrize.is_parametrized(layer):
+            layer.bias = nn.Parameter(other(layer.bias, random), requires_grad=False)
+
+
+def clipped(elmo, random):
+    for layer in elmo.bilm.bilstm.layers:
+        layer.cell_clip = random.choice([0.01, 0.1, None])
+        layer.proj_clip = random.choice([0.01, 0.1, None])
+
+
+def activation(elmo, random):
+    elmo.bilm.token_encoder.activation = random.choice(["relu", "tanh"])
+
+
+def residual(elmo, random):
+    elmo.bilm.bilstm.use_skip_connections = random.random() < 0.5
+
+
+def precision(elmo, random):
+    elmo.bilm.set_precision(random.choice(["fp32", "bf16"]))
+
+
+def initial_state(elmo, random):
+    elmo.initial_state = random.choice(["zero", "warm"])
+
+
+def warm_state(elmo, random):
+    elmo.bilm.warm_state.memory += 0.3
+
+
+def mode(elmo, random):
+    """By another module that has the same biLM."""
+    elmo.bilm.train(random.random() < 0.5)
+
+
+def trained(elmo, random):
+    """Fused optimizers do not raise the version of what they change."""
+    elmo.bilm.requires_grad_(True)
+    optimizer = torch.optim.SGD(elmo.bilm.parameters(), lr=0.1, fused=random.random() < 0.5)
+    [found] = elmo(elmo.characters(SENTENCES))["elmo_representations"]
+    found.square().mean().backward()
+    optimizer.step()
+    if random.random() < 0.5:
+        optimizer.zero_grad()
+    elmo.bilm.requires_grad_(False)
+
+
+def hooked(part: Callable[[BiLM], nn.Module], elmo, random):
+    """Sets a hook that changes the output, or removes it."""
+    module = part(elmo.bilm)
+    if module._forward_hooks:
+        module._forward_hooks.clear()
+    else:
+        module.register_forward_hook(more)
+
+
+def pre_hooked(elmo, random):
+    layer = elmo.bilm.bilstm.layers[1]
+    if layer._forward_pre_hooks:
+        layer._forward_pre_hooks.clear()
+    else:
+        layer.register_forward_pre_hook(lambda _, inputs: (inputs[0] * 0.5, *inputs[1:]))
+
+
+def own_forward(elmo, random):
+    layer = elmo.bilm.bilstm.layers[0]
+    if "forward" in layer.__dict__:
+        del layer.forward
+    else:
+        layer.forward = partial(_doubled, type(layer).forward, layer)
+
+
+def _doubled(forward, layer, inputs, *rest):
+    return forward(layer, inputs * 2, *rest)
+
+
+def scaled(part: Callable[[BiLM], nn.Module], name: str, elmo, random):
+    """Sets a parametrization, changes the number in it, or removes it."""
+    module = part(elmo.bilm)
+    if not parametrize.is_parametrized(module, name):
+        if name in module._parameters:  # else it is pruned
+            parametrize.register_parametrization(module, name, Scaled())
+    elif random.random() < 0.5:
+        module.parametrizations[name][0].scale *= 1.2
+    else:
+        parametrize.remove_parametrizations(module, name)
+        elmo.bilm.requires_grad_(False)
+
+
+def normed(elmo, random):
+    module = elmo.bilm.token_encoder.highways[0].carry
+    if parametrize.is_parametrized(module):
+        with torch.no_grad():
+            module.parametrizations.weight.original0.mul_(1.2)
+    else:
+        nn.utils.parametrizations.weight_norm(module)
+        elmo.bilm.requires_grad_(False)
+
+
+def pruned(elmo, random):
+    """Prunes, prunes again, edits the mask in two ways, or makes it permanent."""
+    module = elmo.bilm.token_encoder.highways[0].transform
+    if parametrize.is_parametrized(module):
+        return
+    if not prune.is_pruned(module) or random.random() < 0.3:
+        mask = other(torch.zeros(module.weight.shape), random) > 0
+        prune.custom_from_mask(module, "weight", mask)
+    elif random.random() < 0.3:
+        module.weight_mask.random_(0, 2)
+    elif random.random() < 0.5:
+        module.weight_mask = torch.ones_like(module.weight_mask)
+    else:
+        prune.remove(module, "weight")
+    elmo.bilm.requires_grad_(False)
+
+
+def lora(elmo, random):
+    encoder = elmo.bilm.token_encoder
+    if isinstance(encoder.projection, Lora):
+        encoder.projection.scale += 0.5
+    else:
+        encoder.projection = Lora(encoder.projection)
+
+
+def in_inference_mode(elmo, random):
+    """Tensors that are made in inference mode have no versions; they are edited there twice."""
+    with torch.inference_mode():
+        if not any(x.is_inference() for x in elmo.bilm.parameters()):
+            elmo.bilm = copy.deepcopy(elmo.bilm)
+        for x in elmo.bilm.parameters():
+            if x.is_inference():
+                x.mul_(1.1)
+
+
+def converted(elmo, random):
+    (elmo if random.random() < 0.5 else elmo.bilm).double()
+    (elmo if random.random() < 0.5 else elmo.bilm).float()
+
+
+CHANGES = {
+    "in place": in_place,
+    "detached": through_detached,
+    ".data": new_data,
+    "transposed .data": transposed_data,
+    "load_state_dict": loaded,
+    "assigned": partial(loaded, assign=True),
+    "swap_tensors": swapped,
+    "parameters replaced": replaced,
+    "clips": clipped,
+    "activation": activation,
+    "residual": residual,
+    "precision": precision,
+    "initial_state": initial_state,
+    "warm state": warm_state,
+    "mode": mode,
+    "training": trained,
+    "hook, LSTM 1": partial(hooked, lambda bilm: bilm.bilstm.layers[0]),
+    "hook, LSTM 2": partial(hooked, lambda bilm: bilm.bilstm.layers[1]),
+    "hook, token encoder": partial(hooked, lambda bilm: bilm.token_encoder),
+    "hook, highway": partial(hooked, lambda bilm: bilm.token_encoder.highways[0]),
+    "hook, convolution": partial(hooked, lambda bilm: bilm.token_encoder.convolutions[1]),
+    "hook, characters": partial(hooked, lambda bilm: bilm.token_encoder.char_embedding),
+    "pre-hook": pre_hooked,
+    "own forward": own_forward,
+    "scale, LSTM": partial(scaled, lambda bilm: bilm.bilstm.layers[1], "recurrent_weight"),
+    "scale, highway": partial(scaled, lambda x: x.token_encoder.highways[0].transform, "weight"),
+    "scale, convolution": partial(scaled, lambda x: x.token_encoder.convolutions[0], "weight"),
+    "weight_norm": normed,
+    "pruning": pruned,
+    "LoRA": lora,
+    "inference mode": in_inference_mode,
+    "converted": converted,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change(bilm_files, change, fuzz):
+    """Once, and twice without a vector between."""
+    for random in fuzz.cases(2):
+        elmo = Elmo.from_files(*bilm_files)
+        vectors(elmo)
+        for times in (1, 2):
+            for _ in range(times):
+                CHANGES[change](elmo, random)
+            assert_close(vectors(elmo), expected(elmo), atol=1e-5, what=f"{change} {times}")
+
+
+def test_changes_in_any_order(bilm_files, tmp_path, fuzz):
+    """With a cache on disk, which all sequences share, half of the time."""
+    for number, random in enumerate(fuzz.cases(50)):
+        cache = {"cache_dir": tmp_path} if random.random() < 0.5 else {}
+        elmo = Elmo.from_files(*bilm_files, **cache)
+        vectors(elmo)
+        names = random.choices(list(CHANGES), k=6)
+        for k, name in enumerate(names):
+            # What was made in inference mode can be changed there alone, and not be trained.
+            in_inference = any(x.is_inference() for x in elmo.bilm.parameters())
+            if in_inference and name == "training":
+                continue
+            with torch.inference_mode(in_inference):
+                CHANGES[name](elmo, random)
+            if random.random() < 0.7:
+                what = f"case {number}: {names[: k + 1]}"
+                assert_close(vectors(elmo), expected(elmo), atol=2e-5, what=what)
+
+
+def test_temporary_weights(fuzz):
+    """`functional_call` with other weights, whose memory is free for the next ones. The expected
+    vectors are those of a biLM that has loaded them."""
+    elmo, loaded = Elmo.from_pretrained("tiny"), Elmo.from_pretrained("tiny")
+    characters = elmo.characters(SENTENCES)
+    before = elmo(characters)
+
+    def weights(seed):
+        return {k: other(x, Random(seed)) for k, x in elmo.named_parameters()}
+
+    seeds = [random.random() for random in fuzz.cases(5)]
+    found = [torch.func.functional_call(elmo, weights(seed), (characters,)) for seed in seeds]
+    for seed, representations in zip(seeds, found):
+        loaded.load_state_dict(weights(seed), strict=False)
+        loaded.clear_caches()
+        assert_representations_close(representations, loaded(characters))
+    assert_representations_close(elmo(characters), before)
+
+
+def test_an_edited_mask(fuzz):
+    """Pruned weights are computed before each call, into memory that was free before."""
+    elmo = Elmo.from_pretrained("tiny")
+    layer = elmo.bilm.bilstm.layers[0]
+    prune.custom_from_mask(layer, "recurrent_weight", torch.ones_like(layer.recurrent_weight))
+    found, copies = [], []
+    for random in fuzz.cases(5):
+        layer.recurrent_weight_mask.copy_(other(layer.recurrent_weight_mask, random) > 1)
+        found.append(vectors(elmo))
+        copies.append(layer.recurrent_weight_mask.clone())
+    for number, mask in enumerate(copies):
+        layer.recurrent_weight_mask.copy_(mask)
+        assert_close(found[number], expected(elmo), atol=1e-5, what=f"mask {number}")
+
+
+def assert_representations_close(found, right):
+    [x], [y] = found["elmo_representations"], right["elmo_representations"]
+    assert_close(x.detach(), y.detach(), atol=1e-5, what="mix")
+
+
+@contextmanager
+def global_hook():
+    handle = register_module_forward_hook(
+        lambda module, inputs, output: (
+            more(module, inputs, output)
+            if isinstance(module, nn.Embedding | nn.Conv1d | nn.Linear)
+            else None
+        )
+    )
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def test_global_hooks(bilm_files):
+    """The expected vectors are those of an equal hook on each of the modules that it changes."""
+    elmo, hooked = Elmo.from_files(*bilm_files), Elmo.from_files(*bilm_files)
+    before = vectors(elmo)
+    for module in hooked.bilm.modules():
+        if isinstance(module, nn.Embedding | nn.Conv1d | nn.Linear):
+            module.register_forward_hook(more)
+    with global_hook():
+        found = vectors(elmo)
+    assert_close(found, vectors(hooked), atol=1e-5, what="with the hook")
+    assert not np.allclose(found, before, atol=1e-2)
+    assert_close(vectors(elmo), before, atol=1e-6, what="without it")
+
+
+def test_a_hook_of_the_biLM(bilm_files):
+    """A hook on the biLM sees each batch, and what it returns is used: a top layer of zeros."""
+    elmo = Elmo.from_files(*bilm_files)
+    vectors(elmo)
+    seen = []
+
+    def hook(_module, inputs, output):
+        seen.append(inputs)
+        layers, state = output
+        return [*layers[:-1], torch.zeros_like(layers[-1])], state
+
+    handle = elmo.bilm.register_forward_hook(hook)
+    assert not np.concatenate(elmo.embed(SENTENCES, layer="top")).any()
+    assert seen
+    handle.remove()
+    assert np.concatenate(elmo.embed(SENTENCES, layer="top")).any()
+
+
+def test_a_shared_biLM_in_training_mode(bilm_files):
+    """Dropout of another module's training does not reach a frozen `Elmo`, which leaves the mode as
+    it was."""
+    elmo = Elmo.from_files(*bilm_files)
+    right = vectors(elmo)
+    elmo.bilm.bilstm.dropout.p = 0.9
+    other = nn.Sequential(elmo.bilm).train()
+    assert_close(vectors(elmo), right, atol=1e-6, what="in training mode")
+    assert all(module.training for module in other.modules())
+
+
+def test_nothing_is_cached_without_a_state(bilm_files, tmp_path):
+    """Layers of a biLM with a hook are not written to disk, where a biLM without it would find
+    them, nor is anything read from there."""
+    clean = vectors(Elmo.from_files(*bilm_files))
+    for _ in range(2):
+        elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path)
+        elmo.bilm.bilstm.layers[0].register_forward_hook(more)
+        assert_close(vectors(elmo), expected(elmo), atol=1e-6, what="with a hook")
+        found = vectors(Elmo.from_files(*bilm_files, cache_dir=tmp_path))
+        assert_close(found, clean, atol=1e-6, what="without")
+
+
+def test_weights_that_change_while_they_are_read_are_not_stored(bilm_files, tmp_path):
+    """Another thread edits a weight between the digest and the computation: here, a hook on the
+    cache does. The next run reads what the unchanged weights give."""
+    clean = vectors(Elmo.from_files(*bilm_files))
+    elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path)
+    get = elmo.layer_cache.get
+
+    @torch.no_grad()
+    def edit_then_get(*arguments):
+        elmo.bilm.bilstm.layers[0].bias.add_(1.0)
+        return get(*arguments)
+
+    elmo.layer_cache.get = edit_then_get
+    vectors(elmo)
+    found = vectors(Elmo.from_files(*bilm_files, cache_dir=tmp_path))
+    assert_close(found, clean, atol=1e-6, what="the next run")
+
+
+def test_no_digest_of_what_is_not_known(bilm_files):
+    elmo = Elmo.from_files(*bilm_files)
+    elmo.fingerprint()
+    elmo.bilm.register_forward_hook(more)
+    with pytest.raises(ValueError, match="without hooks"):
+        elmo.fingerprint()

@@ -1,0 +1,118 @@
+"""An `Elmo` in several threads, one of which changes it or forks."""
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from elmo_plugin import Elmo
+from elmo_plugin.elmo.shared_lock import SharedLock
+from tests.compare import assert_close
+
+SENTENCE = "He threw the stick to the dog .".split()
+
+
+@pytest.mark.parametrize("change", ["float", "to", "load_state_dict", "clear_caches", "biLM"])
+def test_a_change_while_other_threads_read(bilm_files, change):
+    """The expected vectors are those of one thread, because no change makes other numbers."""
+    elmo = Elmo.from_files(*bilm_files)
+    expected = elmo.embed(SENTENCE)
+    weights = {key: x.clone() for key, x in elmo.state_dict().items()}
+    changes = {
+        "float": elmo.float,
+        "to": lambda: elmo.to("cpu"),
+        "load_state_dict": lambda: elmo.load_state_dict(weights),
+        "clear_caches": elmo.clear_caches,
+        "biLM": elmo.bilm.clear_packed_weights,
+    }
+    done = threading.Event()
+
+    def read(_):
+        found = []
+        while not done.is_set():
+            found.append(elmo.embed(SENTENCE))
+        return found
+
+    with ThreadPoolExecutor(3) as threads:
+        readers = [threads.submit(read, k) for k in range(3)]
+        try:
+            for _ in range(200):
+                changes[change]()
+        finally:
+            done.set()
+    for reader in readers:
+        assert_close(
+            np.array([*reader.result(), expected]),
+            expected[None].repeat(len(reader.result()) + 1, axis=0),
+            atol=1e-6,
+            what=change,
+        )
+
+
+def test_a_fork_while_another_thread_reads(bilm_files, monkeypatch):
+    """The child has the vectors of the parent. It is forked while another thread is in the token
+    encoder, and would wait for that thread's locks forever."""
+    elmo = Elmo.from_files(*bilm_files)
+    expected = elmo.embed(SENTENCE)
+    elmo.clear_caches()
+    encoder = type(elmo.bilm.token_encoder)
+    forward = encoder.forward
+    inside, forked = threading.Event(), threading.Event()
+
+    def wait(encoder, words):
+        is_main = threading.current_thread() is threading.main_thread()
+        if len(words) > 2 and not is_main:  # not just the two boundaries
+            inside.set()
+            forked.wait()
+        return forward(encoder, words)
+
+    monkeypatch.setattr(encoder, "forward", wait)
+    reader = threading.Thread(target=elmo.embed, args=[SENTENCE])
+    reader.start()
+    inside.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)  # ends a child that waits
+        os._exit(0 if np.allclose(elmo.embed(SENTENCE), expected, atol=1e-6) else 1)
+    forked.set()
+    reader.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_alone_and_shared():
+    """By definition: users are in it together, nobody is in it with one that is alone, and a thread
+    may enter it again."""
+    lock = SharedLock()
+    inside, alone = set(), []
+
+    def use(number):
+        for _ in range(50):
+            with lock.shared(), lock.shared():
+                inside.add(number)
+                assert not alone
+                inside.discard(number)
+
+    def change(number):
+        for _ in range(50):
+            with lock.alone(), lock.alone(), lock.shared():
+                alone.append(number)
+                assert not inside and alone == [number]
+                alone.remove(number)
+
+    with ThreadPoolExecutor(6) as threads:
+        for done in [threads.submit(f, k) for k, f in enumerate([use, change] * 3)]:
+            done.result(timeout=60)
+
+
+def test_users_are_in_it_together():
+    lock, both = SharedLock(), threading.Barrier(2, timeout=60)
+
+    def use(_):
+        with lock.shared():
+            both.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(use, range(2)))
