@@ -1,0 +1,233 @@
+"""`python -m elmo_plugin` with configs, archives and arguments that have a fault."""
+
+import contextlib
+import io
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from allennlp.training import GradientDescentTrainer
+
+from elmo_plugin.__main__ import NAME, run
+from tests.models.test_training import config
+
+VALUES: list[Any] = [None, "", "16", "x", [], ["x"], {}, {"type": "x"}, -1, 0, 1.5, True, [[1]]]
+ROOT = Path(__file__).parents[1]
+
+
+def ended(*arguments: str) -> tuple[int | str | None, str]:
+    """How a command ended, and what it printed."""
+    printed = io.StringIO()
+    before = logging.root.handlers[:]
+    with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
+        try:
+            end = run(arguments)
+        except SystemExit as usage:
+            end = usage.code
+    logging.root.handlers[:] = before
+    return end, printed.getvalue()
+
+
+def assert_one_line(end: int | str | None, printed: str) -> None:
+    assert "Traceback" not in printed
+    if isinstance(end, str):
+        assert end.startswith(f"{NAME}: ") and len(end.splitlines()) == 1, end
+
+
+def places(block: Any, path: tuple = ()) -> list[tuple]:
+    """The paths of all values in a config."""
+    items = block.items() if isinstance(block, dict) else enumerate(block)
+    found = []
+    for key, value in items:
+        found.append((*path, key))
+        if isinstance(value, dict | list):
+            found += places(value, (*path, key))
+    return found
+
+
+def with_a_fault(params: dict[str, Any], random: Random) -> tuple:
+    """Replaces, removes or renames a value; returns its path."""
+    path = random.choice(places(params))
+    *parents, key = path
+    block: Any = params
+    for parent in parents:
+        block = block[parent]
+    kind = random.choice(["replace", "replace", "replace", "remove", "rename"])
+    if kind == "replace":
+        block[key] = random.choice(VALUES)
+    elif kind == "remove" or isinstance(block, list):
+        del block[key]
+    else:
+        block[f"{key}s"] = block.pop(key)
+    return path
+
+
+def small_config(cache: Path) -> dict[str, Any]:
+    params = config(cache).as_dict()
+    params["trainer"]["num_epochs"] = 1
+    del params["trainer"]["callbacks"]
+    params["trainer"]["checkpointer"] = {"type": "bilm", "save_every_num_seconds": None}
+    return params
+
+
+def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
+    """By definition: a config that cannot be used ends in one line, which names the config. Whether
+    a fault shows before the training does not depend on its length, so that it ends after a
+    batch."""
+    monkeypatch.setenv("ALLENNLP_LOG_LEVEL", "ERROR")
+    batches = GradientDescentTrainer.batch_outputs
+
+    class Enough(Exception):
+        pass
+
+    def one_batch(self, *arguments, **kwargs):
+        batches(self, *arguments, **kwargs)
+        raise Enough("one batch")
+
+    monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", one_batch)
+    n_errors = n_keys = 0
+    for number, random in enumerate(fuzz.cases(50)):
+        params = small_config(tmp_path / "cache")
+        path = with_a_fault(params, random)
+        file = tmp_path / "config.jsonnet"
+        file.write_text(json.dumps(params))
+        end, printed = ended("train", str(file), "-s", str(tmp_path / "run"), "-f")
+        assert_one_line(end, printed)
+        assert end is not None
+        if isinstance(end, str) and "Enough: one batch" not in end:
+            assert str(file) in end, f"case {number}, {path}: {end}"
+            n_errors += 1
+            n_keys += any(str(key) in end for key in path[-2:])
+    assert n_keys > 0.9 * n_errors > 0
+
+
+ARGUMENTS = ["train", "evaluate", "predict", "elmo", "bilm-encode", "bilm-export", "bilm-import"]
+ARGUMENTS += ["elmo-mix", "elmo-nearest", "elmo-libsonnet", "CONFIG", "ARCHIVE", "TEXT", "OUT"]
+ARGUMENTS += ["nothing", "", "-", "-s", "-o", "{", "{}", '{"a": 1}', "--cuda-device", "0", "-1"]
+ARGUMENTS += ["--archive-file", "--pretrained", "tiny", "--top", "--all", "--force", "--recover"]
+ARGUMENTS += ["--batch-size", "--output-file", "--help", "--weights-file", "--predictor", "x"]
+
+
+def test_arguments_with_a_fault(tmp_path, fuzz, monkeypatch, bilm_archive):
+    """By definition: arguments that cannot be used end in one line, or with the usage."""
+    monkeypatch.setenv("ALLENNLP_LOG_LEVEL", "ERROR")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the dog\n")))
+    monkeypatch.chdir(tmp_path)
+    params = small_config(tmp_path / "cache")
+    for random in fuzz.cases(30):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        (tmp_path / "config.jsonnet").write_text(json.dumps(params))
+        (tmp_path / "text.txt").write_text("the dog\nhe threw the stick .\n")
+        known = {"CONFIG": "config.jsonnet", "ARCHIVE": bilm_archive, "TEXT": "text.txt"}
+        arguments = random.choices(ARGUMENTS, k=random.randrange(1, 7))
+        arguments[0] = random.choice(ARGUMENTS[:10])
+        end, printed = ended(*(known.get(argument, argument) for argument in arguments))
+        assert_one_line(end, printed)
+
+
+@pytest.mark.parametrize(
+    "text, key",
+    [
+        ("{ a: 1,, }", "STATIC ERROR"),
+        ("import 'nothing.libsonnet'", "nothing.libsonnet"),
+        ("{ a: error 'wrong' }", "wrong"),
+        ("{ a: std.extVar('NOTHING') }", "NOTHING"),
+        ("[1]", ""),
+        ("", ""),
+    ],
+)
+def test_jsonnet(tmp_path, text, key):
+    """The line has jsonnet's own message."""
+    file = tmp_path / "config.jsonnet"
+    file.write_text(text)
+    end, printed = ended("train", str(file), "-s", str(tmp_path / "run"))
+    assert_one_line(end, printed)
+    assert isinstance(end, str) and str(file) in end and key in end
+
+
+def test_a_value_of_a_wrong_type(tmp_path):
+    """The line names the file and the whole key."""
+    params = small_config(tmp_path / "cache")
+    params["data_loader"]["batch_size"] = "16"
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(params))
+    end, _ = ended("train", str(file), "-s", str(tmp_path / "run"))
+    assert str(end).startswith(f"{NAME}: {file}: ") and "batch_size" in str(end)
+
+
+def damaged(archive: str, kind: str, folder: Path) -> str:
+    file = folder / "model.tar.gz"
+    content = Path(archive).read_bytes()
+    if kind == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    elif kind == "text":
+        file.write_text("no archive")
+    else:
+        with tarfile.open(file, "w:gz") as tar:
+            (folder / "a.txt").write_text("a")
+            tar.add(folder / "a.txt", "a.txt")
+    return str(file)
+
+
+@pytest.mark.parametrize("kind", ["cut", "text", "foreign"])
+def test_archives(bilm_archive, tmp_path, kind):
+    """The line names the archive."""
+    file = damaged(bilm_archive, kind, tmp_path)
+    end, printed = ended("evaluate", file, str(ROOT / "fixtures" / "text" / "heldout.txt"))
+    assert_one_line(end, printed)
+    assert isinstance(end, str) and file in end
+
+
+def test_a_gpu_that_is_not_there(bilm_archive):
+    text = str(ROOT / "fixtures" / "text" / "heldout.txt")
+    end, printed = ended("evaluate", bilm_archive, text, "--cuda-device", "7")
+    assert_one_line(end, printed)
+    assert isinstance(end, str)
+
+
+@pytest.mark.parametrize("error, code", [(ValueError("nan loss encountered"), str), (None, int)])
+def test_a_loss_that_is_not_finite_and_an_interrupt(tmp_path, monkeypatch, error, code):
+    """An interrupt has the number that shells give it, 130."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(small_config(tmp_path / "cache")))
+
+    def fail(*_, **__):
+        raise error or KeyboardInterrupt
+
+    monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", fail)
+    end, printed = ended("train", str(file), "-s", str(tmp_path / "run"))
+    assert_one_line(end, printed)
+    assert isinstance(end, code)
+    if error:
+        assert "nan loss" in end, end
+    else:
+        assert end == 130 and "interrupted" in printed
+
+
+def test_the_traceback_on_demand(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALLENNLP_DEBUG", "1")
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(RuntimeError):
+        run(["train", str(tmp_path / "config.json"), "-s", str(tmp_path / "run")])
+
+
+@pytest.mark.long
+def test_distributed_training_without_a_plugins_file(tmp_path):
+    """The processes know the plugin's names in a folder that has no `.allennlp_plugins`."""
+    params = small_config(tmp_path / "cache")
+    params["distributed"] = {"cuda_devices": [-1, -1]}
+    del params["trainer"]["cuda_device"]
+    (tmp_path / "config.json").write_text(json.dumps(params))
+    command = [sys.executable, "-m", "elmo_plugin", "train", "config.json", "-s", "run"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "run" / "model.tar.gz").exists()
