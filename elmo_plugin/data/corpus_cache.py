@@ -134,5 +134,7 @@ def _read_index(cache: Path) -> dict[str, str]:
 
 
 def _write_index(cache: Path, index: dict[str, str]) -> None:
+    if (cache / INDEX_FILE).is_symlink():  # its target is outside the cache
+        (cache / INDEX_FILE).unlink()
     with atomic_write(cache / INDEX_FILE) as temporary:
         temporary.write_text(json.dumps(sealed(index), indent=2), "utf-8")

@@ -121,6 +121,15 @@ def test_nothing_outside_the_cache_is_removed(
         assert len(list(precious.iterdir())) == 7
 
 
+def test_an_index_that_is_a_link(tmp_path: Path, file: Path) -> None:
+    """What is outside the cache is not written to either."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "index.json").symlink_to(tmp_path / "precious")
+    open_corpus(file, tmp_path / "cache")
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
 def test_any_index_is_harmless(tmp_path: Path, fuzz: Fuzz) -> None:
     """The oracle is the text: two texts in one cache stay apart, whatever the index holds."""
     cache = tmp_path / "cache"
