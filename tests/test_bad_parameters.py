@@ -53,7 +53,15 @@ KINDS: dict[str, list[Any]] = {
     # AllenNLP names only the kind of what it was given where that is a list or a number.
     "embedder": [None, {}, {"a": 1}, "nonsense", {"type": "empty"}],
     "columns": [*OTHERS, 7, "x", [3], [[3]], [[3, 5, 7]], [[5, 3]], [[0, 5], [3, 7]], [[0, 10]]],
-    "groups": [7, "x", [7], [["a"]], [[["a"], 7]], {"a": 1}],
+    "groups": [7, "x", [7], [["a"]], [[["a"], 7]], {"a": 1}]
+    + [
+        [[["a"], {option: value}]]
+        for option, value in (("lr", -1), ("betas", [0.9]), ("momentum", 0))
+    ]
+    + [[[["a"], {"amsgrad": 1}]], [[["a"], {"eps": NAN}]]],
+    "sums of squares": [*OTHERS, NAN, INF, -INF, -1, "", "0.5", [0.5], 1e30, 2**24 + 1],
+    "betas": [*OTHERS, 0.9, "x", [0.9], [0.9, 0.99, 0.999], [0.9, 1], [-0.1, 0.9], [0.9, NAN]]
+    + [[INF, 0.9], ["0.9", 0.9], [0.9, True], [0.9, None], [[0.9], 0.9]],
 }
 
 BILM_MODEL = {
@@ -148,8 +156,16 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     (Optimizer, "clipped_adagrad"): {
         "parameter_groups": "groups",
         "lr": "number",
-        "initial_accumulator_value": "number",
+        "initial_accumulator_value": "sums of squares",
         "grad_norm": "number above 0",
+    },
+    (Optimizer, "fused_adam"): {
+        "parameter_groups": "groups",
+        "lr": "number",
+        "betas": "betas",
+        "eps": "number",
+        "weight_decay": "number",
+        "amsgrad": "flag",
     },
     (TrainerCallback, "learning_curve"): {"interval": "count"},
     (TrainerCallback, "bilm_export"): {"softmax": "flag"},
@@ -158,7 +174,6 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
 WITHOUT_PARAMETERS = {
     (Predictor, "bilm"),
     (Predictor, "elmo"),
-    (Optimizer, "fused_adam"),
     (TrainerCallback, "keep_freed_memory"),
     (TrainerCallback, "wandb"),
 }
@@ -272,6 +287,10 @@ class Builder:
                 {},
             ),
             (Optimizer, "clipped_adagrad"): (
+                {},
+                {"model_parameters": list(torch.nn.Linear(2, 2).named_parameters())},
+            ),
+            (Optimizer, "fused_adam"): (
                 {},
                 {"model_parameters": list(torch.nn.Linear(2, 2).named_parameters())},
             ),

@@ -7,6 +7,8 @@ import argparse
 import torch
 from allennlp.commands.subcommand import Subcommand
 
+from elmo_plugin.checks import check_path
+from elmo_plugin.commands.output import print_text
 from elmo_plugin.commands.paths import input_path
 from elmo_plugin.models.export import export, who_reads
 from elmo_plugin.models.load import load_language_model
@@ -37,9 +39,10 @@ class BilmExport(Subcommand):
 
 
 def export_from_args(args: argparse.Namespace) -> None:
+    check_path("folder", args.folder)
     dtype = torch.float16 if args.float16 else torch.float32
     archive = input_path("archive", args.archive, "the model.tar.gz of a trained bilm")
     model = load_language_model(archive)
     export(model, args.folder, with_softmax=args.softmax, dtype=dtype)
-    print(f"wrote options.json, weights.hdf5 and vocabulary.txt to {args.folder}")
+    print_text(f"wrote options.json, weights.hdf5 and vocabulary.txt to {args.folder}")
     print(who_reads(model.options))

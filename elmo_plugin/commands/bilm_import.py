@@ -8,6 +8,7 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.commands.output import print_text
 from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.files.hdf5 import HDF5Error
 from elmo_plugin.models.import_files import import_files
@@ -44,4 +45,4 @@ def import_from_args(args: argparse.Namespace) -> None:
         import_files(options, weights, vocabulary, args.archive)
     except (OptionsError, HDF5Error) as error:
         raise ConfigurationError(str(error)) from None
-    print(f"wrote {args.archive}")
+    print_text(f"wrote {args.archive}")

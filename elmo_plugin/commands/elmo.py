@@ -99,6 +99,8 @@ def elmo_from_args(args: argparse.Namespace) -> None:
             "--shard: expected --initial-state zero or warm, found carry, under which vectors "
             "depend on earlier sentences, which are in another shard"
         )
+    if args.input_file == "-" and sys.stdin is None:
+        raise ConfigurationError("input_file: -: expected a text on stdin, found it closed")
     elmo = load_elmo(args)
     if args.input_file == "-":
         name = "stdin"

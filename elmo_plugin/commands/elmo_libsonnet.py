@@ -10,6 +10,7 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checks import check_path
+from elmo_plugin.commands.output import print_text
 from elmo_plugin.commands.paths import check_output_folder
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.libsonnet import LIBRARY
@@ -43,4 +44,4 @@ def write_from_args(args: argparse.Namespace) -> None:
         )
     with atomic_write(path) as temporary:
         temporary.write_text(library)
-    print(f"wrote {path}; in a config: local elmo = import '{path.name}';")
+    print_text(f"wrote {path}; in a config: local elmo = import '{path.name}';")

@@ -9,6 +9,7 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.commands.output import print_text
 from elmo_plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.elmo.mixes import Mix, find_mixes
 from elmo_plugin.files.atomic_write import atomic_write
@@ -52,10 +53,10 @@ def mix_from_args(args: argparse.Namespace) -> None:
     for archive in args.archives:
         path = input_path("archive", archive, "the model.tar.gz of a trained model")
         mixes.update({f"{archive} {name}": mix for name, mix in mixes_of_archive(path).items()})
-    print(mix_table(mixes))
+    print_text(mix_table(mixes))
     if args.plot is not None:
         draw_mixes(mixes, Path(args.plot))
-        print(f"wrote {args.plot}")
+        print_text(f"wrote {args.plot}")
 
 
 def mixes_of_archive(archive_file: str) -> dict[str, Mix]:

@@ -13,6 +13,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checks import check_count, check_path, fail, shown
 from elmo_plugin.commands.model_arguments import add_model_arguments, load_elmo
+from elmo_plugin.commands.output import print_text
 from elmo_plugin.commands.paths import check_output_folder
 from elmo_plugin.elmo.nearest import (
     Neighbour,
@@ -118,15 +119,17 @@ def nearest_from_args(args: argparse.Namespace) -> None:
         elmo, queries, sentences, k=args.k, layer=layer, same_word=args.same_word
     )
     for query, neighbours in zip(queries, found):
-        print(f"\n{_text(query)}")
+        print_text(f"\n{_text(query)}")
         for neighbour in neighbours:
             occurrence = neighbour.occurrence
-            print(f"  {neighbour.cosine:.3f}  {_text(occurrence)}  ({occurrence.sentence.source})")
+            print_text(
+                f"  {neighbour.cosine:.3f}  {_text(occurrence)}  ({occurrence.sentence.source})"
+            )
     if args.html is not None:
         caption = f"Layer {args.layer}, cosine; the text is {args.text}."
         with atomic_write(args.html) as temporary:
-            temporary.write_text(page(queries, found, caption), "utf-8")
-        print(f"\nwrote {args.html}")
+            temporary.write_text(page(queries, found, caption), "utf-8", "backslashreplace")
+        print_text(f"\nwrote {args.html}")
 
 
 def _marked(sentence: str) -> Occurrence:

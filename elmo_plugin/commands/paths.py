@@ -6,12 +6,15 @@ from pathlib import Path
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 
+from elmo_plugin.checks import check_path
+
 
 def input_path(argument: str, path: str, expected: str) -> str:
     """
     The local path of an input file or folder, which is downloaded if it is a URL. If it does not
     exist, the `FileNotFoundError` names the argument.
     """
+    check_path(argument, path)
     try:
         return cached_path(path)
     except FileNotFoundError:
@@ -21,9 +24,10 @@ def input_path(argument: str, path: str, expected: str) -> str:
 def check_output_folder(argument: str, file: str) -> None:
     """
     Raises a `ConfigurationError` that names the argument if the folder of the output `file` does
-    not exist or is not writable.
+    not exist or is not writable. If `file` is a link, it is the folder of the file that it names.
     """
-    folder = Path(file).absolute().parent
+    check_path(argument, file)
+    folder = Path(os.path.realpath(file)).parent
     if not folder.is_dir():
         found = "a file" if folder.exists() else "none"
         raise ConfigurationError(

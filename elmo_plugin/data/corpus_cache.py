@@ -1,10 +1,10 @@
 """
 A cache of encoded corpora by the content of their text, so that a config may simply name a text.
 
-A text is recognised by the paths, sizes and modification times of its files, because hashing
-gigabytes at each start would take longer than opening them. If these differ (after a copy, a
-checkout or a touch), the hashes of the files are compared, and only a new text is encoded. The
-hashes are taken while encoding, so a new text is read once.
+A text is recognised by the paths, sizes, times of modification and of change, and inodes of its
+files, because hashing gigabytes at each start would take longer than opening them. If these differ
+(after a copy, a checkout or a touch), the hashes of the files are compared, and only a new text is
+encoded. The hashes are taken while encoding, so a new text is read once.
 
 Nothing outside the cache is ever removed, whatever the index says. A cache without write permission
 can still be read.
@@ -134,5 +134,7 @@ def _read_index(cache: Path) -> dict[str, str]:
 
 
 def _write_index(cache: Path, index: dict[str, str]) -> None:
+    if (cache / INDEX_FILE).is_symlink():  # its target is outside the cache
+        (cache / INDEX_FILE).unlink()
     with atomic_write(cache / INDEX_FILE) as temporary:
         temporary.write_text(json.dumps(sealed(index), indent=2), "utf-8")

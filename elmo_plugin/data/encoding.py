@@ -58,7 +58,7 @@ def encode(
     files : `Sequence[Path]`
         The files of the text, in order; see `elmo_plugin.data.text`.
     folder : `str` or `os.PathLike`
-        The folder of the corpus.
+        The folder of the corpus. If it is a link, the link stays.
     shard_tokens : `int`, optional (default=`8388608`)
         The largest number of tokens of a shard, unless one sentence has more. A shard ends with a
         document if that leaves it at least half full. Otherwise the document is cut, and its rest
@@ -69,13 +69,19 @@ def encode(
     # Raises
 
     `ConfigurationError`
-        If the folder exists, if the files hold no token, or if a file can't be read as text.
+        If the folder exists, if it is to be replaced and is the current one, if the files hold no
+        token, or if a file can't be read as text.
     `OSError`
         If a file can't be opened, or the corpus can't be written.
     """
     if shard_tokens < 1:
         raise ConfigurationError(f"shard_tokens: expected at least 1, found {shard_tokens}")
-    folder = Path(folder)
+    folder = Path(os.path.realpath(folder))  # a link stays, and "." has a name
+    if force and Path.cwd().is_relative_to(folder):
+        raise ConfigurationError(
+            f"{folder}: expected a folder that can be replaced as a whole, "
+            "found the current folder or one around it"
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial")
     replaced = folder.with_name(f".{folder.name}.replaced")

@@ -82,10 +82,15 @@ def find_files(path: str | os.PathLike) -> list[Path]:
     return files
 
 
-def file_facts(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """The path, size and modification time of each file, by which a change is noticed."""
+def file_facts(files: Iterable[Path]) -> list[tuple[str | int, ...]]:
+    """
+    The path, size, times and inode of each file, by which a change is noticed. `rsync --times` and
+    archives set the modification time of a new file to an old one, but no program sets the time of
+    change. That of a text renamed to this path may be old, but it has another inode.
+    """
     return [
-        (os.path.realpath(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files
+        (os.path.realpath(file), s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+        for file, s in ((file, file.stat()) for file in files)
     ]
 
 

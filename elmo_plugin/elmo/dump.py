@@ -98,7 +98,7 @@ def dump(
     `DiskFullError`
         If there is no space for a part or for `out`. Finished parts are kept.
     """
-    out = Path(out)
+    out = Path(os.path.realpath(out))  # a link stays
     settings = _settings(elmo, layer, batch_size, max_tokens, dtype)
     elmo.word_vectors = WordVectorCache(same_bits=True)
     index: dict[str, int] = {}

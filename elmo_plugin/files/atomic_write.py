@@ -21,14 +21,15 @@ class DiskFullError(OSError):
 def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     """
     Yields a temporary file next to `path`, which is renamed to `path` when the context is left
-    without an error and removed otherwise.
+    without an error and removed otherwise. If `path` is a symbolic link, the link stays, and the
+    file that it names is written, as by `open`; it need not exist.
 
     # Raises
 
     `DiskFullError`
         If there is no space for the file.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     with name_full_disk(path):
         temporary = path.with_name(f".{path.name}.{token_hex(4)}")
         temporary.touch(exist_ok=False)  # with the mode of any new file, as the umask has it

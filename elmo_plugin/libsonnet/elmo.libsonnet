@@ -157,8 +157,7 @@
   ) =
     local known_dim =
       if given_dim != null then given_dim
-      else if 'projection_dim' in embedder then embedder.projection_dim
-      else get(pretrained_dims, std.toString(get(embedder, 'pretrained', '')));
+      else projected(embedder, get(pretrained_dims, std.toString(get(embedder, 'pretrained', ''))));
     local dim =
       if is_count(known_dim) then known_dim
       else fail('dim', 'the size of an ELMo vector, twice the projection_dim of the biLM',
@@ -294,9 +293,14 @@
   ),
   local embedder_size(name, embedder) =
     if 'elmo_dim' in embedder then embedder.num_output_representations * embedder.elmo_dim
-    else if 'embedding_dim' in embedder then get(embedder, 'projection_dim', embedder.embedding_dim)
+    else if 'embedding_dim' in embedder then projected(embedder, embedder.embedding_dim)
     else fail('the token embedder "' + name + '"', 'its embedding_dim, or a key=... for ELMo that comes '
                                                    + 'before "' + name + '"', 'neither'),
+
+  // An embedder without a projection may say so by null or 0.
+  local projected(embedder, dim) =
+    local projection_dim = get(embedder, 'projection_dim');
+    if projection_dim == null || projection_dim == 0 then dim else projection_dim,
 
   // A module that reads n more columns, of which the first is `start`.
   local widened(module, n, start=0) =

@@ -55,7 +55,9 @@ def export(
         raise ConfigurationError(
             f"folder: {folder}: expected a folder that can be written to, found one that cannot"
         )
-    options, vocabulary = folder / "options.json", folder / "vocabulary.txt"
+    # Of links, the files that they name are removed below.
+    names = (os.path.realpath(folder / name) for name in ("options.json", "vocabulary.txt"))
+    options, vocabulary = map(Path, names)
     # The weights get their name first and the options last; without the options nothing loads.
     with (
         atomic_write(options) as new_options,

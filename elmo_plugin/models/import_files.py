@@ -1,6 +1,7 @@
 """Makes the archive of a language model from bilm-tf's files."""
 
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,8 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
 
 
 def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Path) -> None:
-    folder = archive.resolve().parent
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f".{archive.name}.") as name:
+    archive = Path(os.path.realpath(archive))  # a link stays
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.name}.") as name:
         run = Path(name)
         model.vocab.save_to_files(str(run / "vocabulary"))
         with open(run / "best.th", "wb") as file:  # unlike torch.save's, its errors say why

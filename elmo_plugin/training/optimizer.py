@@ -1,5 +1,6 @@
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -11,8 +12,14 @@ from torch import Tensor
 from elmo_plugin.checks import check_choice, check_flag, check_number, check_text, fail
 from elmo_plugin.training.row_exchange import mean_over_processes
 
-GROUP_NUMBERS = ("lr", "lr_decay", "weight_decay", "eps")
+check_not_negative = partial(check_number, least=0)
+GROUP_OPTIONS = dict.fromkeys(("lr", "lr_decay", "weight_decay", "eps"), check_not_negative)
 """Options that PyTorch's Adagrad reads from a group; it ignores all others without an error."""
+MOST_SQUARES = 2**24
+"""
+The largest initial sum of squares. Adagrad divides by the root of the sum, here 4096, and float32
+does not add 1 to this sum: already here, no gradient of at most 1 ever changes the step size.
+"""
 
 
 @Optimizer.register("clipped_adagrad")
@@ -41,7 +48,8 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
     lr : `float`, optional (default = `0.2`)
         Learning rate. This and the next two defaults are bilm-tf's.
     initial_accumulator_value : `float`, optional (default = `1.0`)
-        Initial value of Adagrad's sums of squares.
+        Initial value of Adagrad's sums of squares, at most 2^24, to which float32 does not add the
+        square of a gradient of 1.
     grad_norm : `float`, optional (default = `10.0`)
         Largest global norm; larger gradients are scaled down to it.
     """
@@ -56,9 +64,14 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
     ) -> None:
         name = 'optimizer of type "clipped_adagrad": '
         check_number(f"{name}lr", lr, least=0)
-        check_number(f"{name}initial_accumulator_value", initial_accumulator_value, least=0)
+        check_number(
+            f"{name}initial_accumulator_value",
+            initial_accumulator_value,
+            least=0,
+            most=MOST_SQUARES,
+        )
         check_number(f"{name}grad_norm", grad_norm, above=0)
-        _check_groups(f"{name}parameter_groups", parameter_groups)
+        check_groups(f"{name}parameter_groups", parameter_groups, GROUP_OPTIONS)
         super().__init__(
             model_parameters,
             parameter_groups,  # type: ignore[arg-type]
@@ -99,7 +112,9 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
 
-def _check_groups(name: str, groups: Any) -> None:
+def check_groups(name: str, groups: Any, checks: Mapping[str, Callable[[str, Any], None]]) -> None:
+    """Checks `parameter_groups`, of which `checks` has the options with a check of each."""
+    checks = {**checks, "requires_grad": check_flag}
     for group in [] if groups is None else groups if isinstance(groups, list) else [groups]:
         match group:
             case [list(regexes), Mapping() as options]:  # AllenNLP's `Params` is a mapping
@@ -113,11 +128,8 @@ def _check_groups(name: str, groups: Any) -> None:
             except re.error:
                 fail(name, "regular expressions", regex)
         for option, value in options.items():
-            check_choice(f"{name}: option", option, [*GROUP_NUMBERS, "requires_grad"])
-            if option == "requires_grad":
-                check_flag(f"{name}: {option}", value)
-            else:
-                check_number(f"{name}: {option}", value, least=0)
+            check_choice(f"{name}: option", option, checks)
+            checks[option](f"{name}: {option}", value)
 
 
 def _clip(gradients: List[Tensor], max_norm: float) -> None:

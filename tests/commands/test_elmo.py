@@ -456,6 +456,13 @@ def test_stdin_that_is_not_text(run, tmp_path, options, monkeypatch):
         run("-", tmp_path / "out", "--top", *options)
 
 
+def test_stdin_that_is_closed(run, tmp_path, options, monkeypatch):
+    """Python's `sys.stdin` is then None, as its documentation says."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ConfigurationError, match=r"^input_file: -: expected .*, found it closed$"):
+        run("-", tmp_path / "out", "--top", *options)
+
+
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])
 def test_bad_shards_are_refused(run, text, tmp_path, options, shard, capsys):
     """A shard must have the form I/N with I from 1 to N."""

@@ -1,5 +1,6 @@
 """The command `elmo-nearest`; tests/elmo/test_nearest.py compares the search with an oracle."""
 
+import io
 import os
 import re
 import sys
@@ -68,6 +69,22 @@ def test_a_word_of_the_text_and_a_page(
     assert "Stick</mark> to it &amp; &lt;b&gt; win &lt;/b&gt; ." in content and "<b>" not in content
     assert content.count("<mark>") == 6 and content.count("<h3>") == 2
     assert not re.search(r"(?:src|href)=|@import|url\(", content)
+
+
+def test_a_terminal_that_is_not_utf8(
+    text: Path, bilm_archive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: such a terminal gets Python's escapes, and the page the words themselves. The byte
+    0xff of an argument, which is no text, is shown as an escape too."""
+    terminal = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, "ascii", write_through=True))
+    (tmp_path / "text.txt").write_text("the caf\u00e9\n", "utf-8")
+    sentence, page = "the *caf\u00e9* \udcff", tmp_path / "page.html"
+    model = ["--archive-file", bilm_archive]
+    elmo_nearest(text, "--sentence", sentence, *model, "-k", 1, "--html", page)
+    query, neighbour = terminal.getvalue().decode("ascii").splitlines()[-4:-2]
+    assert query == r"the *caf\xe9* \udcff" and r"*caf\xe9*" in neighbour
+    assert "caf\u00e9</mark> \\udcff" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

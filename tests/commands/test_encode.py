@@ -60,6 +60,36 @@ def test_an_existing_folder_is_not_replaced(tmp_path: Path) -> None:
         bilm_encode(tmp_path / "text.txt", tmp_path / "text.txt")
 
 
+def test_the_current_folder_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A corpus is replaced as a whole folder, after which a shell in the old one would see no file.
+    The error says so, and the corpus stays, however the folder is named."""
+    (tmp_path / "text.txt").write_text("a b\n")
+    corpus = tmp_path / "corpus"
+    bilm_encode(tmp_path / "text.txt", corpus)
+    (corpus / "below").mkdir()
+    for folder, names in ((corpus, (".", "./", corpus, "../corpus")), (corpus / "below", ("..",))):
+        monkeypatch.chdir(folder)
+        for name in names:
+            with pytest.raises(ConfigurationError, match=rf"^{corpus}: .*found the current folder"):
+                bilm_encode(tmp_path / "text.txt", name, "--force")
+    assert EncodedCorpus.open(corpus).num_tokens == 2
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_to_a_corpus(tmp_path: Path, exists: bool) -> None:
+    """As with any output, the link stays, and the corpus is where it points."""
+    (tmp_path / "text.txt").write_text("a b\n")
+    if exists:
+        bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
+        (tmp_path / "text.txt").write_text("a b c\n")
+    (tmp_path / "link").symlink_to("corpus")
+    bilm_encode(tmp_path / "text.txt", tmp_path / "link", *["--force"] * exists)
+    assert (tmp_path / "link").is_symlink()
+    assert EncodedCorpus.open(tmp_path / "corpus").num_tokens == 2 + exists
+
+
 @pytest.mark.parametrize(
     ("option", "values"),
     [("--max-characters", [2, -1, 10**12]), ("--shard-tokens", [0, -1, 10**12])],

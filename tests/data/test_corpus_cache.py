@@ -37,8 +37,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_text_is_encoded_once(tmp_path: Path, file: Path, encodings: list[Path]) -> None:
-    """A second run, a touched file and a copy under another name have the same content, so the text
-    is encoded once."""
+    """A second run, a touched file, a copy under another name and a copy in the place of the text
+    have the same content, so the text is encoded once."""
     cache = tmp_path / "cache"
     first = open_corpus(file, cache)
     assert open_corpus(file, cache).folder == first.folder
@@ -46,6 +46,8 @@ def test_a_text_is_encoded_once(tmp_path: Path, file: Path, encodings: list[Path
     assert open_corpus(file, cache).folder == first.folder
     copy = shutil.copy(file, tmp_path / "copy.txt")
     assert open_corpus(copy, cache).folder == first.folder
+    os.replace(copy, file)
+    assert open_corpus(file, cache).folder == first.folder
     assert encodings == [first.folder]
 
 
@@ -58,6 +60,23 @@ def test_changed_content_is_encoded_again(
     file.write_text("a b c\nd f\n")
     os.utime(file, ns=(1, 1))
     assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "f"]]
+    assert len(encodings) == 2
+
+
+@pytest.mark.parametrize("way", ["by another file", "in place"])
+def test_other_content_of_the_same_size_and_time_is_noticed(
+    tmp_path: Path, file: Path, encodings: list[Path], way: str
+) -> None:
+    """The oracle is the text as it is now, and as it was before when that is put back. `rsync
+    --times` and unpacking an archive keep modification times."""
+    cache = tmp_path / "cache"
+    time = file.stat().st_mtime_ns
+    for last in "efe":
+        new = tmp_path / "new.txt" if way == "by another file" else file
+        new.write_text(f"a b c\nd {last}\n")
+        os.utime(new, ns=(time, time))
+        os.replace(new, file)
+        assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", last]]
     assert len(encodings) == 2
 
 
@@ -100,6 +119,15 @@ def test_nothing_outside_the_cache_is_removed(
         assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
         assert (precious / "words.txt").read_text() == "precious"
         assert len(list(precious.iterdir())) == 7
+
+
+def test_an_index_that_is_a_link(tmp_path: Path, file: Path) -> None:
+    """What is outside the cache is not written to either."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "index.json").symlink_to(tmp_path / "precious")
+    open_corpus(file, tmp_path / "cache")
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_any_index_is_harmless(tmp_path: Path, fuzz: Fuzz) -> None:

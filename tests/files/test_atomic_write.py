@@ -20,6 +20,25 @@ def test_a_file_has_the_mode_of_any_new_file(umask: int, tmp_path: Path) -> None
     assert modes[0] == modes[1]
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays(exists: bool, tmp_path: Path) -> None:
+    """The expected result is that of a write to the same names by `open`."""
+    for name in ("expected", "found"):
+        folder = tmp_path / name
+        (folder / "below").mkdir(parents=True)
+        (folder / "link").symlink_to("other")
+        (folder / "other").symlink_to("below/file")
+        if exists:
+            (folder / "below" / "file").write_text("old")
+    (tmp_path / "expected" / "link").write_text("new")
+    with atomic_write(tmp_path / "found" / "link") as temporary:
+        temporary.write_text("new")
+    for name in ("expected", "found"):
+        assert (tmp_path / name / "link").readlink() == Path("other")
+        assert [path.name for path in (tmp_path / name / "below").iterdir()] == ["file"]
+        assert (tmp_path / name / "below" / "file").read_text() == "new"
+
+
 def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
     """By the definition: the old file stays, and no temporary file."""
     (tmp_path / "file").write_text("old")

@@ -78,10 +78,20 @@ def test_sizes_of_the_models_in_the_package(name):
     assert sized(f"{{ pretrained: '{name}', projection_dim: 9 }}") == 9
 
 
+@pytest.mark.parametrize("none", ["null", "0"])
+def test_no_projection(none):
+    """Both are no projection to the embedder `elmo` and to AllenNLP's `embedding`. By hand: 64
+    columns of `tiny`; and "characters" (7) comes before "elmo"."""
+    assert sized(f"{{ pretrained: 'tiny', projection_dim: {none} }}") == 64
+    base = BASE.replace("embedding_dim: 7", f"embedding_dim: 7, projection_dim: {none}")
+    assert turned("output", base)["model"]["encoder"]["start"] == 7
+
+
 def test_an_unknown_size():
     """The message names the argument."""
-    with pytest.raises(RuntimeError, match="dim: expected the size of an ELMo vector"):
-        sized("{ archive_file: 'a.tar.gz' }")
+    for embedder in ("{ archive_file: 'a.tar.gz' }", "{ archive_file: 'a', projection_dim: null }"):
+        with pytest.raises(RuntimeError, match=r"dim: expected the size of .*; found none"):
+            sized(embedder)
 
 
 def test_readers_keep_their_indexers():
