@@ -70,7 +70,8 @@ setup(
         "zstandard>=0.22",
         # AllenNLP 2.10.1, allennlp-models 2.10.1 and torchvision 0.15.2 are needed and not in this
         # list: their own pins exclude this torch, so that nothing could resolve it. They are
-        # installed with --no-deps (`elmo_plugin/environment.py`). What follows is what they need.
+        # installed with --no-deps (`elmo_plugin/plugin/environment.py`). What follows is what they
+        # need.
         # AllenNLP imports torchvision, of which nothing here is used. 0.15.2 registers no operators
         # when it is imported, so it loads next to any build of torch; later ones load only next to
         # the one that they were built for. It has no build for Python 3.12.

@@ -27,12 +27,11 @@ def main() -> None:
     # that are started to measure their memory.
     os.environ["PYTHONWARNINGS"] = "ignore"
     warnings.simplefilter("ignore")
-    from allennlp.common.checks import ConfigurationError
-
-    import elmo_plugin  # noqa: F401  registers docs://
+    import elmo_plugin.plugin  # noqa: F401  registers docs://
     from benchmarks.settings import Settings
-    from elmo_plugin.data.text import find_files
+    from elmo_plugin.checks import InputError
     from elmo_plugin.files.atomic_write import atomic_write
+    from elmo_plugin.text.lines import find_files
 
     try:
         find_files(arguments.text)
@@ -51,7 +50,7 @@ def main() -> None:
     for part in arguments.parts or PARTS:
         try:
             results[part] = importlib.import_module(f"benchmarks.{part}").run(settings)
-        except ConfigurationError as error:
+        except InputError as error:
             sys.exit(f"{part}: {error}")
         if arguments.json:
             with atomic_write(arguments.json) as temporary:

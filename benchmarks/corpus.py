@@ -18,11 +18,11 @@ from allennlp.data.tokenizers import Token
 
 from benchmarks.measure import Record, in_turns, memory_of, print_table, progress
 from benchmarks.settings import Settings
-from elmo_plugin.data.data_loader import BilmDataLoader
-from elmo_plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.data.encoding import encode
-from elmo_plugin.data.text import find_files, read_blocks, read_sentences
-from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.data.data_loader import BilmDataLoader
+from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.text.encoding import encode
+from elmo_plugin.text.lines import find_files, read_blocks, read_sentences
 
 ROWS, WINDOW = 64, 20
 PEER_SENTENCES = 2000

@@ -15,10 +15,10 @@ import torch
 
 from benchmarks.measure import Record, print_table, progress, seconds
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
-from elmo_plugin.data.text import read_sentences
 from elmo_plugin.elmo.dump import Sentence, dump
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.options import build_bilm
+from elmo_plugin.text.lines import read_sentences
 
 MOST_TOKENS = 1_200_000
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo_lstm import ElmoLstm
 from torch import Tensor
@@ -29,13 +28,14 @@ from benchmarks.measure import (
 )
 from benchmarks.operations import char_cnn_operations, lstm_operations
 from benchmarks.settings import Settings, models, options_of
-from elmo_plugin.bilm_tf.options_file import write_options
-from elmo_plugin.bilm_tf.weight_file import write_weights
-from elmo_plugin.data.text import read_sentences
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules.initial_state import INITIAL_STATES, warm_up
 from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.text.lines import read_sentences
 
 ROWS = 32
 SENTENCE = 20
@@ -90,7 +90,7 @@ def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[
     """
     found = [s[:length] for s in read_sentences(text) if length is None or len(s) >= length]
     if len(found) < n_sentences:
-        raise ConfigurationError(
+        raise InputError(
             f"{text}: expected {n_sentences} sentences to measure with"
             f"{'' if length is None else f', of at least {length} tokens'}, found {len(found)}"
         )

@@ -6,10 +6,10 @@ from allennlp.modules.sampled_softmax_loss import SampledSoftmaxLoss
 from allennlp.modules.seq2vec_encoders import CnnHighwayEncoder
 from torch import Tensor, nn
 
-from elmo_plugin.data.characters import NUM_CHARACTERS
-from elmo_plugin.data.prefetch import LazyWindow
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions, CharCNNOptions
+from elmo_plugin.text.characters import NUM_CHARACTERS
+from elmo_plugin.text.prefetch import LazyWindow
 
 
 class AllenNLPLanguageModel(nn.Module):

@@ -25,9 +25,9 @@ from benchmarks.training import (
     vocabulary_of,
 )
 from benchmarks.workers import forked
-from elmo_plugin.callbacks.keep_freed_memory import keep_freed_memory
-from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.text.corpus_cache import open_corpus
 
 N_ROUNDS = 9
 GRADIENTS = ("dense", "sparse")

@@ -10,10 +10,10 @@ import torch
 from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table, progress
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
 from benchmarks.training import DROPOUT, Trainer, filled, first_batches, operations
-from elmo_plugin.callbacks.keep_freed_memory import keep_freed_memory
-from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.text.corpus_cache import open_corpus
 
 BASE = {"rows": 64, "window": 20, "vocabulary": 50_000, "negatives": 8192, "gradients": "dense"}
 VARIED = {

@@ -13,7 +13,7 @@ PUBLISHED_FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7
 class Settings:
     """
     text : `str`
-        Text to read, as for `elmo_plugin.data.text.find_files`.
+        Text to read, as for `elmo_plugin.text.lines.find_files`.
     quick : `bool`
         Whether to use such small models and texts that the run only shows that everything works.
     threads : `int`

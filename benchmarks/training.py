@@ -10,7 +10,6 @@ from itertools import cycle, islice
 from typing import Any
 
 import torch
-from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
 from benchmarks.measure import (
@@ -30,17 +29,18 @@ from benchmarks.operations import (
 from benchmarks.peer_language_model import AllenNLPLanguageModel
 from benchmarks.settings import Settings, models, options_of
 from benchmarks.workers import Worker
-from elmo_plugin.callbacks.keep_freed_memory import keep_freed_memory
-from elmo_plugin.data.corpus import SPECIAL_WORDS
-from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.data.data_loader import BilmDataLoader
-from elmo_plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.training.optimizer import ClippedAdagradOptimizer
+from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
+from elmo_plugin.plugin.data.data_loader import BilmDataLoader
+from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.training.optimizer import ClippedAdagradOptimizer
+from elmo_plugin.text.corpus import SPECIAL_WORDS
+from elmo_plugin.text.corpus_cache import open_corpus
 
 ROWS, WINDOW = 64, 20
 N_NEGATIVE_SAMPLES = 8192
@@ -150,7 +150,7 @@ def first_batches(
     full = (batch for batch in loader if bool((tensors(batch)["forward_targets"] != IGNORE).all()))
     found = list(islice(full, count))
     if len(found) < count:
-        raise ConfigurationError(
+        raise InputError(
             f"{text}: expected {count} windows of {rows} x {window} tokens, found {len(found)}"
         )
     return found

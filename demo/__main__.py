@@ -18,9 +18,9 @@ from allennlp.common.file_utils import cached_path
 
 from demo.ngrams import perplexities
 from elmo_plugin import Elmo
-from elmo_plugin.data.installed_docs import SPLITS
-from elmo_plugin.data.text import read_sentences
-from elmo_plugin.data.vocabulary import read_vocabulary_file
+from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.plugin.data.installed_docs import SPLITS
+from elmo_plugin.text.lines import read_sentences
 
 OUT = Path("demo-out")
 BILM, TEXT = OUT / "bilm", OUT / "text"

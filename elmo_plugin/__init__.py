@@ -1,51 +1,15 @@
 """
-ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
-
-`bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
-(TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder), `bcn_elmo`,
-`bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` and `fused_adam`
-(Optimizers), `learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and a mended `wandb`
-(TrainerCallbacks), a mended `reduce_on_plateau` (LearningRateScheduler), `bilm-encode`,
-`bilm-import`, `bilm-export`, `elmo-libsonnet`, `elmo-mix` and `elmo-nearest` (Subcommands), the
-texts `docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
-`pretrained://NAME` of the models that come with the package.
+ELMo, which is plain PyTorch, and in `elmo_plugin.plugin` all that it adds to AllenNLP. AllenNLP
+imports this package by the name that a plugins file has, and that registers the plugin. In a
+program of your own, `import elmo_plugin.plugin` does.
 """
 
-from elmo_plugin.environment import check_environment
+import sys
 
-check_environment()
-
-# What other modules import from here on is repaired.
-from elmo_plugin import repairs  # isort: split
-
-from elmo_plugin.callbacks import bilm_export as bilm_export_callback
-from elmo_plugin.callbacks import elmo_mix as elmo_mix_callback
-from elmo_plugin.callbacks import keep_freed_memory, learning_curve, wandb
-from elmo_plugin.commands import (
-    bilm_export,
-    bilm_import,
-    elmo_libsonnet,
-    elmo_mix,
-    elmo_nearest,
-    encode,
-)
-from elmo_plugin.commands import elmo as elmo_command
-from elmo_plugin.data import (
-    data_loader,
-    dataset_reader,
-    installed_docs,
-    task_text,
-    token_indexer,
-    vocabulary,
-)
-from elmo_plugin.elmo import initializers
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.models import bilm, pretrained_archive
-from elmo_plugin.predictors import bilm as bilm_predictor
-from elmo_plugin.predictors import elmo as elmo_predictor
-from elmo_plugin.seq2seq_encoders import elmo_output
-from elmo_plugin.task_models import bcn, bidaf, qanet
-from elmo_plugin.token_embedders import elmo as elmo_embedder
-from elmo_plugin.training import checkpointer, fused_adam, optimizer
+from elmo_plugin.version import VERSION as __version__
 
-__all__ = ["Elmo"]
+__all__ = ["Elmo", "__version__"]
+
+if "allennlp" in sys.modules:
+    import elmo_plugin.plugin  # noqa: F401

@@ -5,6 +5,9 @@ wrong with a config, an argument or a file in one line; with the environment var
 `ALLENNLP_DEBUG` also where it was found.
 """
 
+# Before AllenNLP, which warns as it loads.
+import elmo_plugin.plugin  # isort: split
+
 import logging
 import os
 import sys
@@ -17,12 +20,10 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import import_module_and_submodules
 from torch.multiprocessing import ProcessRaisedException
 
-from elmo_plugin.bilm_tf.model_files import ModelFilesError
-from elmo_plugin.data.corpus import CorpusError
-from elmo_plugin.files.hdf5 import HDF5Error
+from elmo_plugin.checks import InputError
 
 NAME = "python -m elmo_plugin"
-ONE_SENTENCE = (ConfigurationError, ModelFilesError, CorpusError, HDF5Error, OSError)
+ONE_SENTENCE = (ConfigurationError, InputError, OSError)
 """Errors whose message says what is wrong."""
 JSONNET = "RUNTIME ERROR", "STATIC ERROR"
 """How the messages of jsonnet begin."""

@@ -1,5 +1,5 @@
 """
-Checks of single values from a config or a command line. Each raises a `ParameterError` of one
+Checks of single values from a config or a command line. Each raises an `InputError` of one
 sentence, which begins with `name`, the name of the parameter:
 
     check_count('data_loader of type "bilm": batch_size', batch_size)
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from allennlp.common.checks import ConfigurationError
 
 MOST = 2**31 - 1
 """The default upper limit of counts, which fits into all integer types."""
@@ -22,10 +21,10 @@ SHOWN = 60
 """The length at which values in messages are cut."""
 
 
-class ParameterError(ConfigurationError, ValueError):
+class InputError(ValueError):
     """
-    A parameter has a wrong value. This is AllenNLP's error for configs, and a `ValueError` for
-    callers in Python.
+    What a user gave cannot be used: a value, a file, or what is in it. The message is one sentence
+    that names it, what was expected and what was found.
     """
 
 
@@ -84,8 +83,8 @@ def check_text(name: str, value: Any) -> None:
 
 
 def fail(name: str, expected: str, found: Any) -> NoReturn:
-    """Raises the `ParameterError` of a check."""
-    raise ParameterError(f"{name}: expected {expected}, found {shown(found)}")
+    """Raises the `InputError` of a check."""
+    raise InputError(f"{name}: expected {expected}, found {shown(found)}")
 
 
 def shown(value: Any) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from allennlp.common.file_utils import cached_path
 
-from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.models.load import load_language_model
 from elmo_plugin.modules.initial_state import INITIAL_STATES
+from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.text.corpus_cache import open_corpus
 from experiments.ngrams import NGramModels, ngram_table
 from experiments.perplexity import perplexity_table
 from experiments.probe import probe_table

@@ -30,11 +30,11 @@ from allennlp_models.common.ontonotes import Ontonotes
 from nltk.tokenize.treebank import TreebankWordTokenizer
 
 from elmo_plugin import Elmo
-from elmo_plugin.data.characters import words_to_characters
-from elmo_plugin.data.corpus import UNKNOWN
-from elmo_plugin.data.vocabulary import word_ids
-from elmo_plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.models.load import load_language_model
+from elmo_plugin.plugin.data.vocabulary import word_ids
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.text.characters import words_to_characters
+from elmo_plugin.text.corpus import UNKNOWN
 from experiments.markdown import table
 from experiments.probe import Tagged, layer_vectors, probe_accuracy, read_treebank
 from experiments.rows import (

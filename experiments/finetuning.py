@@ -21,10 +21,10 @@ from allennlp.common import Params
 from allennlp.common.file_utils import cached_path
 from allennlp.common.plugins import import_plugins
 
-from elmo_plugin.data.corpus_cache import open_corpus
 from elmo_plugin.files.digest import file_digest, new_digest
-from elmo_plugin.models.archive import read_archive
-from elmo_plugin.models.load import load_language_model
+from elmo_plugin.formats.archive import read_archive
+from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.text.corpus_cache import open_corpus
 from experiments.markdown import table
 from experiments.perplexity import perplexity, unknown_rate
 

@@ -28,17 +28,17 @@ from typing import NamedTuple
 import numpy as np
 from allennlp.data import Vocabulary
 
-from elmo_plugin.data.corpus import END, EncodedCorpus
-from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.data.vocabulary import (
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.digest import digest
+from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.plugin.data.vocabulary import (
     WORDS_NAMESPACE,
     BilmVocabulary,
     ids_of_corpus_words,
-    read_vocabulary_file,
     vocabulary_words,
 )
-from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.files.digest import digest
+from elmo_plugin.text.corpus import END, EncodedCorpus
+from elmo_plugin.text.corpus_cache import open_corpus
 from experiments.markdown import table
 from experiments.perplexity import Perplexity, sentences_of_ranks
 

@@ -21,18 +21,18 @@ import numpy as np
 import torch
 from allennlp.common.file_utils import cached_path
 
-import elmo_plugin  # noqa: F401  registers docs:// and task://
-from elmo_plugin.data.characters import words_to_characters
-from elmo_plugin.data.corpus import UNKNOWN, EncodedCorpus
-from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.data.data_loader import BilmDataLoader
-from elmo_plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.data.vocabulary import ids_of_corpus_words
+import elmo_plugin.plugin  # noqa: F401  registers docs:// and task://
 from elmo_plugin.elmo.batching import batches_by_length
-from elmo_plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.models.load import load_language_model
 from elmo_plugin.modules.initial_state import INITIAL_STATES
 from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.plugin.data.data_loader import BilmDataLoader
+from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.text.characters import words_to_characters
+from elmo_plugin.text.corpus import UNKNOWN, EncodedCorpus
+from elmo_plugin.text.corpus_cache import open_corpus
 from experiments.markdown import table
 
 ROWS = 64

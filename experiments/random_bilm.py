@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from elmo_plugin.bilm_tf.options_file import read_options, write_options
-from elmo_plugin.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.bilm_tf.options_file import read_options, write_options
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules.initial_state import warm_up
 from elmo_plugin.options import build_bilm
 from elmo_plugin.pretrained import pretrained_files

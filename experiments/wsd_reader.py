@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
 from xml.etree import ElementTree
 
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
 from allennlp.data.fields import ListField, MetadataField, SpanField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
+
+from elmo_plugin.checks import InputError
 
 DATA, KEYS = ".data.xml", ".gold.key.txt"
 
@@ -58,7 +59,7 @@ class WsdReader(DatasetReader):
 
     # Raises
 
-    `ConfigurationError`
+    `InputError`
         If the file is not such XML, or if a target has no sense key.
     """
 
@@ -88,7 +89,7 @@ class WsdReader(DatasetReader):
 
 def _sentences(file: Path) -> Iterator[tuple[list[str], list[Target]]]:
     if not file.name.endswith(DATA):
-        raise ConfigurationError(f"{file}: expected a file *{DATA}, found another name")
+        raise InputError(f"{file}: expected a file *{DATA}, found another name")
     senses = _read_senses(file.with_name(file.name.removesuffix(DATA) + KEYS))
     try:
         for _, element in ElementTree.iterparse(file):
@@ -98,7 +99,7 @@ def _sentences(file: Path) -> Iterator[tuple[list[str], list[Target]]]:
                 if targets:
                     yield words, targets
     except ElementTree.ParseError as error:
-        raise ConfigurationError(f"{file}: expected XML, found an error: {error}") from None
+        raise InputError(f"{file}: expected XML, found an error: {error}") from None
 
 
 def _read_senses(file: Path) -> dict[str, list[str]]:
@@ -106,7 +107,7 @@ def _read_senses(file: Path) -> dict[str, list[str]]:
     for number, line in enumerate(file.read_text("utf-8").splitlines(), start=1):
         name, *keys = line.split()
         if not keys or not all(re.fullmatch(r".+%[1-5]:\d\d:\d\d:.*:.*", key) for key in keys):
-            raise ConfigurationError(
+            raise InputError(
                 f"{file}, line {number}: expected a name and sense keys, found {line!r}"
             )
         senses[name] = keys
@@ -124,7 +125,7 @@ def _read_sentence(
         if element.tag == "instance":
             name, lemma, pos = (element.get(key, "") for key in ("id", "lemma", "pos"))
             if name not in senses or start == len(words):
-                raise ConfigurationError(
+                raise InputError(
                     f"{file}: instance {name!r}: expected a word, and its senses in *{KEYS}, "
                     "found none"
                 )

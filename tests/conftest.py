@@ -14,12 +14,12 @@ from allennlp.common import Params
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
-from elmo_plugin.bilm_tf.options_file import write_options
-from elmo_plugin.bilm_tf.weight_file import write_weights
-from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules.initial_state import warm_up
 from elmo_plugin.ops import lstm_kernel
 from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
 
 # The models are tiny, so that a second thread would only wait for the first, and a forked process
 # could wait for threads that it does not have. The variable is for commands that tests start.

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import torch
 
-from elmo_plugin.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
 from elmo_plugin.options import BiLMOptions, build_bilm
 from tests.oracle import State

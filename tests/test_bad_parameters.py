@@ -23,8 +23,8 @@ from allennlp.training.callbacks import TrainerCallback
 from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.optimizers import Optimizer
 
-from elmo_plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
 from tests.conftest import BLOCKS, WORDS
 
 NAN, INF = math.nan, math.inf

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checks import (
+    InputError,
     check_choice,
     check_count,
     check_flag,
@@ -36,7 +36,7 @@ def test_numbers_and_flags(check: Callable[[str, Any], None], good: list, bad: l
     for value in good:
         check("batch_size", value)
     for value in [*bad, *NONSENSE]:
-        with pytest.raises(ConfigurationError, match=r"^batch_size: expected .*, found "):
+        with pytest.raises(InputError, match=r"^batch_size: expected .*, found "):
             check("batch_size", value)
 
 
@@ -46,21 +46,19 @@ def test_strings() -> None:
     check_path("corpus", Path("a"))
     check_text("namespace", "a")
     for value in [0, 1, True, "", "Sentences", [], {}, NAN]:
-        with pytest.raises(
-            ConfigurationError, match=r"^shuffle: expected one of 'sentences', null"
-        ):
+        with pytest.raises(InputError, match=r"^shuffle: expected one of 'sentences', null"):
             check_choice("shuffle", value, ("sentences", None))
     for value in [None, True, 1, "", "a\0b", [], ["a"], {}]:
-        with pytest.raises(ConfigurationError, match=r"^corpus: expected a path, found"):
+        with pytest.raises(InputError, match=r"^corpus: expected a path, found"):
             check_path("corpus", value)
         if value != "a\0b":
-            with pytest.raises(ConfigurationError, match=r"^namespace: expected a string that is"):
+            with pytest.raises(InputError, match=r"^namespace: expected a string that is"):
                 check_text("namespace", value)
 
 
 def test_long_values_are_cut_in_messages() -> None:
     """None is shown as null, as in a config, and a long list is cut."""
-    with pytest.raises(ConfigurationError, match=r"found null$"):
+    with pytest.raises(InputError, match=r"found null$"):
         check_count("n", None)
-    with pytest.raises(ConfigurationError, match=r"found \[0, 0, .{,60}\.\.\.$"):
+    with pytest.raises(InputError, match=r"found \[0, 0, .{,60}\.\.\.$"):
         check_count("n", [0] * 1000)

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from elmo_plugin import environment
+from elmo_plugin.plugin import environment
 
 ROOT = Path(__file__).parents[1]
 

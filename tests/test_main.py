@@ -17,7 +17,7 @@ import pytest
 from allennlp.training import GradientDescentTrainer
 
 from elmo_plugin.__main__ import NAME, run
-from tests.models.test_training import config
+from tests.plugin.models.test_training import config
 
 VALUES: list[Any] = [None, "", "16", "x", [], ["x"], {}, {"type": "x"}, -1, 0, 1.5, True, [[1]]]
 ROOT = Path(__file__).parents[1]
@@ -83,6 +83,7 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
     a fault shows before the training does not depend on its length, so that it ends after a
     batch."""
     monkeypatch.setenv("ALLENNLP_LOG_LEVEL", "ERROR")
+    monkeypatch.chdir(tmp_path)  # a path may be "x"
     batches = GradientDescentTrainer.batch_outputs
 
     class Enough(Exception):

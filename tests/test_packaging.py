@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from elmo_plugin import Elmo
-from elmo_plugin.environment import WITHOUT_PINS
+from elmo_plugin.plugin.environment import WITHOUT_PINS
 from elmo_plugin.version import VERSION
 
 ROOT = Path(__file__).parents[1]

@@ -3,7 +3,6 @@ import shutil
 import numpy
 import pytest
 import torch
-from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 from allennlp.data import Vocabulary
 from allennlp.modules.elmo import Elmo as StockElmo
@@ -11,12 +10,14 @@ from allennlp.modules.elmo import batch_to_ids
 from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo, pretrained
-from elmo_plugin.data.vocabulary import read_vocabulary_file, vocabulary_words
-from elmo_plugin.models.pretrained_archive import PretrainedArchiveClient
+from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.plugin.data.vocabulary import vocabulary_words
+from elmo_plugin.plugin.models.pretrained_archive import PretrainedArchiveClient
+from elmo_plugin.plugin.token_embedders.elmo import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
-from elmo_plugin.token_embedders.elmo import ElmoEmbedder
 from tests.conftest import write_bilm_files
-from tests.token_embedders.test_elmo import embedder
+from tests.plugin.token_embedders.test_elmo import embedder
 
 CHARACTERS = batch_to_ids([["The", "dog", "."], ["A"]])
 
@@ -45,7 +46,7 @@ def test_an_unknown_name(random_model):
     """The message lists the names that there are, whichever way the model is named."""
     with pytest.raises(ValueError, match="pretrained: expected one of: random; found 'large'"):
         Elmo.from_pretrained("large")
-    with pytest.raises(ConfigurationError, match="expected one of: random; found 'large'"):
+    with pytest.raises(InputError, match="expected one of: random; found 'large'"):
         embedder(pretrained="large")
     with pytest.raises(FileNotFoundError, match=r"pretrained://large: .*one of: random; found"):
         cached_path("pretrained://large")

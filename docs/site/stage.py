@@ -23,7 +23,8 @@ def main() -> None:
     (OUT / "api").mkdir(parents=True)
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         stage(page)
-    reference = [f"- [`{write_reference(folder)}`](api/{folder.name}.md)" for folder in folders()]
+    packages = map(write_reference, folders())
+    reference = [f"- [`{package}`](api/{package}.md)" for package in packages]
     (OUT / "api.md").write_text("\n".join(["# API reference\n", *reference]) + "\n")
 
 
@@ -70,15 +71,15 @@ def is_hidden(entry: Path) -> bool:
 
 
 def folders() -> list[Path]:
-    return sorted(entry.parent for entry in PACKAGE.glob("*/__init__.py"))
+    return sorted(entry.parent for entry in PACKAGE.rglob("*/__init__.py"))
 
 
 def write_reference(folder: Path) -> str:
     """Writes the API reference of a folder of the package. Returns the folder's module."""
-    package = f"elmo_plugin.{folder.name}"
+    package = ".".join(folder.relative_to(ROOT).parts)
     modules = [package, *(f"{package}.{file.stem}" for file in sorted(folder.glob("[a-z]*.py")))]
     text = f"# {package}\n\n" + "".join(f"::: {module}\n\n" for module in modules)
-    (OUT / "api" / f"{folder.name}.md").write_text(text)
+    (OUT / "api" / f"{package}.md").write_text(text)
     return package
 
 

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import h5py
 import torch
-from allennlp.common import Tqdm
-from allennlp.common.checks import ConfigurationError
-from allennlp.common.file_utils import FileLock
+from filelock import FileLock
+from tqdm import tqdm
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.batching import MAX_TOKENS, batches_by_length
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.word_cache import WordVectorCache
@@ -92,7 +92,7 @@ def dump(
 
     # Raises
 
-    `ConfigurationError`
+    `InputError`
         If `out` exists, if another process is writing it, or if an interrupted dump was of another
         model or text or had other settings.
     `DiskFullError`
@@ -106,7 +106,7 @@ def dump(
     try:
         with (
             _parts_folder(out) as parts,
-            Tqdm.tqdm(total=total, unit=" sentences", desc=out.name) as progress,
+            tqdm(total=total, unit=" sentences", desc=out.name) as progress,
         ):
             for number, part in enumerate(_groups(sentences, _part_size(elmo, batch_size))):
                 paths.append(path := parts / f"{number:08d}.hdf5")
@@ -140,11 +140,11 @@ def _part_size(elmo: Elmo, batch_size: int) -> int:
 
 
 def check_is_new(out: str | os.PathLike) -> None:
-    """Raises a `ConfigurationError` if there is a file or a folder of this name."""
+    """Raises an `InputError` if there is a file or a folder of this name."""
     if Path(out).is_dir():
-        raise ConfigurationError(f"{out}: expected to write a new file, found a folder")
+        raise InputError(f"{out}: expected to write a new file, found a folder")
     if Path(out).exists():
-        raise ConfigurationError(
+        raise InputError(
             f"{out}: expected to write a new file, found one; remove it to write it again"
         )
 
@@ -159,11 +159,11 @@ def _parts_folder(out: Path) -> Iterator[Path]:
         parts.mkdir(exist_ok=True)
         lock.acquire()
     except TimeoutError:
-        raise ConfigurationError(
+        raise InputError(
             f"{out}: expected to be the only process that writes it, found another one"
         ) from None
     except OSError as error:
-        raise ConfigurationError(f"{out}: expected a place to write to, found: {error}") from None
+        raise InputError(f"{out}: expected a place to write to, found: {error}") from None
     try:
         check_is_new(out)  # it may have appeared meanwhile
         for temporary in parts.glob(".*"):  # of a dump that was killed
@@ -207,12 +207,12 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool
         return False
     with h5py.File(path, "r") as file:
         if file.attrs["settings"] != settings:
-            raise ConfigurationError(
+            raise InputError(
                 f"{path.parent}: expected an interrupted dump of the same model and settings, "
                 "found one of another model or with other settings; remove it to start from scratch"
             )
         if file.attrs["text"] != _digest(part):
-            raise ConfigurationError(
+            raise InputError(
                 f"{path.parent}: expected an interrupted dump of the same text, found one of "
                 f"another text in lines {part[0].line + 1} to {part[-1].line + 1}; remove it to "
                 "start from scratch"

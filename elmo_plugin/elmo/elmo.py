@@ -4,15 +4,15 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from allennlp.common.file_utils import cached_path
 from torch import Tensor, nn
 
-from elmo_plugin.bilm_tf.model_files import holds_model_files, model_files
-from elmo_plugin.bilm_tf.weight_file import load_bilm
 from elmo_plugin.checks import check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.embed import embed
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.models.archive import read_archive
+from elmo_plugin.files.local_path import local_path
+from elmo_plugin.formats.archive import read_archive
+from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_files
+from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files
@@ -49,7 +49,7 @@ class Elmo(BiLMLayers):
 
     # Raises
 
-    `ParameterError`
+    `InputError`
         If there is no mix, if the weights are not one finite number for each layer, if a value has
         another type, and as `BiLMLayers`.
     """
@@ -122,7 +122,7 @@ class Elmo(BiLMLayers):
         A model from the `model.tar.gz` or the folder of a trained `bilm`, or from a folder or zip
         file with bilm-tf's two files. `kwargs` are those of `Elmo`.
         """
-        path = cached_path(archive_file)
+        path = local_path(archive_file)
         if holds_model_files(path):
             return cls.from_files(path, **kwargs)
         archive = read_archive(path)

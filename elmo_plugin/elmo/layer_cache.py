@@ -36,7 +36,7 @@ class LayerCache:
 
     # Raises
 
-    `ParameterError`
+    `InputError`
         If `folder` is not a path, or if `dtype` or `size_gb` has another value.
     `ValueError`
         If the folder cannot be created.

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import ParameterError, check_choice, check_flag
-from elmo_plugin.data.characters import words_to_characters
+from elmo_plugin.checks import InputError, check_choice, check_flag
 from elmo_plugin.elmo.layer_cache import LayerCache
-from elmo_plugin.elmo.shared_lock import SharedLock
+from elmo_plugin.elmo.shared_lock import SharedLock, lock_of
 from elmo_plugin.elmo.word_cache import WordVectorCache
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, LSTMState
@@ -21,15 +19,16 @@ from elmo_plugin.modules.bilm import PRECISIONS, SentenceLayers
 from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
 from elmo_plugin.ops.frozen_state import FrozenCache, FrozenState, frozen_state
 from elmo_plugin.options import options_of
+from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.version import VERSION
 
 
 class BiLMLayers(nn.Module):
     """
-    Computes the layers of a biLM for sentences. While the biLM is frozen, they are computed in
-    evaluation mode, whatever mode the biLM is in, and with caches, which are used only while the
-    biLM has the state that they were made from; see `frozen_state`. Several threads may read
-    sentences while another moves, loads or converts the weights.
+    Computes the layers of a biLM for sentences. While the biLM is frozen, they are computed without
+    dropout, whatever mode the biLM is in, and with caches, which are used only while the biLM has
+    the state that they were made from; see `frozen_state`. Several threads may read sentences while
+    another moves, loads or converts the weights.
 
     # Parameters
 
@@ -86,19 +85,23 @@ class BiLMLayers(nn.Module):
         self.layer_cache: LayerCache | None = None
         if cache_dir is not None:
             if requires_grad:
-                raise ParameterError("cache_dir: expected a frozen biLM, found requires_grad true")
+                raise InputError("cache_dir: expected a frozen biLM, found requires_grad true")
             if initial_state == "carry":
-                raise ParameterError(
+                raise InputError(
                     "cache_dir: expected initial_state zero or warm, found carry, under which a "
                     "sentence's layers depend on those before it"
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
         self._digest = FrozenCache()
         self._sentence_start = FrozenCache()
-        self._lock = SharedLock()  # what changes the weights or the caches is alone
         self.has_weights = True
         self.carried_state: LSTMState | None = None
         self.register_load_state_dict_pre_hook(_note_weights)
+
+    @property
+    def _lock(self) -> SharedLock:
+        """What changes the weights or the caches is alone."""
+        return lock_of(self.bilm)
 
     @property
     def requires_grad(self) -> bool:
@@ -108,7 +111,7 @@ class BiLMLayers(nn.Module):
     @property
     def n_layers(self) -> int:
         """L + 1, the number of layers including the words."""
-        return self.options.lstm.n_layers + 1
+        return self.bilm.bilstm.n_layers + 1
 
     @property
     def output_dim(self) -> int:
@@ -118,7 +121,7 @@ class BiLMLayers(nn.Module):
     @property
     def max_characters_per_token(self) -> int:
         if not self.options.token_encoder.reads_characters:
-            raise ParameterError(
+            raise InputError(
                 "expected a biLM that reads characters, found one with word embeddings"
             )
         return self.bilm.id_shape[0]
@@ -138,7 +141,7 @@ class BiLMLayers(nn.Module):
         frozen. Fewer and larger batches of words take less time."""
         if not words or len(words) > self.word_vectors.capacity:
             return
-        with self._reading():
+        with self._lock.shared():
             if (state := frozen_state(self.bilm)) is not None:
                 characters = self.characters([sorted(words)])[0]
                 self.word_vectors(self.bilm.token_encoder, characters, state)
@@ -151,10 +154,14 @@ class BiLMLayers(nn.Module):
         """
         with self._lock.alone():
             self.carried_state = None
-            self.word_vectors.clear()
+            self._forget()
             self.bilm.clear_packed_weights()
-            self._digest.clear()
-            self._sentence_start.clear()
+
+    def _forget(self) -> None:
+        """Frees what was made of a state that is gone."""
+        self.word_vectors.clear()
+        self._digest.clear()
+        self._sentence_start.clear()
 
     def _apply(self, *args: Any, **kwargs: Any) -> BiLMLayers:
         with self._lock.alone():
@@ -164,19 +171,6 @@ class BiLMLayers(nn.Module):
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         with self._lock.alone():
             return super().load_state_dict(*args, **kwargs)
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """While a frozen biLM reads, it is in evaluation mode, and nothing else changes it."""
-        training = [] if self.requires_grad else [x for x in self.bilm.modules() if x.training]
-        with self._lock.alone() if training else self._lock.shared():
-            for module in training:  # another module that has the same biLM is being trained
-                module.training = False
-            try:
-                yield
-            finally:
-                for module in training:
-                    module.training = True
 
     def train(self, mode: bool = True) -> BiLMLayers:
         super().train(mode)
@@ -216,12 +210,13 @@ class BiLMLayers(nn.Module):
         if not len(tokens) or (not mask.numel() and self.initial_state != "carry"):
             empty = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
             return [empty] * self.n_layers, mask
-        with self._reading():
+        with self._lock.shared():
             if self.requires_grad:
+                self._forget()
                 read = self.bilm.sentences(tokens, self._initial_state(len(tokens)))
                 return self._carry_on(read, boundaries), mask
             state = frozen_state(self.bilm)
-            if self.layer_cache is None or state is None:
+            if self.layer_cache is None or state is None or self.initial_state == "carry":
                 return self._compute(tokens, boundaries, state), mask
             sizes = [length + more for length in lengths.tolist()]
             return self._look_up(self.layer_cache, tokens, sizes, boundaries, state), mask
@@ -251,7 +246,7 @@ class BiLMLayers(nn.Module):
                 tokens = tokens[missing, : max(sizes[row] for row in missing) - more]
             computed = self._compute(tokens, boundaries, state)
             for k, row in enumerate(missing):
-                for layer, target in zip(computed, sentences[row]):
+                for layer, target in zip(computed, sentences[row], strict=True):
                     target[:] = layer[k, : sizes[row]].float().cpu().numpy()
             # Another thread may have changed the weights since they were digested.
             if frozen_state(self.bilm) == state:
@@ -260,7 +255,9 @@ class BiLMLayers(nn.Module):
 
     @torch.no_grad()
     def _compute(self, tokens: Tensor, boundaries: bool, state: FrozenState | None) -> list[Tensor]:
-        """As `layers`, for at least one sentence of a frozen biLM in a known state."""
+        """As `layers`, for at least one sentence of a frozen biLM in this state."""
+        if state is None:
+            self._forget()
         encode = partial(self.word_vectors, self.bilm.token_encoder, state=state)
         if not boundaries and self.initial_state != "carry":
             # It is the same for all sentences, and may be used outside of inference mode.
@@ -269,9 +266,11 @@ class BiLMLayers(nn.Module):
                     state and (state, self.initial_state),
                     lambda: self.bilm.after_boundary(self._initial_state(1)),
                 )
-            return self.bilm.inner_words(tokens, start.expand(len(tokens)), encode).layers
+            expanded = start.expand(len(tokens))
+            return self.bilm.inner_words(tokens, expanded, encode, dropout=False).layers
+        initial = self._initial_state(len(tokens))
         return self._carry_on(
-            self.bilm.sentences(tokens, self._initial_state(len(tokens)), encode), boundaries
+            self.bilm.sentences(tokens, initial, encode, dropout=False), boundaries
         )
 
     def _carry_on(self, read: SentenceLayers, boundaries: bool) -> list[Tensor]:
@@ -297,7 +296,7 @@ class BiLMLayers(nn.Module):
         `ValueError`
             If there is none, because the biLM is trained or has parts whose effect is not known.
         """
-        with self._reading():
+        with self._lock.shared():
             if (state := frozen_state(self.bilm)) is None:
                 raise ValueError(
                     "expected a frozen biLM without hooks and parametrizations, with parameters "
@@ -307,16 +306,15 @@ class BiLMLayers(nn.Module):
             return self._digest_of(state)
 
     def _digest_of(self, state: FrozenState) -> bytes:
-        facts = VERSION, self.initial_state, state.settings
-
         def compute() -> bytes:
+            facts = VERSION, self.initial_state, state.settings
             digest = new_digest(repr(facts).encode())
             for tensor in state.tensors:
                 numbers = tensor.detach().cpu().contiguous().view(-1)
                 digest.update(numbers.view(torch.uint8).numpy().data)
             return digest.digest()
 
-        return self._digest.find((state, facts), compute)
+        return self._digest.find((state, self.initial_state), compute)
 
 
 def without_boundaries(x: Tensor, mask: Tensor) -> Tensor:

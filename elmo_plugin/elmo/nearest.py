@@ -9,11 +9,11 @@ from itertools import chain
 from typing import NamedTuple
 
 import torch
-from allennlp.common import Tqdm
 from torch import Tensor
+from tqdm import tqdm
 
-from elmo_plugin.data.text import find_files, read_blocks
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.text.lines import find_files, read_blocks
 
 PART_TOKENS = 2**14
 """Tokens whose vectors are in memory at a time, which are 64 MiB at the paper's 2P = 1024."""
@@ -154,7 +154,7 @@ def _parts(
     """
     part: dict[tuple[str, ...], Sentence] = {}
     n_tokens = 0
-    for sentence in Tqdm.tqdm(sentences, unit=" sentences"):
+    for sentence in tqdm(sentences, unit=" sentences"):
         if words is None or any(word.lower() in words for word in sentence.words):
             if sentence.words not in part:
                 part[sentence.words] = sentence

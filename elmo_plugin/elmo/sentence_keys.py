@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from itertools import accumulate
 
-from allennlp.common.checks import ConfigurationError
-
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.dump import Sentence
 
 
@@ -15,7 +14,7 @@ def check_sentence_keys(sentences: Iterable[Sentence], source: str) -> list[Sent
 
     # Raises
 
-    `ConfigurationError`
+    `InputError`
         If a sentence cannot be a name in HDF5, or not together with an earlier one.
     """
     found = list(sentences)
@@ -32,7 +31,7 @@ def check_sentence_keys(sentences: Iterable[Sentence], source: str) -> list[Sent
             or any(path in datasets for path in paths[:-1])
             or datasets.setdefault(paths[-1], text) != text
         ):
-            raise ConfigurationError(
+            raise InputError(
                 f"{source}, line {line + 1}: {text!r}: HDF5 cannot have a dataset of this name, or "
                 "not next to those of earlier lines, because a slash separates groups; leave out "
                 "--use-sentence-keys"

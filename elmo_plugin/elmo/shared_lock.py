@@ -3,7 +3,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition, get_ident
-from weakref import WeakSet
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 
 class SharedLock:
@@ -66,6 +67,12 @@ class SharedLock:
 
 
 _locks: WeakSet[SharedLock] = WeakSet()
+_lock_of: WeakKeyDictionary[Any, SharedLock] = WeakKeyDictionary()
+
+
+def lock_of(shared: object) -> SharedLock:
+    """The one lock of an object that several others share."""
+    return _lock_of.get(shared) or _lock_of.setdefault(shared, SharedLock())
 
 
 def _open_all() -> None:

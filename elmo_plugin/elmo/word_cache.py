@@ -56,11 +56,12 @@ class WordVectorCache(nn.Module):
         words that are not cached, or for all words if there is no `state` of it. `words`: character
         ids of shape `(U, C)` or word ids of shape `(U,)`, preferably distinct.
         """
-        if state is None:
+        if state is None:  # nothing is cached
             return self._encode(encoder, words) if len(words) else encoder(words)
         # Cached vectors may be used outside of inference mode.
         with self._lock.alone(), torch.inference_mode(False), torch.no_grad():
-            if state != self._state:
+            resized = self._vectors is not None and len(self._vectors) != self.capacity
+            if state != self._state or resized:
                 self.clear()
                 self._state = state
             return self._look_up(encoder, words)

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5l, h5t, h5z
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import new_digest
 
 VERSION = "v108"
@@ -38,10 +39,6 @@ FILTERS = {
     h5z.FILTER_LZF,
 }
 """The filters that h5py includes. For any other one HDF5 would load a plugin."""
-
-
-class HDF5Error(ValueError):
-    """An HDF5 file is missing, damaged or has other content; the message names it."""
 
 
 class HDF5Bytes(io.FileIO):
@@ -95,16 +92,16 @@ def open_hdf5(path: str | os.PathLike) -> Iterator[h5py.File]:
 
     # Raises
 
-    `HDF5Error`
+    `InputError`
         If there is no such file, or if it is not an HDF5 file.
     """
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "no such file"
-        raise HDF5Error(f"{path}: expected an HDF5 file, found {found}")
+        raise InputError(f"{path}: expected an HDF5 file, found {found}")
     try:
         file = h5py.File(os.fspath(path), "r")
     except Exception as error:  # damage makes HDF5 and h5py raise errors of many types
-        raise HDF5Error(f"{path}: expected a whole HDF5 file, found {error}") from None
+        raise InputError(f"{path}: expected a whole HDF5 file, found {error}") from None
     with file:
         yield file
 
@@ -115,7 +112,7 @@ def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
 
     # Raises
 
-    `HDF5Error`
+    `InputError`
         If it is a link to another file or name, and unless its numbers are IEEE floating-point
         numbers of 16, 32 or 64 bits in this file.
     """
@@ -149,7 +146,7 @@ def read_array(array: h5py.Dataset) -> np.ndarray:
 
     # Raises
 
-    `HDF5Error`
+    `InputError`
         If the array is damaged or a number is NaN, infinite or too large for float32.
     """
     file, name = array.file, array.name
@@ -184,7 +181,7 @@ def read_text(item: h5py.File | h5py.Dataset, name: str) -> str | None:
 
     # Raises
 
-    `HDF5Error`
+    `InputError`
         If it is not a string of a fixed length, as `write_text` writes it.
     """
     with _reading(item.file, f"{item.name}: {name}"):
@@ -205,11 +202,11 @@ def write_text(item: h5py.File | h5py.Dataset, name: str, text: str) -> None:
 def _reading(file: h5py.File, name: str) -> Iterator[None]:
     try:
         yield
-    except HDF5Error:
+    except InputError:
         raise
     except Exception as error:  # as in open_hdf5
         raise _wrong(file, name, "readable content", error) from None
 
 
-def _wrong(file: h5py.File, name: str, expected: str, found: object) -> HDF5Error:
-    return HDF5Error(f"{file.filename}: {name.lstrip('/')}: expected {expected}, found {found}")
+def _wrong(file: h5py.File, name: str, expected: str, found: object) -> InputError:
+    return InputError(f"{file.filename}: {name.lstrip('/')}: expected {expected}, found {found}")

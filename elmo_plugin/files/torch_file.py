@@ -12,11 +12,12 @@ import zlib
 from typing import Any
 
 import torch
-from allennlp.common.checks import ConfigurationError
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
+from elmo_plugin.checks import InputError
 
-class DamagedFileError(ConfigurationError):
+
+class DamagedFileError(InputError):
     """A file is not an undamaged file of `torch.save`; the message names it."""
 
 

@@ -59,6 +59,7 @@ class BiLM(nn.Module):
         self.bilstm = bilstm
         self.warm_state = WarmState(bilstm.zero_state(1))
         self.register_buffer("boundaries", boundaries, persistent=False)
+        self.n_trained = 0  # see `frozen_state`
 
     def set_precision(self, precision: str) -> None:
         """
@@ -108,6 +109,7 @@ class BiLM(nn.Module):
         state: LSTMState,
         batch_sizes: Sequence[int] | None = None,
         encode: Encode | None = None,
+        dropout: bool = True,
     ) -> tuple[list[Tensor], LSTMState]:
         """
         Reads two streams of running text, each in its own reading order.
@@ -126,6 +128,8 @@ class BiLM(nn.Module):
             The number of rows at each step, if rows end early; see `ProjectedLSTM.forward`.
         encode : `Encode | None`
             Function called in place of `token_encoder`, for example one with a cache.
+        dropout : `bool`
+            Whether there is dropout in training mode.
 
         # Returns
 
@@ -133,10 +137,12 @@ class BiLM(nn.Module):
             The L + 1 layers, each of shape `(2, T, B, P)`, and the state after the last step. The
             first layer has the words' vectors.
         """
+        if torch.is_grad_enabled() and any(x.requires_grad for x in self.parameters()):
+            self.n_trained += 1
         vectors = (encode or self.token_encoder)(words)  # (U, P)
         tokens = torch.stack([forward_inputs.T, backward_inputs.T])  # (2, T, B)
         x = nn.functional.embedding(tokens, vectors)
-        outputs, after = self.bilstm(x, state, batch_sizes)
+        outputs, after = self.bilstm(x, state, batch_sizes, dropout)
         return [x, *outputs], after
 
     def sentence_lengths(self, tokens: Tensor) -> Tensor:
@@ -174,6 +180,7 @@ class BiLM(nn.Module):
         tokens: Tensor,
         state: LSTMState,
         encode: Encode | None = None,
+        dropout: bool = True,
     ) -> SentenceLayers:
         """
         Reads whole sentences, each in both directions and with its boundaries.
@@ -186,6 +193,8 @@ class BiLM(nn.Module):
             Initial LSTM state of shape `(L, 2, B, ..)`.
         encode : `Encode | None`
             Function called in place of `token_encoder`, for example one with a cache.
+        dropout : `bool`
+            Whether there is dropout in training mode.
 
         # Returns
 
@@ -198,24 +207,30 @@ class BiLM(nn.Module):
             See `sentence_lengths`.
         """
         lengths = self.sentence_lengths(tokens)
-        return self._read(self._with_boundaries(tokens, lengths), lengths + 2, state, encode)
+        return self._read(
+            self._with_boundaries(tokens, lengths), lengths + 2, state, encode, dropout
+        )
 
     def inner_words(
         self,
         tokens: Tensor,
         state: LSTMState,
         encode: Encode | None = None,
+        dropout: bool = True,
     ) -> SentenceLayers:
         """
         As `sentences`, but for T tokens: each direction begins after its first boundary, in the
         state that `after_boundary` gives, and does not read the last one.
         """
-        return self._read(tokens, self.sentence_lengths(tokens), state, encode)
+        return self._read(tokens, self.sentence_lengths(tokens), state, encode, dropout)
 
     def after_boundary(self, state: LSTMState) -> LSTMState:
-        """`state`, of one row, after `<S>` in the forward direction, `</S>` in the backward one."""
+        """
+        `state`, of one row, after `<S>` in the forward direction, `</S>` in the backward one,
+        without dropout.
+        """
         begin = self.boundaries.new_zeros(1, 1, dtype=torch.long)
-        return self(self.boundaries, begin, begin + 1, state)[1]
+        return self(self.boundaries, begin, begin + 1, state, dropout=False)[1]
 
     def _read(
         self,
@@ -223,6 +238,7 @@ class BiLM(nn.Module):
         lengths: Tensor,
         state: LSTMState,
         encode: Encode | None,
+        dropout: bool,
     ) -> SentenceLayers:
         """`sentences`, with the boundaries that are in `tokens` and `lengths`, shape `(B,)`."""
         # Longest first, so that each step of the recurrence reads the first `batch_sizes[t]` rows.
@@ -239,6 +255,7 @@ class BiLM(nn.Module):
             state.select(order),
             real.sum(dim=0).tolist(),
             encode,
+            dropout,
         )
 
         rows = torch.arange(len(tokens), device=tokens.device)[:, None]

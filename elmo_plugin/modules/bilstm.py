@@ -71,7 +71,11 @@ class BiLSTM(nn.Module):
         )
 
     def forward(
-        self, inputs: Tensor, state: LSTMState, batch_sizes: Sequence[int] | None = None
+        self,
+        inputs: Tensor,
+        state: LSTMState,
+        batch_sizes: Sequence[int] | None = None,
+        dropout: bool = True,
     ) -> tuple[list[Tensor], LSTMState]:
         """
         # Parameters
@@ -82,6 +86,8 @@ class BiLSTM(nn.Module):
             Initial LSTM state of shape `(L, 2, B, ..)`. No gradient flows into it.
         batch_sizes : `Sequence[int] | None`
             See `ProjectedLSTM.forward`.
+        dropout : `bool`
+            Whether there is dropout in training mode.
 
         # Returns
 
@@ -92,7 +98,7 @@ class BiLSTM(nn.Module):
         outputs, memories, lasts = [], [], []
         x = inputs
         for k, layer in enumerate(self.layers):
-            x = self.dropout(x)
+            x = self.dropout(x) if dropout else x
             y, memory, last = layer(x, state.memory[k], state.output[k], batch_sizes)
             x = y + x if self.use_skip_connections and k > 0 else y
             outputs.append(x)

@@ -11,6 +11,9 @@ from elmo_plugin.ops.frozen_state import is_plain
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.ops.packed_weights import PackedWeightCache
 
+_CONVOLUTION = (1,), (0,), (1,), 1
+"""Stride, padding, dilation and groups of the convolutions."""
+
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 
 
@@ -97,13 +100,28 @@ class CharCNN(TokenEncoder):
         The maxima of all convolutions over each word. The activations are monotonic, so the maximum
         may come before them. `characters`: shape `(U, C)`, int64. Returns shape `(U, F)`.
         """
-        if not all(map(is_plain, (self.char_embedding, *self.convolutions))):
-            # The definition: hooks and parts put in place of PyTorch's own see every word.
+        if not self._is_as_built():
+            # The definition: hooks and parts put in place of its own see every word.
             x = self.char_embedding(characters).transpose(1, 2)  # (U, c, C)
             return torch.cat([conv(x).amax(dim=2) for conv in self.convolutions], dim=1)
         embedding = self.char_embedding.weight
         convolutions = [(conv.weight, conv.bias) for conv in self.convolutions]
         tables = None
-        if characters.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+        makes_tables = characters.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        if makes_tables or torch.is_grad_enabled():  # training clears them
             tables = self.packed_weights([embedding, *(w for w, _ in convolutions)], None)
         return max_of_convolutions(characters, embedding, convolutions, tables)
+
+    def _is_as_built(self) -> bool:
+        """Whether the characters' parts are those of `__init__`, whatever their sizes."""
+        return (
+            all(map(is_plain, (self.char_embedding, *self.convolutions)))
+            and type(self.char_embedding) is nn.Embedding
+            and self.char_embedding.max_norm is None
+            and all(
+                type(conv) is nn.Conv1d
+                and (conv.stride, conv.padding, conv.dilation, conv.groups) == _CONVOLUTION
+                and conv.bias is not None
+                for conv in self.convolutions
+            )
+        )

@@ -44,8 +44,5 @@ def warm_up(bilm: BiLM) -> LSTMState:
     """
     boundaries = bilm.boundaries
     begin_end = torch.tensor([[0, 1] * N_BOUNDARIES], device=boundaries.device)
-    training = bilm.training
-    bilm.eval()  # dropout would make the state random
-    _, state = bilm(boundaries, begin_end, 1 - begin_end, bilm.bilstm.zero_state(1))
-    bilm.train(training)
-    return state
+    zero = bilm.bilstm.zero_state(1)
+    return bilm(boundaries, begin_end, 1 - begin_end, zero, dropout=False)[1]

@@ -38,7 +38,7 @@ class FrozenState:
     settings : `tuple`
         Everything else that the numbers depend on.
     n_trained : `int`
-        How often autograd has used the tensors.
+        How often autograd has used the module, which stands for changes that raise no version.
     """
 
     def __init__(self, tensors: Iterable[Tensor], settings: tuple = (), n_trained: int = 0) -> None:
@@ -68,8 +68,6 @@ class FrozenCache:
     """
 
     def __init__(self) -> None:
-        self.n_trained = 0
-        """How often autograd has used what it caches something of; part of a module's state."""
         self.clear()
 
     def clear(self) -> None:
@@ -85,6 +83,7 @@ class FrozenCache:
         """
         kept = self._kept  # another thread may clear or replace it
         if state is None or kept is None or kept[0] != state:
+            self.clear()  # before more memory is taken
             kept = state, compute()
             self._kept = None if state is None else kept
         return kept[1]
@@ -97,9 +96,9 @@ def is_frozen(x: Tensor) -> bool:
     """
     return (
         type(x) in (nn.Parameter, Tensor)
+        and x.layout is torch.strided
         and not x.requires_grad
         and x.grad is None
-        and x.is_leaf
         and not x.is_inference()
     )
 
@@ -124,7 +123,8 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
     """
     The state of a module with all its parts, and the precisions of products. `None` if it cannot be
     compared with a later one, because a part is not plain, has a tensor that is not frozen, or has
-    an attribute that is not a plain value.
+    an attribute that is not a plain value. An attribute `n_trained` of a part counts how often
+    autograd has used it.
     """
     tensors: list[Tensor] = []
     settings: list[Any] = [
@@ -134,7 +134,7 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
         torch.backends.cuda.matmul.fp32_precision,
     ]
     n_trained = 0
-    for name, part in module.named_modules():
+    for name, part in module.named_modules(remove_duplicate=False):
         if not is_plain(part):
             return None
         settings += (name, type(part).__name__)
@@ -142,7 +142,9 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
             if key in _NOT_SETTINGS:
                 continue
             if isinstance(value, FrozenCache):
-                n_trained += value.n_trained
+                continue
+            if key == "n_trained":
+                n_trained += value
                 continue
             if type(value) in (list, tuple) and all(type(item) in _PLAIN for item in value):
                 value = tuple(value)

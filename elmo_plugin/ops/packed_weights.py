@@ -59,14 +59,14 @@ class PackedWeightCache(FrozenCache):
         """
         if torch.is_grad_enabled():
             if any(weight.requires_grad for weight in weights):
-                self.n_trained += 1
                 self.clear()
             return None
         if not all(isinstance(weight, nn.Parameter) and is_frozen(weight) for weight in weights):
+            self.clear()
             return None
         return self.find(
             FrozenState(weights, (precision,)),
-            lambda: self._pack([weight.to(precision or weight.dtype) for weight in weights]),
+            lambda: self._pack([w.detach().to(precision or w.dtype) for w in weights]),
         )
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:

@@ -9,13 +9,7 @@ Each block has a dataclass whose fields are the keys of the block and which chec
 biLM has one of the token encoders in `TOKEN_ENCODERS`.
 """
 
-from elmo_plugin.options.bilm import (
-    TOKEN_ENCODERS,
-    BiLMOptions,
-    OptionsError,
-    build_bilm,
-    options_of,
-)
+from elmo_plugin.options.bilm import TOKEN_ENCODERS, BiLMOptions, build_bilm, options_of
 from elmo_plugin.options.char_cnn import CharCNNOptions
 from elmo_plugin.options.lstm import LSTMOptions
 from elmo_plugin.options.token_encoder import TokenEncoderOptions
@@ -26,7 +20,6 @@ __all__ = [
     "BiLMOptions",
     "CharCNNOptions",
     "LSTMOptions",
-    "OptionsError",
     "TokenEncoderOptions",
     "WordTableOptions",
     "build_bilm",

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from elmo_plugin.checks import ParameterError
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options.blocks import flatten, read_block
 from elmo_plugin.options.char_cnn import CharCNNOptions
@@ -15,10 +15,6 @@ TOKEN_ENCODERS: dict[str, type[TokenEncoderOptions]] = {
     options.key: options for options in (CharCNNOptions, WordTableOptions)
 }
 """The options of every token encoder by their key. If several keys are there, the first counts."""
-
-
-class OptionsError(ParameterError):
-    """A biLM's options are wrong. The message names the file or the config, and the key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,19 +37,19 @@ class BiLMOptions:
 
         # Raises
 
-        `OptionsError`
+        `InputError`
             If a key is missing or unknown, or has a value of the wrong type or range.
         """
         keys = [key for key in TOKEN_ENCODERS if options.get(key) is not None]
         if not keys:
-            raise OptionsError(f"{source}: expected {' or '.join(TOKEN_ENCODERS)}, found none")
+            raise InputError(f"{source}: expected {' or '.join(TOKEN_ENCODERS)}, found none")
         try:
             return cls(
                 lstm=read_block(LSTMOptions, options.get("lstm"), "lstm"),
                 token_encoder=TOKEN_ENCODERS[keys[0]].from_json(options[keys[0]]),
             )
-        except ParameterError as error:
-            raise OptionsError(f"{source}: {error}") from None
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """The contents of an options file for inference, from which `from_dict` reads the same."""
@@ -91,7 +87,7 @@ def build_bilm(options: BiLMOptions, *, dropout: float = 0.0) -> BiLM:
 
     # Raises
 
-    `OptionsError`
+    `InputError`
         If this machine has too little memory for the weights.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -114,8 +110,8 @@ def options_of(bilm: BiLM) -> BiLMOptions:
     return BiLMOptions(lstm=LSTMOptions.of(bilm.bilstm), token_encoder=options.of(bilm))
 
 
-def _too_large(options: BiLMOptions, found: str) -> OptionsError:
-    return OptionsError(
+def _too_large(options: BiLMOptions, found: str) -> InputError:
+    return InputError(
         f"lstm and {options.token_encoder.key}: expected {4 * options.n_parameters / 2**30:,.1f} "
         f"GiB of memory for weights of these sizes, found {found}"
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any, TypeVar
 
-from elmo_plugin.checks import ParameterError, fail
+from elmo_plugin.checks import InputError, fail
 
 NULL_IS_ABSENT = ("n_highway", "use_skip_connections")
 """bilm-tf reads these with `.get(key)` and tests the result for truth."""
@@ -20,10 +20,10 @@ def read_block(options: type[Options], block: Any, name: str) -> Options:
     fields = signature(options).parameters
     for key, field in fields.items():
         if key not in block and field.default is field.empty:
-            raise ParameterError(f"{name}: missing key {key}")
+            raise InputError(f"{name}: missing key {key}")
     if unknown := sorted(block.keys() - fields.keys()):
         plural = "s" * (len(unknown) > 1)
-        raise ParameterError(
+        raise InputError(
             f"{name}: unknown key{plural} {', '.join(unknown)}; its keys are {', '.join(fields)}"
         )
     return options(**block)

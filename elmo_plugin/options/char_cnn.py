@@ -6,7 +6,11 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import check_choice, check_count, fail
-from elmo_plugin.data.characters import (
+from elmo_plugin.modules import BiLM, CharCNN
+from elmo_plugin.modules.char_cnn import ACTIVATIONS
+from elmo_plugin.options.blocks import read_block
+from elmo_plugin.options.token_encoder import TokenEncoderOptions
+from elmo_plugin.text.characters import (
     BEGIN_TOKEN,
     DEFAULT_MAX_CHARACTERS,
     END_TOKEN,
@@ -14,10 +18,6 @@ from elmo_plugin.data.characters import (
     check_max_characters,
     words_to_characters,
 )
-from elmo_plugin.modules import BiLM, CharCNN
-from elmo_plugin.modules.char_cnn import ACTIVATIONS
-from elmo_plugin.options.blocks import read_block
-from elmo_plugin.options.token_encoder import TokenEncoderOptions
 
 
 @dataclass(frozen=True)

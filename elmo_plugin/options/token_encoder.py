@@ -18,7 +18,7 @@ class TokenEncoderOptions(ABC):
     @classmethod
     @abstractmethod
     def from_json(cls, value: Any) -> Self:
-        """Reads the value of `key`, and raises a `ParameterError` if it is wrong."""
+        """Reads the value of `key`, and raises a `InputError` if it is wrong."""
 
     @abstractmethod
     def to_json(self) -> Any:

@@ -7,11 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Token
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
 from allennlp_models.coref import ConllCorefReader
 from allennlp_models.structured_prediction import UniversalDependenciesDatasetReader
+
+from elmo_plugin.checks import InputError
 
 ORDER_SEED = 13370
 
@@ -33,9 +34,7 @@ class SubsetReader(DatasetReader):
     def __init__(self, base_reader: DatasetReader, fraction: float) -> None:
         super().__init__()
         if not 0 < fraction <= 1:
-            raise ConfigurationError(
-                f"fraction: expected a number above 0 and at most 1, found {fraction}"
-            )
+            raise InputError(f"fraction: expected a number above 0 and at most 1, found {fraction}")
         self._base_reader = base_reader
         self._fraction = fraction
 
@@ -77,7 +76,7 @@ class CorefWithoutReader(ConllCorefReader):
         _, *parts = re.split(r"(?m)^#begin document \((.*)\)", Path(file_path).read_text("utf-8"))
         documents = list(zip(parts[::2], parts[1::2]))
         if unknown := sorted(set(self._without) - {name for name, _ in documents}):
-            raise ConfigurationError(f"{file_path}: expected documents {unknown}, found none")
+            raise InputError(f"{file_path}: expected documents {unknown}, found none")
         with TemporaryDirectory() as folder:
             rest = Path(folder) / Path(file_path).name
             rest.write_text(

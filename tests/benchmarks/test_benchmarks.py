@@ -4,7 +4,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from allennlp.common.checks import ConfigurationError
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertModel
 
@@ -19,14 +18,15 @@ from benchmarks.operations import (
 )
 from benchmarks.peer_language_model import AllenNLPLanguageModel
 from benchmarks.settings import PUBLISHED, QUICK, Settings, blocks, options_of
-from elmo_plugin.data.characters import words_to_characters
-from elmo_plugin.data.prefetch import LazyWindow
-from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.modules import projected_lstm
 from elmo_plugin.ops.lstm_reference import reference_lstm
 from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.text.characters import words_to_characters
+from elmo_plugin.text.prefetch import LazyWindow
 
 [(NAME, MODEL)] = QUICK.items()
 
@@ -42,7 +42,7 @@ def tiny_options() -> BiLMOptions:
 def text(tmp_path, monkeypatch) -> str:
     """Writes 600 sentences of 3000 words, the first 300 of which are common."""
     draw = random.Random(0)
-    monkeypatch.setattr("elmo_plugin.data.corpus_cache.DEFAULT_CACHE", tmp_path / "cache")
+    monkeypatch.setattr("elmo_plugin.text.corpus_cache.DEFAULT_CACHE", tmp_path / "cache")
     path = tmp_path / "text.txt"
     with path.open("w") as file:
         for _ in range(600):
@@ -189,7 +189,7 @@ def test_sample(text):
     lines = open(text).read().splitlines()
     assert embedding.sample(text, 30) == [line.split() for line in lines[::20]]
     assert {len(sentence) for sentence in embedding.sample(text, 10, 7)} == {7}
-    with pytest.raises(ConfigurationError, match=r"text\.txt: expected 601 sentences.*found 600"):
+    with pytest.raises(InputError, match=r"text\.txt: expected 601 sentences.*found 600"):
         embedding.sample(text, 601)
 
 

@@ -4,6 +4,7 @@ biLM that has none: a deep copy, whose caches are empty.
 """
 
 import copy
+import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
 from functools import partial
@@ -155,8 +156,12 @@ def mode(elmo, random):
 
 def trained(elmo, random):
     """Fused optimizers do not raise the version of what they change."""
-    elmo.bilm.requires_grad_(True)
-    optimizer = torch.optim.SGD(elmo.bilm.parameters(), lr=0.1, fused=random.random() < 0.5)
+    biases = [x for name, x in elmo.bilm.named_parameters() if name.endswith("bias")]
+    chosen = biases if random.random() < 0.5 else list(elmo.bilm.parameters())
+    for parameter in chosen:
+        parameter.requires_grad_(True)
+    kind = random.choice([torch.optim.SGD, torch.optim.Adam])
+    optimizer = kind(chosen, lr=0.1, fused=random.random() < 0.5)
     [found] = elmo(elmo.characters(SENTENCES))["elmo_representations"]
     found.square().mean().backward()
     optimizer.step()
@@ -252,6 +257,37 @@ def in_inference_mode(elmo, random):
                 x.mul_(1.1)
 
 
+def convolution(elmo, random):
+    """Another torch module in place of a convolution."""
+    parts = elmo.bilm.token_encoder.convolutions
+    old = parts[2]
+    if isinstance(old, nn.Conv1d):
+        other_kind = random.choice([{"dilation": 2}, {"stride": 2}, {"padding": 1}])
+        new = nn.Conv1d(old.in_channels, old.out_channels, old.kernel_size, **other_kind)
+        new.load_state_dict(old.state_dict())
+        parts[2] = (new if random.random() < 0.5 else nn.Sequential(new, nn.Tanh())).eval()
+        elmo.bilm.requires_grad_(False)
+
+
+def a_part_twice(elmo, random):
+    """Another highway, which is the first one again, or only that one."""
+    highways = elmo.bilm.token_encoder.highways
+    if len(highways) == 1:
+        highways.append(highways[0])
+    else:
+        del highways[1]
+
+
+def layers(elmo, random):
+    """The other order of the LSTM layers, or one of them twice."""
+    parts = elmo.bilm.bilstm.layers
+    a, b = parts[0], parts[1]
+    if random.random() < 0.5:
+        parts[0], parts[1] = b, a
+    else:
+        parts[1] = a
+
+
 def converted(elmo, random):
     (elmo if random.random() < 0.5 else elmo.bilm).double()
     (elmo if random.random() < 0.5 else elmo.bilm).float()
@@ -289,6 +325,9 @@ CHANGES = {
     "pruning": pruned,
     "LoRA": lora,
     "inference mode": in_inference_mode,
+    "another convolution": convolution,
+    "a highway twice": a_part_twice,
+    "LSTM layers": layers,
     "converted": converted,
 }
 
@@ -457,3 +496,43 @@ def test_no_digest_of_what_is_not_known(bilm_files):
     elmo.bilm.register_forward_hook(more)
     with pytest.raises(ValueError, match="without hooks"):
         elmo.fingerprint()
+
+
+def test_fewer_layers_with_a_cache_on_disk(bilm_files, tmp_path):
+    """The top layer is then the one that was below it."""
+    elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path)
+    below = elmo.embed(SENTENCES[1], layer=1)
+    del elmo.bilm.bilstm.layers[1]
+    for _ in range(2):
+        assert_close(elmo.embed(SENTENCES[1], layer="top"), below, atol=1e-6, what="top")
+
+
+def test_carry_set_after_building_is_not_cached_on_disk(bilm_files, tmp_path):
+    """The expected vectors are those without a cache, of the same batches."""
+    cached, right = Elmo.from_files(*bilm_files, cache_dir=tmp_path), Elmo.from_files(*bilm_files)
+    cached.initial_state = right.initial_state = "carry"
+    for _ in range(3):
+        assert_close(vectors(cached), vectors(right), atol=1e-6, what="carry")
+
+
+def test_capacity_set_later(bilm_files):
+    elmo = Elmo.from_files(*bilm_files)
+    right = vectors(elmo)
+    for capacity in (4, 100, 0, 7):
+        elmo.word_vectors.capacity = capacity
+        assert_close(vectors(elmo), right, atol=1e-6, what=f"capacity {capacity}")
+
+
+def test_old_weights_are_freed(bilm_files):
+    """No cache keeps a weight that was replaced, once the next vectors are computed."""
+    elmo = Elmo.from_files(*bilm_files)
+    vectors(elmo)
+    elmo.fingerprint()
+    for change in (lambda: None, lambda: elmo.bilm.requires_grad_(True)):
+        weight = elmo.bilm.bilstm.layers[0].recurrent_weight
+        old = weakref.ref(weight.data.untyped_storage())
+        weight.data = weight.data.clone()
+        change()
+        vectors(elmo)
+        elmo.fingerprint() if not elmo.requires_grad else None
+        assert old() is None

@@ -5,13 +5,13 @@ import numpy
 import pytest
 import torch
 from allennlp.common import Params
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
 
@@ -122,7 +122,7 @@ def test_files_that_are_not_archives(tmp_path, bilm_archive):
     whole = Path(bilm_archive).read_bytes()
     for name, content in {"text": b"text", "half": whole[: len(whole) // 2]}.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ConfigurationError, match=f"{name}: expected a whole model.tar.gz"):
+        with pytest.raises(InputError, match=f"{name}: expected a whole model.tar.gz"):
             Elmo.from_archive(tmp_path / name)
 
     run = tmp_path / "run"
@@ -131,7 +131,7 @@ def test_files_that_are_not_archives(tmp_path, bilm_archive):
     torch.save(model.state_dict(), run / "best.th")
     config = {"dataset_reader": {"type": "bilm"}, "model": {"type": "elmo_nothing"}}
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ConfigurationError, match=r"expected .* type bilm, found 'elmo_nothing'"):
+    with pytest.raises(InputError, match=r"expected .* type bilm, found 'elmo_nothing'"):
         Elmo.from_archive(archive_model(run))
 
 

@@ -88,8 +88,9 @@ def test_only_what_is_new_is_read(bilm_files, read, tmp_path, monkeypatch):
     monkeypatch.setattr(
         BiLM,
         "sentences",
-        lambda bilm, tokens, *rest: (
-            (bilm is elmo.bilm and asked.append(tokens.shape)) or sentences(bilm, tokens, *rest)
+        lambda bilm, tokens, *rest, **options: (
+            (bilm is elmo.bilm and asked.append(tokens.shape))
+            or sentences(bilm, tokens, *rest, **options)
         ),
     )
     torch.testing.assert_close(read(batch, elmo), expected, atol=1e-5, rtol=0)

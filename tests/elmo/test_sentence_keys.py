@@ -2,10 +2,10 @@
 
 import h5py
 import pytest
-from allennlp.common.checks import ConfigurationError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.dump import Sentence
 from elmo_plugin.elmo.sentence_keys import check_sentence_keys
 
@@ -31,7 +31,7 @@ def test_names_that_hdf5_cannot_have_are_refused(texts):
     if refused is None:
         assert check_sentence_keys(numbered(texts), "text") == numbered(texts)
     else:
-        with pytest.raises(ConfigurationError, match=rf"^text, line {refused + 1}: "):
+        with pytest.raises(InputError, match=rf"^text, line {refused + 1}: "):
             check_sentence_keys(numbered(texts), "text")
 
 
@@ -47,7 +47,7 @@ def test_names_that_hdf5_cannot_have_are_refused(texts):
 )
 def test_the_sentence_is_named(texts, message):
     """The message names the line. HDF5 would cut the last name at its NUL without an error."""
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(InputError, match=message):
         check_sentence_keys(numbered(texts), "text")
 
 

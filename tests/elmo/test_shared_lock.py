@@ -82,6 +82,18 @@ def test_a_fork_while_another_thread_reads(bilm_files, monkeypatch):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_no_dropout_in_any_thread(bilm_files):
+    """Two `Elmo`s of one biLM, which is in training mode, in three threads each."""
+    one = Elmo.from_files(*bilm_files)
+    expected = one.embed(SENTENCE)
+    other = Elmo(one.bilm)
+    one.bilm.bilstm.dropout.p = 0.5
+    one.bilm.train()
+    with ThreadPoolExecutor(6) as threads:
+        for found in threads.map(lambda k: (one, other)[k % 2].embed(SENTENCE), range(100)):
+            assert_close(found, expected, atol=1e-6, what="vectors")
+
+
 def test_alone_and_shared():
     """By definition: users are in it together, nobody is in it with one that is alone, and a thread
     may enter it again."""

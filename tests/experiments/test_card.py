@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from elmo_plugin.data import corpus_cache
+from elmo_plugin.text import corpus_cache
 from experiments import card
 from tests.experiments.test_probe import CONLLU
 

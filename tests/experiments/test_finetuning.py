@@ -7,9 +7,9 @@ import pytest
 import torch
 from allennlp.common.plugins import import_plugins
 
-from elmo_plugin.data import corpus_cache
-from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.models.load import load_language_model
+from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.text import corpus_cache
+from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import finetuning
 from experiments.perplexity import perplexity
 from tests.conftest import write_bilm_archive

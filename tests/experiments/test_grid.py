@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
 
 from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
 from experiments.grid import __main__ as grid_command
 from experiments.grid import readers
 from experiments.grid.__main__ import GridRunner
@@ -203,7 +203,7 @@ def test_subsets_are_nested() -> None:
     for part, larger in pairwise(parts):
         assert set(part) <= set(larger)
         assert part == [text for text in texts if text in part]
-    with pytest.raises(ConfigurationError, match="fraction: expected a number above 0"):
+    with pytest.raises(InputError, match="fraction: expected a number above 0"):
         readers.SubsetReader(base, 0.0)
 
 
@@ -225,7 +225,7 @@ def test_documents_are_left_out(tmp_path: Path) -> None:
     first, _, *others = read["coref"]
     assert len(others) == 2 and read["coref_without"] == [first, *others]
     reader = readers.CorefWithoutReader(without=["b", "e"], max_span_width=5)
-    with pytest.raises(ConfigurationError, match=r"expected documents \['e'\], found none"):
+    with pytest.raises(InputError, match=r"expected documents \['e'\], found none"):
         list(reader.read(str(tmp_path / "train.gold_conll")))
 
 

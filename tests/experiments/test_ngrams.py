@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmo_plugin.data.corpus import EncodedCorpus
-from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.text.corpus import EncodedCorpus
+from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import ngrams
 from experiments.ngrams import NGramModels, NGrams
 from experiments.perplexity import Perplexity

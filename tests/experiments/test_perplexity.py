@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from allennlp.commands import main as allennlp
 
-from elmo_plugin.data.corpus_cache import open_corpus
-from elmo_plugin.models.load import load_language_model
+from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import perplexity
 
 TEXT = "he threw the stick .\nthe dog\nto to the unheard-of stick\n\nthe .\n" * 20

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
 
 from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
 from experiments import wsd
 from experiments.rows import read_rows, save_rows
 from experiments.wsd_reader import Target, WsdReader
@@ -107,12 +107,12 @@ def test_reader(tmp_path: Path) -> None:
     ],
 )
 def test_bad_files_are_named(tmp_path: Path, xml: str, keys: str, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(InputError, match=message):
         list(wsd.read_sentences(write(tmp_path, xml, keys)))
 
 
 def test_a_file_of_another_name_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"^text\.xml: expected a file \*\.data\.xml"):
+    with pytest.raises(InputError, match=r"^text\.xml: expected a file \*\.data\.xml"):
         list(wsd.read_sentences(Path("text.xml")))
 
 

@@ -8,14 +8,8 @@ import h5py
 import numpy as np
 import pytest
 
-from elmo_plugin.files.hdf5 import (
-    VERSION,
-    HDF5Error,
-    find_array,
-    open_hdf5,
-    read_array,
-    write_array,
-)
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.hdf5 import VERSION, find_array, open_hdf5, read_array, write_array
 
 NUMBERS = np.arange(6, dtype="float32").reshape(2, 3)
 
@@ -151,7 +145,7 @@ def test_anything_else_is_refused(tmp_path, write, message):
     """The message names the file, the array, what was expected and what was found."""
     with h5py.File(tmp_path / "x.hdf5", "w") as file:
         write(file)
-    with pytest.raises(HDF5Error, match=rf"x\.hdf5: a/x: {message}"):
+    with pytest.raises(InputError, match=rf"x\.hdf5: a/x: {message}"):
         read(tmp_path / "x.hdf5")
 
 
@@ -169,7 +163,7 @@ def test_paths_that_are_not_hdf5_files(tmp_path, content, found):
     path = tmp_path / "x.hdf5"
     if content is not None:
         path.mkdir()
-    with pytest.raises(HDF5Error, match=rf"x\.hdf5: expected an HDF5 file, found {found}"):
+    with pytest.raises(InputError, match=rf"x\.hdf5: expected an HDF5 file, found {found}"):
         read(path)
 
 
@@ -192,5 +186,5 @@ def test_other_numbers_than_those_written(tmp_path):
     data = bytearray(path.read_bytes())
     data[offset + 5] ^= 1
     path.write_bytes(data)
-    with pytest.raises(HDF5Error, match=r"x\.hdf5: a/x: expected .* written, found damage"):
+    with pytest.raises(InputError, match=r"x\.hdf5: a/x: expected .* written, found damage"):
         read(path)

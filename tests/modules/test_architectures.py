@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.modules import LSTMState
+from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
 from tests.random_bilm import arrays_of, oracle_state, random_bilm, random_state

@@ -3,10 +3,10 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.modules import LSTMState, SentenceLayers
 from elmo_plugin.modules.initial_state import warm_up
 from elmo_plugin.ops.unique_words import unique_words
+from elmo_plugin.text.characters import words_to_characters
 from tests.compare import assert_close
 from tests.random_bilm import CHAR_CNN, random_bilm, random_state
 

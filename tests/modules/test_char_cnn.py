@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo_plugin.data.characters import words_to_characters
 from elmo_plugin.modules import CharCNN
 from elmo_plugin.ops.char_conv import reference_max_of_convolutions, sort_by_length
+from elmo_plugin.text.characters import words_to_characters
 from tests.compare import assert_close
 from tests.random_bilm import randomize
 

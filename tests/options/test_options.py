@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import torch
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules import CharCNN, WordEmbedding
-from elmo_plugin.options import BiLMOptions, OptionsError, build_bilm, options_of
+from elmo_plugin.options import BiLMOptions, build_bilm, options_of
 from elmo_plugin.options import bilm as options_bilm
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
@@ -118,7 +119,7 @@ def test_options_of_a_bilm(blocks):
 )
 def test_sizes_beyond_all_memory(blocks):
     """Each direction of a layer has 8 P D numbers and more. Nothing is built."""
-    with pytest.raises(OptionsError, match=r"lstm and char_cnn: .* GiB .* found a machine with"):
+    with pytest.raises(InputError, match=r"lstm and char_cnn: .* GiB .* found a machine with"):
         build_bilm(read(**blocks))
 
 
@@ -126,7 +127,7 @@ def test_sizes_for_which_too_little_memory_is_left(monkeypatch):
     """The message has the words of PyTorch's own allocator, for more memory than there are
     addresses."""
     monkeypatch.setattr(options_bilm.os, "sysconf", lambda name: 2**40)
-    with pytest.raises(OptionsError, match=r"GiB .* found too little left \(.*allocate"):
+    with pytest.raises(InputError, match=r"GiB .* found too little left \(.*allocate"):
         build_bilm(read({**LSTM, "dim": 10**13 // 10**4, "projection_dim": 2**20}))
 
 
@@ -231,5 +232,5 @@ COUNT = "a whole number from 1 to 2147483647"
 )
 def test_wrong_options_are_named(blocks, message):
     """The message names the file, the key, what was expected and what was found."""
-    with pytest.raises(OptionsError, match=f"^{re.escape('options.json: ' + message)}$"):
+    with pytest.raises(InputError, match=f"^{re.escape('options.json: ' + message)}$"):
         read(**blocks)

@@ -8,22 +8,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.bilm_tf import arrays
-from elmo_plugin.bilm_tf.arrays import Array
-from elmo_plugin.bilm_tf.options_file import read_options, write_options
-from elmo_plugin.bilm_tf.weight_file import load_bilm, write_weights
-from elmo_plugin.checks import check_count
-from elmo_plugin.models.export import refused_by_allennlp
+from elmo_plugin.checks import InputError, check_count
+from elmo_plugin.formats.bilm_tf import arrays
+from elmo_plugin.formats.bilm_tf.arrays import Array
+from elmo_plugin.formats.bilm_tf.options_file import read_options, write_options
+from elmo_plugin.formats.bilm_tf.weight_file import load_bilm, write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.token_encoder import TokenEncoder
-from elmo_plugin.options import (
-    TOKEN_ENCODERS,
-    BiLMOptions,
-    OptionsError,
-    TokenEncoderOptions,
-    build_bilm,
-)
+from elmo_plugin.options import TOKEN_ENCODERS, BiLMOptions, TokenEncoderOptions, build_bilm
 from elmo_plugin.options.blocks import read_block
+from elmo_plugin.plugin.models.export import refused_by_allennlp
 from tests.random_bilm import LSTM
 
 
@@ -103,5 +97,5 @@ def test_a_new_token_encoder_is_built_written_and_read(tmp_path):
 
 def test_its_options_are_checked():
     """The message names the file, the block and the key."""
-    with pytest.raises(OptionsError, match=r"test: bag\.n_letters: expected .* found 1$"):
+    with pytest.raises(InputError, match=r"test: bag\.n_letters: expected .* found 1$"):
         BiLMOptions.from_dict({"lstm": LSTM, "bag": {"n_letters": 1}}, source="test")

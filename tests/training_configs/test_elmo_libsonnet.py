@@ -6,7 +6,7 @@ import pytest
 from allennlp.common import Params
 from allennlp.data import DatasetReader
 
-from elmo_plugin.data.token_indexer import ElmoTokenIndexer
+from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from tests.training_configs.task_models import LIBRARY, evaluated, with_elmo
 

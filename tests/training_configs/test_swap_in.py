@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy
 import pytest
 from allennlp.commands import main
-from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from tests.conftest import write_bilm_archive
 
@@ -72,7 +72,7 @@ def test_a_missing_bilm_is_an_error_in_training(tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_ARCHIVE", str(tmp_path / "gone.tar.gz"))
     monkeypatch.chdir(ROOT)
     file = write_config(tmp_path, "input", "ner")
-    with pytest.raises((ConfigurationError, FileNotFoundError), match=r"gone\.tar\.gz"):
+    with pytest.raises((InputError, FileNotFoundError), match=r"gone\.tar\.gz"):
         allennlp(monkeypatch, "train", file, "-s", tmp_path / "run")
 
 

@@ -1,0 +1,178 @@
+"""
+Reads the archive of a `bilm` without running anything in it. AllenNLP's own `load_archive`
+constructs whatever class the archive's `config.json` names.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple, Union
+
+import torch
+from torch import Tensor
+
+from elmo_plugin.checks import InputError, shown
+from elmo_plugin.formats.archive_files import CONFIG, WORDS, opened_archive, read_weights
+from elmo_plugin.modules import SampledSoftmax
+from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.text.corpus import SPECIAL_WORDS
+
+PARAMETERS: dict[str, tuple[type, ...]] = {
+    "lstm": (dict,),
+    "char_cnn": (dict, type(None)),
+    "dropout": (float, int),
+    "n_negative_samples": (int, type(None)),
+    "initial_state": (str,),
+    "precision": (str,),
+    "sparse_gradients": (bool,),
+}
+"""Keys that the block `model` may have, and the JSON types of their values."""
+
+TRAINING_ONLY = (
+    "type",
+    "regularizer",
+    "ddp_accelerator",
+    "pretrained_file",
+    "pretrained_vocabulary_file",
+)
+"""Keys of the block `model` that a trained model does not need. Their values are not read."""
+
+
+class Archive(NamedTuple):
+    """
+    Contents of an archive, which fit together.
+
+    # Parameters
+
+    parameters : `dict[str, Any]`
+        Parameters of the model but for the vocabulary.
+    options : `BiLMOptions`
+        Sizes of the biLM.
+    words : `list[str]`
+        Words of the softmax.
+    state : `dict[str, Tensor]`
+        Weights: those of the biLM, whose names begin with `bilm.`, and those of the softmax, whose
+        names begin with `softmax.`.
+    """
+
+    parameters: dict[str, Any]
+    options: BiLMOptions
+    words: list[str]
+    state: dict[str, Tensor]
+
+    def weights(self, module: str) -> dict[str, Tensor]:
+        """The weights of `bilm` or of `softmax`, under the names that they have in it."""
+        prefix = f"{module}."
+        return {
+            name.removeprefix(prefix): x
+            for name, x in self.state.items()
+            if name.startswith(prefix)
+        }
+
+
+def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
+    """
+    Reads an archive, or the folder of a training run. Only the block `model`, the vocabulary and
+    the weights are read, and only plain values: nothing that the archive names is imported,
+    constructed or run.
+
+    # Raises
+
+    `InputError`
+        If the archive is damaged, has members outside its own folder, or holds another kind of
+        model. The message begins with the archive.
+    `DiskFullError`
+        If there is no space to unpack the archive.
+    """
+    with opened_archive(archive_file) as folder:
+        return _read_folder(folder)
+
+
+def _read_folder(folder: Path) -> Archive:
+    parameters = _read_parameters(folder / CONFIG)
+    words = re.split(r"\r?\n", _read_text(folder / WORDS))
+    words = words[:-1] if words[-1] == "" else words
+    if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(set(words)) < len(words):
+        raise InputError(
+            f"{WORDS}: expected each word once, and first {', '.join(SPECIAL_WORDS)}, found others"
+        )
+    state = read_weights(folder)
+    return Archive(parameters, _check_sizes(len(words), parameters, state), words, state)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise InputError(f"expected a file {file.name}, found none") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file.name}: expected UTF-8, found {error}") from error
+
+
+def _read_parameters(file: Path) -> dict[str, Any]:
+    """Reads the model's parameters from a `config.json`, which AllenNLP writes as JSON."""
+    text = _read_text(file)
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{CONFIG}: expected JSON, found {error}") from error
+    block = config.get("model") if isinstance(config, dict) else None
+    if not isinstance(block, dict) or block.get("type") != "bilm":
+        kind = block.get("type") if isinstance(block, dict) else block
+        raise InputError(f"expected a model of type bilm, found {shown(kind)}")
+    parameters = {}
+    for key, value in block.items():
+        if key in TRAINING_ONLY:
+            continue
+        if key not in PARAMETERS:
+            raise InputError(
+                f"{CONFIG}: model: expected keys among {', '.join(PARAMETERS)}, found {shown(key)}"
+            )
+        if type(value) not in PARAMETERS[key]:
+            expected = " or ".join(kind.__name__ for kind in PARAMETERS[key])
+            raise InputError(f"{CONFIG}: model.{key}: expected {expected}, found {shown(value)}")
+        parameters[key] = value
+    if "lstm" not in parameters:
+        raise InputError(f"{CONFIG}: model: expected a key lstm, found none")
+    return parameters
+
+
+def _check_sizes(n_words: int, parameters: dict[str, Any], state: dict[str, Tensor]) -> BiLMOptions:
+    """
+    Compares the config's sizes with those of the weights before any memory is allocated for them,
+    and returns the biLM's.
+    """
+    try:
+        options = BiLMOptions.from_dict(
+            {**parameters, "n_tokens_vocab": n_words}, source=f"{CONFIG}: model"
+        )
+        n_layers = options.lstm.n_layers + options.token_encoder.n_layers
+        if n_layers > len(state):
+            raise InputError(
+                f"expected the weights of {n_layers} layers, as {CONFIG} has them, found "
+                f"{len(state)} tensors"
+            )
+        with torch.device("meta"):
+            bilm = build_bilm(options)
+            softmax = SampledSoftmax(
+                n_words=n_words, dim=options.lstm.projection_dim, n_negative_samples=None
+            )
+        modules = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax})
+        expected = modules.state_dict()
+    except (ValueError, OverflowError, RuntimeError, TypeError) as error:
+        message = str(error).partition("\n")[0]
+        raise InputError(message) from error
+    for name in sorted(expected.keys() | state.keys()):
+        one, other = (_described(tensors.get(name)) for tensors in (expected, state))
+        if one != other:
+            raise InputError(
+                f"{name}: expected {one}, as the sizes in {CONFIG} have it, found {other}"
+            )
+    return options
+
+
+def _described(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "no tensor"
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

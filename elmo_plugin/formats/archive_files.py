@@ -1,0 +1,108 @@
+"""
+Opens the archive of any AllenNLP model, a `model.tar.gz` or the folder of a training run, without
+running anything in it.
+"""
+
+import gzip
+import os
+import posixpath
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Union
+
+import torch
+from torch import Tensor
+
+from elmo_plugin.checks import InputError, shown
+from elmo_plugin.files.atomic_write import name_full_disk
+from elmo_plugin.files.local_path import local_path
+from elmo_plugin.files.torch_file import load_torch_file
+
+CONFIG = "config.json"
+WORDS = "vocabulary/words.txt"
+WEIGHTS = ("weights.th", "best.th")
+"""The names of the weights in an archive, and in the folder of a training run."""
+
+DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError)
+
+
+@contextmanager
+def opened_archive(archive_file: Union[str, os.PathLike]) -> Iterator[Path]:
+    """
+    Yields a folder with the config, the words and the weights of an archive.
+
+    # Raises
+
+    `InputError`
+        If the archive is damaged or has members outside its own folder. The message of this error,
+        and of one that is raised in the context, begins with the archive.
+    `DiskFullError`
+        If there is no space to unpack the archive.
+    """
+    path = local_path(archive_file)
+    try:
+        if os.path.isdir(path):
+            yield Path(path)
+            return
+        with (
+            name_full_disk(f"{archive_file}, unpacked in {tempfile.gettempdir()}"),
+            tempfile.TemporaryDirectory() as folder,
+        ):
+            _unpack(path, Path(folder))
+            yield Path(folder)
+    except InputError as error:
+        raise InputError(f"{archive_file}: {error}") from error
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """
+    The weights in the folder of an archive.
+
+    # Raises
+
+    `InputError`
+        If there are none, or if they are not plain tensors, all stored in the file.
+    """
+    weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
+    if weights is None:
+        raise InputError(f"expected weights, {' or '.join(WEIGHTS)}, found none")
+    state = load_torch_file(weights)
+    plain = isinstance(state, dict) and all(
+        isinstance(name, str)
+        and isinstance(tensor, Tensor)
+        and tensor.layout == torch.strided
+        and tensor.device.type == "cpu"
+        for name, tensor in state.items()
+    )
+    # A tensor may repeat the stored numbers and so have many more than the file.
+    size = weights.stat().st_size
+    if not plain or sum(x.numel() * x.element_size() for x in state.values()) > size:
+        raise InputError("expected the weights to be plain tensors, found something else")
+    return state
+
+
+def _unpack(path: str, folder: Path) -> None:
+    """Unpacks the needed files of a `model.tar.gz`, and reads all of it to check its checksum."""
+    try:
+        with gzip.open(path) as stream:
+            with tarfile.open(fileobj=stream, mode="r:") as archive:
+                for member in archive:
+                    name = posixpath.normpath(member.name)
+                    if name.startswith("/") or name.split("/")[0] == "..":
+                        raise InputError(
+                            f"expected members inside the archive's folder, found {shown(name)}"
+                        )
+                    if not (member.isreg() or member.isdir()):
+                        raise InputError(
+                            f"expected files and folders, found a link or a device: {shown(name)}"
+                        )
+                    if member.isreg() and name in (CONFIG, WORDS, *WEIGHTS):
+                        archive.extract(member.replace(name=name), folder, filter="data")
+            while stream.read(1 << 20):  # reads on to the checksum
+                pass
+    except DAMAGE as error:
+        raise InputError(f"expected a whole model.tar.gz, found damage ({error})") from error

@@ -1,0 +1,80 @@
+"""The two files of a model that is published as a folder or as a zip file."""
+
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
+
+OPTIONS = "options.json"
+HDF5_ENDINGS = (".hdf5", ".h5")
+
+
+@contextmanager
+def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
+    """
+    The options file and the weight file in a folder or a zip file: `options.json`, and the only
+    HDF5 file. A zip file is unpacked into a temporary folder, which exists inside the context.
+
+    # Raises
+
+    `InputError`
+        If `path` is neither a folder nor a zip file, if it does not contain exactly one file of
+        each kind, or if the zip file is damaged.
+    `DiskFullError`
+        If there is no space to unpack a zip file.
+    """
+    path = Path(path)
+    if path.is_dir():
+        yield _choose(path, [file for file in path.iterdir() if file.is_file()])
+    elif path.is_file() and zipfile.is_zipfile(path):
+        with tempfile.TemporaryDirectory() as folder:
+            yield _extract(path, Path(folder))
+    else:
+        found = "another kind of file" if path.is_file() else "none"
+        raise InputError(
+            f"{path}: expected a folder or a zip file with {OPTIONS} and an HDF5 file, "
+            f"found {found}"
+        )
+
+
+def holds_model_files(path: str | os.PathLike) -> bool:
+    """Whether `path` is a zip file, or a folder with an `options.json`."""
+    path = Path(path)
+    return (path / OPTIONS).is_file() or (path.is_file() and zipfile.is_zipfile(path))
+
+
+def _choose(source: Path, files: Iterable[Path] | Iterable[PurePosixPath]) -> tuple[str, str]:
+    shown = sorted((file for file in files if not file.name.startswith(".")), key=str)
+    options = [file for file in shown if file.name == OPTIONS]
+    weights = [file for file in shown if file.name.lower().endswith(HDF5_ENDINGS)]
+    for found, expected in ((options, OPTIONS), (weights, "HDF5 file")):
+        if len(found) != 1:
+            names = ", ".join(str(file) for file in found) or "none"
+            raise InputError(f"{source}: expected one {expected} in it, found {names}")
+    return str(options[0]), str(weights[0])
+
+
+def _extract(path: Path, folder: Path) -> tuple[str, str]:
+    """Unpacks under fixed names, so that no name in the zip file can choose another folder."""
+    targets = str(folder / OPTIONS), str(folder / "weights.hdf5")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _choose(path, map(PurePosixPath, archive.namelist()))
+            for member, target in zip(members, targets):
+                with (
+                    archive.open(member) as source,
+                    atomic_write(target) as temporary,
+                    temporary.open("wb") as file,
+                ):
+                    shutil.copyfileobj(source, file, 2**20)  # checks the CRC at the end
+    except (InputError, DiskFullError):
+        raise
+    except Exception as error:  # zipfile raises many kinds of errors for damage
+        raise InputError(f"{path}: expected a whole zip file, found {error}") from None
+    return targets

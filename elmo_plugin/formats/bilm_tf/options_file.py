@@ -1,0 +1,74 @@
+"""`options.json`: the options of a biLM as bilm-tf writes them."""
+
+import json
+import os
+from collections.abc import Mapping
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.options import TOKEN_ENCODERS, BiLMOptions, LSTMOptions
+
+
+def read_options(path: str | os.PathLike) -> BiLMOptions:
+    """
+    Reads an options file, written for training (`n_characters` 261) or for inference (262). Keys
+    that only a training run needs are ignored.
+
+    # Raises
+
+    `InputError`
+        If the file or one of its values is wrong. The message names the file and the key.
+    """
+    if not Path(path).is_file():
+        found = "a folder" if Path(path).is_dir() else "no such file"
+        raise InputError(f"{path}: expected an options file in JSON, found {found}")
+    return parse_options(Path(path).read_bytes(), source=str(path))
+
+
+def parse_options(text: bytes | str, source: str) -> BiLMOptions:
+    """Reads the text of an options file, which errors call `source`."""
+    try:
+        options = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source}: expected an options file in JSON, found {error}") from None
+    return options_from_dict(options, source=source)
+
+
+def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions:
+    """Reads the contents of an options file, which errors call `source`."""
+    if not isinstance(options, Mapping):
+        raise InputError(f"{source}: expected a block lstm, found none")
+    bidirectional = options.get("bidirectional", True)
+    if bidirectional is not True:
+        raise InputError(f"{source}: bidirectional: expected true, found {bidirectional!r}")
+    blocks: dict[str, type] = {"lstm": LSTMOptions, **TOKEN_ENCODERS}
+    known = {key: _known_keys(options.get(key), block) for key, block in blocks.items()}
+    return BiLMOptions.from_dict(known, source=source)
+
+
+def write_options(options: BiLMOptions, path: str | os.PathLike) -> None:
+    """Writes an options file for inference, whole or not at all."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(options.to_dict(), indent=2) + "\n")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    block = dict(pairs)
+    if len(block) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {max(keys, key=keys.count)!r} twice")
+    return block
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name}, which is not a number of JSON")
+
+
+def _known_keys(block: Any, options: type) -> Any:
+    if not isinstance(block, Mapping):
+        return block
+    keys = signature(options).parameters
+    return {key: value for key, value in block.items() if key in keys}

@@ -1,0 +1,66 @@
+"""bilm-tf's vocabulary file: the words of the softmax, one a line."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.text.corpus import SPECIAL_WORDS
+from elmo_plugin.text.lines import read_blocks
+
+
+def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
+    """
+    Reads bilm-tf's vocabulary file: one word a line, `<S>`, `</S>` and `<UNK>` first.
+
+    # Raises
+
+    `InputError`
+        If a line is empty or occurs twice, or the first lines are others. The message names the
+        line.
+    """
+    words = [line.strip() for lines in read_blocks(Path(file)) for line in lines]
+    if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
+        raise InputError(
+            f"{file}: expected the first lines {', '.join(SPECIAL_WORDS)}, "
+            f"found {', '.join(words[: len(SPECIAL_WORDS)]) or 'nothing'}"
+        )
+    if len(set(words)) < len(words) or "" in words:
+        seen: dict[str, int] = {}
+        for line, word in enumerate(words, start=1):
+            if not word:
+                raise InputError(f"{file}, line {line}: expected a word, found none")
+            if word in seen:
+                raise InputError(
+                    f"{file}, line {line}: expected each word once, found {word!r} "
+                    f"that is on line {seen[word]} too"
+                )
+            seen[word] = line
+    return words
+
+
+def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None:
+    """
+    Writes bilm-tf's vocabulary file.
+
+    # Raises
+
+    `InputError`
+        If a word does not fit on a line: it is empty, has white space at an end, contains a line
+        break, or cannot be encoded in UTF-8.
+    """
+    words = list(words)
+    for index, word in enumerate(words):
+        if not word or word != word.strip() or "\n" in word or "\r" in word:
+            raise InputError(
+                f"{file}: expected words that fit on a line each, found {word!r} (id {index})"
+            )
+    try:
+        text = "".join(f"{word}\n" for word in words).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{file}: expected words that UTF-8 can hold, found {error.object[error.start]!r}"
+        ) from error
+    with atomic_write(file) as temporary:
+        temporary.write_bytes(text)

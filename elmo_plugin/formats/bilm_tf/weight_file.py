@@ -1,0 +1,209 @@
+"""
+Weight files in HDF5, in the format that bilm-tf, AllenNLP and others read.
+
+The files that are written here can be checked: each array has a digest, and the file contains the
+options that it belongs to. Other programs ignore both. Their own files have neither, and are read
+without these checks.
+"""
+
+import json
+import os
+from itertools import chain
+
+import h5py
+import torch
+from torch import Tensor
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.hdf5 import (
+    VERSION,
+    HDF5Bytes,
+    find_array,
+    open_hdf5,
+    read_array,
+    read_text,
+    write_array,
+    write_text,
+)
+from elmo_plugin.formats.bilm_tf.arrays import (
+    array_views,
+    lstm_arrays,
+    softmax_arrays,
+    token_encoder_arrays,
+)
+from elmo_plugin.formats.bilm_tf.options_file import parse_options, read_options
+from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
+from elmo_plugin.modules.initial_state import warm_up
+from elmo_plugin.options import BiLMOptions, build_bilm, options_of
+from elmo_plugin.text.characters import NUM_CHARACTERS
+
+WRITTEN_FOR = "options.json"
+"""The attribute of a weight file that contains its options."""
+
+
+def load_bilm(options_file: str | os.PathLike, weight_file: str | os.PathLike) -> BiLM:
+    """
+    Loads a biLM from its two files.
+
+    # Raises
+
+    `InputError`
+        If a file is damaged, or does not belong to the other. The message names the file and the
+        key.
+    """
+    options = read_options(options_file)
+    check_weights(options, weight_file)
+    bilm = build_bilm(options)
+    read_weights(bilm, weight_file)
+    return bilm
+
+
+def check_weights(
+    options: BiLMOptions, path: str | os.PathLike, n_softmax_words: int | None = None
+) -> None:
+    """
+    Checks that a weight file belongs to `options`, before a biLM of these sizes is built.
+
+    # Parameters
+
+    options : `BiLMOptions`
+    path : `str | os.PathLike`
+        The weight file.
+    n_softmax_words : `int | None`
+        The number of words of the softmax, if the file has to contain one.
+
+    # Raises
+
+    `InputError`
+        If the file was written for other options, or if an array is missing or has another shape.
+        The message names the first such array.
+    """
+    arrays = chain(token_encoder_arrays(options), lstm_arrays(options.lstm))
+    if n_softmax_words is not None:
+        arrays = chain(arrays, softmax_arrays(n_softmax_words, options.lstm.projection_dim))
+    with open_hdf5(path) as file:
+        _check_options(file, options)
+        for array in arrays:
+            _find(file, array.name, array.shape)
+
+
+def read_weights(
+    bilm: BiLM, path: str | os.PathLike, softmax: SampledSoftmax | None = None
+) -> None:
+    """
+    Reads the weights of a biLM, and those of its softmax if it is given. The arrays may be float32
+    or float16, and compressed. The warm state is read if `write_weights` wrote one, and computed
+    otherwise. The biLM is changed only after all arrays have been read and checked.
+
+    # Raises
+
+    `InputError`
+        If the file is not HDF5 or was written for other options, or if an array is missing, has
+        another shape, is damaged, or contains NaN or infinity.
+    """
+    views = array_views(bilm, softmax)
+    with open_hdf5(path) as file:
+        _check_options(file, options_of(bilm))
+        arrays = {name: _read(file, name, parts) for name, parts in views.items()}
+        warm = None
+        if find_array(file, "warm_state/memory") is not None:
+            warm = LSTMState(
+                _read(file, "warm_state/memory", [bilm.warm_state.memory]),
+                _read(file, "warm_state/output", [bilm.warm_state.output]),
+            )
+    for name, parts in views.items():
+        for view, array in zip(parts, arrays[name].split([len(part) for part in parts])):
+            view.copy_(array)
+    bilm.warm_state.set(warm if warm is not None else warm_up(bilm))
+
+
+def write_weights(
+    bilm: BiLM,
+    path: str | os.PathLike,
+    softmax: SampledSoftmax | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """
+    Writes a weight file that bilm-tf, AllenNLP and others read. It contains the `warm_state` too,
+    which other programs ignore. The file appears whole or not at all.
+
+    # Parameters
+
+    bilm : `BiLM`
+    path : `str | os.PathLike`
+    softmax : `SampledSoftmax | None`
+        A softmax to write to the same file.
+    dtype : `torch.dtype`
+        The type of the numbers. The LSTMs' biases are always float32, because AllenNLP adds the
+        forget gate's 1 to them in the type of the file.
+
+    # Raises
+
+    `DiskFullError`
+        If there is no space for the file.
+    """
+    arrays = array_views(bilm, softmax)
+    arrays["warm_state/memory"] = [bilm.warm_state.memory]
+    arrays["warm_state/output"] = [bilm.warm_state.output]
+    with (
+        atomic_write(path) as temporary,
+        HDF5Bytes(temporary) as disk,
+        h5py.File(disk, "w", libver=(VERSION, VERSION)) as file,
+    ):
+        write_text(file, WRITTEN_FOR, json.dumps(options_of(bilm).to_dict()))
+        for name, parts in arrays.items():
+            kept = torch.float32 if name.endswith("/B") else dtype
+            write_array(file, name, torch.cat([part.to("cpu", kept) for part in parts]).numpy())
+            disk.check()
+
+
+def n_softmax_words(path: str | os.PathLike) -> int | None:
+    """The number of words of the softmax in a weight file; bilm-tf's own files have none."""
+    with open_hdf5(path) as file:
+        weight = find_array(file, "softmax/W")
+        return None if weight is None else int(weight.shape[0]) if weight.shape else 0
+
+
+def has_softmax(path: str | os.PathLike) -> bool:
+    """Whether a weight file contains the softmax."""
+    return n_softmax_words(path) is not None
+
+
+def _read(file: h5py.File, name: str, parts: list[Tensor]) -> Tensor:
+    """Reads the array `name`, which must have the shape of the concatenated views `parts`."""
+    shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+    return torch.from_numpy(read_array(_find(file, name, shape)))
+
+
+def _find(file: h5py.File, name: str, expected: tuple[int, ...]) -> h5py.Dataset:
+    found = find_array(file, name)
+    if found is None:
+        # bilm-tf names the one cell of a one-layer model without the cells' common level.
+        found = find_array(file, name.replace("MultiRNNCell/Cell0/", ""))
+    if found is None:
+        raise InputError(f"{file.filename}: {name}: expected an array, found none")
+    if found.shape != expected:
+        hint = ""
+        if name == "char_embed" and found.shape[:1] == (NUM_CHARACTERS,):
+            hint = "; the file has no row for padding, which readers add in front"
+        raise InputError(
+            f"{file.filename}: {name}: the options ask for the shape {expected}, "
+            f"found {found.shape}{hint}"
+        )
+    return found
+
+
+def _check_options(file: h5py.File, options: BiLMOptions) -> None:
+    """Refuses a file that says that it was written for other options, which only ours say."""
+    text = read_text(file, WRITTEN_FOR)
+    if text is None:
+        return
+    found = parse_options(text, f"{file.filename}: {WRITTEN_FOR}")
+    difference = options.difference(found)
+    if difference is not None:
+        key, expected, stored = difference
+        raise InputError(
+            f"{file.filename}: expected weights for {key} {expected}, as the options say, found "
+            f"weights that were written for {key} {stored}"
+        )

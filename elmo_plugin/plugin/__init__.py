@@ -1,0 +1,47 @@
+"""
+ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
+
+`bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
+(TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder), `bcn_elmo`,
+`bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` and `fused_adam`
+(Optimizers), `learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and `wandb`, repaired
+(TrainerCallbacks), `reduce_on_plateau`, repaired (LearningRateScheduler), `bilm-encode`,
+`bilm-import`, `bilm-export`, `elmo-libsonnet`, `elmo-mix` and `elmo-nearest` (Subcommands), the
+texts `docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
+`pretrained://NAME` of the models that come with the package.
+"""
+
+from elmo_plugin.plugin.environment import check_environment
+
+check_environment()
+
+# What other modules import from here on is repaired.
+from elmo_plugin.plugin import compat  # isort: split
+
+from elmo_plugin.plugin.callbacks import bilm_export as bilm_export_callback
+from elmo_plugin.plugin.callbacks import elmo_mix as elmo_mix_callback
+from elmo_plugin.plugin.callbacks import keep_freed_memory, learning_curve, wandb
+from elmo_plugin.plugin.commands import (
+    bilm_export,
+    bilm_import,
+    elmo,
+    elmo_libsonnet,
+    elmo_mix,
+    elmo_nearest,
+    encode,
+)
+from elmo_plugin.plugin.data import (
+    data_loader,
+    dataset_reader,
+    installed_docs,
+    task_text,
+    token_indexer,
+    vocabulary,
+)
+from elmo_plugin.plugin.models import bilm, pretrained_archive
+from elmo_plugin.plugin.predictors import bilm as bilm_predictor
+from elmo_plugin.plugin.predictors import elmo as elmo_predictor
+from elmo_plugin.plugin.seq2seq_encoders import elmo_output
+from elmo_plugin.plugin.task_models import bcn, bidaf, qanet
+from elmo_plugin.plugin.token_embedders import elmo as elmo_embedder
+from elmo_plugin.plugin.training import checkpointer, fused_adam, optimizer

@@ -1,0 +1,63 @@
+import logging
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import TrainerCallback
+
+from elmo_plugin.checks import InputError, check_flag
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.export import (
+    export,
+    refused_by_allennlp,
+    who_reads,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@TrainerCallback.register("bilm_export")
+class BilmExportCallback(TrainerCallback):
+    """
+    Writes the best weights of a finished run as bilm-tf's files, to the folder `bilm-tf` inside the
+    run's output folder. Before training it warns if AllenNLP's own ELMo will not read them.
+
+    Registered as a `TrainerCallback` with name "bilm_export".
+
+    # Parameters
+
+    serialization_dir : `str`
+        Output folder of the run. AllenNLP passes it; it gets no entry in a configuration file.
+    softmax : `bool`, optional (default = `False`)
+        Whether to write the softmax too.
+    """
+
+    def __init__(self, serialization_dir: str, softmax: bool = False) -> None:
+        super().__init__(serialization_dir)
+        check_flag('callback of type "bilm_export": softmax', softmax)
+        self.softmax = softmax
+
+    def on_start(
+        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
+    ) -> None:
+        if not isinstance(trainer.model, BilmLanguageModel):
+            raise InputError(
+                'callback of type "bilm_export": expected a model of type "bilm", found '
+                f"{type(trainer.model).__name__}"
+            )
+        if is_primary and refused_by_allennlp(trainer.model.options):
+            logger.warning("The files of bilm_export: %s", who_reads(trainer.model.options))
+
+    def on_end(
+        self,
+        trainer: GradientDescentTrainer,
+        metrics: Optional[Dict[str, Any]] = None,
+        epoch: Optional[int] = None,
+        is_primary: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        # The trainer has loaded the best weights by now, unless it failed and there are no metrics.
+        if is_primary and metrics is not None:
+            folder = Path(self.serialization_dir) / "bilm-tf"
+            assert isinstance(trainer.model, BilmLanguageModel)
+            export(trainer.model, folder, with_softmax=self.softmax)

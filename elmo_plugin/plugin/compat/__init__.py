@@ -1,0 +1,29 @@
+"""
+Repairs of what AllenNLP 2.10.1 and allennlp-models 2.10.1, their last releases, do wrong on current
+versions of PyTorch, NLTK, spaCy and torchvision. Importing a module applies its repair. Each module
+is complete in itself: remove the file, its line here and its test when its reason is gone.
+"""
+
+# Before the others, because these import AllenNLP and allennlp-models, which warn as they load.
+from elmo_plugin.plugin.compat import import_warnings  # isort: split
+
+from elmo_plugin.plugin.compat import (
+    confidence_checks,
+    initializers,
+    nltk_downloads,
+    ptb_folder,
+    reduce_on_plateau,
+    spacy_models,
+    sparse_gradients,
+)
+
+__all__ = [
+    "confidence_checks",
+    "import_warnings",
+    "initializers",
+    "nltk_downloads",
+    "ptb_folder",
+    "reduce_on_plateau",
+    "spacy_models",
+    "sparse_gradients",
+]

@@ -1,0 +1,108 @@
+"""
+AllenNLP's predictors of taggers, roles and coreference, and the readers whose config names no
+tokenizer, load the spaCy model `en_core_web_sm` even where no text is tokenized. A missing model is
+downloaded, and without a network that ends in a long traceback.
+
+Here nothing is downloaded: a blank pipeline takes the place of a missing model, with a warning. Its
+tokens are the same, because spaCy's tokenizers are rules and are not trained; its sentences end at
+punctuation; and it gives no tags. Indexers that read tags then raise an error, as for any token
+without a tag, and so do predictors that read tags, but only when they are given text. This can go
+when AllenNLP loads a model where one is needed.
+"""
+
+import logging
+import re
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any, List
+
+import spacy
+from allennlp.common import util
+from allennlp.data.tokenizers import SpacyTokenizer, Token
+from allennlp_models.structured_prediction.predictors import (
+    biaffine_dependency_parser,
+    constituency_parser,
+    openie,
+    srl,
+)
+from spacy.language import Language
+from spacy.tokens import Token as SpacyToken
+
+from elmo_plugin.checks import InputError
+
+logger = logging.getLogger(__name__)
+
+SENTENCES = "sentencizer"
+# spaCy's names of trained pipelines, such as en_core_web_sm
+TRAINED = re.compile(r"(?P<language>[a-z]{2,3})_(core|dep|ent|sent)_[a-z]+_(sm|md|lg|trf)")
+
+
+def load(name: str, **kwargs: Any) -> Language:
+    """`spacy.load`, or a blank pipeline where spaCy's own model is not installed."""
+    if name.startswith("blank:"):
+        return blank(name.removeprefix("blank:"))
+    try:
+        return spacy.load(name, **kwargs)
+    except OSError as error:
+        if spacy.util.is_package(name):  # installed, but damaged
+            raise
+        trained = TRAINED.fullmatch(name)
+        if trained is None or find_spec(f"spacy.lang.{trained['language']}") is None:
+            raise InputError(
+                f"there is no spaCy model {name!r}: expected the name of an installed one, such as "
+                'en_core_web_sm, a folder, or "blank:en"'
+            ) from error
+    language = trained["language"]
+    logger.warning(
+        f"The spaCy model {name} is not installed. A blank pipeline (blank:{language}) splits text "
+        "into the same tokens but gives no tags, and its sentences end at punctuation. To have the "
+        f"model: python -m spacy download {name}"
+    )
+    return blank(language)
+
+
+def blank(language: str) -> Language:
+    pipeline = spacy.blank(language)
+    pipeline.add_pipe(SENTENCES)
+    return pipeline
+
+
+def is_blank(pipeline: Language) -> bool:
+    return not set(pipeline.pipe_names) - {SENTENCES}
+
+
+_with_empty_tags = SpacyTokenizer._sanitize
+
+
+def _sanitize(self: SpacyTokenizer, tokens: List[SpacyToken]) -> List[Token]:
+    """AllenNLP's tokens, without the tags that a blank pipeline leaves empty."""
+    sanitized = _with_empty_tags(self, tokens)
+    if is_blank(self.spacy) and not self._keep_spacy_tokens:
+        for token in sanitized:
+            for tag in ("lemma_", "pos_", "tag_", "dep_", "ent_type_"):
+                setattr(token, tag, None)
+    return sanitized
+
+
+class TaggingTokenizer(SpacyTokenizer):
+    """AllenNLP's `SpacyTokenizer`, which refuses text if its pipeline gives no tags."""
+
+    @property
+    def spacy(self) -> Language:
+        if is_blank(self._pipeline):
+            raise InputError(
+                f"this predictor reads part-of-speech tags, and spaCy's {self._language} gives "
+                "none, or is not installed: python -m spacy download en_core_web_sm, or predict "
+                "from a file of the task's own format with --use-dataset-reader"
+            )
+        return self._pipeline
+
+    @spacy.setter
+    def spacy(self, pipeline: Language) -> None:
+        self._pipeline = pipeline
+
+
+SpacyTokenizer._sanitize = _sanitize  # type: ignore[method-assign]
+util.spacy = SimpleNamespace(load=load, tokens=spacy.tokens)  # type: ignore[assignment]
+for module in (srl, openie, constituency_parser, biaffine_dependency_parser):
+    module.SpacyTokenizer = TaggingTokenizer  # type: ignore[attr-defined]

@@ -1,0 +1,251 @@
+"""Loads windows of running text from an encoded corpus, for models that carry LSTM states."""
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from allennlp.common.util import is_distributed
+from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
+
+from elmo_plugin.checks import InputError, check_choice, check_count, check_path
+from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, word_ids
+from elmo_plugin.text.corpus import UNKNOWN_TOKEN, EncodedCorpus
+from elmo_plugin.text.corpus_cache import open_corpus
+from elmo_plugin.text.prefetch import Tensors, WindowIterator
+from elmo_plugin.text.windows import Epoch
+
+logger = logging.getLogger(__name__)
+
+SHUFFLES = ("sentences", "documents", None)
+TOKENS = ("characters", "words")
+MOST_ROWS = 1 << 20
+WINDOW_TOKENS = 1 << 24
+"""The most tokens of a window. Their ids alone take half a gigabyte, and a model much more."""
+MANY_UNKNOWN = 0.1
+"""Share of unknown tokens above which there is a warning. Rare words are a few hundredths."""
+
+
+@DataLoader.register("bilm")
+class BilmDataLoader(DataLoader):
+    """
+    Each batch is a window of T time steps of B rows of running text. Each row continues in the next
+    window. An epoch reads every sentence once. A row ends at the end of a sentence, and rows that
+    end before the others have targets of -100 from there on.
+
+    Registered as a `DataLoader` with name "bilm". It needs the dataset reader "bilm".
+
+    A batch is a dictionary:
+
+    * `starts`: rows that start again, in training from zeros and in evaluation as the model's
+      `initial_state` says: all rows in an epoch's first window, and later those that
+      `restart_every` chooses. *Shape:* `(B,)` bool.
+    * `window`: a `LazyWindow`, whose method `tensors` returns a dictionary:
+        * `words`: character ids of the distinct words of the window. *Shape:* `(U, C)` int16.
+        * `forward_inputs`: indices into `words` for `<S> w1 .. wn` of each sentence. *Shape:*
+          `(B, T)` int64.
+        * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100. *Shape:* `(B, T)` int64.
+        * `backward_inputs`, `backward_targets`: the same for `</S> wn .. w1` and `wn .. w1 <S>`.
+        * `word_ids`: vocabulary ids of `words`, if `tokens` is "words". *Shape:* `(U,)` int64.
+
+    A window is made when its tensors are first asked for. From then on, a thread makes the next
+    windows ahead of the model.
+
+    # Parameters
+
+    reader : `DatasetReader`
+        Dataset reader "bilm", which says how many characters a word has. Training does not read its
+        instances.
+    data_path : `str`
+        Folder of an encoded corpus, or text (see the reader), which is encoded once and cached.
+    batch_size : `int`, optional (default=`64`)
+        B, the number of rows of one process. Of W processes, process r reads rows r * B to
+        (r + 1) * B of the W * B rows that a single process with that batch size would read.
+    window : `int`, optional (default=`20`)
+        T, the number of time steps through which a gradient flows.
+    shuffle : `str`, optional (default=`"sentences"`)
+        Unit whose order is drawn for each epoch: `"sentences"` or `"documents"`. `null` keeps the
+        order of the text, for evaluation (each shard of a corpus is cut into rows in turn).
+    seed : `int`, optional (default=`13370`)
+        Seed of the order, which depends on nothing but this and the number of the epoch.
+    tokens : `str`, optional (default=`"characters"`)
+        Input of the model: `"words"` adds `word_ids`, which a model without `char_cnn` needs.
+    restart_every : `int`, optional
+        Number of windows after which a row starts again from zeros; the rows take turns. By default
+        they never do, as in bilm-tf. Set it if there is little text: otherwise the model can rely
+        on memory cells that were set long ago, which are zero in programs that read the exported
+        files and start from zeros.
+    cache_dir : `str`, optional
+        Folder of encoded corpora, by default in AllenNLP's own cache.
+    """
+
+    def __init__(
+        self,
+        reader: DatasetReader,
+        data_path: str,
+        *,
+        batch_size: int = 64,
+        window: int = 20,
+        shuffle: str | None = "sentences",
+        seed: int = 13370,
+        tokens: str = "characters",
+        restart_every: int | None = None,
+        cache_dir: str | None = None,
+    ) -> None:
+        name = 'data_loader of type "bilm"'
+        if not isinstance(reader, BilmDatasetReader):
+            raise InputError(
+                f'{name}: expected a dataset_reader of type "bilm", found {type(reader).__name__}'
+            )
+        check_path(f"{name}: data_path", data_path)
+        check_count(f"{name}: batch_size", batch_size, most=MOST_ROWS)
+        check_count(f"{name}: window", window)
+        check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
+        check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
+        check_choice(f"{name}: tokens", tokens, TOKENS)
+        if restart_every is not None:
+            check_count(f"{name}: restart_every", restart_every, least=2)
+        if cache_dir is not None:
+            check_path(f"{name}: cache_dir", cache_dir)
+        if reader.max_instances is not None:
+            raise InputError(
+                f"{name}: expected a dataset_reader without max_instances, since it reads whole "
+                f"texts, found {reader.max_instances}"
+            )
+        self.reader = reader
+        self.data_path = data_path
+        try:
+            self.corpus: EncodedCorpus = open_corpus(data_path, cache_dir)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{name}: data_path: {error}") from error
+        self._world_size, self._rank = 1, 0
+        if is_distributed():
+            self._world_size, self._rank = dist.get_world_size(), dist.get_rank()
+        self.batch_size = self._check_rows(batch_size, shuffle)
+        check_count(f"{name}: window", window, most=WINDOW_TOKENS // self.batch_size)
+        self.window = window
+        self.shuffle = shuffle
+        self.seed = seed
+        self.tokens = tokens
+        self.restart_every = restart_every
+        self._epochs_begun = 0
+        self._epoch: Epoch | None = None
+        self._device: torch.device | None = None
+        self._ids: np.ndarray | None = None
+
+    def _check_rows(self, batch_size: int, shuffle: str | None) -> int:
+        """
+        Training with fewer sentences than rows is an error. Evaluation of a few sentences is not:
+        it uses as many rows as there are sentences.
+        """
+        sentences, rows = self.corpus.num_sentences, batch_size * self._world_size
+        if rows <= sentences:
+            return batch_size
+        if shuffle is not None:
+            raise InputError(
+                f"{self.data_path}: expected at least as many sentences as rows, found {sentences} "
+                f"sentences for {rows} rows (batch_size {batch_size} in {self._world_size} "
+                'process(es)); for evaluation, set "shuffle" to null and fewer rows are used'
+            )
+        fewer = -(-sentences // self._world_size)
+        logger.warning(
+            "%s has %d sentences: using %d rows, not %d",
+            self.data_path,
+            sentences,
+            fewer,
+            batch_size,
+        )
+        return fewer
+
+    def __len__(self) -> int:
+        """
+        Number of windows of the epoch that was started last, or else of the first. Epochs can
+        differ by one or two, because the lengths of the rows depend on the order of the sentences.
+        """
+        if self._epoch is None:
+            self._epoch = self._make_epoch(0)
+        return self._epoch.num_windows
+
+    def __iter__(self) -> WindowIterator:  # type: ignore[override]
+        """Starts the next epoch."""
+        if self._ids is None:
+            raise ValueError('data_loader of type "bilm": call index_with(vocab) before iterating')
+        self._epoch = self._make_epoch(self._epochs_begun)
+        self._epochs_begun += 1
+        return WindowIterator(
+            self._epoch.num_windows,
+            partial(self._windows, self._epoch, self._ids),
+            self._starts,
+        )
+
+    def iter_instances(self) -> Iterator[Instance]:
+        return iter(self.reader.read(self.data_path))
+
+    def index_with(self, vocab: Vocabulary) -> None:
+        self._ids = ids_of_corpus_words(self.corpus, vocab)
+        self._report_unknown(vocab)
+
+    def _report_unknown(self, vocab: Vocabulary) -> None:
+        """Logs the share of unknown tokens, which shows if the vocabulary is of another text."""
+        assert self._ids is not None
+        counts, ids = self.corpus.counts, word_ids(vocab)
+        share = float(counts[self._ids == ids[UNKNOWN_TOKEN]].sum() / counts.sum())
+        logger.log(
+            logging.WARNING if share > MANY_UNKNOWN else logging.INFO,
+            "%s: %.1f %% of its %d tokens are none of the vocabulary's %d words%s",
+            self.data_path,
+            100 * share,
+            counts.sum(),
+            len(ids),
+            ", and a perplexity counts them as one word, <UNK>: is the vocabulary of another text?"
+            if share > MANY_UNKNOWN
+            else "",
+        )
+
+    def set_target_device(self, device: torch.device) -> None:
+        self._device = device
+
+    def _make_epoch(self, number: int) -> Epoch:
+        rows = self.batch_size * self._world_size
+        return Epoch(self.corpus, rows, self.window, self.shuffle, self.seed, number)
+
+    @property
+    def _rows(self) -> slice:
+        """The rows of this process among those of all processes."""
+        return slice(self._rank * self.batch_size, (self._rank + 1) * self.batch_size)
+
+    def _windows(self, epoch: Epoch, ids: np.ndarray, first: int) -> Iterator[Tensors]:
+        # IGNORE is the last element, which the rank NOTHING, -1, refers to.
+        target_ids = np.append(ids, IGNORE)
+        for window in epoch.windows(self._rows, first):
+            inputs = np.stack([window.forward_inputs, window.backward_inputs])  # (2, B, T)
+            words, positions = np.unique(inputs, return_inverse=True)  # (U,), (2, B, T)
+            forward_inputs, backward_inputs = positions.reshape(inputs.shape)
+            arrays = {
+                "forward_inputs": forward_inputs,
+                "forward_targets": target_ids[window.forward_targets],
+                "backward_inputs": backward_inputs,
+                "backward_targets": target_ids[window.backward_targets],
+                "words": self.corpus.characters(words, self.reader.max_characters_per_token),
+            }
+            if self.tokens == "words":
+                arrays["word_ids"] = ids[words]
+            tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
+            if self._device is not None and self._device.type == "cuda":
+                tensors = {key: tensor.pin_memory() for key, tensor in tensors.items()}
+            yield tensors
+
+    def _starts(self, index: int) -> torch.Tensor:
+        """The rows that start again in an epoch's window `index`. *Shape:* `(B,)` bool."""
+        if index == 0 or self.restart_every is None:
+            starts = np.full(self.batch_size, index == 0)
+        else:
+            # Restarts are spread over the windows, in the same way for any number of processes.
+            n_rows = self.batch_size * self._world_size
+            offsets = np.arange(n_rows)[self._rows] * self.restart_every // n_rows
+            starts = (index + offsets) % self.restart_every == 0
+        return torch.from_numpy(starts).to(self._device, non_blocking=True)

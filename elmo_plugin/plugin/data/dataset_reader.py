@@ -1,0 +1,93 @@
+"""Reads text, one sentence a line, into AllenNLP instances."""
+
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
+from allennlp.data.fields import MetadataField, TextField
+
+from elmo_plugin.checks import check_count, fail
+from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
+from elmo_plugin.plugin.data.word_ids_field import WordIdsField
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
+from elmo_plugin.text.corpus import EncodedCorpus, is_corpus
+from elmo_plugin.text.lines import read_sentences
+
+
+@DatasetReader.register("bilm")
+class BilmDatasetReader(DatasetReader):
+    """
+    Reads text with one sentence a line, tokens separated by white space, and blank lines between
+    documents. The path may be a file, a glob, a folder, or anything else that `cached_path`
+    resolves, plain or compressed by gzip, xz or zstd, or an encoded corpus. Sentences are read
+    lazily.
+
+    Registered as a `DatasetReader` with name "bilm".
+
+    An instance has the fields
+
+    * `source`, a `TextField` of the tokens, without sentence boundaries, which the model adds;
+    * `targets`, a `WordIdsField`: their ids in the namespace `words`;
+    * `metadata`, a `MetadataField`: the tokens as strings.
+
+    # Parameters
+
+    token_indexers : `Dict[str, TokenIndexer]`, optional
+        By default `{"elmo": ElmoTokenIndexer(max_characters_per_token)}`.
+    max_characters_per_token : `int`, optional (default=`50`)
+        The model's `max_characters_per_token`, for the default indexer and the data loader "bilm".
+    max_instances : `int`, optional
+        See `DatasetReader`. The data loader "bilm" refuses it.
+    serialization_dir : `str`, optional
+        See `DatasetReader`.
+    """
+
+    def __init__(
+        self,
+        # AllenNLP builds what is in a dictionary for `Optional`, but not for `|`.
+        token_indexers: Optional[dict[str, TokenIndexer]] = None,
+        max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
+        max_instances: Optional[int] = None,
+        serialization_dir: Optional[str] = None,
+    ) -> None:
+        name = 'dataset_reader of type "bilm"'
+        check_max_characters(f"{name}: max_characters_per_token", max_characters_per_token)
+        if max_instances is not None:
+            check_count(f"{name}: max_instances", max_instances, least=0)
+        indexers = {} if token_indexers is None else token_indexers
+        if not isinstance(indexers, dict) or not all(
+            isinstance(indexer, TokenIndexer) for indexer in indexers.values()
+        ):
+            fail(f"{name}: token_indexers", "a token indexer for each key", token_indexers)
+        super().__init__(
+            max_instances=max_instances,
+            serialization_dir=serialization_dir,
+            manual_distributed_sharding=True,
+            manual_multiprocess_sharding=True,
+        )
+        self.max_characters_per_token = max_characters_per_token
+        default = ElmoTokenIndexer(max_characters_per_token=max_characters_per_token)
+        self._token_indexers: dict[str, TokenIndexer] = indexers or {"elmo": default}
+
+    def _read(self, file_path: str) -> Iterator[Instance]:
+        sentences: Iterable[list[str]]
+        if is_corpus(file_path):
+            sentences = EncodedCorpus.open(file_path).sentences()
+        else:
+            sentences = read_sentences(file_path)
+        for tokens in self.shard_iterable(sentences):
+            yield self.text_to_instance(tokens)
+
+    def text_to_instance(self, tokens: str | list[str]) -> Instance:  # type: ignore[override]
+        """Makes the instance of a sentence. A string is split at white space."""
+        words = tokens.split() if isinstance(tokens, str) else tokens
+        return Instance(
+            {
+                "source": TextField([Token(word) for word in words]),
+                "targets": WordIdsField(words),
+                "metadata": MetadataField(words),
+            }
+        )
+
+    def apply_token_indexers(self, instance: Instance) -> None:
+        instance["source"].token_indexers = self._token_indexers  # type: ignore[attr-defined]

@@ -1,0 +1,183 @@
+"""
+The text of an AllenNLP task as `task://CONFIG#KEY`, for example
+`task://training_configs/esim.jsonnet#train_data_path`: the dataset reader of the task's config
+reads the data that the config names under this key. `validation_data_path` and `test_data_path` are
+the other keys.
+
+Each distinct `TextField` of the instances, also in a `ListField`, is a sentence, in reading order,
+because ELMo reads each as a sentence. A passage that recurs for many questions therefore counts
+once. Tokens with white space inside are split, since a text could not contain them either, and the
+symbols that readers add to the targets of sequence-to-sequence models are left out. Word pieces are
+refused.
+
+`cached_path` resolves these addresses and caches the text until the config's reader or path, the
+files of the data, or the source file of the reader's class change.
+"""
+
+import io
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, cached_property
+from inspect import getfile
+from pathlib import Path
+from typing import Any
+
+from allennlp.common import Params
+from allennlp.common.file_utils import cached_path
+from allennlp.common.params import parse_overrides
+from allennlp.common.plugins import import_plugins
+from allennlp.common.util import END_SYMBOL, START_SYMBOL
+from allennlp.data import DatasetReader, Field, Instance
+from allennlp.data.fields import ListField, TextField
+from cached_path import SchemeClient, add_scheme_client
+
+from elmo_plugin.checks import InputError, shown
+from elmo_plugin.files.digest import digest
+from elmo_plugin.text.lines import file_facts, find_files
+
+logger = logging.getLogger(__name__)
+
+EDITION = 1
+"""The version of the extraction. Raise it if the same data would give other text."""
+
+KEYS = ("train_data_path", "validation_data_path", "test_data_path")
+READERS = ("dataset_reader", "validation_dataset_reader")
+ADDED_SYMBOLS = {START_SYMBOL, END_SYMBOL}
+
+import_plugins_once = cache(import_plugins)
+"""AllenNLP's own function takes half a second each time."""
+
+
+class TaskTextClient(SchemeClient):
+    """Resolves `task://CONFIG#KEY` for `cached_path`, which caches the text."""
+
+    scheme = "task"
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(resource)
+        self.config_file, _, self.key = resource.split("://", 1)[1].partition("#")
+        if self.key not in KEYS:
+            raise InputError(
+                f"{resource}: expected the key of the data after the config, such as "
+                f"task://{self.config_file}#{KEYS[0]}, found {shown(self.key)}; the keys are "
+                f"{', '.join(KEYS)}"
+            )
+
+    def get_etag(self) -> str:
+        """A digest of all that the text is read from."""
+        try:
+            files = find_files(self.data_path)
+        except FileNotFoundError:  # a form of path that only the reader knows
+            return digest(self.text)
+        files = [*files, Path(getfile(type(self.reader)))]
+        return digest(json.dumps([EDITION, self.config, file_facts(files)]).encode("utf-8"))
+
+    def get_size(self) -> int | None:
+        return None
+
+    def get_resource(self, temp_file: io.BufferedWriter) -> None:
+        temp_file.write(self.text)
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The task's reader and data. The rest of the config, such as its model, is not read."""
+        file = str(cached_path(self.config_file))
+        wanted = json.dumps([*READERS, self.key])
+        snippet = (
+            f"local config = import {json.dumps(os.path.abspath(file))}; "
+            f"{{ [key]: config[key] for key in {wanted} if std.objectHas(config, key) }}"
+        )
+        try:
+            config = parse_overrides(snippet)
+        except RuntimeError as error:  # of Jsonnet
+            raise InputError(f"{self.resource}: {error}") from error
+        for key in (self.key, READERS[0]):
+            if key not in config:
+                raise InputError(
+                    f"{self.resource}: expected a config with the key {key}, found none"
+                )
+        return config
+
+    @cached_property
+    def data_path(self) -> str:
+        path = self.config[self.key]
+        if not isinstance(path, str):
+            raise InputError(f"{self.resource}: expected the path of the data, found {shown(path)}")
+        return path
+
+    @cached_property
+    def reader(self) -> DatasetReader:
+        import_plugins_once()  # readers of allennlp-models are known outside of its commands too
+        block = self.config[READERS[0]]
+        if self.key != KEYS[0]:
+            block = self.config.get(READERS[1], block)
+        reader = DatasetReader.from_params(Params(json.loads(json.dumps(block))))
+        # In distributed training a reader would read only the share of its process.
+        reader._set_distributed_info(None)
+        return reader
+
+    @cached_property
+    def text(self) -> bytes:
+        """One sentence a line, in UTF-8 without what it cannot encode, as ELMo's characters are."""
+        name = type(self.reader).__name__
+        logger.info("Reading the text of %s with %s", self.resource, name)
+        try:
+            lines = list(sentences(self.reader.read(self.data_path)))
+        except Exception as error:  # readers raise many kinds of errors for data of another form
+            raise InputError(
+                f"{self.resource}: {name} could not read {self.data_path}: {error}"
+            ) from error
+        if not lines:
+            raise InputError(
+                f"{self.resource}: expected text fields in the instances that {name} reads from "
+                f"{self.data_path}, found none"
+            )
+        return "".join(f"{line}\n" for line in lines).encode("utf-8", "ignore")
+
+
+add_scheme_client(TaskTextClient)
+
+
+def sentences(instances: Iterable[Instance]) -> Iterator[str]:
+    """
+    The distinct texts of instances, each when it first occurs, with spaces between its words.
+
+    # Raises
+
+    `InputError`
+        If a token is a word piece or has no text.
+    """
+    seen = set()
+    n_split = 0
+    for instance in instances:
+        for name, field in instance.fields.items():
+            for text in text_fields(field):
+                words = []
+                for token in text.tokens:
+                    if token.text is None or getattr(token, "text_id", None) is not None:
+                        raise InputError(
+                            f"field {name}: expected words, found {shown(token.text)}, a piece of "
+                            "a word with a number of its own; give the reader a tokenizer that "
+                            "makes words, as the task with ELMo needs it too"
+                        )
+                    if token.text not in ADDED_SYMBOLS:
+                        parts = token.text.split()
+                        n_split += len(parts) > 1
+                        words += parts
+                line = " ".join(words)
+                if line and line not in seen:
+                    seen.add(line)
+                    yield line
+    if n_split:
+        logger.warning("%d tokens with white space inside were split", n_split)
+
+
+def text_fields(field: Field) -> Sequence[TextField]:
+    """The text fields of a field: itself, or those of a list, in order."""
+    if isinstance(field, TextField):
+        return [field]
+    if isinstance(field, ListField):
+        return [text for element in field.field_list for text in text_fields(element)]
+    return []

@@ -1,0 +1,92 @@
+"""Turns tokens into the character ids of ELMo."""
+
+from typing import Optional
+
+import numpy as np
+import torch
+from allennlp.data import Token, TokenIndexer, Vocabulary
+from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
+from allennlp.data.token_indexers.token_indexer import IndexedTokenList
+
+from elmo_plugin.checks import check_count, check_text, fail
+from elmo_plugin.text.characters import (
+    DEFAULT_MAX_CHARACTERS,
+    FIRST_BYTE,
+    NO_TOKEN,
+    NUM_CHARACTERS,
+    CharacterIds,
+    check_max_characters,
+    single_character,
+    word_to_characters,
+)
+
+MOST_PADDING = 1 << 16
+NAME = 'token indexer of type "elmo"'
+
+
+@TokenIndexer.register("elmo")
+class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
+    """
+    Turns tokens into character ids, under the key `elmo_tokens`. *Shape:* `(T, C)` int64, 0 where
+    there is no token. With 50 characters a token these are the ids of AllenNLP's
+    `elmo_characters`, whose class this one extends because AllenNLP's HotFlip requires it.
+
+    Registered as a `TokenIndexer` with name "elmo".
+
+    # Parameters
+
+    namespace : `str`, optional (default=`"elmo_characters"`)
+        The name of the indexer. No vocabulary is used.
+    tokens_to_add : `Dict[str, int]`, optional
+        Tokens that are represented by one character each, with bilm-tf's number of that character,
+        from -1 (which has no weights) to 260. For a model that is trained already, take numbers of
+        unused characters, such as 1 to 31.
+    max_characters_per_token : `int`, optional (default=`50`)
+        C, the model's `max_characters_per_token`.
+    token_min_padding_length : `int`, optional (default=`0`)
+        See `TokenIndexer`.
+    """
+
+    def __init__(
+        self,
+        namespace: str = "elmo_characters",
+        # AllenNLP passes a plain dictionary for `Optional`, but not for `|`.
+        tokens_to_add: Optional[dict[str, int]] = None,
+        max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
+        token_min_padding_length: int = 0,
+    ) -> None:
+        check_text(f"{NAME}: namespace", namespace)
+        check_max_characters(f"{NAME}: max_characters_per_token", max_characters_per_token)
+        check_count(f"{NAME}: token_min_padding_length", token_min_padding_length, 0, MOST_PADDING)
+        if not isinstance(tokens_to_add, dict | None):
+            fail(f"{NAME}: tokens_to_add", "tokens with a number each", tokens_to_add)
+        for token, character in (tokens_to_add or {}).items():
+            check_count(
+                f"{NAME}: tokens_to_add, {token!r}",
+                character,
+                least=NO_TOKEN - FIRST_BYTE,
+                most=NUM_CHARACTERS - FIRST_BYTE - 1,
+            )
+        super().__init__(namespace, tokens_to_add or {}, token_min_padding_length)
+        self.max_characters_per_token = max_characters_per_token
+        self._added = {
+            token: CharacterIds(single_character(character + FIRST_BYTE, max_characters_per_token))
+            for token, character in (tokens_to_add or {}).items()
+        }
+
+    def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:
+        return {"elmo_tokens": [self._row(token.ensure_text()) for token in tokens]}
+
+    def as_padded_tensor_dict(
+        self, tokens: IndexedTokenList, padding_lengths: dict[str, int]
+    ) -> dict[str, torch.Tensor]:
+        length = padding_lengths["elmo_tokens"]
+        rows = np.full((length, self.max_characters_per_token), NO_TOKEN, dtype=np.int64)
+        if kept := tokens["elmo_tokens"][:length]:
+            rows[: len(kept)] = CharacterIds.stack(kept)
+        return {"elmo_tokens": torch.from_numpy(rows)}
+
+    def _row(self, word: str) -> CharacterIds:
+        if word in self._added:
+            return self._added[word]
+        return word_to_characters(word, self.max_characters_per_token)

@@ -1,0 +1,159 @@
+"""
+The words that a language model predicts, as an AllenNLP vocabulary.
+
+They have a namespace of their own without padding. `<S>`, `</S>` and `<UNK>` come first, then the
+words by falling frequency, so that a word's id is its rank, as log-uniform sampling assumes.
+"""
+
+import os
+from collections.abc import Iterable
+from itertools import islice
+
+import numpy as np
+from allennlp.common.file_utils import cached_path
+from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
+
+from elmo_plugin.checks import InputError, check_count, check_path
+from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.text.corpus import SPECIAL_WORDS, UNKNOWN_TOKEN, EncodedCorpus
+from elmo_plugin.text.corpus_cache import open_corpus
+
+WORDS_NAMESPACE = "words"
+
+NEWLINE_ESCAPE = "@@NEWLINE@@"
+"""AllenNLP's vocabulary files write a line break as this, and read it as one."""
+
+
+@Vocabulary.register("bilm", constructor="from_corpus")
+class BilmVocabulary(Vocabulary):
+    """
+    A vocabulary of the words of an encoded corpus or of bilm-tf's vocabulary file.
+
+    Registered as a `Vocabulary` with name "bilm" and the constructor `from_corpus`. AllenNLP's own
+    `Vocabulary.from_files` reads its saved files with the same ids.
+    """
+
+    @classmethod
+    def from_corpus(
+        cls,
+        corpus: str | None = None,
+        file: str | None = None,
+        max_size: int | None = None,
+        min_count: int = 1,
+        cache_dir: str | None = None,
+    ) -> "BilmVocabulary":
+        """
+        # Parameters
+
+        corpus : `str`, optional
+            The path of a text or of an encoded corpus, as for the `bilm` data loader.
+        file : `str`, optional
+            A vocabulary file in place of `corpus`: one word a line, sorted by frequency.
+        max_size : `int`, optional
+            The largest number of words, `<S>`, `</S>` and `<UNK>` included.
+        min_count : `int`, optional (default=`1`)
+            The smallest count of a word in the corpus. Only with `corpus`.
+        cache_dir : `str`, optional
+            The folder of the cache of encoded corpora. Only with `corpus`.
+        """
+        if (corpus is None) == (file is None):
+            raise InputError(
+                'vocabulary of type "bilm": expected one of "corpus" and "file", '
+                f"found {'neither' if corpus is None else 'both'}"
+            )
+        name = 'vocabulary of type "bilm"'
+        if max_size is not None:
+            check_count(f"{name}: max_size", max_size, least=len(SPECIAL_WORDS) + 1)
+        check_count(f"{name}: min_count", min_count, least=0)
+        if cache_dir is not None:
+            check_path(f"{name}: cache_dir", cache_dir)
+        if file is not None:
+            check_path(f"{name}: file", file)
+            if min_count != 1:
+                raise InputError(f'{name}: "min_count" needs a "corpus", found a "file"')
+            try:
+                file = cached_path(file)
+            except (OSError, ValueError) as error:
+                raise FileNotFoundError(f"{name}: file: {error}") from error
+            if os.path.isdir(file):
+                raise InputError(f"{name}: file: {file}: expected a file, found a folder")
+            return cls.from_words(read_vocabulary_file(file)[:max_size])
+        check_path(f"{name}: corpus", corpus)
+        try:
+            opened = open_corpus(corpus, cache_dir)  # type: ignore[arg-type]
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{name}: corpus: {error}") from error
+        special = len(SPECIAL_WORDS)
+        # The counts are sorted, so the frequent words are a prefix.
+        frequent = special + int((opened.counts[special:] >= min_count).sum())
+        words = (word for word in opened.words()[:frequent] if NEWLINE_ESCAPE not in word)
+        return cls.from_words(islice(words, max_size))
+
+    @classmethod
+    def from_words(cls, words: Iterable[str]) -> "BilmVocabulary":
+        """
+        # Parameters
+
+        words : `Iterable[str]`
+            Distinct words, `<S>`, `</S>` and `<UNK>` first, then by falling frequency.
+
+        # Raises
+
+        `InputError`
+            If a word contains `@@NEWLINE@@`, which AllenNLP's vocabulary files use for a line
+            break.
+        """
+        words = list(words)
+        for word in words:
+            if NEWLINE_ESCAPE in word:
+                raise InputError(
+                    f'vocabulary of type "bilm": expected words without {NEWLINE_ESCAPE}, which '
+                    f"AllenNLP reads as a line break, found {word!r}"
+                )
+        vocab = cls(
+            non_padded_namespaces=[*DEFAULT_NON_PADDED_NAMESPACES, WORDS_NAMESPACE],
+            oov_token=UNKNOWN_TOKEN,
+        )
+        vocab._token_to_index[WORDS_NAMESPACE] = {word: index for index, word in enumerate(words)}
+        vocab._index_to_token[WORDS_NAMESPACE] = dict(enumerate(words))
+        return vocab
+
+
+def word_ids(vocab: Vocabulary) -> dict[str, int]:
+    """
+    The id of each word of a language model's vocabulary.
+
+    # Raises
+
+    `InputError`
+        If the namespace `words` does not begin with `<S>`, `</S>` and `<UNK>`.
+    """
+    ids = (
+        vocab.get_token_to_index_vocabulary(WORDS_NAMESPACE)
+        if WORDS_NAMESPACE in vocab.get_namespaces()
+        else {}
+    )
+    found = [ids.get(word) for word in SPECIAL_WORDS]
+    if found != list(range(len(SPECIAL_WORDS))):
+        raise InputError(
+            f'vocabulary, namespace "{WORDS_NAMESPACE}": expected {", ".join(SPECIAL_WORDS)} with '
+            f"the ids 0, 1, 2, found {found}; a language model needs the vocabulary of type"
+            ' "bilm"'
+        )
+    return ids
+
+
+def vocabulary_words(vocab: Vocabulary) -> list[str]:
+    """A language model's words in the order of their ids."""
+    return sorted(ids := word_ids(vocab), key=ids.__getitem__)
+
+
+def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
+    """
+    The vocabulary id of each distinct word of a corpus, that of `<UNK>` for unknown words. *Shape:*
+    `(W,)` int64.
+    """
+    ids = word_ids(vocab)
+    unknown = ids[UNKNOWN_TOKEN]
+    words = corpus.words()
+    return np.fromiter((ids.get(word, unknown) for word in words), np.int64, count=len(words))

@@ -1,0 +1,408 @@
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Dict, List, Optional, Union
+
+import torch
+from allennlp.common import Params
+from allennlp.data import TextFieldTensors, Vocabulary
+from allennlp.models import Model
+from allennlp.nn import RegularizerApplicator, util
+from allennlp.nn.parallel import DdpAccelerator
+from torch import Tensor
+
+from elmo_plugin.checks import (
+    InputError,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    check_path,
+)
+from elmo_plugin.files.torch_file import check_torch_file
+from elmo_plugin.modules import LSTMState, SampledSoftmax
+from elmo_plugin.modules.bilm import PRECISIONS
+from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
+from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
+from elmo_plugin.plugin.models.transfer import load_pretrained
+from elmo_plugin.plugin.training.metrics import TokenAverage
+from elmo_plugin.plugin.training.row_exchange import check_optimizer, leave_to_optimizer
+from elmo_plugin.text.prefetch import LazyWindow
+
+
+@Model.register("bilm")
+class BilmLanguageModel(Model):
+    """
+    The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN or a
+    word table, L layers of clipped, projected LSTMs in both directions, and one softmax for both.
+
+    On the windows of the `bilm` data loader, each row continues from its LSTM state after the
+    previous window. A batch of sentences (`evaluate`, `predict`) starts as `initial_state` says.
+
+    The gradients are those of the loss times the window's length, as in bilm-tf, whose initial
+    Adagrad accumulator of 1.0 and global gradient norm of 10 presuppose that factor. The reported
+    loss does not contain it.
+
+    Registered as a `Model` with name "bilm".
+
+    # Parameters
+
+    vocab : `Vocabulary`
+        A vocabulary of type `bilm`, with the words of the softmax in order of frequency.
+    lstm : `Dict[str, Any]`
+        The block `lstm` of an options file, see `elmo_plugin.options`.
+    char_cnn : `Dict[str, Any]`, optional (default = `None`)
+        The block `char_cnn` of an options file. If `None`, words are read from an embedding table.
+    dropout : `float`, optional (default = `0.1`)
+        Dropout rate of each LSTM layer's input and of the last layer's output.
+    n_negative_samples : `int`, optional (default = `8192`)
+        Number of words that the sampled softmax draws in training, for each direction. `None`
+        trains with the full softmax.
+    initial_state : `str`, optional (default = `"warm"`)
+        LSTM state at the start of a sentence, or of a text in evaluation: `"carry"` is the state
+        after the previous batch, `"zero"` is zeros, and `"warm"` is the mean state that training
+        found at sentence starts.
+    precision : `str`, optional (default = `"fp32"`)
+        Precision of the biLM's matrix products. `"bf16"` is faster on CPUs with native bfloat16.
+        Weights and optimizer state stay in fp32.
+    sparse_gradients : `bool`, optional (default = `False`)
+        Whether the softmax and the word table get row-sparse gradients, of the words in a batch
+        only. The cost of a step then does not depend on the size of the vocabulary. This needs the
+        optimizer `clipped_adagrad`, which replaces the trainer's `grad_norm`.
+    pretrained_file : `str`, optional
+        Pretrained weights to continue training from: the archive of a `bilm` or bilm-tf's weight
+        file, of the same sizes, or the name of a model that comes with the package. The rows of the
+        softmax, and of the word table of a model without `char_cnn`, are loaded for the words that
+        both vocabularies have. AllenNLP removes a parameter of this name from the config in an
+        archive, so that the archive needs no other file.
+    pretrained_vocabulary_file : `str`, optional
+        Vocabulary file with the words of the softmax and of the word table in bilm-tf's weight
+        file.
+    """
+
+    default_predictor = "bilm"
+
+    def __init__(
+        self,
+        vocab: Vocabulary,
+        lstm: Dict[str, Any],
+        char_cnn: Optional[Dict[str, Any]] = None,
+        dropout: float = 0.1,
+        n_negative_samples: Optional[int] = 8192,
+        initial_state: str = "warm",
+        precision: str = "fp32",
+        sparse_gradients: bool = False,
+        pretrained_file: Optional[str] = None,
+        pretrained_vocabulary_file: Optional[str] = None,
+        regularizer: Optional[RegularizerApplicator] = None,
+        serialization_dir: Optional[str] = None,
+        ddp_accelerator: Optional[DdpAccelerator] = None,
+    ) -> None:
+        super().__init__(vocab, regularizer, serialization_dir, ddp_accelerator)  # type: ignore[arg-type]
+        check_number("dropout", dropout, least=0, below=1)
+        if n_negative_samples is not None:
+            check_count("n_negative_samples", n_negative_samples)
+        check_choice("initial_state", initial_state, INITIAL_STATES)
+        check_choice("precision", precision, PRECISIONS)
+        check_flag("sparse_gradients", sparse_gradients)
+        if pretrained_file is not None:
+            check_path("pretrained_file", pretrained_file)
+        if pretrained_vocabulary_file is not None:
+            check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
+        n_words = len(word_ids(vocab))
+        try:
+            blocks = {"lstm": lstm, "char_cnn": char_cnn, "n_tokens_vocab": n_words}
+            self.options = BiLMOptions.from_dict(blocks, source="model")
+            self.bilm = build_bilm(self.options, dropout=dropout)
+            self.bilm.set_precision(precision)
+            self.softmax = SampledSoftmax(
+                n_words=n_words,
+                dim=self.options.lstm.projection_dim,
+                n_negative_samples=n_negative_samples,
+                sparse_gradients=sparse_gradients,
+            )
+            self.softmax.precision = PRECISIONS[precision]
+        except (InputError, ValueError) as error:
+            raise InputError(str(error)) from None
+        self._tables: List[torch.nn.Parameter] = []
+        if sparse_gradients:
+            self._tables.extend(self.softmax.parameters())
+            word_table = self.bilm.token_encoder.word_table
+            if word_table is not None:
+                word_table.sparse = True
+                self._tables.extend(word_table.parameters())
+            leave_to_optimizer(self, self._tables)
+        self.dropout = torch.nn.Dropout(dropout)
+        self.initial_state = initial_state
+        self.precision = precision
+        # LSTM states of the rows, by whether the model is in training mode, so that evaluation does
+        # not change those of training. They are no buffers, because distributed training
+        # overwrites the buffers of all processes but one.
+        self._carried: dict[bool, Optional[LSTMState]] = {True: None, False: None}
+        self._n_batches = 0
+        self._sampled_loss = TokenAverage()
+        self._forward_loss = TokenAverage()
+        self._backward_loss = TokenAverage()
+        self.register_load_state_dict_pre_hook(_take_resume_state)
+        if pretrained_file is not None:
+            load_pretrained(
+                self.bilm,
+                self.softmax,
+                vocabulary_words(vocab),
+                self.options,
+                pretrained_file,
+                pretrained_vocabulary_file,
+            )
+
+    @classmethod
+    def _load(
+        cls,
+        config: Params,
+        serialization_dir: Union[str, os.PathLike],
+        weights_file: Optional[Union[str, os.PathLike]] = None,
+        cuda_device: int = -1,
+    ) -> Model:
+        """Checks the weights first, because AllenNLP loads damaged ones without an error."""
+        check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
+        return super()._load(config, serialization_dir, weights_file, cuda_device)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> "BilmLanguageModel":
+        super()._apply(fn, *args)
+        for training, state in self._carried.items():  # same device and precision as the weights
+            self._carried[training] = state and LSTMState(*map(fn, state))
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return self.bilm.boundaries.device
+
+    def forward(  # type: ignore[override]
+        self,
+        window: Optional[LazyWindow] = None,
+        starts: Optional[Tensor] = None,
+        source: Optional[TextFieldTensors] = None,
+        targets: Optional[Tensor] = None,
+        metadata: Optional[List[Any]] = None,
+    ) -> Dict[str, Any]:
+        """
+        Takes a batch of the `bilm` data loader, which is a window of running text, or a batch of
+        sentences.
+
+        # Parameters
+
+        window : `LazyWindow`
+            Tensors of the window; see the `bilm` data loader.
+        starts : `Tensor`
+            Rows that start again in this window. *Shape:* `(B,)` bool.
+        source : `TextFieldTensors`
+            Sentences without boundaries.
+        targets : `Tensor`
+            Vocabulary ids of the sentences' words. *Shape:* `(B, T)`.
+        metadata : `List[Any]`, optional
+            Tokens of the sentences, which are passed through.
+
+        # Returns
+
+        `Dict[str, Any]`
+            `loss`, the mean of both directions' mean negative log likelihoods. For sentences in
+            evaluation also the exact `forward_log_probabilities` of w_1 .. w_n, `</S>` and the
+            `backward_log_probabilities` of `<S>`, w_1 .. w_n, *shape* `(B, T + 1)`, with their
+            `mask`.
+        """
+        if window is not None:
+            assert starts is not None
+            return {"loss": self._window_loss(starts, **window.tensors(starts.device))}
+        assert source is not None and targets is not None
+        return self._forward_sentences(source, targets, metadata)
+
+    def _window_loss(
+        self,
+        starts: Tensor,
+        words: Tensor,
+        forward_inputs: Tensor,
+        forward_targets: Tensor,
+        backward_inputs: Tensor,
+        backward_targets: Tensor,
+        word_ids: Optional[Tensor] = None,
+    ) -> Tensor:
+        if not self.options.token_encoder.reads_characters:
+            if word_ids is None:
+                raise InputError(
+                    'a model of type "bilm" without char_cnn reads words: its data_loader needs '
+                    '"tokens": "words"'
+                )
+            words = word_ids + 1  # 0 is "no word"
+        self._check_characters(words.shape[1:])
+        n_rows = len(starts)
+        zero = self.bilm.bilstm.zero_state(n_rows)
+        before = self._carried[self.training] or zero
+        # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
+        # not used here, because at this point it would depend on the number of processes.
+        start = zero if self.training else initial_state(self.bilm, self.initial_state, n_rows)
+        state = before.take(n_rows).where(starts, start)
+        if self.training:
+            first = words[forward_inputs[:, 0]]
+            at_start = (first == self.bilm.boundaries[0]).view(n_rows, -1).all(dim=1)
+            has_text = forward_targets[:, 0] != IGNORE
+            self.bilm.warm_state.observe(state, at_start & has_text & ~starts)
+        layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
+        self._carried[self.training] = before.put(after)
+        targets = torch.stack([forward_targets.T, backward_targets.T])  # (2, T, B)
+        return self._loss(self._sums(self.dropout(layers[-1]), targets), targets)
+
+    def _forward_sentences(
+        self, source: TextFieldTensors, targets: Tensor, metadata: Optional[List[Any]]
+    ) -> Dict[str, Any]:
+        hidden, goals = self.read_sentences(source, targets)
+        if self.training:
+            return {"loss": self._loss(self._sums(hidden, goals), goals)}
+        log_p = [self.softmax.log_probabilities(h, g) for h, g in zip(hidden, goals)]
+        output: Dict[str, Any] = {
+            "loss": self._loss([-x.sum() for x in log_p], goals),
+            "forward_log_probabilities": log_p[0].T[:, :-1],
+            "backward_log_probabilities": log_p[1].T[:, 1:],
+            "mask": goals[0].T[:, :-1] != IGNORE,
+        }
+        if metadata is not None:
+            output["tokens"] = metadata
+        return output
+
+    def read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """
+        Returns the top layer, *shape* `(2, T + 2, B, P)`, and the targets at its positions, *shape*
+        `(2, T + 2, B)`.
+        """
+        if self.options.token_encoder.reads_characters:
+            found = [x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x]
+            if not found:
+                raise InputError(
+                    'dataset_reader.token_indexers: expected one of type "elmo" for a model of '
+                    f'type "bilm" with char_cnn, found {", ".join(source)}'
+                )
+            tokens = found[0]
+        else:
+            tokens = torch.where(util.get_text_field_mask(source), targets + 1, 0)
+        self._check_characters(tokens.shape[2:])
+        lengths = self.bilm.sentence_lengths(tokens)
+        n_rows = len(tokens)
+        carried = self._carried[self.training]
+        state = initial_state(self.bilm, self.initial_state, n_rows, carried)
+        read = self.bilm.sentences(tokens, state)
+        if self.initial_state == "carry":
+            self._carried[self.training] = carry_on(carried, read.state)
+
+        goals = _between_boundaries(targets, lengths)
+        nothing = goals.new_full((n_rows, 1), IGNORE)
+        forward_goals = torch.cat([goals[:, 1:], nothing], dim=1)
+        backward_goals = torch.cat([nothing, goals[:, :-1]], dim=1)
+        backward_goals = backward_goals.masked_fill(goals == IGNORE, IGNORE)
+        hidden = torch.stack(self.dropout(read.layers[-1]).transpose(0, 1).chunk(2, dim=-1))
+        return hidden, torch.stack([forward_goals.T, backward_goals.T])
+
+    def _check_characters(self, found: Sequence[int]) -> None:
+        """Words of another length would be cut, or filled up, in another way than the model's."""
+        if tuple(found) != self.bilm.id_shape:
+            raise InputError(
+                "expected the same max_characters_per_token in model.char_cnn and dataset_reader, "
+                f"found {self.bilm.id_shape[0]} and {found[0]}"
+            )
+
+    def _sums(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
+        """
+        The negative log likelihood of each direction. `hidden`: shape `(2, T, B, P)`; `targets`:
+        shape `(2, T, B)`.
+        """
+        return [self.softmax(h, t) for h, t in zip(hidden, targets)]
+
+    def _loss(self, sums: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """`sums`: those of `_sums`; `targets`: shape `(2, T, B)`."""
+        if self.training:
+            check_optimizer(self._tables)
+        forward_sum, backward_sum = sums
+        n_tokens = int((targets[0] != IGNORE).sum())
+        if self.training and self.softmax.n_negative_samples is not None:
+            self._sampled_loss((forward_sum + backward_sum).detach() / 2, n_tokens)
+        else:
+            self._forward_loss(forward_sum.detach(), n_tokens)
+            self._backward_loss(backward_sum.detach(), n_tokens)
+        loss = (forward_sum + backward_sum) / (2 * max(n_tokens, 1))
+        if self.training:
+            self._check_loss(loss)
+        # This factor is the window's length, or less if some rows have ended.
+        return _scale_gradient(loss, n_tokens / targets.size(2))
+
+    def _check_loss(self, loss: Tensor) -> None:
+        """Raises an error before a step that would make the weights NaN or infinite."""
+        self._n_batches += 1
+        if not torch.isfinite(loss):
+            raise FloatingPointError(
+                f"training batch {self._n_batches} since the run started or was recovered: "
+                f"expected a finite loss, found {loss.item()}. The last checkpoint is from before "
+                "this batch; a new run needs a lower learning rate or gradient norm"
+            )
+
+    def get_metrics(self, reset: bool = False) -> Dict[str, float]:
+        if self.training and self.softmax.n_negative_samples is not None:
+            return {"sampled_loss": self._sampled_loss.get_metric(reset)}
+        if reset and not self.training:
+            self._carried[False] = None  # the next evaluation reads another text, or the same again
+        forward = self._forward_loss.get_metric(reset)
+        backward = self._backward_loss.get_metric(reset)
+        return {
+            "perplexity": _exp((forward + backward) / 2),
+            "forward_perplexity": _exp(forward),
+            "backward_perplexity": _exp(backward),
+        }
+
+    def make_output_human_readable(self, output_dict: Dict[str, Tensor]) -> Dict[str, Any]:
+        readable: Dict[str, Any] = dict(output_dict)
+        mask = readable.pop("mask", None)
+        if mask is None:  # a window has only a loss
+            return readable
+        for key in ("forward_log_probabilities", "backward_log_probabilities"):
+            readable[key] = [row[real].tolist() for row, real in zip(output_dict[key], mask)]
+        return readable
+
+    @contextmanager
+    def same_carried_state(self) -> Iterator[None]:
+        """What is read in this context leaves the states that `carry` carries as they were."""
+        carried = dict(self._carried)
+        try:
+            yield
+        finally:
+            self._carried = carried
+
+    def resume_state(self) -> Dict[str, Tensor]:
+        """The LSTM states of the training rows, which an exact resume needs next to the weights."""
+        carried = self._carried[True]
+        return {} if carried is None else dict(carried._asdict())
+
+
+def _take_resume_state(
+    model: BilmLanguageModel, state_dict: Dict[str, Any], prefix: str, *_: Any
+) -> None:
+    """Takes the rows' states out of a checkpoint's state dictionary; see `resume_state`."""
+    rows = state_dict.pop(prefix + "resume_state", None)
+    if rows:
+        rows = {key: tensor.to(model.device) for key, tensor in rows.items()}
+        model._carried[True] = LSTMState(**rows)
+
+
+def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
+    """The ids of `<S> w_1 .. w_n </S>`, then `IGNORE`. *Shape:* `(B, T + 2)`."""
+    mask = torch.arange(targets.size(1), device=targets.device) < lengths[:, None]
+    targets = torch.nn.functional.pad(targets.masked_fill(~mask, IGNORE), (1, 1), value=IGNORE)
+    targets[:, 0] = 0  # <S>
+    return targets.scatter(1, lengths[:, None] + 1, 1)  # </S>
+
+
+def _scale_gradient(x: Tensor, factor: float) -> Tensor:
+    """Returns `x` with its gradient multiplied by `factor`."""
+    return x.detach() + factor * (x - x.detach())
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf

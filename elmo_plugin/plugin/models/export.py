@@ -1,0 +1,93 @@
+"""Exports a language model to bilm-tf's files."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data.vocabulary import vocabulary_words
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+
+
+def export(
+    model: BilmLanguageModel,
+    folder: str | Path,
+    *,
+    with_softmax: bool,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """
+    Writes bilm-tf's three files. At no moment does `folder` hold files of two models that would
+    load together. After an error before all three are written, the folder is as it was before.
+
+    # Parameters
+
+    model : `BilmLanguageModel`
+    folder : `str | Path`
+        Folder for the files, which is created if it does not exist.
+    with_softmax : `bool`
+        Whether to write the softmax too.
+    dtype : `torch.dtype`
+        Type of the weights in the file.
+
+    # Raises
+
+    `InputError`
+        If `folder` cannot be used or created.
+    `DiskFullError`
+        If there is no space for the files.
+    """
+    softmax = model.softmax if with_softmax else None
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        found = "a file" if folder.is_file() else f"none, and it cannot be made ({error.strerror})"
+        raise InputError(
+            f"folder: {folder}: expected a folder to write to, found {found}"
+        ) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(
+            f"folder: {folder}: expected a folder that can be written to, found one that cannot"
+        )
+    # Of links, the files that they name are removed below.
+    names = (os.path.realpath(folder / name) for name in ("options.json", "vocabulary.txt"))
+    options, vocabulary = map(Path, names)
+    # The weights get their name first and the options last; without the options nothing loads.
+    with (
+        atomic_write(options) as new_options,
+        atomic_write(vocabulary) as new_vocabulary,
+        atomic_write(folder / "weights.hdf5") as new_weights,
+    ):
+        write_options(model.options, new_options)
+        write_vocabulary_file(vocabulary_words(model.vocab), new_vocabulary)
+        write_weights(model.bilm, new_weights, softmax, dtype)
+        options.unlink(missing_ok=True)
+        vocabulary.unlink(missing_ok=True)
+
+
+def who_reads(options: BiLMOptions) -> str:
+    """One sentence on whether AllenNLP's own ELMo, which most programs have copied, reads them."""
+    reasons = refused_by_allennlp(options)
+    if not reasons:
+        return "AllenNLP's own ELMo reads them, as elmo_plugin does"
+    return f"elmo_plugin reads them; AllenNLP's own ELMo does not: it needs {', '.join(reasons)}"
+
+
+def refused_by_allennlp(options: BiLMOptions) -> list[str]:
+    """
+    The properties that AllenNLP's own ELMo needs and this biLM does not have. It is empty if
+    AllenNLP reads it.
+    """
+    reasons = []
+    if not options.lstm.use_skip_connections:
+        reasons.append("lstm.use_skip_connections")
+    if options.lstm.projection_dim == options.lstm.dim:
+        reasons.append("an lstm.projection_dim other than lstm.dim")
+    return reasons + options.token_encoder.missing_for_allennlp(options.lstm.projection_dim)

@@ -1,0 +1,56 @@
+import math
+from typing import List
+
+from allennlp.common import JsonDict
+from allennlp.data import Instance
+from allennlp.predictors import Predictor
+from overrides import overrides
+
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.substitutes import substitutes
+from elmo_plugin.plugin.predictors.sentences import SentencePredictor
+
+
+@Predictor.register("bilm")
+class BilmPredictor(SentencePredictor):
+    """
+    Probabilities of a language model for a sentence. The input is one sentence a line with white
+    space between its tokens, or JSON: `{"sentence": "He threw the stick ."}` or
+    `{"tokens": ["He", ..]}`.
+
+    The output has, in the order of the text,
+
+    * `tokens`,
+    * `forward_log_probabilities` of each token given those before it, and of the end;
+    * `backward_log_probabilities` of the beginning, and of each token given those after it;
+    * `perplexity` of both directions together;
+    * `substitutes`: for each token the five most probable words in its place, by both directions
+      together, and their probabilities; see `elmo_plugin.plugin.models.substitutes`.
+
+    Registered as a `Predictor` with name "bilm".
+    """
+
+    n_substitutes = 5
+    _model: BilmLanguageModel
+
+    @overrides
+    def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
+        for instance in instances:
+            self._dataset_reader.apply_token_indexers(instance)
+        words = substitutes(self._model, instances, self.n_substitutes)
+        outputs = self._model.forward_on_instances(instances)
+        return [
+            {
+                "tokens": output["tokens"],
+                "perplexity": _perplexity(output),
+                "forward_log_probabilities": output["forward_log_probabilities"],
+                "backward_log_probabilities": output["backward_log_probabilities"],
+                "substitutes": found,
+            }
+            for output, found in zip(outputs, words)
+        ]
+
+
+def _perplexity(output: JsonDict) -> float:
+    log_p = output["forward_log_probabilities"] + output["backward_log_probabilities"]
+    return math.exp(-sum(log_p) / len(log_p))

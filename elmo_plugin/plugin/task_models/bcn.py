@@ -1,0 +1,54 @@
+from typing import Any
+
+from allennlp.data import Vocabulary
+from allennlp.models import Model
+from allennlp.modules import TokenEmbedder
+from allennlp_models.classification.models.biattentive_classification_network import (
+    BiattentiveClassificationNetwork,
+)
+from torch import Tensor, nn
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.token_embedders.elmo import ElmoEmbedder
+
+
+@Model.register("bcn_elmo")
+class BcnElmo(BiattentiveClassificationNetwork):
+    """
+    AllenNLP's `bcn` with the embedder `elmo` of this package in place of AllenNLP's own ELMo. The
+    model itself adds the vectors, where `use_input_elmo` and `use_integrator_output_elmo` say so.
+    The token indexer must have the key "elmo".
+
+    Registered as a `Model` with name "bcn_elmo".
+
+    # Parameters
+
+    elmo : `TokenEmbedder`
+        An embedder of type "elmo", with a mix for each place.
+    kwargs
+        The other parameters of `bcn`.
+    """
+
+    def __init__(self, vocab: Vocabulary, elmo: TokenEmbedder, **kwargs: Any) -> None:
+        if not isinstance(elmo, ElmoEmbedder):
+            raise InputError(
+                'bcn_elmo: elmo: expected a token embedder of type "elmo", found '
+                f"{type(elmo).__name__}"
+            )
+        super().__init__(vocab=vocab, elmo=_StockInterface(elmo), **kwargs)
+
+
+class _StockInterface(nn.Module):
+    """The part of the interface of AllenNLP's `Elmo` that `bcn` uses."""
+
+    def __init__(self, embedder: ElmoEmbedder) -> None:
+        super().__init__()
+        self._embedder = embedder
+        self._scalar_mixes = range(embedder.num_output_representations)
+
+    def get_output_dim(self) -> int:
+        return self._embedder.get_output_dim() // len(self._scalar_mixes)
+
+    def forward(self, elmo_tokens: Tensor) -> dict[str, list[Tensor]]:
+        mixes = self._embedder(elmo_tokens).split(self.get_output_dim(), dim=-1)
+        return {"elmo_representations": list(mixes)}

@@ -1,0 +1,150 @@
+"""
+Some models mix the columns of the embedded text before they pass it to their encoder, so that the
+encoder `elmo_output` would not find the second mix. Here the layers in between pass it on.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from allennlp.data import Vocabulary
+from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
+from allennlp.nn import InitializerApplicator
+from torch import Tensor, nn
+
+from elmo_plugin.checks import fail
+from elmo_plugin.plugin.seq2seq_encoders.elmo_output import ElmoOutputEncoder
+
+Columns = Sequence[Sequence[int]]
+"""The first column, and the one after the last, of each mix."""
+
+
+class ElmoAtOutput:
+    """
+    Adds ELMo to the output of a model's `phrase_layer`, as in Peters et al. (2018). It comes before
+    the class of AllenNLP's model in the bases of a subclass, which implements `layers_before`.
+
+    # Parameters
+
+    phrase_layer : `Seq2SeqEncoder`
+        The contextual encoder, without ELMo at its output.
+    elmo_columns : `List[List[int]]`
+        The columns of the embedded text that are added to the output of the `phrase_layer`, and
+        that no other layer reads: the first one, and the one after the last, of each mix.
+    kwargs
+        The other parameters of AllenNLP's model.
+
+    # Raises
+
+    `InputError`
+        If the embedded text does not have these columns.
+    """
+
+    def __init__(
+        self,
+        vocab: Vocabulary,
+        text_field_embedder: TextFieldEmbedder,
+        num_highway_layers: int,
+        phrase_layer: Seq2SeqEncoder,
+        elmo_columns: Any,
+        initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
+        **kwargs: Any,
+    ) -> None:
+        _check_columns(elmo_columns, text_field_embedder.get_output_dim())
+        n_elmo = sum(end - start for start, end in elmo_columns)
+        encoder = phrase_layer
+        for start, end in elmo_columns:
+            encoder = ElmoOutputEncoder(encoder, end - start, start=encoder.get_input_dim())
+        super().__init__(  # type: ignore[call-arg]
+            vocab=vocab,
+            text_field_embedder=text_field_embedder,
+            num_highway_layers=num_highway_layers,
+            phrase_layer=encoder,
+            **kwargs,
+        )
+        self.layers_before(
+            text_field_embedder.get_output_dim() - n_elmo,
+            phrase_layer.get_input_dim(),
+            num_highway_layers,
+            elmo_columns,
+        )
+        initializer(self)  # type: ignore[arg-type]
+
+    def layers_before(
+        self, embedding_dim: int, encoding_dim: int, num_highway_layers: int, columns: Columns
+    ) -> None:
+        """
+        Replaces the layers between the embedder and the `phrase_layer`.
+
+        # Parameters
+
+        embedding_dim : `int`
+            The number of columns of the embedded text that are not in `columns`.
+        encoding_dim : `int`
+            The size of the input of the `phrase_layer` without ELMo.
+        num_highway_layers : `int`
+            The number of highway layers.
+        columns : `Columns`
+            The columns of the mixes in the embedded text.
+        """
+        raise NotImplementedError
+
+
+class PassElmo(nn.Module):
+    """
+    Applies a module to the columns that are not ELMo's, and appends those of ELMo to its output.
+
+    # Parameters
+
+    module : `nn.Module`
+        The module.
+    columns : `Columns`
+        The columns of ELMo in the input.
+    """
+
+    def __init__(self, module: nn.Module, columns: Columns) -> None:
+        super().__init__()
+        self._module = module
+        self._columns = columns
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """
+        # Parameters
+
+        inputs : `Tensor`
+            Shape `(batch_size, timesteps, input_dim)`.
+
+        # Returns
+
+        `Tensor`
+            The module's output followed by the columns of ELMo, of shape
+            `(batch_size, timesteps, output_dim)`.
+        """
+        elmo = [inputs[..., start:end] for start, end in self._columns]
+        edges = [
+            0,
+            *(edge for pair in sorted(map(tuple, self._columns)) for edge in pair),
+            inputs.size(-1),
+        ]
+        others = [inputs[..., end:start] for end, start in zip(edges[::2], edges[1::2])]
+        return torch.cat([self._module(torch.cat(others, dim=-1)), *elmo], dim=-1)
+
+
+def after(n_columns: int, columns: Columns) -> Columns:
+    """The columns of ELMo in the output of a `PassElmo` whose module gives `n_columns`."""
+    return [(n_columns, n_columns + sum(end - start for start, end in columns))]
+
+
+def _check_columns(columns: Any, n_columns: int) -> None:
+    try:
+        pairs = [(start, end) for start, end in columns]
+    except (TypeError, ValueError):
+        pairs = []
+    is_right = bool(pairs) and all(type(edge) is int for edge in chain(*pairs))
+    if is_right:
+        edges = [0, *chain(*sorted(pairs)), n_columns]
+        is_right = edges == sorted(edges)
+    if not is_right:
+        expected = "pairs of a first column and the one after the last, among the "
+        fail("elmo_columns", f"{expected}{n_columns} of the embedded text", columns)

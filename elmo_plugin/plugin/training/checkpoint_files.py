@@ -1,0 +1,204 @@
+"""Names, writes, reads and removes the files of exact checkpoints."""
+
+import logging
+import os
+import pickle
+import re
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+from torch.serialization import get_unsafe_globals_in_checkpoint
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.torch_file import DamagedFileError, load_torch_file
+
+logger = logging.getLogger(__name__)
+
+_NAME = re.compile(
+    r"(?:model_state|training_state|rank_state)_e(?P<epochs>\d+)_b(?P<batches>\d+)"
+    r"(?:_w(?P<rank>\d+)of(?P<world_size>\d+))?\.th"
+)
+
+
+class Point(NamedTuple):
+    """A point in training: the completed epochs, and the completed batches of the next epoch."""
+
+    epochs: int
+    batches: int
+
+
+class CheckpointFiles:
+    """
+    The checkpoints in a folder, from the view of one of the processes that train together.
+
+    # Parameters
+
+    folder : `str`
+        Folder of the checkpoints.
+    rank : `int`
+        The number of this process.
+    world_size : `int`
+        The number of processes.
+    """
+
+    def __init__(self, folder: str, rank: int, world_size: int) -> None:
+        self._folder = folder
+        self._rank = rank
+        self._world_size = world_size
+
+    def rank_state(self, point: Point) -> str:
+        name = f"rank_state_e{point.epochs}_b{point.batches}_w{self._rank}of{self._world_size}.th"
+        return os.path.join(self._folder, name)
+
+    def training_state(self, point: Point) -> str:
+        return os.path.join(self._folder, f"training_state_e{point.epochs}_b{point.batches}.th")
+
+    def model_state(self, point: Point) -> str:
+        return os.path.join(self._folder, f"model_state_e{point.epochs}_b{point.batches}.th")
+
+    def best(self) -> str:
+        return os.path.join(self._folder, "best.th")
+
+    def temporary(self, path: str) -> str:
+        """
+        Temporary file of this process that is renamed to `path` once it is complete. Another
+        training that writes to the same folder by mistake has other names.
+        """
+        return f"{path}.w{self._rank}.{os.getpid()}.tmp"
+
+    def complete(self) -> list[Point]:
+        """Checkpoints of which all files that this process needs exist, the newest first."""
+        points = {_point(match) for _, match in self._listing()}
+        return sorted(
+            (point for point in points if all(map(os.path.exists, self._of(point)))), reverse=True
+        )
+
+    def check_world_size(self) -> None:
+        """
+        Raises a `InputError` if a different number of processes saved a checkpoint here.
+        """
+        for path, match in self._listing():
+            if match["world_size"] not in (None, str(self._world_size)):
+                raise InputError(
+                    f"{path} was saved by a training of {match['world_size']} process(es): "
+                    f"expected as many to resume it, but found {self._world_size}."
+                )
+
+    def write(self, state: Any, path: str) -> None:
+        """
+        Writes tensors and plain values, so that `path` appears as a complete file or not at all.
+
+        # Raises
+
+        `OSError`
+            If the file can't be written.
+        `InputError`
+            If the state holds an object that can only be read back by running code.
+        """
+        temporary = self.temporary(path)
+        try:
+            with open(temporary, "wb") as file:
+                torch.save(_plain(state), file)
+                file.flush()
+                os.fsync(file.fileno())
+            unsafe = get_unsafe_globals_in_checkpoint(temporary)
+            if unsafe:
+                raise _not_plain(path, ", ".join(sorted(unsafe)))
+            os.replace(temporary, path)
+        except InputError:
+            raise
+        except (OSError, RuntimeError, ValueError) as error:
+            raise OSError(
+                f"Could not write {path} ({_cause(error)}). Earlier checkpoints are kept: remove "
+                f"the cause and continue with --recover."
+            ) from error
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise _not_plain(path, str(error)) from error
+        finally:
+            remove(temporary)
+
+    def read(self, point: Point) -> tuple[Any, Any, Any] | None:
+        """
+        Reads the states of this process, of the trainer and of the model to the CPU, running no
+        code. Returns `None` if a file is damaged.
+        """
+        states = []
+        for path in self._of(point):
+            try:
+                states.append(load_torch_file(path))
+            except DamagedFileError as error:
+                logger.warning("Ignoring the checkpoint of %s", error)
+                return None
+        rank_state, training_state, model_state = states
+        return rank_state, training_state, model_state
+
+    def remove_leftovers(self, newest: Point | None) -> None:
+        """
+        Removes this process's files of all checkpoints after `newest`, which are incomplete or
+        damaged, so that no checkpoint is ever made of the files of two runs.
+        """
+        for path, match in self._listing():
+            is_later = newest is None or _point(match) > newest
+            if match["rank"] == str(self._rank) and is_later:
+                logger.warning("Removing %s, which belongs to no complete checkpoint.", path)
+                remove(path)
+        for name in os.listdir(self._folder):
+            if re.search(rf"\.th\.w{self._rank}\.\d+\.tmp$", name):
+                remove(os.path.join(self._folder, name))
+
+    def remove_before(self, newest: Point, keep: Collection[Point]) -> None:
+        """Removes the checkpoints before `newest`, except those in `keep`."""
+        # The weights come first, so that a checkpoint of which a part is left is incomplete.
+        for path, match in self._listing():
+            if _point(match) < newest and _point(match) not in keep:
+                remove(path)
+
+    def _of(self, point: Point) -> tuple[str, str, str]:
+        return self.rank_state(point), self.training_state(point), self.model_state(point)
+
+    def _listing(self) -> list[tuple[str, re.Match[str]]]:
+        """Path and parsed name of every checkpoint file of any process."""
+        listing = []
+        for name in sorted(os.listdir(self._folder)):
+            match = _NAME.fullmatch(name)
+            if match is not None:
+                listing.append((os.path.join(self._folder, name), match))
+        return listing
+
+
+def remove(path: str) -> None:
+    """Removes a file if it is there."""
+    if os.path.lexists(path):
+        os.remove(path)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The disk's error behind one that PyTorch raised while it closed the file, or `error`."""
+    behind: BaseException | None = error
+    while behind is not None and not isinstance(behind, OSError):
+        behind = behind.__context__
+    return behind or error
+
+
+def _point(match: re.Match[str]) -> Point:
+    return Point(int(match["epochs"]), int(match["batches"]))
+
+
+def _plain(value: Any) -> Any:
+    """Replaces NumPy's scalars, which `torch.load` reads only by running code, by Python's."""
+    if isinstance(value, numpy.generic):
+        return value.item()
+    if type(value) is dict:
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_plain(item) for item in value)
+    return value
+
+
+def _not_plain(path: str, found: str) -> InputError:
+    return InputError(
+        f"Could not write {path}: expected tensors and plain Python values in the states of the "
+        f"model, optimizer, schedulers and callbacks, but found {found}."
+    )

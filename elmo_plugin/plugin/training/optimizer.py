@@ -1,0 +1,142 @@
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+from allennlp.common.util import is_distributed
+from allennlp.training.optimizers import AdagradOptimizer, Optimizer
+from torch import Tensor
+
+from elmo_plugin.checks import check_choice, check_flag, check_number, check_text, fail
+from elmo_plugin.plugin.training.row_exchange import mean_over_processes
+
+check_not_negative = partial(check_number, least=0)
+GROUP_OPTIONS = dict.fromkeys(("lr", "lr_decay", "weight_decay", "eps"), check_not_negative)
+"""Options that PyTorch's Adagrad reads from a group; it ignores all others without an error."""
+MOST_SQUARES = 2**24
+"""
+The largest initial sum of squares. Adagrad divides by the root of the sum, here 4096, and float32
+does not add 1 to this sum: already here, no gradient of at most 1 ever changes the step size.
+"""
+
+
+@Optimizer.register("clipped_adagrad")
+class ClippedAdagradOptimizer(AdagradOptimizer):
+    """
+    Adagrad after clipping by the global norm, for models with row-sparse gradients: the `bilm` with
+    `sparse_gradients`, or an embedding with `sparse`. It computes the same as the optimizer
+    `adagrad` with the trainer's `grad_norm`, which supports only dense gradients. Set the trainer's
+    `grad_norm` to `false`, AllenNLP's default, because this optimizer clips itself.
+
+    A step reads and writes only those rows of a table that its sparse gradient has. That is exact,
+    because Adagrad does not change a row without a gradient.
+
+    With several processes, this optimizer exchanges the rows. The model excludes such tables from
+    PyTorch's distributed data parallel.
+
+    Registered as an `Optimizer` with name "clipped_adagrad".
+
+    # Parameters
+
+    model_parameters : `List[Tuple[str, torch.nn.Parameter]]`
+        Names and parameters; AllenNLP passes them.
+    parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
+        Regular expressions for names of parameters, and for these parameters `lr`, `lr_decay`,
+        `weight_decay`, `eps`, or `"requires_grad": false`, as in AllenNLP's other optimizers.
+    lr : `float`, optional (default = `0.2`)
+        Learning rate. This and the next two defaults are bilm-tf's.
+    initial_accumulator_value : `float`, optional (default = `1.0`)
+        Initial value of Adagrad's sums of squares, at most 2^24, to which float32 does not add the
+        square of a gradient of 1.
+    grad_norm : `float`, optional (default = `10.0`)
+        Largest global norm; larger gradients are scaled down to it.
+    """
+
+    def __init__(
+        self,
+        model_parameters: List[Tuple[str, torch.nn.Parameter]],
+        parameter_groups: Optional[List[Tuple[List[str], Dict[str, Any]]]] = None,
+        lr: float = 0.2,
+        initial_accumulator_value: float = 1.0,
+        grad_norm: float = 10.0,
+    ) -> None:
+        name = 'optimizer of type "clipped_adagrad": '
+        check_number(f"{name}lr", lr, least=0)
+        check_number(
+            f"{name}initial_accumulator_value",
+            initial_accumulator_value,
+            least=0,
+            most=MOST_SQUARES,
+        )
+        check_number(f"{name}grad_norm", grad_norm, above=0)
+        check_groups(f"{name}parameter_groups", parameter_groups, GROUP_OPTIONS)
+        super().__init__(
+            model_parameters,
+            parameter_groups,  # type: ignore[arg-type]
+            lr=lr,
+            initial_accumulator_value=initial_accumulator_value,
+        )
+        self._grad_norm = grad_norm
+        for parameter in self._parameters():
+            # `check_optimizer` looks for this attribute.
+            parameter.takes_sparse_gradients = True  # type: ignore[attr-defined]
+            if is_distributed():
+                # Distributed data parallel does so with all tables that are not excluded.
+                dist.broadcast(parameter.data, 0)
+
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        gradients = []
+        for parameter in self._parameters():
+            if parameter.grad is None:
+                continue
+            if parameter.grad.is_sparse:
+                summed = parameter.grad.coalesce()
+                parameter.grad = mean_over_processes(summed) if is_distributed() else summed
+                gradients.append(parameter.grad.values())
+            else:
+                gradients.append(parameter.grad)
+        _clip(gradients, self._grad_norm)
+        # The explicit value prevents PyTorch's warning that it does not check.
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):
+            super().step()
+        return loss
+
+    def _parameters(self) -> List[torch.nn.Parameter]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
+
+def check_groups(name: str, groups: Any, checks: Mapping[str, Callable[[str, Any], None]]) -> None:
+    """Checks `parameter_groups`, of which `checks` has the options with a check of each."""
+    checks = {**checks, "requires_grad": check_flag}
+    for group in [] if groups is None else groups if isinstance(groups, list) else [groups]:
+        match group:
+            case [list(regexes), Mapping() as options]:  # AllenNLP's `Params` is a mapping
+                pass
+            case _:
+                fail(name, "a list of pairs [[regex, ..], {option: value, ..}]", groups)
+        for regex in regexes:
+            check_text(name, regex)
+            try:
+                re.compile(regex)
+            except re.error:
+                fail(name, "regular expressions", regex)
+        for option, value in options.items():
+            check_choice(f"{name}: option", option, checks)
+            checks[option](f"{name}: {option}", value)
+
+
+def _clip(gradients: List[Tensor], max_norm: float) -> None:
+    """PyTorch's `clip_grad_norm_` for gradients without a parameter."""
+    if not gradients:
+        return
+    norm = torch.nn.utils.get_total_norm(gradients)
+    # The factor may be 1. A check whether to clip would have to wait for the GPU.
+    factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+    torch._foreach_mul_(gradients, factor)

@@ -1,0 +1,57 @@
+"""Decides when it is time for the next checkpoint, the same in all processes."""
+
+import time
+from typing import Optional
+
+import torch.distributed as dist
+from allennlp.common.util import is_distributed
+from torch.distributed.distributed_c10d import _get_default_store
+
+from elmo_plugin.plugin.training.checkpoint_files import Point
+
+ANNOUNCED = "elmo_plugin/next_save"
+
+
+class SaveClock:
+    """
+    Decides after each batch whether it is time to save, after the same batch in every process.
+
+    With several processes, the first one's clock counts. When it is time, that process announces in
+    the process group's key-value store that all save after the next batch. The others read the
+    store after each batch and cannot miss the announcement, because their part of that batch ends
+    when all gradients have been exchanged, which the first process joins after its announcement.
+    This is not a collective operation, which would wait for a process that has no data left.
+
+    # Parameters
+
+    seconds : `float`, optional
+        Time between two saves; `None` never saves.
+    """
+
+    def __init__(self, seconds: Optional[float]) -> None:
+        self._seconds = seconds
+        self._is_first = not is_distributed() or dist.get_rank() == 0
+        self.restart()
+        if is_distributed() and self._is_first:
+            _get_default_store().set(ANNOUNCED, "")
+
+    def restart(self) -> None:
+        """Must be called after each save."""
+        self._last_save = time.monotonic()
+
+    def is_time_to_save(self, point: Point) -> bool:
+        """`point` is the current point of training, right after a batch."""
+        if self._seconds is None:
+            return False
+        if not is_distributed():
+            return self._is_old()
+        store = _get_default_store()
+        if store.get(ANNOUNCED).decode() == str(point):
+            return True
+        if self._is_first and self._is_old():
+            store.set(ANNOUNCED, str(point._replace(batches=point.batches + 1)))
+            store.get(ANNOUNCED)  # the answer means that the store has the announcement
+        return False
+
+    def _is_old(self) -> bool:
+        return time.monotonic() - self._last_save >= self._seconds  # type: ignore[operator]

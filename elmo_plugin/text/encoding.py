@@ -1,0 +1,301 @@
+"""
+Encodes a text as a corpus; see `elmo_plugin.text.corpus`. The text is read once.
+
+The first pass numbers the words by first occurrence, counts them, and writes the numbers. The
+second pass replaces the numbers by ranks, which are known only after counting. Memory holds the
+distinct words and one shard, never the whole text.
+"""
+
+import json
+import logging
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from tqdm import tqdm
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.digest import digest, new_digest, sealed
+from elmo_plugin.text.corpus import (
+    COUNTS_FILE,
+    DESCRIPTION_FILE,
+    FORMAT,
+    OFFSETS_FILE,
+    SPECIAL_WORDS,
+    VERSION,
+    WORDS_FILE,
+    EncodedCorpus,
+    is_corpus,
+    shard_files,
+)
+from elmo_plugin.text.lines import read_blocks
+
+logger = logging.getLogger(__name__)
+
+SHARD_TOKENS = 1 << 23
+"""The tokens of a shard: 32 MB, about a shard of the 1 Billion Word Benchmark."""
+
+
+def encode(
+    files: Sequence[Path],
+    folder: str | os.PathLike,
+    shard_tokens: int = SHARD_TOKENS,
+    force: bool = False,
+) -> EncodedCorpus:
+    """
+    Encodes text files. The folder appears whole at the end or not at all. One process at a time
+    encodes to a folder, and removes the partial folder of a killed process.
+
+    # Parameters
+
+    files : `Sequence[Path]`
+        The files of the text, in order; see `elmo_plugin.text.lines`.
+    folder : `str` or `os.PathLike`
+        The folder of the corpus. If it is a link, the link stays.
+    shard_tokens : `int`, optional (default=`8388608`)
+        The largest number of tokens of a shard, unless one sentence has more. A shard ends with a
+        document if that leaves it at least half full. Otherwise the document is cut, and its rest
+        counts as another document in shuffling.
+    force : `bool`, optional (default=`False`)
+        Whether to replace an existing encoded corpus.
+
+    # Raises
+
+    `InputError`
+        If the folder exists, if it is to be replaced and is the current one, if the files hold no
+        token, or if a file can't be read as text.
+    `OSError`
+        If a file can't be opened, or the corpus can't be written.
+    """
+    if shard_tokens < 1:
+        raise InputError(f"shard_tokens: expected at least 1, found {shard_tokens}")
+    folder = Path(os.path.realpath(folder))  # a link stays, and "." has a name
+    if force and Path.cwd().is_relative_to(folder):
+        raise InputError(
+            f"{folder}: expected a folder that can be replaced as a whole, "
+            "found the current folder or one around it"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.partial")
+    replaced = folder.with_name(f".{folder.name}.replaced")
+    with FileLock(folder.with_name(f".{folder.name}.lock")):
+        if replaced.exists():  # the process that replaced it was killed
+            if folder.exists():
+                shutil.rmtree(replaced)
+            else:
+                os.replace(replaced, folder)
+        if folder.exists() and not force:
+            raise InputError(
+                f"{folder}: expected a folder to be made, found one that exists (force replaces it)"
+            )
+        if folder.exists() and not is_corpus(folder):
+            raise InputError(
+                f"{folder}: expected an encoded corpus to replace, found something else"
+            )
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            _encode(files, partial, shard_tokens)
+            with _writing():
+                if folder.exists():
+                    os.replace(folder, replaced)
+                    os.replace(partial, folder)
+                    shutil.rmtree(replaced)
+                else:
+                    os.replace(partial, folder)
+        except _NotWritten as error:
+            raise OSError(
+                f"{folder}: could not write the encoded corpus ({error}); is there space left?"
+            ) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return EncodedCorpus.open(folder)
+
+
+class _NotWritten(OSError):
+    pass
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Distinguishes errors in writing from errors in reading the text."""
+    try:
+        yield
+    except OSError as error:
+        raise _NotWritten(str(error)) from error
+
+
+def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
+    # Looking up a new word gives it the next number, without a step of Python.
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    for word in SPECIAL_WORDS:
+        numbers[word]
+    shards = _ShardWriter(folder, shard_tokens)
+    num_bytes = sum(file.stat().st_size for file in files)
+    with tqdm(total=num_bytes, unit="B", unit_scale=True, desc="encoding") as progress:
+        sources = [_encode_file(file, numbers, shards, progress) for file in files]
+    if shards.num_tokens == 0:
+        raise InputError(
+            f"{', '.join(map(str, files[:3]))}{', ...' if len(files) > 3 else ''}: "
+            f"expected sentences, found no token in {len(files)} file(s)"
+        )
+    shards.finish()
+    with _writing():
+        shards.renumber(_write_words(folder, list(numbers), shards.counts, shards.digests))
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tokens": shards.num_tokens,
+        "sentences": shards.num_sentences,
+        "documents": shards.num_documents,
+        "words": len(numbers),
+        "shards": shards.sizes,
+        "files": sources,
+        "digests": shards.digests,
+    }
+    with _writing():
+        (folder / DESCRIPTION_FILE).write_text(json.dumps(sealed(description), indent=2), "utf-8")
+
+
+def _encode_file(
+    file: Path, numbers: dict[str, int], shards: "_ShardWriter", progress: Any
+) -> dict[str, Any]:
+    content = new_digest()
+    num_bytes = 0
+
+    def on_bytes(piece: memoryview) -> None:
+        nonlocal num_bytes
+        content.update(piece)
+        num_bytes += len(piece)
+        progress.update(len(piece))
+
+    tokens_before = shards.num_tokens
+    after_blank = True
+    for lines in read_blocks(file, on_bytes):
+        sentences = [line.split() for line in lines]
+        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(lines))
+        tokens = np.fromiter(
+            map(numbers.__getitem__, chain.from_iterable(sentences)),
+            dtype=np.int32,
+            count=lengths.sum(),
+        )
+        blank = lengths == 0
+        opens_document = np.concatenate([[after_blank], blank[:-1]])
+        after_blank = bool(blank[-1])
+        shards.add(tokens, lengths[~blank], opens_document[~blank])
+    if shards.num_tokens == tokens_before:
+        logger.warning("%s: expected sentences, found no token", file)
+    return {"name": file.name, "bytes": num_bytes, "blake2b": content.hexdigest()}
+
+
+def _save(file: Path, array: np.ndarray, digests: dict[str, str]) -> None:
+    np.save(file, array)
+    digests[file.name] = digest(array)
+
+
+def _write_words(
+    folder: Path, words: list[str], counts: np.ndarray, digests: dict[str, str]
+) -> np.ndarray:
+    """Writes the distinct words; returns the rank of each number. *Shape:* `(W,)` int32."""
+    special = len(SPECIAL_WORDS)
+    # A stable sort keeps words of equal frequency in the order of their first occurrence.
+    by_frequency = np.argsort(-counts[special:], kind="stable") + special
+    order = np.concatenate([np.arange(special), by_frequency])
+    encoded = [words[number].encode("utf-8") + b"\n" for number in order.tolist()]
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    text = b"".join(encoded)
+    (folder / WORDS_FILE).write_bytes(text)
+    digests[WORDS_FILE] = digest(text)
+    _save(folder / OFFSETS_FILE, np.concatenate([[0], np.cumsum(lengths)]), digests)
+    _save(folder / COUNTS_FILE, counts[order], digests)
+    ranks = np.empty(len(words), dtype=np.int32)
+    ranks[order] = np.arange(len(words), dtype=np.int32)
+    return ranks
+
+
+class _ShardWriter:
+    """
+    Writes sentences as shards of word numbers, which `renumber` replaces by ranks at the end.
+
+    # Parameters
+
+    folder : `Path`
+        The folder of the corpus.
+    shard_tokens : `int`
+        The largest number of tokens of a shard.
+    """
+
+    def __init__(self, folder: Path, shard_tokens: int) -> None:
+        self._folder = folder
+        self._shard_tokens = shard_tokens
+        self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._num_pending = 0
+        self.num_tokens = 0
+        self.num_sentences = 0
+        self.num_documents = 0
+        self.sizes: list[int] = []
+        self.digests: dict[str, str] = {}
+        # The special words have numbers even if they do not occur in the text.
+        self.counts = np.zeros(len(SPECIAL_WORDS), dtype=np.int64)
+
+    def add(self, tokens: np.ndarray, lengths: np.ndarray, opens_document: np.ndarray) -> None:
+        """
+        `tokens`: word numbers, *shape* `(tokens,)` int32. `lengths`, `opens_document`: each
+        sentence's number of tokens, and whether a document starts with it, *shape* `(sentences,)`,
+        int64 and bool.
+        """
+        self.num_tokens += len(tokens)
+        self.num_sentences += len(lengths)
+        self.num_documents += int(opens_document.sum())
+        self._pending.append((tokens, lengths, opens_document))
+        self._num_pending += len(tokens)
+        while self._num_pending > self._shard_tokens:
+            self._write_shard()
+
+    def finish(self) -> None:
+        """Writes the last shard."""
+        if self._num_pending:
+            self._write_shard()
+
+    def renumber(self, ranks: np.ndarray) -> None:
+        """Replaces each number by its rank. *Shape:* `(W,)` int32."""
+        for index in range(len(self.sizes)):
+            file = shard_files(self._folder, index)[0]
+            _save(file, ranks[np.load(file)], self.digests)
+
+    def _write_shard(self) -> None:
+        tokens, lengths, opens = (np.concatenate(parts) for parts in zip(*self._pending))
+        ends = np.cumsum(lengths)
+        cut = self._cut(ends, opens)
+        size = int(ends[cut - 1])
+        files = shard_files(self._folder, len(self.sizes))
+        opens[0] = True
+        with _writing():
+            np.save(files[0], tokens[:size])
+            _save(files[1], np.concatenate([[0], ends[:cut]]), self.digests)
+            _save(files[2], np.append(np.flatnonzero(opens[:cut]), cut), self.digests)
+        self.sizes.append(size)
+        counts = np.bincount(tokens[:size], minlength=len(self.counts))
+        counts[: len(self.counts)] += self.counts
+        self.counts = counts
+        # Copies, because views would keep the memory of the whole shard.
+        self._pending = [(tokens[size:].copy(), lengths[cut:].copy(), opens[cut:].copy())]
+        self._num_pending = len(tokens) - size
+
+    def _cut(self, ends: np.ndarray, opens: np.ndarray) -> int:
+        """The number of pending sentences that go into the next shard."""
+        fitting = max(int(np.searchsorted(ends, self._shard_tokens, side="right")), 1)
+        if fitting == len(ends):
+            return fitting
+        documents = np.flatnonzero(opens[1 : fitting + 1]) + 1
+        if len(documents) and 2 * ends[documents[-1] - 1] >= self._shard_tokens:
+            return int(documents[-1])
+        return fitting

@@ -1,0 +1,248 @@
+"""
+Reads text: one sentence a line, tokens separated by white space, in plain or compressed files. A
+blank line starts a new document, and so does a new file.
+"""
+
+import glob
+import gzip
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import BinaryIO, NoReturn, cast
+
+import zstandard
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.local_path import local_path
+
+BLOCK_BYTES = 1 << 20
+LINE_BYTES = 1 << 25
+"""The longest line: far longer than any sentence, but a small file may decompress to gigabytes."""
+ZSTD_BYTES = 1 << 12
+BYTE_ORDER_MARK = "\ufeff"
+
+# Compression is recognised by a file's first bytes, because `cached_path` renames downloads. No
+# text in UTF-8 begins with any of these.
+GZIP_MAGIC = b"\x1f\x8b"
+XZ_MAGIC = b"\xfd7zXZ\x00"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+# A tar archive of text is valid UTF-8 itself, so it needs a check of its own.
+TAR_MAGIC = "ustar"
+TAR_MAGIC_POSITION = 257
+
+DECOMPRESSION_ERRORS = (
+    EOFError,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    zstandard.ZstdError,
+)
+
+
+def find_files(path: str | os.PathLike) -> list[Path]:
+    """
+    The files of a path, in sorted order.
+
+    # Parameters
+
+    path : `str` or `os.PathLike`
+        A file, a glob, a folder (for all files in and below it that are not hidden), or anything
+        else that AllenNLP's `cached_path` resolves, such as a URL or an archive.
+
+    # Raises
+
+    `FileNotFoundError`
+        If there is no such file, or no file in the folder or that matches the glob.
+    `OSError`
+        If a folder within the folder cannot be read.
+    """
+    path = os.path.expanduser(os.fspath(path))
+    if not os.path.exists(path):
+        if glob.has_magic(path) and "://" not in path:
+            files = sorted(Path(p) for p in glob.glob(path, recursive=True) if os.path.isfile(p))
+            if not files:
+                raise FileNotFoundError(f"{path}: expected text files, found none for this glob")
+            return files
+        try:
+            path = local_path(path, extract_archive=True)
+        except InputError:
+            raise
+        except (OSError, ValueError) as error:  # no name, no host, or no answer
+            raise FileNotFoundError(
+                f"{path}: expected a file, a folder, a glob or a URL, found nothing ({error})"
+            ) from error
+    resolved = Path(path)
+    if not resolved.is_dir():
+        return [resolved]
+    files = sorted(_walk(resolved))
+    if not files:
+        raise FileNotFoundError(f"{path}: expected text files, found an empty folder")
+    return files
+
+
+def file_facts(files: Iterable[Path]) -> list[tuple[str | int, ...]]:
+    """
+    The path, size, times and inode of each file, by which a change is noticed. `rsync --times` and
+    archives set the modification time of a new file to an old one, but no program sets the time of
+    change. That of a text renamed to this path may be old, but it has another inode.
+    """
+    return [
+        (os.path.realpath(file), s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+        for file, s in ((file, file.stat()) for file in files)
+    ]
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    def fail(error: OSError) -> NoReturn:  # os.walk would skip the folder silently
+        raise error
+
+    for parent, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files = (Path(parent, name) for name in names if not name.startswith("."))
+        # A broken link is included, so that opening it raises an error.
+        yield from (file for file in files if file.is_file() or not file.exists())
+
+
+def read_blocks(
+    file: Path | BinaryIO,
+    on_bytes: Callable[[memoryview], object] | None = None,
+    name: str | None = None,
+) -> Iterator[list[str]]:
+    """
+    The lines of a file, about a megabyte at a time, because reading is fast if each step is done
+    for many lines at once.
+
+    # Parameters
+
+    file : `Path` or `BinaryIO`
+        Text in UTF-8, plain or compressed by gzip, xz or zstd. An open file is not closed.
+    on_bytes : `Callable`, optional
+        A function that is called with every piece of the file before decompression, for a hash or a
+        progress bar.
+    name : `str`, optional
+        The name of the file in errors, by default its path.
+
+    # Raises
+
+    `InputError`
+        If the file is not UTF-8, if its compressed form is damaged or cut short, or if a line is
+        longer than `LINE_BYTES`.
+    """
+    name = name or str(file)
+    lines_before = 0
+    with open(file, "rb", buffering=0) if isinstance(file, Path) else nullcontext(file) as disk:
+        raw: io.BufferedReader = io.BufferedReader(_Observed(disk, on_bytes), BLOCK_BYTES)
+        text = _decompressed(raw)
+        while True:
+            try:
+                data = text.read(BLOCK_BYTES)
+                rest = b"" if data.endswith(b"\n") else text.readline(LINE_BYTES + 1)
+            except DECOMPRESSION_ERRORS as error:
+                raise InputError(
+                    f"{name}: expected a whole compressed file, found damage after line "
+                    f"{lines_before} ({error})"
+                ) from error
+            if not data:
+                break
+            if len(rest) > LINE_BYTES:
+                line = lines_before + data.count(b"\n") + 1
+                raise InputError(
+                    f"{name}, line {line}: expected one sentence of at most {LINE_BYTES:,} bytes, "
+                    "found a longer line"
+                )
+            block = _decode(data + rest, name, lines_before)
+            if lines_before == 0:
+                if block.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):
+                    raise InputError(f"{name}: expected text, found a tar archive; unpack it first")
+                block = block.removeprefix(BYTE_ORDER_MARK)
+            lines = block.removesuffix("\n").split("\n")
+            lines_before += len(lines)
+            yield lines
+
+
+def read_sentences(path: str | os.PathLike) -> Iterator[list[str]]:
+    """The sentences of a text, each a list of tokens; see `find_files` for `path`."""
+    for file in find_files(path):
+        for lines in read_blocks(file):
+            for line in lines:
+                if tokens := line.split():
+                    yield tokens
+
+
+def _decode(block: bytes, name: str, lines_before: int) -> str:
+    try:
+        return block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = lines_before + block.count(b"\n", 0, error.start) + 1
+        column = error.start - block.rfind(b"\n", 0, error.start)
+        raise InputError(
+            f"{name}, line {line}: expected UTF-8, found the byte 0x{block[error.start]:02x} "
+            f"at byte {column} of the line ({error.reason})"
+        ) from error
+
+
+def _decompressed(raw: io.BufferedReader) -> BinaryIO:
+    start = raw.peek(len(XZ_MAGIC))
+    if start.startswith(GZIP_MAGIC):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+    if start.startswith(XZ_MAGIC):
+        return cast(BinaryIO, lzma.LZMAFile(raw))
+    if start.startswith(ZSTD_MAGIC):
+        return io.BufferedReader(_ZstdFile(raw), BLOCK_BYTES)
+    return raw
+
+
+class _Observed(io.RawIOBase):
+    """A file whose bytes are also passed to a callback."""
+
+    def __init__(self, file: BinaryIO, on_bytes: Callable[[memoryview], object] | None) -> None:
+        self._file = file
+        self._on_bytes = on_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        piece = self._file.read(len(buffer))
+        buffer[: len(piece)] = piece
+        if self._on_bytes is not None and piece:
+            self._on_bytes(memoryview(piece))
+        return len(piece)
+
+
+class _ZstdFile(io.RawIOBase):
+    """
+    Decompresses Zstandard frames. `zstandard`'s own reader does not notice that a file was cut
+    short; this one raises an `EOFError`.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._compressed = b""
+        self._text = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while not self._text:
+            # Text is at most 32,768 times as long: a block of 4 bytes may hold 128 KiB.
+            compressed = self._compressed or self._raw.read(ZSTD_BYTES)
+            if self._frame.eof:
+                if not compressed:
+                    return 0
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            elif not compressed:
+                raise EOFError("the file ended before the end of a frame")
+            self._text = memoryview(self._frame.decompress(compressed))
+            self._compressed = self._frame.unused_data
+        count = min(len(buffer), len(self._text))
+        buffer[:count] = self._text[:count]
+        self._text = self._text[count:]
+        return count

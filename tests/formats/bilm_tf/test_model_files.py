@@ -1,0 +1,98 @@
+"""These tests read a model's two files from a folder or a zip file."""
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy
+import pytest
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf.model_files import model_files
+from tests.damage import damage
+
+SENTENCE = "The dog ran ."
+
+
+@pytest.fixture
+def folder(bilm_files, tmp_path) -> Path:
+    """Returns a folder as repositories publish it, with weights of any name next to other files."""
+    folder = tmp_path / "170"
+    folder.mkdir()
+    shutil.copy(bilm_files.options_file, folder / "options.json")
+    shutil.copy(bilm_files.weight_file, folder / "model.hdf5")
+    (folder / "vocab.txt").write_text("<S>\n")
+    return folder
+
+
+def zip_of(folder: Path, names: dict[str, str]) -> Path:
+    """Writes a zip file with the files of `folder` under other names, and with others."""
+    path = folder.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, file in names.items():
+            archive.write(folder / file, name)
+    return path
+
+
+PUBLISHED = {"options.json": "options.json", "model.hdf5": "model.hdf5", "vocab.txt": "vocab.txt"}
+
+
+def test_a_folder_or_a_zip_file_is_a_model(folder, bilm_files):
+    """The vectors equal those of the two files when they are named by their paths."""
+    expected = Elmo.from_files(*bilm_files).embed(SENTENCE)
+    inside = {f"170/{name}": file for name, file in PUBLISHED.items()}
+    hidden = {**PUBLISHED, "__MACOSX/._model.hdf5": "vocab.txt"}
+    for path in (folder, *(zip_of(folder, names) for names in (PUBLISHED, inside, hidden))):
+        assert numpy.array_equal(Elmo.from_files(path).embed(SENTENCE), expected)
+
+
+def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
+    """The names of the members do not choose the folder, and no file is left."""
+    path = zip_of(folder, {"../../options.json": "options.json", "/tmp/model.hdf5": "model.hdf5"})
+    before = sorted(path.parent.rglob("*"))
+    with model_files(path) as files:
+        found = [Path(file) for file in files]
+        assert [file.name for file in found] == ["options.json", "weights.hdf5"]
+        assert found[0].parent == found[1].parent
+        assert found[1].read_bytes() == Path(bilm_files.weight_file).read_bytes()
+    assert not found[0].parent.exists()
+    assert sorted(path.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "names, message",
+    [
+        ({"model.hdf5": "model.hdf5"}, "expected one options.json in it, found none"),
+        ({"options.json": "options.json"}, "expected one HDF5 file in it, found none"),
+        (
+            {**PUBLISHED, "b.h5": "model.hdf5"},
+            "expected one HDF5 file in it, found b.h5, model.hdf5",
+        ),
+        (None, "expected a folder or a zip file .* found another kind of file"),
+        ({}, "expected a folder or a zip file .* found none"),
+    ],
+)
+def test_not_a_model(folder, names, message):
+    """The message names the path, what was expected and what was found."""
+    if names is None:
+        path = folder / "vocab.txt"
+    else:
+        path = zip_of(folder, names) if names else folder / "no"
+    with pytest.raises(InputError, match=message), model_files(path):
+        pass
+
+
+def test_a_damaged_zip_file(folder, fuzz):
+    """A damaged zip file gives an error that names it, or the bytes of the two files."""
+    path = zip_of(folder, PUBLISHED)
+    whole = path.read_bytes()
+    expected = [(folder / name).read_bytes() for name in ("options.json", "model.hdf5")]
+    for random in fuzz.cases(60):
+        way, data = damage(whole, random)
+        path.write_bytes(data)
+        try:
+            with model_files(path) as files:
+                assert [Path(file).read_bytes() for file in files] == expected, way
+        except InputError as error:
+            assert str(path) in str(error), way

@@ -1,0 +1,610 @@
+"""These tests compare bilm-tf's format with the original's own numbers, with AllenNLP's reader and
+with the NumPy oracle."""
+
+import json
+import resource
+import tarfile
+from multiprocessing import get_context
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from allennlp.modules.elmo import Elmo as StockElmo
+from allennlp.modules.elmo import batch_to_ids
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import DiskFullError
+from elmo_plugin.formats.bilm_tf import weight_file
+from elmo_plugin.formats.bilm_tf.arrays import (
+    array_views,
+    lstm_arrays,
+    softmax_arrays,
+    token_encoder_arrays,
+)
+from elmo_plugin.formats.bilm_tf.options_file import (
+    options_from_dict,
+    read_options,
+    write_options,
+)
+from elmo_plugin.formats.bilm_tf.weight_file import (
+    has_softmax,
+    load_bilm,
+    read_weights,
+    write_weights,
+)
+from elmo_plugin.modules import SampledSoftmax
+from elmo_plugin.options import BiLMOptions, build_bilm
+from tests.conftest import SHARED_DATA
+from tests.damage import damage
+
+GOLDEN = SHARED_DATA / "golden.tar.xz"
+BLOCKS = {
+    "lstm": {
+        "dim": 12,
+        "projection_dim": 6,
+        "n_layers": 2,
+        "cell_clip": 3.0,
+        "proj_clip": 3.0,
+        "use_skip_connections": True,
+    },
+    "char_cnn": {
+        "embedding": {"dim": 4},
+        "filters": [[1, 4], [2, 5]],
+        "n_highway": 1,
+        "activation": "relu",
+        "max_characters_per_token": 50,
+    },
+}
+WORD_LEVEL = BiLMOptions.from_dict({"lstm": BLOCKS["lstm"], "n_tokens_vocab": 9}, source="test")
+SENTENCES = [["The", "dog", "ran", "."], ["naïve", "🙂"], ["x" * 100]]
+
+
+def options_with(**changes) -> BiLMOptions:
+    """Returns the options above with single keys of either block changed."""
+    blocks = {
+        name: {key: changes.get(key, value) for key, value in block.items()}
+        for name, block in BLOCKS.items()
+    }
+    return options_from_dict(blocks, source="test")
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Returns the two files of a small random biLM, and the biLM."""
+    torch.manual_seed(1)
+    options = options_with()
+    bilm = build_bilm(options)
+    write_options(options, tmp_path / "options.json")
+    write_weights(bilm, tmp_path / "weights.hdf5")
+    return tmp_path / "options.json", tmp_path / "weights.hdf5", bilm
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory):
+    """Returns the folder with the original's model and the original's results."""
+    if not GOLDEN.exists():
+        pytest.skip(f"needs {GOLDEN.name}, the activations of the original, which are not here")
+    folder = tmp_path_factory.mktemp("golden")
+    with tarfile.open(GOLDEN) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "elmo"
+
+
+def golden_batches(folder: Path) -> list[list[list[str]]]:
+    rows = json.loads((folder / "sentences.json").read_text())
+    return [[row[k].split() for row in rows] for k in range(len(rows[0]))]
+
+
+def test_activations_are_those_of_the_original(golden):
+    """The expected values are bilm-tf's results in TensorFlow, with a state carried over ten
+    batches."""
+    bilm = load_bilm(golden / "options.json", golden / "lm_weights.hdf5")
+    state = bilm.bilstm.zero_state(3)
+    for k, batch in enumerate(golden_batches(golden)):
+        ids = batch_to_ids(batch)
+        with torch.no_grad():
+            read = bilm.sentences(ids, state)
+        state = state.put(read.state)
+        for row, tokens in enumerate(batch):
+            with h5py.File(golden / f"lm_embeddings_{row}.hdf5") as file:
+                expected = np.concatenate(list(file[str(k)][()]), axis=-1)  # both directions
+            found = read.layers[-1][row, 1 : len(tokens) + 1].numpy()
+            np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+
+
+def test_token_vectors_are_those_of_the_original(golden):
+    """The expected values are bilm-tf's own dump of the token vectors of its vocabulary."""
+    bilm = load_bilm(golden / "options.json", golden / "lm_weights.hdf5")
+    words = (golden / "vocab_test.txt").read_text().split()
+    with h5py.File(golden / "elmo_token_embeddings.hdf5") as file:
+        expected = file["embedding"][()]
+    with torch.no_grad():
+        found = bilm.token_encoder(batch_to_ids([words])[0]).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+
+
+def test_every_layer_is_that_of_allennlp(golden):
+    """The expected values are those of AllenNLP's `_ElmoBiLm` on the same files, which carries its
+    state too."""
+    files = str(golden / "options.json"), str(golden / "lm_weights.hdf5")
+    stock = StockElmo(*files, 1)._elmo_lstm.eval()
+    bilm = load_bilm(*files)
+    state = bilm.bilstm.zero_state(3)
+    for batch in golden_batches(golden):
+        ids = batch_to_ids(batch)
+        with torch.no_grad():
+            read = bilm.sentences(ids, state)
+            expected = stock(ids)["activations"]
+        state = state.put(read.state)
+        for found, layer in zip(read.layers, expected):
+            torch.testing.assert_close(found, layer, atol=1e-5, rtol=0)
+
+
+def test_gradients_are_those_of_allennlp(golden):
+    """The expected values are AllenNLP's gradients of every parameter with `requires_grad`. The
+    tolerance is relative to the largest number of each gradient, because gradients are sums over a
+    batch."""
+    files = str(golden / "options.json"), str(golden / "lm_weights.hdf5")
+    stock = StockElmo(*files, 1, requires_grad=True)._elmo_lstm
+    bilm = load_bilm(*files)
+    ids = batch_to_ids(golden_batches(golden)[0])
+    read = bilm.sentences(ids, bilm.bilstm.zero_state(3))
+    for layers in (stock(ids)["activations"], read.layers):
+        sum(
+            (layer * torch.sin(torch.arange(layer.numel())).view_as(layer)).sum()
+            for layer in layers
+        ).backward()
+    expected = stock_gradients(stock)
+    assert expected.keys() == dict(bilm.named_parameters()).keys()
+    for name, parameter in bilm.named_parameters():
+        largest = expected[name].abs().max()
+        assert largest > 0, name
+        difference = (parameter.grad - expected[name]).abs().max() / largest
+        assert difference <= 1e-4, name
+
+
+def stock_gradients(stock) -> dict[str, torch.Tensor]:
+    """Returns the gradients of AllenNLP's `_ElmoBiLm` under our parameters' names and in our
+    layouts."""
+    encoder = stock._token_embedder
+    gradients = {
+        "char_embedding.weight": encoder._char_embedding_weights.grad,
+        "projection.weight": encoder._projection.weight.grad,
+        "projection.bias": encoder._projection.bias.grad,
+    }
+    for i, conv in enumerate(encoder._convolutions):
+        gradients[f"convolutions.{i}.weight"] = conv.weight.grad
+        gradients[f"convolutions.{i}.bias"] = conv.bias.grad
+    for k, highway in enumerate(encoder._highways._layers):
+        for part in ("weight", "bias"):
+            # AllenNLP has both gates in one matrix. Its second gate keeps the part that ours
+            # replaces, so that it has the opposite sign.
+            transform, kept = getattr(highway, part).grad.chunk(2)
+            gradients[f"highways.{k}.transform.{part}"] = transform
+            gradients[f"highways.{k}.carry.{part}"] = -kept
+    gradients = {f"token_encoder.{name}": gradient for name, gradient in gradients.items()}
+    lstms = stock._elmo_lstm
+    for k, directions in enumerate(zip(lstms.forward_layers, lstms.backward_layers)):
+        for name, of in (
+            ("input_weight", lambda cell: _gates_as_ours(cell.input_linearity.weight.grad).T),
+            ("recurrent_weight", lambda cell: _gates_as_ours(cell.state_linearity.weight.grad).T),
+            ("bias", lambda cell: _gates_as_ours(cell.state_linearity.bias.grad)),
+            ("projection_weight", lambda cell: cell.state_projection.weight.grad.T),
+        ):
+            gradients[f"bilstm.layers.{k}.{name}"] = torch.stack([of(cell) for cell in directions])
+    return gradients
+
+
+def _gates_as_ours(gradient: torch.Tensor) -> torch.Tensor:
+    """Reorders gates: AllenNLP's rows are i, f, j, o, and TensorFlow's and ours are i, j, f, o."""
+    i, f, j, o = gradient.chunk(4)
+    return torch.cat([i, j, f, o])
+
+
+def test_allennlp_reads_what_we_write(files):
+    """The expected values are the vectors of every layer from AllenNLP's stock `Elmo`, which reads
+    our files."""
+    options_file, weight_file, bilm = files
+    stock = StockElmo(str(options_file), str(weight_file), 1)._elmo_lstm.eval()
+    ids = batch_to_ids(SENTENCES)
+    with torch.no_grad():
+        expected = stock(ids)["activations"]
+        found = bilm.sentences(ids, bilm.bilstm.zero_state(3)).layers
+    for ours, theirs in zip(found, expected):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"n_layers": 1},
+        {"n_layers": 3, "use_skip_connections": False},
+        {"activation": "tanh", "n_highway": 0},
+        {"n_highway": 2, "cell_clip": None, "proj_clip": None},
+        {"projection_dim": 12},  # P = D: no projection in the LSTM
+        {"projection_dim": 9},  # F = P: none in the CNN
+    ],
+    ids=str,
+)
+def test_export_then_import_changes_no_bit(tmp_path, changes):
+    """The weights and the options of each architecture are the same after they were written and
+    read."""
+    torch.manual_seed(0)
+    options = options_with(**changes)
+    bilm, softmax = build_bilm(options), SampledSoftmax(n_words=7, dim=6, n_negative_samples=None)
+    write_options(options, tmp_path / "options.json")
+    write_weights(bilm, tmp_path / "weights.hdf5", softmax)
+    again = load_bilm(tmp_path / "options.json", tmp_path / "weights.hdf5")
+    softmax_again = SampledSoftmax(n_words=7, dim=6, n_negative_samples=None)
+    read_weights(again, tmp_path / "weights.hdf5", softmax_again)
+    assert read_options(tmp_path / "options.json") == options
+    for before, after in ((bilm, again), (softmax, softmax_again)):
+        for name, tensor in before.named_parameters():
+            assert torch.equal(tensor, after.get_parameter(name)), name
+
+
+def test_word_level_models_are_read_and_written(tmp_path):
+    """The weights are the same after they were written and read. The row for "no word" is not in
+    the file."""
+    options = WORD_LEVEL
+    bilm = build_bilm(options)
+    write_options(options, tmp_path / "options.json")
+    write_weights(bilm, tmp_path / "weights.hdf5")
+    again = load_bilm(tmp_path / "options.json", tmp_path / "weights.hdf5")
+    assert torch.equal(bilm.token_encoder.embedding.weight, again.token_encoder.embedding.weight)
+    with h5py.File(tmp_path / "weights.hdf5") as file:
+        assert file["embedding"].shape == (9, 6)
+
+
+def test_the_layout_is_that_of_bilm_tf(files):
+    """The expected names and shapes are those of bilm-tf's own dump of a model of these sizes."""
+    shapes = {}
+    with h5py.File(files[1]) as file:
+        file.visititems(
+            lambda name, item: shapes.update({name: item.shape} if hasattr(item, "shape") else {})
+        )
+    cells = {
+        f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell/{name}": shape
+        for d in (0, 1)
+        for k in (0, 1)
+        for name, shape in (("W_0", (12, 48)), ("B", (48,)), ("W_P_0", (12, 6)))
+    }
+    assert shapes == {
+        "char_embed": (261, 4),
+        "CNN/W_cnn_0": (1, 1, 4, 4),
+        "CNN/b_cnn_0": (4,),
+        "CNN/W_cnn_1": (1, 2, 4, 5),
+        "CNN/b_cnn_1": (5,),
+        "CNN_high_0/W_carry": (9, 9),
+        "CNN_high_0/b_carry": (9,),
+        "CNN_high_0/W_transform": (9, 9),
+        "CNN_high_0/b_transform": (9,),
+        "CNN_proj/W_proj": (9, 6),
+        "CNN_proj/b_proj": (6,),
+        **cells,
+        "warm_state/memory": (2, 2, 1, 12),
+        "warm_state/output": (2, 2, 1, 6),
+    }
+
+
+def test_one_layer_dumps_lack_a_level(tmp_path):
+    """bilm-tf writes the cell of a one-layer model without `MultiRNNCell/Cell0`. The weights that
+    are read from such a file are the same."""
+    options = options_with(n_layers=1)
+    bilm = build_bilm(options)
+    path = tmp_path / "weights.hdf5"
+    write_weights(bilm, path)
+    with h5py.File(path, "a") as file:
+        for d in (0, 1):
+            file.move(f"RNN_{d}/RNN/MultiRNNCell/Cell0/LSTMCell", f"RNN_{d}/RNN/LSTMCell")
+            del file[f"RNN_{d}/RNN/MultiRNNCell"]
+    again = build_bilm(options)
+    read_weights(again, path)
+    for name, tensor in bilm.named_parameters():
+        assert torch.equal(tensor, again.get_parameter(name)), name
+
+
+def test_float16_and_compressed_files_are_read(files):
+    """The expected values are the weights rounded to float16."""
+    _, path, bilm = files
+    with h5py.File(path, "a") as file:
+        half = file["char_embed"][()].astype("float16")
+        del file["char_embed"]
+        file.create_dataset("char_embed", data=half, compression="gzip")
+    read_weights(bilm, path)
+    found = bilm.token_encoder.char_embedding.weight[1:].detach().numpy()
+    np.testing.assert_array_equal(found, half.astype("float32"))
+
+
+def test_the_warm_state_is_written_and_read(files):
+    """The warm state that is read equals the one that was written."""
+    options_file, path, bilm = files
+    bilm.warm_state.memory.normal_()
+    bilm.warm_state.output.normal_()
+    write_weights(bilm, path)
+    again = load_bilm(options_file, path)
+    assert torch.equal(again.warm_state.memory, bilm.warm_state.memory)
+    assert torch.equal(again.warm_state.output, bilm.warm_state.output)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"projection_dim": 12},  # P = D
+        {"projection_dim": 9, "n_layers": 3},  # P = F
+        {"n_highway": 0, "n_layers": 1},
+        {"n_highway": 2, "filters": [[1, 4]]},
+        None,  # a word table
+    ],
+    ids=str,
+)
+def test_shapes_are_those_of_the_views(changes):
+    """The expected shapes are those of the parameters' views, which are written and read."""
+    options = WORD_LEVEL if changes is None else options_with(**changes)
+    softmax = SampledSoftmax(n_words=7, dim=options.lstm.projection_dim, n_negative_samples=None)
+    expected = [
+        (name, tuple(torch.cat(parts).shape))
+        for name, parts in array_views(build_bilm(options), softmax).items()
+    ]
+    size = options.lstm.projection_dim
+    arrays = *token_encoder_arrays(options), *lstm_arrays(options.lstm), *softmax_arrays(7, size)
+    assert [(array.name, array.shape) for array in arrays] == expected
+
+
+@pytest.mark.parametrize(
+    "block, key, value, message",
+    [
+        ("lstm", "dim", 10**9, r"Cell0/LSTMCell/W_0: the options ask for .* \(12, 4000000000\)"),
+        ("lstm", "n_layers", 20000, "Cell2/LSTMCell/W_0: expected an array, found none"),
+        ("char_cnn", "n_highway", 10**9, "CNN_high_1/W_carry: expected an array, found none"),
+        ("char_cnn", "filters", [[1, 10**9]], r"W_cnn_0: the options ask for .* 1000000000\)"),
+        ("char_cnn", "embedding", {"dim": 10**9}, r"char_embed: .* \(261, 1000000000\)"),
+    ],
+)
+def test_sizes_are_checked_before_memory_is_taken(files, monkeypatch, block, key, value, message):
+    """The error names the first array that does not fit, and no biLM is built."""
+    options_file, path, _ = files
+    with h5py.File(path, "a") as file:
+        del file.attrs["options.json"]  # as in others' files
+    options = json.loads(options_file.read_text())
+    options[block][key] = value
+    options_file.write_text(json.dumps(options))
+    monkeypatch.setattr(weight_file, "build_bilm", lambda _: pytest.fail("was built"))
+    with pytest.raises(InputError, match=rf"weights\.hdf5: .*{message}"):
+        load_bilm(options_file, path)
+
+
+@pytest.mark.parametrize(
+    "block, key, value, message",
+    [
+        ("lstm", "cell_clip", 8.0, "for lstm.cell_clip 8.0, .* for lstm.cell_clip 3.0"),
+        ("lstm", "use_skip_connections", False, "use_skip_connections False, .* True"),
+        ("char_cnn", "activation", "tanh", "char_cnn.activation tanh, .* relu"),
+        ("char_cnn", "max_characters_per_token", 60, "max_characters_per_token 60, .* 50"),
+    ],
+)
+def test_weights_belong_to_their_options(files, block, key, value, message):
+    """The arrays have the same shapes, but the results would be those of another model. The error
+    names both values. Files of other programs do not contain their options and are read."""
+    options_file, path, _ = files
+    options = json.loads(options_file.read_text())
+    options[block][key] = value
+    options_file.write_text(json.dumps(options))
+    with pytest.raises(InputError, match=rf"weights\.hdf5: expected weights .*{message}"):
+        load_bilm(options_file, path)
+    with h5py.File(path, "a") as file:
+        del file.attrs["options.json"]
+    load_bilm(options_file, path)
+
+
+def test_damage_is_noticed(files, fuzz):
+    """Any damage to either file gives one sentence that names the file, or the same numbers to the
+    bit."""
+    *paths, _ = files
+    whole = [path.read_bytes() for path in paths]
+    expected = load_bilm(*paths).state_dict()
+    for random in fuzz.cases(60):
+        for path, data in zip(paths, whole):
+            path.write_bytes(data)
+        damaged = random.randrange(2)
+        way, data = damage(whole[damaged], random)
+        paths[damaged].write_bytes(data)
+        try:
+            found = load_bilm(*paths).state_dict()
+        except InputError as error:
+            assert ".json: " in str(error) or ".hdf5: " in str(error), way
+            continue
+        for name, tensor in expected.items():
+            assert torch.equal(found[name], tensor), f"{paths[damaged].name}: {way}: {name}"
+
+
+def test_has_softmax(files):
+    """A file is written first without the softmax and then with it."""
+    _, path, bilm = files
+    assert not has_softmax(path)
+    write_weights(bilm, path, SampledSoftmax(n_words=5, dim=6, n_negative_samples=None))
+    assert has_softmax(path)
+
+
+def test_training_options_are_read_as_those_for_inference(tmp_path):
+    """The options file has all keys that bilm-tf writes for training, with 261 characters."""
+    training = {
+        "bidirectional": True,
+        "dropout": 0.1,
+        "all_clip_norm_val": 10.0,
+        "n_epochs": 10,
+        "n_train_tokens": 768648884,
+        "batch_size": 128,
+        "n_tokens_vocab": 793471,
+        "unroll_steps": 20,
+        "n_negative_samples_batch": 8192,
+        **BLOCKS,
+        "char_cnn": {**BLOCKS["char_cnn"], "n_characters": 261},
+    }
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps(training))
+    assert read_options(path).token_encoder == options_with().token_encoder
+    assert read_options(path).lstm == options_with().lstm
+    assert read_options(path).to_dict()["char_cnn"]["n_characters"] == 262
+
+
+@pytest.mark.parametrize(
+    "block, key, value, message",
+    [
+        ("char_cnn", "activation", "gelu", "char_cnn.activation: .*relu.*tanh.*found 'gelu'"),
+        ("char_cnn", "n_characters", 300, "n_characters: expected one of 261, 262, found 300"),
+        ("char_cnn", "filters", [[1]], "char_cnn.filters: expected a list of .* found"),
+        ("lstm", "dim", "big", "lstm.dim: expected a whole number .* found 'big'"),
+        ("lstm", "dim", None, "lstm: missing key dim"),
+        ("lstm", "n_layers", 0, "lstm.n_layers: expected a whole number from 1 .*found 0"),
+    ],
+)
+def test_wrong_options_name_the_file_and_the_key(tmp_path, block, key, value, message):
+    """Each message names the file and the key, what was expected and what was found."""
+    options = json.loads(json.dumps(BLOCKS))
+    options[block][key] = value
+    if value is None:
+        del options[block][key]
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps(options))
+    with pytest.raises(InputError, match=f"options.json: .*{message}"):
+        read_options(path)
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("{", "Expecting"),
+        ("[" * 100_000, "maximum recursion depth"),
+        ('{"lstm": {"dim": 1' + "0" * 5000 + "}}", "Exceeds the limit"),
+        ('{"lstm": {"cell_clip": Infinity}}', "Infinity, which is not a number of JSON"),
+        ('{"lstm": {"dim": 7, "cell_clip": 3, "dim": 8}}', "the key 'dim' twice"),
+        (b"\xff{}", "codec can't decode"),
+        (None, "a folder"),
+    ],
+    ids=["cut off", "deep", "long number", "infinity", "twice", "no text", "folder"],
+)
+def test_options_that_are_not_json(tmp_path, text, found):
+    """The message names the file and the fault."""
+    path = tmp_path / "options.json"
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(
+        InputError, match=rf"options\.json: expected an options file in JSON, found .*{found}"
+    ):
+        read_options(path)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('"cell_clip": 1e400', "lstm.cell_clip: expected a finite number .*found inf"),
+        ('"cell_clip": true', "lstm.cell_clip: expected a finite number .*found true"),
+    ],
+)
+def test_numbers_that_json_takes_and_we_do_not(tmp_path, text, message):
+    """Python reads 1e400 as infinity, and counts `true` among the numbers; both are refused."""
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps(BLOCKS).replace('"cell_clip": 3.0', text))
+    with pytest.raises(InputError, match=rf"options\.json: {message}"):
+        read_options(path)
+
+
+@pytest.mark.parametrize("value", [False, None, 1])
+def test_a_model_of_one_direction(value):
+    """bilm-tf's `bidirectional: false` means a model without backward weights, which is refused."""
+    with pytest.raises(InputError, match="test: bidirectional: expected true, found"):
+        options_from_dict({**BLOCKS, "bidirectional": value}, source="test")
+
+
+def _missing(file):
+    del file["CNN_proj/W_proj"]
+
+
+def _not_finite(file):
+    del file["CNN/b_cnn_0"]
+    file["CNN/b_cnn_0"] = np.full(4, np.nan, dtype="float32")
+
+
+def _with_padding_row(file):
+    rows = file["char_embed"][()]
+    del file["char_embed"]
+    file["char_embed"] = np.concatenate([rows[:1], rows])
+
+
+def _narrow(file):
+    del file["CNN/b_cnn_0"]
+    file["CNN/b_cnn_0"] = np.zeros(3)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (_missing, "CNN_proj/W_proj: expected an array, found none"),
+        (_not_finite, "CNN/b_cnn_0: expected finite float32 numbers, found NaN"),
+        (_with_padding_row, r"char_embed: .*\(261, 4\), found \(262, 4\); .*row for padding"),
+        (_narrow, r"CNN/b_cnn_0: the options ask for the shape \(4,\), found \(3,\)"),
+    ],
+)
+def test_wrong_weights_name_the_file_and_the_key_and_change_nothing(files, change, message):
+    """Each message names the file and the key, what was expected and what was found. The biLM does
+    not change."""
+    _, path, bilm = files
+    with h5py.File(path, "a") as file:
+        change(file)
+    before = {name: tensor.clone() for name, tensor in bilm.state_dict().items()}
+    bilm.token_encoder.char_embedding.weight.data.add_(1.0)
+    before["token_encoder.char_embedding.weight"] += 1.0
+    with pytest.raises(InputError, match=f"weights.hdf5: {message}"):
+        read_weights(bilm, path)
+    for name, tensor in bilm.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.95])
+def test_truncated_weights(files, share):
+    """A file that was cut at any place gives one sentence that names it."""
+    _, path, bilm = files
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(InputError, match=r"weights\.hdf5: .*expected"):
+        read_weights(bilm, path)
+
+
+def test_files_appear_whole_or_not_at_all(files, monkeypatch):
+    """A writer that fails half-way leaves the old file as it was, and no other file."""
+    _, path, bilm = files
+    before, names = path.read_bytes(), sorted(path.parent.iterdir())
+    bilm.token_encoder.projection = torch.nn.Identity()  # has no weight to write
+    with pytest.raises(AttributeError):
+        write_weights(bilm, path)
+    assert path.read_bytes() == before
+    assert sorted(path.parent.iterdir()) == names
+
+
+def test_a_full_disk(files, capfd):
+    """A limit on the size of files stands for the full disk, at the first byte, inside the file and
+    at the last byte. The error is one sentence with the file's name, the old file stays as it was,
+    and no other file is left."""
+    _, path, bilm = files
+    before, names = path.read_bytes(), sorted(path.parent.iterdir())
+
+    def write_with(limit: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        with pytest.raises(DiskFullError, match=r"weights\.hdf5: could not .* may be full \(File"):
+            write_weights(bilm, path)
+
+    for limit in (0, len(before) // 2, len(before) - 1):
+        child = get_context("fork").Process(target=write_with, args=(limit,))
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+    assert capfd.readouterr().err == ""
+    assert path.read_bytes() == before
+    assert sorted(path.parent.iterdir()) == names

@@ -1,0 +1,366 @@
+"""Archives that are hostile, damaged or absurd give one clear error and leave nothing behind."""
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.models.archival import load_archive
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import DiskFullError
+from elmo_plugin.files.torch_file import DamagedFileError
+from elmo_plugin.plugin.data.vocabulary import vocabulary_words
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.load import load_language_model
+from tests.conftest import Fuzz
+from tests.damage import damage
+
+Config = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Returns the folder in which archives are unpacked."""
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def run(bilm_archive: str, tmp_path: Path) -> Path:
+    """Returns the archive as the folder of a training run."""
+    with tarfile.open(bilm_archive) as archive:
+        archive.extractall(tmp_path / "run", filter="data")
+    (tmp_path / "run" / "weights.th").rename(tmp_path / "run" / "best.th")
+    return tmp_path / "run"
+
+
+def pack(folder: Path, archive_file: Path) -> Path:
+    with tarfile.open(archive_file, "w:gz") as archive:
+        for name in ("config.json", "best.th", "vocabulary"):
+            archive.add(folder / name, arcname=name)
+    return archive_file
+
+
+def edit_config(folder: Path, edit: Callable[[Config], Any]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    edit(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def check_same(found: BilmLanguageModel, expected: BilmLanguageModel, message: str = "") -> None:
+    """Compares weights, options and vocabulary."""
+    assert found.options == expected.options, message
+    assert vocabulary_words(found.vocab) == vocabulary_words(expected.vocab), message
+    for name, tensor in expected.state_dict().items():
+        assert torch.equal(found.state_dict()[name], tensor), (name, message)
+
+
+@pytest.fixture(autouse=True)
+def popen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaces the class that a hostile config names with one that starts no process."""
+
+    class Popen:
+        def __init__(self, args: list[str]) -> None:
+            Path(args[1]).touch()
+
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+
+
+def popen(trap: Path) -> Config:
+    return {"type": "subprocess.Popen", "args": ["touch", str(trap)]}
+
+
+def popen_in(*keys: str) -> Callable[[Config, Path], None]:
+    def put(config: Config, trap: Path) -> None:
+        for key in keys[:-1]:
+            config = config.setdefault(key, {})
+        config[keys[-1]] = popen(trap)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("dataset_reader",),
+        ("validation_dataset_reader",),
+        ("vocabulary",),
+        ("trainer",),
+        ("model", "regularizer"),
+        ("model", "ddp_accelerator"),
+    ],
+    ids=".".join,
+)
+@pytest.mark.parametrize("packed", [True, False])
+def test_unneeded_parts_of_a_config_are_not_read(run, bilm_archive, tmp_path, keys, packed):
+    """The archive loads as without the hostile part, and the command is not run."""
+    trap = tmp_path / "trap"
+    edit_config(run, lambda config: popen_in(*keys)(config, trap))
+    archive = pack(run, tmp_path / "model.tar.gz") if packed else run
+    check_same(load_language_model(archive), load_language_model(bilm_archive))
+    assert not trap.exists()
+
+
+HOSTILE: dict[str, Callable[[Config, Path], None]] = {
+    "model": popen_in("model"),
+    "lstm": popen_in("model", "lstm"),
+    "lstm.dim": popen_in("model", "lstm", "dim"),
+    "embedding": popen_in("model", "char_cnn", "embedding"),
+    "dropout": popen_in("model", "dropout"),
+    "vocab": popen_in("model", "vocab"),
+    "serialization_dir": popen_in("model", "serialization_dir"),
+    "pretrained": lambda config, trap: config["model"]["lstm"].update(
+        _pretrained={"archive_file": str(trap), "module_path": "bilm"}
+    ),
+    "from_archive": lambda config, trap: config["model"].update(
+        type="from_archive", archive_file=str(trap)
+    ),
+    "dotted": lambda config, trap: config["model"].update(type="os.mkdir", path=str(trap)),
+}
+
+
+@pytest.mark.parametrize("where", HOSTILE)
+def test_a_hostile_config_is_refused(run, tmp_path, unpacked, where):
+    """There is one error that begins with the archive. Nothing is run and nothing stays behind."""
+    trap = tmp_path / "trap"
+    edit_config(run, lambda config: HOSTILE[where](config, trap))
+    archive = pack(run, tmp_path / "model.tar.gz")
+    with pytest.raises(InputError, match=f"^{archive}: "):
+        load_language_model(archive)
+    assert not trap.exists()
+    assert not list(unpacked.glob("tmp*"))
+
+
+def test_a_config_is_json(run, tmp_path):
+    """The config is not read as jsonnet, which reads other files."""
+    secret = tmp_path / "secret.json"
+    secret.write_text("{}")
+    (run / "config.json").write_text(f"(import '{secret}') + {{model: {{type: 'bilm'}}}}")
+    with pytest.raises(InputError, match=r"config\.json: expected JSON"):
+        load_language_model(run)
+
+
+def test_weights_that_run_code_are_refused(run, tmp_path):
+    """The pickled object would make a folder."""
+
+    class Trap:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.mkdir, (str(tmp_path / "trap"),)
+
+    torch.save({"bilm": Trap()}, run / "best.th")
+    with pytest.raises(InputError, match=r"best\.th: expected a whole file of torch.save"):
+        load_language_model(run)
+    assert not (tmp_path / "trap").exists()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+@pytest.mark.parametrize(
+    "name, kind, link",
+    [
+        ("../../outside", tarfile.REGTYPE, ""),
+        ("vocabulary/../../outside", tarfile.REGTYPE, ""),
+        ("{tmp}/outside", tarfile.REGTYPE, ""),
+        ("../outside", tarfile.DIRTYPE, ""),
+        ("weights.th", tarfile.SYMTYPE, "{tmp}/outside"),
+        ("vocabulary", tarfile.SYMTYPE, ".."),
+        ("config.json", tarfile.LNKTYPE, "../../outside"),
+        ("device", tarfile.CHRTYPE, ""),
+        ("block", tarfile.BLKTYPE, ""),
+        ("pipe", tarfile.FIFOTYPE, ""),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_members_outside_the_folder_are_refused(run, tmp_path, unpacked, name, kind, link, first):
+    """Such a member may be anywhere in the archive. The error begins with the archive, and nothing
+    is written, neither there nor in the folder of temporary files."""
+    hostile = member(name.format(tmp=tmp_path), kind, link.format(tmp=tmp_path))
+    archive = tmp_path / "model.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for info in [hostile, None] if first else [None, hostile]:
+            if info is not None:
+                tar.addfile(info, io.BytesIO())
+            else:
+                for own in ("config.json", "best.th", "vocabulary"):
+                    tar.add(run / own, arcname=own)
+    before = sorted(tmp_path.rglob("*"))
+    for load in (load_language_model, Elmo.from_archive):
+        with pytest.raises(InputError, match=f"^{archive}: expected .*, found"):
+            load(archive)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not list(unpacked.glob("tmp*"))
+
+
+def set_size(block: str, key: str, value: Any) -> Callable[[Config], None]:
+    return lambda config: config["model"][block].update({key: value})
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        set_size("lstm", "n_layers", 20000),
+        set_size("lstm", "n_layers", 3),
+        set_size("lstm", "dim", 10**9),
+        set_size("lstm", "dim", 10**18),
+        set_size("lstm", "dim", 10**30),
+        set_size("lstm", "projection_dim", 10**9),
+        set_size("char_cnn", "embedding", {"dim": 10**9}),
+        set_size("char_cnn", "filters", [[1, 10**9]]),
+        set_size("char_cnn", "filters", [[1, 4]] * 100_000),
+        set_size("char_cnn", "n_highway", 10**9),
+    ],
+)
+def test_sizes_are_compared_before_memory_is_taken(run, edit, monkeypatch):
+    """Modules are built only without memory, on PyTorch's device "meta"."""
+    edit_config(run, edit)
+    init = torch.nn.Module.__init__
+
+    def only_meta(*args: Any, **kwargs: Any) -> None:
+        assert isinstance(args[0], torch.nn.ModuleDict) or torch.empty(0).device.type == "meta"
+        init(*args, **kwargs)
+
+    monkeypatch.setattr(torch.nn.Module, "__init__", only_meta)
+    with pytest.raises(InputError, match=f"^{run}: "):
+        load_language_model(run)
+
+
+@pytest.mark.parametrize("what", ["repeated", "complex", "half", "meta", "missing", "more", "list"])
+def test_weights_of_another_kind_are_refused(run, what):
+    """In the case "repeated", two tensors of a right shape consist of one stored number."""
+    name = "bilm.bilstm.layers.0.bias"
+    state = torch.load(run / "best.th", weights_only=True)
+    if what == "repeated":
+        edit_config(run, set_size("lstm", "dim", 10**7))
+        state[name] = torch.zeros(1).expand(2, 4 * 10**7)
+    elif what == "complex":
+        state[name] = state[name].to(torch.complex64)
+    elif what == "half":
+        state[name] = state[name].half()
+    elif what == "meta":
+        state[name] = state[name].to("meta")
+    elif what == "missing":
+        del state[name]
+    elif what == "more":
+        state["more"] = torch.zeros(1)
+    torch.save(list(state.values()) if what == "list" else dict(state), run / "best.th")
+    with pytest.raises(InputError, match=f"^{run}: .*expected .*, found"):
+        load_language_model(run)
+
+
+def test_a_damaged_archive_is_noticed(bilm_archive, tmp_path, unpacked, fuzz: Fuzz):
+    """Damage gives an error that names the archive, or the whole archive's own model, because gzip
+    has fields that do not matter. Nothing stays behind."""
+    data = Path(bilm_archive).read_bytes()
+    expected = load_language_model(bilm_archive)
+    path = tmp_path / "damaged.tar.gz"
+    for random in fuzz.cases(40):
+        description, damaged = damage(data, random)
+        path.write_bytes(damaged)
+        try:
+            model = load_language_model(path)
+        except InputError as error:
+            assert str(error).startswith(f"{path}: expected a whole model.tar.gz"), description
+        else:
+            check_same(model, expected, description)
+        assert not list(unpacked.glob("tmp*")), description
+
+
+def test_damage_after_the_last_member_is_noticed(bilm_archive, tmp_path):
+    """tarfile stops at the end of the last member, and the checksum of gzip comes after that."""
+    content = bytearray(gzip.decompress(Path(bilm_archive).read_bytes()))
+    path = tmp_path / "damaged.tar.gz"
+    data = bytearray(gzip.compress(content))
+    data[-5] ^= 1  # the checksum's last byte but the length's four
+    path.write_bytes(data)
+    load_archive(path)
+    with pytest.raises(InputError, match=f"^{path}: .*CRC"):
+        load_language_model(path)
+
+
+@pytest.mark.parametrize("loader", ["ours", "allennlp"])
+def test_damaged_weights_of_a_run_are_noticed(run, fuzz: Fuzz, loader):
+    """Damage gives an error that names the file, or the run's own model."""
+    data = (run / "best.th").read_bytes()
+    expected = load_language_model(run)
+    for random in fuzz.cases(40):
+        description, damaged = damage(data, random)
+        (run / "best.th").write_bytes(damaged)
+        try:
+            model = load_language_model(run) if loader == "ours" else load_archive(run).model
+        except InputError as error:
+            assert str(run / "best.th") in str(error), description
+        else:
+            check_same(model, expected, description)
+
+
+def test_weights_without_checksums_are_refused(run):
+    """PyTorch's format before 1.6 has no checksums."""
+    state = torch.load(run / "best.th", weights_only=True)
+    torch.save(state, run / "best.th", _use_new_zipfile_serialization=False)
+    for load in (load_language_model, load_archive):
+        with pytest.raises(DamagedFileError if load is load_archive else InputError):
+            load(run)
+
+
+@pytest.mark.parametrize("name", ["config.json", "best.th", "vocabulary/words.txt"])
+def test_a_missing_file_is_named(run, tmp_path, name):
+    """The error begins with the folder and names the file."""
+    (run / name).unlink()
+    (run / "vocabulary" / "other.txt").touch()
+    with pytest.raises(InputError, match=f"^{run}: expected .*{Path(name).name}.* none"):
+        load_language_model(run)
+
+
+def test_another_model_is_refused(run):
+    """The error names both types."""
+    edit_config(run, lambda config: config["model"].update(type="simple_tagger"))
+    with pytest.raises(InputError, match="of type bilm, found 'simple_tagger'"):
+        load_language_model(run)
+
+
+def test_a_regularizer_does_no_harm(run, bilm_archive):
+    """An honest config has keys that only training needs. The oracle is AllenNLP's own loading."""
+    edit_config(
+        run,
+        lambda config: config["model"].update(
+            regularizer={"regexes": [[".*", {"type": "l2", "alpha": 0.1}]]},
+            pretrained_file="gone.tar.gz",
+        ),
+    )
+    check_same(load_language_model(run), load_archive(run).model)
+
+
+def test_the_folder_is_only_read(run):
+    """AllenNLP would leave a lock in the vocabulary."""
+    (run / "vocabulary" / ".lock").unlink()
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    load_language_model(run)
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+def test_a_full_disk_is_named(bilm_archive, unpacked, monkeypatch):
+    """The error is the operating system's own, as writing raises it."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tarfile.TarFile, "extract", full)
+    with pytest.raises(DiskFullError, match=f"^{bilm_archive}, unpacked in {unpacked}: .*No space"):
+        load_language_model(bilm_archive)
+    assert not list(unpacked.glob("tmp*"))

@@ -1,0 +1,552 @@
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+
+import h5py
+import numpy
+import pytest
+import torch
+from allennlp.commands import main
+from allennlp.modules.elmo import Elmo as StockElmo
+from allennlp.modules.elmo import batch_to_ids
+
+from elmo_plugin import pretrained
+from elmo_plugin.checks import InputError
+from elmo_plugin.elmo import dump
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from tests.damage import damage
+from tests.random_bilm import random_bilm
+
+TEXT = [
+    "He threw the stick to the dog .",
+    "The  dog ?",
+    "and/or",
+    "Nobody saw it \u2014 naïve 🙂 .",
+    "The  dog ?",
+    " ".join(f"w{i % 5}" for i in range(90)),
+    "A",
+]
+
+
+@pytest.fixture
+def run(monkeypatch):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["allennlp", "elmo", *map(str, arguments)])
+        main(prog="allennlp")
+
+    return run
+
+
+@pytest.fixture
+def text(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text("\n".join(TEXT) + "\n", "utf-8")
+    return file
+
+
+@pytest.fixture
+def options(bilm_files):
+    return ["--options-file", bilm_files.options_file, "--weight-file", bilm_files.weight_file]
+
+
+def read(file) -> dict[str, numpy.ndarray]:
+    with h5py.File(file) as found:
+        return {name: found[name][()] for name in found if name != "sentence_to_index"}
+
+
+def same(one, other) -> bool:
+    return one.keys() == other.keys() and all(numpy.array_equal(one[k], other[k]) for k in one)
+
+
+@pytest.mark.parametrize("layer", ["all", "top", "average"])
+def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, layer):
+    """The expected layout is that of AllenNLP 0.9. The expected numbers are those of AllenNLP's own
+    biLM, which reads sentence by sentence and carries its state, as 0.9 did with the same batch
+    size."""
+    in_order = ["--initial-state", "carry", "--batch-size", 1]
+    run(text, tmp_path / "out", f"--{layer}", *options, *in_order)
+    stock = StockElmo(*bilm_files, 1)._elmo_lstm
+    found = read(tmp_path / "out")
+    assert sorted(found, key=int) == [str(line) for line in range(len(TEXT))]
+    for line, sentence in enumerate(TEXT):
+        activations = stock(batch_to_ids([sentence.split()]))["activations"]
+        layers = numpy.stack([x[0, 1:-1].detach().numpy() for x in activations])
+        expected = {"all": layers, "top": layers[-1], "average": layers.mean(axis=0)}[layer]
+        assert found[str(line)].dtype == numpy.float32
+        numpy.testing.assert_allclose(found[str(line)], expected, atol=1e-5, rtol=0)
+    with h5py.File(tmp_path / "out") as file:
+        index = json.loads(file["sentence_to_index"][0])
+    assert index == {sentence: str(line) for line, sentence in enumerate(TEXT)}
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 100])
+def test_carried_states_do_not_depend_on_parts(
+    run, text, tmp_path, bilm_files, options, monkeypatch, batch_size
+):
+    """The expected vectors are those of `embed`, batch after batch of the whole text: a part of the
+    dump does not cut a batch, after which rows would continue from other states."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 4)
+    in_order = ["--initial-state", "carry", "--batch-size", batch_size]
+    run(text, tmp_path / "out", "--top", *options, *in_order)
+    elmo = Elmo.from_files(*bilm_files, initial_state="carry")
+    sentences = [sentence.split() for sentence in TEXT]
+    expected = [
+        vectors
+        for first in range(0, len(sentences), batch_size)
+        for vectors in elmo.embed(sentences[first : first + batch_size], "top")
+    ]
+    for line, vectors in read(tmp_path / "out").items():
+        numpy.testing.assert_allclose(vectors, expected[int(line)], atol=1e-5, rtol=0)
+
+
+def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, options):
+    """The expected vectors are those of each sentence alone, in Python. The command reads many
+    batches of few tokens."""
+    run(text, tmp_path / "out", "--all", *options, "--batch-size", 1)
+    elmo = Elmo.from_files(*bilm_files)
+    for line, vectors in read(tmp_path / "out").items():
+        alone = elmo.embed(TEXT[int(line)], layer="all")
+        numpy.testing.assert_allclose(vectors, alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "initial_state, killed_after, n_left",
+    # Batches of parts 0..3: under warm 1, 1, 2 (a long sentence by itself), 1; under carry 1 each.
+    [("warm", 1, 5), ("warm", 3, 3), ("carry", 1, 5), ("carry", 3, 1)],
+)
+def test_killed_and_resumed(
+    run, text, tmp_path, options, monkeypatch, initial_state, killed_after, n_left
+):
+    """The numbers are those of an uninterrupted dump to the bit, and no part is computed twice."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    arguments = ["--all", *options, "--initial-state", initial_state, "--batch-size", 2]
+    run(text, tmp_path / "whole", *arguments)
+    embed, calls = Elmo.embed, []
+
+    def killed(*args, **kwargs):
+        calls.append(args)
+        if len(calls) > killed_after:
+            raise KeyboardInterrupt
+        return embed(*args, **kwargs)
+
+    out = tmp_path / "resumed"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Elmo, "embed", killed)
+        run(text, out, *arguments)
+    assert not out.exists()
+    calls.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(Elmo, "embed", lambda *a, **k: calls.append(a) or embed(*a, **k))
+        run(text, out, *arguments)
+    assert same(read(out), read(tmp_path / "whole"))
+    assert sum(len(args[1]) for args in calls) == n_left
+    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "resumed"}
+
+
+@pytest.mark.parametrize("missing_bytes, kept", [(None, 0), (1, 4)])
+def test_a_full_disk(run, text, tmp_path, options, monkeypatch, missing_bytes, kept):
+    """A limit on the size of files stands for the full disk, at the first part and at the last byte
+    of the output. The command ends with exit code 1 and one sentence that names the file, without
+    an error of HDF5. Once there is space, it writes the file of an uninterrupted dump."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    run(text, tmp_path / "whole", "--all", *options)
+    size = (tmp_path / "whole").stat().st_size
+    limit = 1000 if missing_bytes is None else size - missing_bytes
+    out = tmp_path / "out"
+
+    errors, stderr = os.pipe()  # not a file, which the limit would cut short
+
+    def run_with_limit() -> None:
+        os.dup2(stderr, 2)
+        sys.stderr = open(2, "w")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        run(text, out, "--all", *options)
+
+    child = get_context("fork").Process(target=run_with_limit)
+    child.start()
+    os.close(stderr)
+    with open(errors) as pipe:
+        error = pipe.read()
+    child.join()
+    assert child.exitcode == 1
+    file = tmp_path / ".out.parts" / ("00000000.hdf5" if missing_bytes is None else "joined")
+    assert error.splitlines()[-1].endswith(
+        f"{file}: could not be written, the disk may be full (File too large); "
+        "once there is space, the same command resumes the dump"
+    )
+    assert "h5py" not in error
+    assert len(list((tmp_path / ".out.parts").glob("*.hdf5"))) == kept
+    assert not out.exists()
+    run(text, out, "--all", *options)
+    assert same(read(out), read(tmp_path / "whole"))
+    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "out"}
+
+
+def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, monkeypatch):
+    """A dump with other settings or of another text is refused, so that the numbers of two runs are
+    never mixed."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(text, out, "--all", *options)
+    with pytest.raises(InputError, match="other settings"):
+        run(text, out, "--top", *options)
+    text.write_text(text.read_text("utf-8").replace("and/or", "or"), "utf-8")
+    with pytest.raises(InputError, match="of another text in lines 3 to 4"):
+        run(text, out, "--all", *options)
+
+
+@pytest.fixture
+def interrupted(tmp_path, bilm_files, monkeypatch):
+    """Returns a dump, and the parts that it had when it was killed during the last step."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+
+    def interrupt(initial_state):
+        elmo = Elmo.from_files(*bilm_files, initial_state=initial_state).eval()
+
+        def again(out=tmp_path / "out", text=TEXT):
+            elmo.carried_state = None
+            sentences = [dump.Sentence(line, sentence) for line, sentence in enumerate(text)]
+            dump.dump(elmo, sentences, out, layer="all", batch_size=2)
+            return read(out)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            again()
+        parts = sorted((tmp_path / ".out.parts").glob("*.hdf5"))
+        assert len(parts) == 4
+        return again, parts
+
+    return interrupt
+
+
+@pytest.mark.parametrize("form", ["files", "zip", "tar.gz", "run"])
+def test_forms_of_an_archive(run, text, tmp_path, bilm_files, bilm_archive, monkeypatch, form):
+    """The expected vectors are those of `Elmo.from_archive`. An interrupted dump is refused with
+    another model, and resumed with the same model in another form."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    archive = tmp_path / form
+    if form == "tar.gz":
+        archive = bilm_archive
+    elif form == "run":
+        shutil.unpack_archive(bilm_archive, archive)
+    else:
+        archive.mkdir()
+        shutil.copy(bilm_files.options_file, archive / "options.json")
+        shutil.copy(bilm_files.weight_file, archive / "weights.hdf5")
+        if form == "zip":
+            archive = shutil.make_archive(str(tmp_path / "model"), "zip", archive)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(text, tmp_path / "out", "--all", "--archive-file", archive)
+    with pytest.raises(InputError, match="of another model"):
+        run(text, tmp_path / "out", "--all", "--pretrained", "tiny")
+    same_model = (
+        ["--archive-file", bilm_archive]
+        if form in ("tar.gz", "run")
+        else [f"--{kind}-file={path}" for kind, path in zip(("options", "weight"), bilm_files)]
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(Elmo, "embed", None)
+        run(text, tmp_path / "out", "--all", *same_model)
+    elmo = Elmo.from_archive(archive)
+    for line, vectors in read(tmp_path / "out").items():
+        alone = elmo.embed(TEXT[int(line)], layer="all")
+        numpy.testing.assert_allclose(vectors, alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("initial_state", ["warm", "carry"])
+def test_damaged_parts_are_computed_again(tmp_path, interrupted, caplog, fuzz, initial_state):
+    """The numbers are the same to the bit as without damage, whichever part is damaged, and only
+    that part is computed again."""
+    again, parts = interrupted(initial_state)
+    whole = [part.read_bytes() for part in parts]
+    expected = again(tmp_path / "whole")
+    for random in fuzz.cases(25):
+        (tmp_path / ".out.parts").mkdir(exist_ok=True)
+        chosen = random.randrange(4)
+        for k, (part, data) in enumerate(zip(parts, whole)):
+            how, damaged = damage(data, random)
+            part.write_bytes(damaged if k == chosen else data)
+        caplog.clear()
+        assert same(again(), expected), how
+        [warning] = [r.getMessage() for r in caplog.records if r.name == "elmo_plugin.elmo.dump"]
+        assert warning.startswith(f"{parts[chosen]}: this part of an interrupted dump is damaged")
+        (tmp_path / "out").unlink()
+
+
+def test_a_part_that_is_damaged_before_it_is_joined(tmp_path, interrupted, monkeypatch):
+    """The error is one sentence that names the part, and there is no output. Then the same command
+    repairs it."""
+    again, parts = interrupted("warm")
+    join = dump._join
+    data = parts[1].read_bytes()
+
+    def damaged(*rest):
+        parts[1].write_bytes(data[:-200] + bytes([data[-200] ^ 1]) + data[-199:])
+        join(*rest)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=f"^{parts[1]}: .* damage"):
+        patch.setattr(dump, "_join", damaged)
+        again()
+    assert not (tmp_path / "out").exists()
+    assert same(again(), again(tmp_path / "whole"))
+
+
+def test_parts_after_the_end_of_the_text(interrupted):
+    """The text has lost its last lines since the interruption, and they are not in the output."""
+    again, _ = interrupted("warm")
+    assert sorted(again(text=TEXT[:4])) == ["0", "1", "2", "3"]
+
+
+def test_two_processes_with_one_output(run, text, tmp_path, options, monkeypatch):
+    """The second process raises an error at once. The first one is not disturbed and leaves no
+    lock, and a process that was killed does not block another."""
+    arguments = [text, tmp_path / "out", "--all", *options]
+    run(text, tmp_path / "whole", *arguments[2:])
+    context = get_context("fork")
+    embed = Elmo.embed
+
+    def start():
+        started, goes_on = context.Event(), context.Event()
+
+        def waiting(*rest):
+            started.set()
+            assert goes_on.wait(60)
+            return embed(*rest)
+
+        child = context.Process(target=run, args=arguments)
+        with monkeypatch.context() as patch:
+            patch.setattr(Elmo, "embed", waiting)
+            child.start()
+        assert started.wait(60)
+        return child, goes_on
+
+    killed, _ = start()
+    killed.kill()
+    killed.join()
+    first, goes_on = start()
+    message = rf"^{arguments[1]}: expected to be the only process that writes it, found another one"
+    for _ in range(2):
+        with pytest.raises(InputError, match=message):
+            run(*arguments)
+    goes_on.set()
+    first.join()
+    assert first.exitcode == 0
+    assert same(read(arguments[1]), read(tmp_path / "whole"))
+    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "out"}
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "1e9", "4097", "1.5", "9" * 5000, "x", ""])
+def test_batch_sizes_that_are_refused(run, text, tmp_path, options, size, capsys):
+    """A batch size must be positive and at most the number of sentences in a part."""
+    with pytest.raises(SystemExit):
+        run(text, tmp_path / "out", "--top", *options, "--batch-size", size)
+    assert "--batch-size: expected a number from 1 to 4096, found" in capsys.readouterr().err
+
+
+def test_missing_devices_are_refused(run, text, tmp_path, options):
+    """A device that does not exist is refused before anything is read."""
+    for device in (torch.cuda.device_count(), 1000, -2, 2**40):
+        with pytest.raises(InputError, match=rf"^--cuda-device: expected .*{device}$"):
+            run(text, tmp_path / "out", "--top", *options, "--cuda-device", device)
+
+
+def test_names_that_cannot_be_written(run, text, tmp_path, options):
+    """The name of the folder next to the output would be too long."""
+    with pytest.raises(InputError, match=r"x: expected a place .*, found: .*name too long"):
+        run(text, tmp_path / ("x" * 252), "--top", *options)
+
+
+def test_shards_are_the_whole(run, text, tmp_path, options):
+    """All shards together have each line once, under its number in the text."""
+    run(text, tmp_path / "whole", "--top", *options)
+    found = {}
+    for shard in (1, 2, 3):
+        run(text, tmp_path / f"{shard}", "--top", *options, "--shard", f"{shard}/3")
+        part = read(tmp_path / f"{shard}")
+        assert not part.keys() & found.keys()
+        found.update(part)
+    whole = read(tmp_path / "whole")
+    assert found.keys() == whole.keys()
+    for line in whole:
+        numpy.testing.assert_allclose(found[line], whole[line], atol=1e-5, rtol=0)
+
+
+def test_half_precision_stdin_and_archive(run, text, tmp_path, bilm_archive, monkeypatch):
+    """The expected numbers are those of a file in float32, rounded to NumPy's float16."""
+    run(text, tmp_path / "whole", "--top", "--archive-file", bilm_archive, "--forget-sentences")
+    stdin = io.TextIOWrapper(io.BytesIO(text.read_bytes()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    run("-", tmp_path / "half", "--top", "--archive-file", bilm_archive, "--float16")
+    whole, half = read(tmp_path / "whole"), read(tmp_path / "half")
+    assert same({k: v.astype("float16") for k, v in whole.items()}, half)
+    with h5py.File(tmp_path / "whole") as file:
+        assert "sentence_to_index" not in file
+
+
+def test_a_pipe(run, text, tmp_path, options):
+    """What is read from a pipe, which can be read only once, is what is read from the file."""
+    run(text, tmp_path / "whole", "--top", *options)
+    pipe, end = os.pipe()
+    os.write(end, text.read_bytes())
+    os.close(end)
+    run(f"/dev/fd/{pipe}", tmp_path / "piped", "--top", *options)
+    os.close(pipe)
+    assert same(read(tmp_path / "whole"), read(tmp_path / "piped"))
+
+
+def test_a_model_that_reads_words_is_refused(run, text, tmp_path):
+    """Before anything is written. Elmo reads characters."""
+    bilm, options = random_bilm(n_words=5)
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    write_weights(bilm, tmp_path / "w.hdf5")
+    files = ["--options-file", tmp_path / "options.json", "--weight-file", tmp_path / "w.hdf5"]
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match="expected a biLM that reads characters"):
+        run(text, tmp_path / "out", "--top", *files)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_sentence_keys(run, text, tmp_path, options):
+    """The expected numbers are those of a dump by lines. Of two equal sentences, the last one is
+    written."""
+    run(text, tmp_path / "lines", "--top", *options)
+    run(text, tmp_path / "sentences", "--top", *options, "--use-sentence-keys")
+    lines = read(tmp_path / "lines")
+    with h5py.File(tmp_path / "sentences") as file:
+        for line, sentence in enumerate(TEXT):
+            if line != 1:
+                assert numpy.array_equal(file[sentence][()], lines[str(line)])
+
+
+@pytest.mark.parametrize(
+    "content, arguments, message",
+    [
+        ("One .\n\nTwo .\n", [], r"text\.txt, line 2: expected a sentence"),
+        ("One .\n", ["--shard", "1/2", "--initial-state", "carry"], "--shard"),
+        (".\n", ["--use-sentence-keys"], r"text\.txt, line 1: '\.': HDF5"),
+        ("a\nb/\nb\n", ["--use-sentence-keys"], "line 3: 'b': HDF5 cannot"),
+        (b"One \xff .\n", [], "line 1: expected UTF-8"),
+    ],
+)
+def test_input_that_is_refused(run, tmp_path, options, monkeypatch, content, arguments, message):
+    """Each input is refused before anything is computed, and the message names its place."""
+    monkeypatch.setattr(Elmo, "embed", None)
+    monkeypatch.setattr(dump, "PART_SENTENCES", 1)
+    file = tmp_path / "text.txt"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match=message):
+        run(file, tmp_path / "out", "--top", *options, *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_stdin_that_is_not_text(run, tmp_path, options, monkeypatch):
+    """The byte 0xff is at the start of the second line. The error is the same as for files."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One .\n\xff .\n")))
+    with pytest.raises(InputError, match=r"^stdin, line 2: expected UTF-8, .* 0xff at"):
+        run("-", tmp_path / "out", "--top", *options)
+
+
+def test_stdin_that_is_closed(run, tmp_path, options, monkeypatch):
+    """Python's `sys.stdin` is then None, as its documentation says."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match=r"^input_file: -: expected .*, found it closed$"):
+        run("-", tmp_path / "out", "--top", *options)
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])
+def test_bad_shards_are_refused(run, text, tmp_path, options, shard, capsys):
+    """A shard must have the form I/N with I from 1 to N."""
+    with pytest.raises(SystemExit):
+        run(text, tmp_path / "out", "--top", *options, "--shard", shard)
+    assert shard in capsys.readouterr().err
+
+
+def test_an_existing_output_stays(run, text, tmp_path, options):
+    """An existing output is refused and stays as it was."""
+    out = tmp_path / "out"
+    out.write_text("mine")
+    with pytest.raises(InputError, match="found one; remove it to write it again"):
+        run(text, out, "--top", *options)
+    assert out.read_text() == "mine"
+    with pytest.raises(InputError, match=r"new file, found a folder$"):
+        run(text, tmp_path, "--top", *options)
+
+
+def test_a_missing_output_folder_is_not_created(run, text, tmp_path, options):
+    """A missing folder is an error and is not created. The error tells a file in its place from no
+    file."""
+    for folder, found in ((tmp_path / "none", "none"), (text, "a file")):
+        message = rf"^output_file: \S+out: expected the existing folder {folder}, found {found}$"
+        with pytest.raises(InputError, match=message):
+            run(text, folder / "out", "--top", *options)
+    assert list(tmp_path.iterdir()) == [text]
+
+
+def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
+    """The error names the options that were given."""
+    cases = {
+        "none": [],
+        "--options-file": options[:2],
+        "--archive-file and --options-file and --weight-file": [
+            *options,
+            "--archive-file",
+            bilm_archive,
+        ],
+        "--pretrained and --archive-file": ["--pretrained", "tiny", "--archive-file", "X"],
+    }
+    for found, given in cases.items():
+        with pytest.raises(InputError) as error:
+            run(text, tmp_path / "out", "--top", *given)
+        assert str(error.value) == (
+            "expected one of --pretrained, --archive-file, or --options-file and --weight-file, "
+            f"found {found}"
+        )
+
+
+def test_missing_inputs_are_named(run, text, tmp_path, options):
+    """The error is one sentence that names the argument, the file and the expected kind of file."""
+    no, out = tmp_path / "no", tmp_path / "out"
+    for argument, arguments in {
+        "input_file": [no, out, *options],
+        "--archive-file": [text, out, "--archive-file", no],
+        "--weight-file": [text, out, *options[:2], "--weight-file", no],
+    }.items():
+        with pytest.raises(FileNotFoundError, match=rf"^{argument}: {no}: expected .* found no"):
+            run(*arguments, "--top")
+    with pytest.raises(InputError, match=r"^input_file: .* a file, found a folder"):
+        run(tmp_path, out, "--top", *options)
+
+
+@pytest.mark.parametrize(
+    "command, defaults", [("elmo", ["-1", "64", "warm", "1/1"]), ("bilm-encode", ["50", "8388608"])]
+)
+def test_help_says_each_default_once(monkeypatch, capsys, command, defaults):
+    """The expected help lists the options in order, with each default as one would type it."""
+    monkeypatch.setattr(sys, "argv", ["allennlp", command, "--help"])
+    with pytest.raises(SystemExit):
+        main(prog="allennlp")
+    shown = re.findall(r"\(default(?::| =) (\S+)\)", " ".join(capsys.readouterr().out.split()))
+    assert shown == defaults
+
+
+def test_pretrained(run, text, tmp_path, options, bilm_files, monkeypatch, capsys):
+    """The expected vectors are those of the model's two files. Another name gives an error that
+    lists all names."""
+    folder = Path(bilm_files.options_file).parent
+    monkeypatch.setattr(pretrained, "FOLDER", folder.parent)
+    run(text, tmp_path / "files", "--all", *options)
+    run(text, tmp_path / "name", "--all", "--pretrained", folder.name)
+    assert same(read(tmp_path / "name"), read(tmp_path / "files"))
+    with pytest.raises(SystemExit):
+        run(text, tmp_path / "none", "--all", "--pretrained", "none")
+    assert f"'none' (choose from '{folder.name}'" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""
+The command `elmo-mix`; tests/plugin/callbacks/test_elmo_mix.py has the archive of a
+trained model.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib
+import pytest
+import torch
+from allennlp.commands import main
+from allennlp.modules.token_embedders import ElmoTokenEmbedder as StockEmbedder
+from torch import Tensor
+
+from elmo_plugin.checks import InputError
+from tests.conftest import BiLMFiles
+
+MIX = "_text_field_embedder.token_embedder_elmo._elmo.scalar_mix_0"
+
+
+def elmo_mix(*arguments: str | Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["allennlp", "elmo-mix", *map(str, arguments)])
+        main()
+
+
+def save(folder: Path, state: dict[str, Tensor]) -> Path:
+    """Writes weights as in the folder of a training run."""
+    folder.mkdir()
+    torch.save(state, folder / "best.th")
+    return folder
+
+
+def test_stock_elmo_and_top_layer(
+    bilm_files: BiLMFiles, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """The weights are those of AllenNLP's own embedder, with w = (log 2, 0, 0), so that s is (1/2,
+    1/4, 1/4) by hand. A mix without w is the top layer, and `gamma` of a layer norm is no mix."""
+    stock = StockEmbedder(*bilm_files)
+    torch.nn.init.constant_(stock._elmo.scalar_mix_0.scalar_parameters[0], torch.tensor(2.0).log())
+    prefix = MIX.removesuffix("_elmo.scalar_mix_0")
+    state = {f"{prefix}{name}": tensor for name, tensor in stock.state_dict().items()}
+    run = save(tmp_path / "run", {**state, "encoder.layer_norm.gamma": torch.ones(8)})
+    top = save(tmp_path / "top", {"elmo.scalar_mix_0.gamma": torch.tensor([1.5])})
+    picture = tmp_path / "mix.svg"
+    matplotlib.use("svg")
+    elmo_mix(run, top, "--plot", picture)
+    assert matplotlib.get_backend() == "svg"  # as the caller has set it
+    header, first, second, wrote = capsys.readouterr().out.splitlines()[-4:]
+    assert header.split() == ["s_0", "s_1", "s_2", "gamma"]
+    assert first.split() == [str(run), MIX, "0.5000", "0.2500", "0.2500", "1.0000"]
+    assert second.split() == [str(top), "elmo.scalar_mix_0", *"the top layer alone 1.5000".split()]
+    assert wrote == f"wrote {picture}"
+    assert picture.read_text().startswith("<?xml") and "</svg>" in picture.read_text()
+
+
+def test_bad_input(bilm_archive: str, tmp_path: Path) -> None:
+    """The error names the archive or the argument, and no picture is written."""
+    run = save(tmp_path / "run", {"elmo.scalar_mix_0.gamma": torch.tensor([1.5])})
+    with pytest.raises(InputError, match=r"model\.tar\.gz: expected a model with a mix of"):
+        elmo_mix(bilm_archive)
+    with pytest.raises(FileNotFoundError, match=r"^archive: gone: expected the model\.tar\.gz"):
+        elmo_mix("gone")
+    with pytest.raises(InputError, match=r"no: expected weights, weights\.th or best\.th"):
+        (tmp_path / "no").mkdir()
+        elmo_mix(tmp_path / "no")
+    for picture in ("mix.txt", "mix"):
+        with pytest.raises(InputError, match=r"^--plot: .*mix.* expected a file to write"):
+            elmo_mix(run, "--plot", tmp_path / picture)
+    with pytest.raises(InputError, match=r"^--plot: .*expected the existing folder"):
+        elmo_mix(run, "--plot", tmp_path / "gone" / "mix.png")
+    code = save(tmp_path / "code", {"elmo.scalar_mix_0.gamma": torch.nn.Linear(1, 1)})
+    with pytest.raises(InputError, match=r"code: .*expected a whole file of torch\.save"):
+        elmo_mix(code)
+    assert not list(tmp_path.glob("mix*"))

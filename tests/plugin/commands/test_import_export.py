@@ -1,0 +1,331 @@
+"""These tests run `bilm-export` and `bilm-import`, one after the other, on the archive of a random
+model."""
+
+import errno
+import logging
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from multiprocessing import get_context
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from allennlp.commands import main
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules.elmo import Elmo as StockElmo
+from allennlp.modules.elmo import batch_to_ids
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.files import hdf5
+from elmo_plugin.files.atomic_write import DiskFullError
+from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.plugin.callbacks.bilm_export import BilmExportCallback
+from elmo_plugin.plugin.commands.bilm_import import import_files
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary, vocabulary_words
+from elmo_plugin.plugin.models.export import export, refused_by_allennlp, who_reads
+from elmo_plugin.plugin.models.load import load_language_model
+from tests.conftest import BLOCKS
+
+FILES = ("options.json", "weights.hdf5", "vocabulary.txt")
+
+
+@pytest.fixture
+def run(monkeypatch):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
+        main(prog="allennlp")
+
+    return run
+
+
+def test_export_then_import_is_the_same_model(bilm_archive, tmp_path, caplog):
+    """Every weight and the number of every word are those of the model before. There is no
+    warning."""
+    before = load_language_model(bilm_archive)
+    export(before, tmp_path, with_softmax=True)
+    files = (str(tmp_path / name) for name in FILES)
+    with caplog.at_level(logging.WARNING):
+        import_files(*files, str(tmp_path / "model.tar.gz"))
+    assert not caplog.records
+    after = load_language_model(tmp_path / "model.tar.gz")
+    for name, tensor in before.named_parameters():
+        assert torch.equal(tensor, after.get_parameter(name)), name
+    assert torch.equal(before.bilm.warm_state.memory, after.bilm.warm_state.memory)
+    vocabularies = [m.vocab.get_token_to_index_vocabulary("words") for m in (before, after)]
+    assert vocabularies[0] == vocabularies[1]
+
+
+def test_allennlp_gives_an_exported_models_vectors(bilm_archive, tmp_path):
+    """The expected values are those of AllenNLP's stock `Elmo` on the exported files."""
+    export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    stock = StockElmo(str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5"), 1, dropout=0)
+    sentence = ["He", "threw", "the", "stick", "."]
+    expected = stock(batch_to_ids([sentence]))["elmo_representations"][0][0]
+    found = Elmo.from_archive(bilm_archive, initial_state="zero").embed(sentence)
+    torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
+
+
+def test_rounded_weights(bilm_archive, tmp_path):
+    """The expected values are NumPy's rounding of every array of the unrounded file, except the
+    LSTMs' biases, to which AllenNLP adds 1 in the type that they have. The file is smaller."""
+    model, dtypes = (
+        load_language_model(bilm_archive),
+        {"full": torch.float32, "half": torch.float16},
+    )
+    for folder, dtype in dtypes.items():
+        export(model, tmp_path / folder, with_softmax=True, dtype=dtype)
+    with (
+        h5py.File(tmp_path / "full" / "weights.hdf5") as full,
+        h5py.File(tmp_path / "half" / "weights.hdf5") as half,
+    ):
+        names: list[str] = []
+        full.visit(names.append)
+        for name in names:
+            if isinstance(full[name], h5py.Dataset):
+                dtype = np.float32 if name.endswith("/B") else np.float16
+                assert half[name].dtype == dtype, name
+                assert np.array_equal(half[name][...], full[name][...].astype(dtype)), name
+    sizes = [(tmp_path / folder / "weights.hdf5").stat().st_size for folder in dtypes]
+    assert sizes[1] < sizes[0]
+
+
+OPERATIONS = ("open", "os.chmod", "os.mkdir", "os.remove", "os.rename")
+"""Python's audit events for operations on files."""
+
+hooks: list[Callable[[str, str], None]] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if hooks and event in OPERATIONS:
+        hooks[-1](event, str(arguments[0]))
+
+
+def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
+    """A second model of the same sizes, with other clips and words, is exported over the first, and
+    each of the file operations in turn fails or is killed. The folder then has the bytes of either
+    set, or no options, without which nothing loads. It has the old set if the error came before
+    that was touched. After an error nothing else is in the folder."""
+    models = [load_language_model(bilm_archive), load_language_model(bilm_archive)]
+    models[1].options = replace(
+        models[1].options, lstm=replace(models[1].options.lstm, cell_clip=0.1)
+    )
+    for layer in models[1].bilm.bilstm.layers:
+        layer.cell_clip = 0.1
+    torch.nn.init.normal_(models[1].bilm.token_encoder.projection.weight)
+    words = [*vocabulary_words(models[1].vocab)[:3], *"abcdefg"]
+    models[1].vocab = BilmVocabulary.from_words(words)
+    sets = []
+    for number, model in enumerate(models):
+        export(model, tmp_path / str(number), with_softmax=False)
+        sets.append([(tmp_path / str(number) / name).read_bytes() for name in FILES])
+    assert all(old != new for old, new in zip(*sets))
+
+    def export_until(last: int, kill: bool) -> None:
+        """Exits with 0 if operation number `last` was not reached."""
+        operations = 0
+
+        def stop(event: str, path: str) -> None:
+            nonlocal operations
+            if str(folder) in path:
+                operations += 1
+                if operations == last:
+                    hooks.clear()
+                    if kill:
+                        os._exit(9)
+                    raise OSError(errno.EIO, f"{event} failed")
+
+        sys.addaudithook(_audit)
+        hooks.append(stop)
+        try:
+            export(models[1], folder, with_softmax=False)
+        except OSError:
+            assert not hooks
+        os._exit(0 if hooks else 1)
+
+    outcomes = set()
+    for kill in (False, True):
+        for last in count(1):
+            folder = tmp_path / f"folder {kill} {last}"
+            shutil.copytree(tmp_path / "0", folder)
+            child = get_context("fork").Process(target=export_until, args=(last, kill))
+            child.start()
+            child.join()
+            found = [
+                (folder / name).read_bytes() if (folder / name).exists() else None for name in FILES
+            ]
+            if found[0] is not None:
+                assert found in sets, (kill, last)
+                outcomes.add(sets.index(found))
+            else:
+                outcomes.add(None)
+                with pytest.raises(InputError):
+                    Elmo.from_files(folder / "options.json", folder / "weights.hdf5")
+            if not kill:
+                assert {file.name for file in folder.iterdir()} <= set(FILES)
+            if child.exitcode == 0:
+                break
+        assert found == sets[1]
+        assert last > 8
+    assert outcomes == {0, None, 1}
+
+
+def test_an_error_before_all_is_written_changes_nothing(bilm_archive, tmp_path, monkeypatch):
+    """The folder has the files that were there, to the bit, and no others."""
+    model = load_language_model(bilm_archive)
+    export(model, tmp_path, with_softmax=False)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    model.bilm.token_encoder.projection.weight.data.zero_()
+    monkeypatch.setattr(hdf5, "_digest", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        export(model, tmp_path, with_softmax=False)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({}, None),
+        ({"n_layers": 1, "n_highway": 0, "activation": "tanh"}, None),
+        ({"cell_clip": None, "proj_clip": None}, None),
+        ({"use_skip_connections": False}, "lstm.use_skip_connections"),
+        ({"projection_dim": 24}, "an lstm.projection_dim other than lstm.dim"),
+        ({"projection_dim": 20}, "an lstm.projection_dim other than the number of filters"),
+        ({"max_characters_per_token": 40}, "a char_cnn.max_characters_per_token of 50"),
+        ({"char_cnn": None}, "char_cnn, the only token encoder that it knows"),
+    ],
+    ids=str,
+)
+def test_who_reads_an_export(tmp_path, changes, reason):
+    """The oracle is AllenNLP's stock `Elmo`: it gives our vectors, or else an error, as was
+    predicted."""
+    lstm, char_cnn = (
+        {key: changes.get(key, value) for key, value in block.items()}
+        for block in (BLOCKS["lstm"], BLOCKS["char_cnn"])
+    )
+    options = BiLMOptions.from_dict(
+        {"lstm": lstm, "char_cnn": changes.get("char_cnn", char_cnn), "n_tokens_vocab": 10},
+        source="test",
+    )
+    assert refused_by_allennlp(options) == ([reason] if reason else [])
+    files = str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5")
+    write_options(options, files[0])
+    write_weights(build_bilm(options), files[1])
+    ids = batch_to_ids([["He", "threw"], ["stick"]])
+    try:
+        found = StockElmo(*files, 1, dropout=0)(ids)["elmo_representations"][0]
+    except (ConfigurationError, KeyError, RuntimeError):
+        assert reason is not None
+        assert reason in who_reads(options)
+    else:
+        assert reason is None
+        assert who_reads(options) == "AllenNLP's own ELMo reads them, as elmo_plugin does"
+        expected = Elmo.from_files(*files, initial_state="zero")(ids)["elmo_representations"][0]
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_an_export_says_who_reads_it(run, bilm_archive, tmp_path, capsys):
+    """The command prints one line with the files and one with the programs that can read them."""
+    run("bilm-export", bilm_archive, tmp_path)
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"wrote options.json, weights.hdf5 and vocabulary.txt to {tmp_path}",
+        "AllenNLP's own ELMo reads them, as elmo_plugin does",
+    ]
+
+
+def test_an_import_to_a_full_disk(bilm_archive, tmp_path):
+    """A limit on the size of files stands for the full disk, at each of the archive's files. The
+    error is one sentence with the archive's name, and nothing of it is left."""
+    export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    names = sorted(tmp_path.iterdir())
+
+    def import_with(limit: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        with pytest.raises(DiskFullError, match=r"model\.tar\.gz: could not .* may be full \(File"):
+            import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
+
+    for limit in (0, 100, 4096, 20_000):
+        child = get_context("fork").Process(target=import_with, args=(limit,))
+        child.start()
+        child.join()
+        assert child.exitcode == 0, limit
+        assert sorted(tmp_path.iterdir()) == names
+
+
+def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):
+    """The message names the file and the missing array."""
+    export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    with pytest.raises(InputError, match=r"weights\.hdf5: expected a softmax"):
+        import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
+    assert not (tmp_path / "model.tar.gz").exists()
+
+
+def test_another_models_vocabulary(bilm_archive, tmp_path):
+    """The softmax has the 10 words of the archive, and the file has the first 9 of them."""
+    export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    vocabulary = tmp_path / "vocabulary.txt"
+    vocabulary.write_text("\n".join(vocabulary.read_text("utf-8").split()[:-1]), "utf-8")
+    with pytest.raises(
+        InputError,
+        match=r"vocabulary\.txt: expected 10 words, as the softmax .*, found 9$",
+    ):
+        import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
+
+
+def test_paths_of_an_import(run, bilm_archive, tmp_path):
+    """Each error names its argument and the path."""
+    export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    files = [tmp_path / f for f in FILES]
+    for number, argument in enumerate(("options", "weights", "vocabulary")):
+        given = [*files[:number], tmp_path / "no", *files[number + 1 :]]
+        with pytest.raises(FileNotFoundError, match=rf"^{argument}: \S+/no: expected .* found no"):
+            run("bilm-import", *given, tmp_path / "model.tar.gz")
+    for archive, found in ((tmp_path / "no" / "model.tar.gz", "none"), (tmp_path, "a folder")):
+        with pytest.raises(InputError, match=f"^archive: {archive}: .* found {found}$"):
+            run("bilm-import", *files, archive)
+
+
+def test_paths_of_an_export(run, bilm_archive, tmp_path, monkeypatch):
+    """Each error names its argument and the path. Root may write anywhere, so the system's answer
+    that a folder cannot be written to is simulated."""
+    no, file = tmp_path / "no", tmp_path / "file"
+    with pytest.raises(FileNotFoundError, match=rf"^archive: {no}: expected the model\.tar\.gz"):
+        run("bilm-export", no, tmp_path / "out")
+    file.write_text("mine")
+    for folder, found in ((file, "a file"), (file / "out", "none, and .* \\(Not a directory\\)")):
+        with pytest.raises(InputError, match=f"^folder: {folder}: .* found {found}$"):
+            run("bilm-export", bilm_archive, folder)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match=f"^folder: {tmp_path}: .* can be written to"):
+        export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+
+
+def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
+    """A run without metrics was interrupted, and its weights are not the best."""
+
+    class Trainer:
+        """The attributes of a trainer that the callback reads."""
+
+        model = load_language_model(bilm_archive)
+
+    callback = BilmExportCallback(str(tmp_path), softmax=True)
+    callback.on_end(Trainer(), metrics=None)
+    assert not (tmp_path / "bilm-tf").exists()
+    callback.on_end(Trainer(), metrics={"loss": 1.0})
+    with h5py.File(tmp_path / "bilm-tf" / "weights.hdf5") as file:
+        assert "softmax/W" in file
+
+
+def test_not_a_language_model(tmp_path):
+    """The error is one line that names the archive."""
+    with pytest.raises((InputError, FileNotFoundError)):
+        load_language_model(tmp_path / "none.tar.gz")

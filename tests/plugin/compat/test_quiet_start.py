@@ -1,0 +1,68 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SENTENCES = '{"validation_data_loader": {"type": "multiprocess", "batch_size": 8}}'
+
+
+def test_training_prints_no_warning_that_a_user_can_do_nothing_about(tmp_path):
+    """
+    Expected: no warning of Python's and no failed download, where `allennlp train` prints nine. The
+    log itself is switched off.
+    """
+    config = "training_configs/two_cores/ner.jsonnet"
+    command = ["train", config, "-s", str(tmp_path / "run")]
+    run = elmo_plugin(*command, "--overrides", '{"trainer.num_epochs": 1}')
+    printed = [line for line in run.stderr.splitlines() if "Warning" in line or "nltk" in line]
+    assert printed == []
+
+
+def test_evaluate_prints_its_metrics(bilm_archive, tmp_path):
+    """Expected: the metrics that are in the output file, and little else."""
+    (tmp_path / "text.txt").write_text("the dog\nhe threw the stick .\n" * 20)
+    metrics = tmp_path / "metrics.json"
+    command = ["evaluate", str(bilm_archive), str(tmp_path / "text.txt"), "-o"]
+    run = elmo_plugin(*command, SENTENCES, "--output-file", str(metrics))
+    expected = json.loads(metrics.read_text())
+    _, printed = run.stderr.split("Metrics: ")
+    assert json.loads(printed) == expected and "perplexity" in expected
+    assert len([line for line in run.stderr.splitlines() if "it/s" not in line]) <= 10
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["train", "nothing.jsonnet", "-s", "OUT"], "nothing.jsonnet not found"),
+        (["elmo", "nothing.txt", "OUT", "--top", "--pretrained", "tiny"], "nothing.txt"),
+        (["evaluate", "pretrained://tiny", "nothing.txt"], "nothing.txt"),
+        (["bilm-import", "nothing.json", "a.hdf5", "words.txt", "OUT"], "nothing.json"),
+        (["predict", "ARCHIVE", "nothing.txt"], "nothing.txt"),
+    ],
+)
+def test_bad_input_is_named_in_one_line(arguments, message, bilm_archive, tmp_path):
+    """The last and only line of the error names what was not found."""
+    known = {"ARCHIVE": str(bilm_archive), "OUT": str(tmp_path / "out")}
+    run = elmo_plugin(*(known.get(x, x) for x in arguments), succeeds=False)
+    last = run.stderr.strip().splitlines()[-1]
+    assert last.startswith("python -m elmo_plugin: ") and message in last
+    assert "Traceback" not in run.stderr
+
+
+def elmo_plugin(*arguments, succeeds=True):
+    """`python -m elmo_plugin` without the log of training."""
+    environment = {**os.environ, "ALLENNLP_LOG_LEVEL": "ERROR", "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONWARNINGS", None)
+    run = subprocess.run(
+        [sys.executable, "-m", "elmo_plugin", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (run.returncode == 0) == succeeds, run.stderr
+    return run

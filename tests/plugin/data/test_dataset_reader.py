@@ -1,0 +1,117 @@
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from allennlp.common import Params
+from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
+from allennlp.data.data_loaders import MultiProcessDataLoader
+from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
+from allennlp.data.fields import MetadataField
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.text.characters import words_to_characters
+from elmo_plugin.text.encoding import encode
+
+TEXT = "the dog barks\n\n \nthe 👍\nx\n"
+SENTENCES = [["the", "dog", "barks"], ["the", "👍"], ["x"]]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT, "utf-8")
+    return file
+
+
+def words_of(instances) -> list[list[str]]:
+    return [cast(MetadataField, instance["metadata"]).metadata for instance in instances]
+
+
+def test_sentences_of_text_and_of_a_corpus(tmp_path: Path, file: Path) -> None:
+    """There is one sentence for each line that is not blank, and an encoded corpus gives the same
+    text."""
+    reader = BilmDatasetReader()
+    encode([file], tmp_path / "corpus")
+    assert words_of(reader.read(str(file))) == SENTENCES
+    assert words_of(reader.read(str(tmp_path / "corpus"))) == SENTENCES
+    assert words_of(BilmDatasetReader(max_instances=2).read(str(file))) == SENTENCES[:2]
+
+
+@pytest.mark.parametrize("oov_token", ["@@UNKNOWN@@", "<UNK>"])
+def test_the_tensors_of_a_batch(tmp_path: Path, file: Path, oov_token: str) -> None:
+    """Ids are the vocabulary's line numbers, 2 for words that it lacks and -100 at padding.
+    Characters are those of `words_to_characters`, and 0 at padding."""
+    BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "the", "dog"]).save_to_files(
+        str(tmp_path / "v")
+    )
+    batch = Batch(BilmDatasetReader(max_characters_per_token=10).read(str(file)))
+    batch.index_instances(Vocabulary.from_files(tmp_path / "v", oov_token=oov_token))
+    tensors: dict[str, Any] = batch.as_tensor_dict()
+    assert set(tensors) == {"source", "targets", "metadata"}
+    assert tensors["targets"].tolist() == [[3, 4, 2], [3, 2, -100], [2, -100, -100]]
+    characters = tensors["source"]["elmo"]["elmo_tokens"]
+    assert characters.shape == (3, 3, 10)
+    assert characters[0].tolist() == words_to_characters(SENTENCES[0], 10).tolist()
+    assert characters[2, 1:].tolist() == [[0] * 10] * 2
+    assert tensors["metadata"] == SENTENCES
+
+
+def test_text_to_instance_takes_a_string_or_tokens() -> None:
+    """An empty sentence is a sentence too, in which only the boundaries are predicted."""
+    reader = BilmDatasetReader()
+
+    def words(instance: Instance) -> list[str]:
+        return [token.text for token in instance["source"].tokens]  # type: ignore[attr-defined]
+
+    assert words(reader.text_to_instance(" the  dog ")) == ["the", "dog"]
+    assert words(reader.text_to_instance(["the", "dog"])) == ["the", "dog"]
+    assert words(reader.text_to_instance("")) == []
+
+
+def test_an_empty_sentence_in_a_batch() -> None:
+    """An empty sentence is a row of padding."""
+    reader = BilmDatasetReader()
+    instances = [reader.text_to_instance(""), reader.text_to_instance("dog")]
+    for instance in instances:
+        reader.apply_token_indexers(instance)
+    batch = Batch(instances)
+    batch.index_instances(BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "dog"]))
+    tensors: dict[str, Any] = batch.as_tensor_dict()
+    assert tensors["targets"].tolist() == [[-100], [3]]
+
+
+def test_worker_processes_share_the_sentences(file: Path) -> None:
+    """Two workers of AllenNLP's loader together read every sentence once."""
+    found = []
+    for worker in range(2):
+        reader = BilmDatasetReader()
+        reader._set_worker_info(WorkerInfo(2, worker))
+        found.append(words_of(reader.read(str(file))))
+    assert found == [SENTENCES[::2], SENTENCES[1::2]]
+
+
+def test_from_a_config_in_allennlps_loader(file: Path) -> None:
+    """AllenNLP's own loader batches the instances; the indexers of the config are built."""
+    params = {"type": "bilm", "token_indexers": {"chars": {"type": "elmo"}}}
+    reader = DatasetReader.from_params(Params(params))
+    loader = MultiProcessDataLoader(reader, str(file), batch_size=3, quiet=True)
+    loader.index_with(BilmVocabulary.from_words(["<S>", "</S>", "<UNK>"]))
+    (batch,) = cast(list[dict[str, Any]], list(loader))
+    assert batch["source"]["chars"]["elmo_tokens"].shape == (3, 3, 50)
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("max_characters_per_token", [None, 2, -1, 10**12, 50.0, True, "50", [], {}, float("nan")]),
+        ("max_instances", [-1, 10**12, 5.0, True, "5", [], {}, float("inf")]),
+        ("token_indexers", [[], "elmo", 3, True, {"elmo": "elmo"}, {"elmo": None}, [1]]),
+    ],
+)
+def test_wrong_parameters_are_named(key: str, values: list) -> None:
+    """The rules are those of the docstring."""
+    for value in values:
+        with pytest.raises(InputError, match=rf"{key}: expected .*, found "):
+            BilmDatasetReader(**{key: value})

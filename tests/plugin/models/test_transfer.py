@@ -1,0 +1,200 @@
+"""Fine-tuning starts from another model's weights, and its archive does not need that model any
+more."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy
+import pytest
+import torch
+from allennlp.commands.train import train_model
+from allennlp.common import Params
+from allennlp.models import Model
+from allennlp.models.archival import archive_model
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf.options_file import read_options
+from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.export import export
+from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.pretrained import pretrained_files
+from tests.conftest import BLOCKS, WORDS
+from tests.plugin.models.test_bilm_sentences import batch_of
+from tests.plugin.models.test_training import TEXT, config
+
+NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
+OTHER_ORDER = [*WORDS[:3], *reversed(WORDS[3:])]
+
+
+def tuned(vocabulary: list[str], **extra: Any) -> BilmLanguageModel:
+    params = {**BLOCKS, "type": "bilm", "n_negative_samples": 3, **extra}
+    return Model.from_params(Params(params), vocab=BilmVocabulary.from_words(vocabulary))
+
+
+def check_carried_over(source: BilmLanguageModel, model: BilmLanguageModel) -> None:
+    """Checks every weight of the biLM, and the softmax of the words that both models know, which
+    "new" is not."""
+    for name, tensor in source.bilm.state_dict().items():
+        assert torch.equal(tensor, model.bilm.state_dict()[name]), name
+    for k, word in enumerate(NEW_WORDS):
+        if word != "new":
+            assert torch.equal(model.softmax.weight[k], source.softmax.weight[WORDS.index(word)])
+    fresh = tuned(NEW_WORDS).softmax.weight[NEW_WORDS.index("new")]
+    row = model.softmax.weight[NEW_WORDS.index("new")]
+    assert not any(torch.equal(row, old) for old in source.softmax.weight)
+    assert row.shape == fresh.shape
+
+
+def test_from_an_archive(bilm_archive):
+    """The expected weights are those of the archive."""
+    model = tuned(NEW_WORDS, pretrained_file=bilm_archive)
+    check_carried_over(load_language_model(bilm_archive), model)
+
+
+def test_from_a_model_that_comes_with_the_package():
+    """Expected values: the weights of its files, and the softmax rows of its words."""
+    files = pretrained_files("tiny")
+    options = read_options(files.options_file).to_dict()
+    blocks = {key: options[key] for key in ("lstm", "char_cnn")}
+    model = tuned(["<S>", "</S>", "<UNK>", "the"], pretrained_file="tiny", **blocks)
+    expected = load_bilm(*files[:2]).state_dict()
+    for name, tensor in model.bilm.state_dict().items():
+        assert torch.equal(tensor, expected[name])
+    row = read_vocabulary_file(files.vocabulary_file).index("the")
+    with h5py.File(files.weight_file) as file:
+        numpy.testing.assert_array_equal(model.softmax.weight[3].detach(), file["softmax/W"][row])
+        numpy.testing.assert_array_equal(model.softmax.bias[3].detach(), file["softmax/b"][row])
+
+
+@pytest.mark.parametrize("key", ["pretrained_file", "pretrained_vocabulary_file"])
+def test_a_missing_file_is_named(bilm_archive, key):
+    """The message has the key."""
+    with pytest.raises(InputError, match=f"{key}: expected a file, found none: .*nowhere"):
+        tuned(NEW_WORDS, **{"pretrained_file": bilm_archive, key: "nowhere/model.tar.gz"})
+
+
+def test_from_bilm_tfs_files(bilm_archive, tmp_path):
+    """The expected weights are those of the archive that the files were exported from."""
+    source = load_language_model(bilm_archive)
+    export(source, tmp_path, with_softmax=True)
+    weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
+    both = {"pretrained_file": weights, "pretrained_vocabulary_file": vocabulary}
+    check_carried_over(source, tuned(NEW_WORDS, **both))
+    alone = tuned(NEW_WORDS, pretrained_file=weights)
+    for name, tensor in source.bilm.state_dict().items():
+        if name != "warm_state.count":
+            assert torch.equal(tensor, alone.bilm.state_dict()[name]), name
+
+
+def test_other_sizes_are_refused(bilm_archive):
+    """The message names the archive."""
+    other = {**BLOCKS, "lstm": {**BLOCKS["lstm"], "dim": 30}}
+    with pytest.raises(InputError, match=r"model\.tar\.gz: lstm\.dim: .* 30, found 24"):
+        tuned(NEW_WORDS, **other, pretrained_file=bilm_archive)
+
+
+def test_a_vocabulary_without_a_softmax_is_refused(bilm_archive, tmp_path):
+    """The message names the file and the missing array."""
+    export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
+    with pytest.raises(InputError, match=r"weights\.hdf5: softmax/W: expected"):
+        tuned(NEW_WORDS, pretrained_file=weights, pretrained_vocabulary_file=vocabulary)
+
+
+def test_the_archive_stands_alone(bilm_archive, tmp_path):
+    """The model is trained further, and then loaded although the model that it started from has
+    been removed."""
+    start = tmp_path / "start.tar.gz"
+    shutil.copy(bilm_archive, start)
+    params = config(tmp_path / "cache").as_dict()
+    params["model"].update(BLOCKS, pretrained_file=str(start))
+    params["trainer"].update(num_epochs=1, callbacks=[])
+    model = train_model(Params(params), str(tmp_path / "run"))
+    start.unlink()
+    loaded = load_language_model(tmp_path / "run" / "model.tar.gz")
+    assert model is not None
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, loaded.state_dict()[name]), name
+
+
+def test_the_config_is_read(monkeypatch):
+    """The environment names the model to start from and the text to read."""
+    for name, value in {"ARCHIVE": "a.tar.gz", "TEXT": str(TEXT), "DEV": "dev.txt"}.items():
+        monkeypatch.setenv(f"BILM_{name}", value)
+    path = Path(__file__).parents[3] / "training_configs" / "bilm_finetune.jsonnet"
+    found = Params.from_file(str(path)).as_dict()
+    assert found["model"]["pretrained_file"] == found["vocabulary"]["directory"] == "a.tar.gz"
+    assert (found["train_data_path"], found["validation_data_path"]) == (str(TEXT), "dev.txt")
+
+
+def word_model(folder: Path) -> tuple[BilmLanguageModel, str]:
+    """Returns a model of `WORDS` that reads them from a table, and its archive."""
+    model = tuned(WORDS, char_cnn=None)
+    config = {
+        "dataset_reader": {"type": "bilm"},
+        "vocabulary": {"type": "bilm", "corpus": "gone.txt"},
+        "model": {"type": "bilm", "lstm": BLOCKS["lstm"], "n_negative_samples": 3},
+    }
+    model.vocab.save_to_files(str(folder / "vocabulary"))
+    torch.save(model.state_dict(), folder / "best.th")
+    (folder / "config.json").write_text(json.dumps(config))
+    archive_model(folder)
+    return model.eval(), str(folder / "model.tar.gz")
+
+
+def check_reads_the_same(source: BilmLanguageModel, model: BilmLanguageModel) -> None:
+    """Checks that both models have the same vectors for a sentence of words that both know. The
+    word "new" has none of the source's."""
+    layers = []
+    for one in (source, model.eval()):
+        batch = batch_of(one, [["the", "stick"], ["stick", "the", "the"]])
+        layers.append(one.read_sentences(batch["source"], batch["targets"])[0])
+    assert torch.equal(*layers)
+    table = model.bilm.token_encoder.embedding.weight
+    assert not table[0].any()
+    if "new" in model.vocab.get_token_to_index_vocabulary("words"):
+        new = table[1 + NEW_WORDS.index("new")]
+        assert not any(torch.equal(new, old) for old in source.bilm.token_encoder.embedding.weight)
+
+
+@pytest.mark.parametrize("vocabulary", [OTHER_ORDER, NEW_WORDS], ids=["order", "size"])
+def test_a_word_table_from_an_archive(vocabulary, tmp_path):
+    """The expected vectors are those of the archived model for the same sentences. Each model
+    numbers the words by its own vocabulary, and the softmax's rows are looked up by word."""
+    source, archive = word_model(tmp_path)
+    model = tuned(vocabulary, char_cnn=None, pretrained_file=archive)
+    check_reads_the_same(source, model)
+    for word in ("the", "stick", "</S>"):
+        found = model.softmax.weight[vocabulary.index(word)]
+        assert torch.equal(found, source.softmax.weight[WORDS.index(word)])
+
+
+@pytest.mark.parametrize("with_softmax", [True, False])
+@pytest.mark.parametrize("vocabulary", [OTHER_ORDER, NEW_WORDS], ids=["order", "size"])
+def test_a_word_table_from_bilm_tfs_files(vocabulary, with_softmax, tmp_path):
+    """The expected vectors are those of the exported model for the same sentences."""
+    source, _ = word_model(tmp_path)
+    export(source, tmp_path / "files", with_softmax=with_softmax)
+    files = {
+        "pretrained_file": str(tmp_path / "files" / "weights.hdf5"),
+        "pretrained_vocabulary_file": str(tmp_path / "files" / "vocabulary.txt"),
+    }
+    model = tuned(vocabulary, char_cnn=None, **files)
+    check_reads_the_same(source, model)
+    found = model.softmax.weight[vocabulary.index("the")]
+    assert with_softmax == torch.equal(found, source.softmax.weight[WORDS.index("the")])
+
+
+def test_a_word_table_without_its_vocabulary_is_refused(tmp_path):
+    """The message names the file, the array and the missing key."""
+    source, _ = word_model(tmp_path)
+    export(source, tmp_path / "files", with_softmax=True)
+    weights = str(tmp_path / "files" / "weights.hdf5")
+    with pytest.raises(InputError, match=r"weights\.hdf5: embedding: .*vocabulary_file"):
+        tuned(WORDS, char_cnn=None, pretrained_file=weights)

@@ -1,0 +1,173 @@
+"""These tests run the predictors `bilm` and `elmo` on the archive of a tiny language model."""
+
+import json
+import math
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from allennlp.models.archival import load_archive
+from allennlp.predictors import Predictor
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.predictors.bilm import BilmPredictor
+from tests.conftest import BLOCKS, WORDS
+
+TOKENS = ["he", "threw", "unheard-of", "dog", "."]
+SENTENCE = " ".join(TOKENS)
+
+
+@pytest.fixture(scope="module")
+def bilm(bilm_archive):
+    return Predictor.from_path(bilm_archive)
+
+
+def test_forms_of_input(bilm):
+    """The same sentence is given as JSON with tokens, as JSON with a sentence, and as a line of
+    text."""
+    expected = bilm.predict_json({"tokens": TOKENS})
+    assert bilm.predict_json({"sentence": SENTENCE}) == expected
+    for line in (f'{{"sentence": "{SENTENCE}"}}\n', f"  {SENTENCE}\n"):
+        assert bilm.predict_json(bilm.load_line(line)) == expected
+    for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}):
+        with pytest.raises(InputError, match="expected"):
+            bilm.predict_json(wrong)
+
+
+def test_words_of_any_language_are_readable(bilm):
+    """The line is JSON in UTF-8, in which words stand as they were given, except for what UTF-8
+    cannot hold."""
+    tokens = ["naïve", "犬", "a\ud800b"]
+    line = bilm.dump_line(bilm.predict_json({"tokens": tokens}))
+    assert '["naïve", "犬", "a\\ud800b"]' in line
+    assert line.encode("utf-8").endswith(b"}\n") and line.count("\n") == 1
+    assert json.loads(line)["tokens"] == tokens
+
+
+def test_log_probabilities(bilm):
+    """By the chain rule over prefixes, a sentence's forward log probability without its end is that
+    of its prefix without its end, so the numbers of a prefix are a prefix of the numbers."""
+    whole = bilm.predict_json({"tokens": TOKENS})
+    assert whole["tokens"] == TOKENS
+    n = len(TOKENS)
+    assert len(whole["forward_log_probabilities"]) == n + 1
+    assert len(whole["backward_log_probabilities"]) == n + 1
+    for k in (1, 3):
+        prefix = bilm.predict_json({"tokens": TOKENS[:k]})["forward_log_probabilities"]
+        numpy.testing.assert_allclose(prefix[:k], whole["forward_log_probabilities"][:k], atol=1e-5)
+        suffix = bilm.predict_json({"tokens": TOKENS[k:]})["backward_log_probabilities"]
+        numpy.testing.assert_allclose(
+            suffix[1:], whole["backward_log_probabilities"][k + 1 :], atol=1e-5
+        )
+    log_p = whole["forward_log_probabilities"] + whole["backward_log_probabilities"]
+    assert whole["perplexity"] == pytest.approx(math.exp(-sum(log_p) / (2 * n + 2)))
+
+
+def test_substitutes(bilm):
+    """The expected words are found by trying every word in the place. p(w | left) is the number of
+    the sentence with w in the place, p(w) is the log-uniform law, and boundaries and `<UNK>` are
+    not words."""
+    words = ["the", ".", "dog", "stick", "threw", "he", "to"]
+    ranks = numpy.arange(3, 10)
+    size = 10
+    prior = numpy.log(numpy.log((ranks + 2) / (ranks + 1)) / math.log(size + 1))
+    found = bilm.predict_json({"tokens": TOKENS})["substitutes"]
+    assert len(found) == len(TOKENS)
+    for place in (0, 2):
+        scores = []
+        for word in words:
+            tried = bilm.predict_json({"tokens": [*TOKENS[:place], word, *TOKENS[place + 1 :]]})
+            scores.append(
+                tried["forward_log_probabilities"][place]
+                + tried["backward_log_probabilities"][place + 1]
+            )
+        expected = torch.softmax(torch.tensor(numpy.array(scores) - prior), dim=0)
+        best = sorted(zip(expected.tolist(), words), reverse=True)[:5]
+        assert [x["word"] for x in found[place]] == [word for _, word in best]
+        numpy.testing.assert_allclose(
+            [x["probability"] for x in found[place]], [p for p, _ in best], atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("n_words", [0, 1, 4, 5])
+def test_substitutes_of_few_words(n_words):
+    """A vocabulary of five words or fewer gives all of them and nothing else, so that their
+    probabilities add up to 1."""
+    vocab = BilmVocabulary.from_words(WORDS[: 3 + n_words])
+    sizes: dict[str, Any] = {**BLOCKS, "n_negative_samples": None}
+    model = BilmLanguageModel(vocab, **sizes)
+    predictor = BilmPredictor(model, BilmDatasetReader())
+    for found in predictor.predict_json({"tokens": TOKENS})["substitutes"]:
+        assert sorted(x["word"] for x in found) == sorted(WORDS[3 : 3 + n_words])
+        if n_words:
+            assert sum(x["probability"] for x in found) == pytest.approx(1)
+
+
+def test_substitutes_leave_the_carried_state(bilm_archive):
+    """Under `carry` a sentence starts from the state after the one before it. The expected
+    perplexities are those of `forward_on_instances`, which reads each sentence once."""
+    sentences = [TOKENS, ["A"], ["to", "dog"], TOKENS]
+    expected, predicted = (
+        Predictor.from_path(bilm_archive, "bilm", overrides='{"model.initial_state": "carry"}')
+        for _ in range(2)
+    )
+    for tokens in sentences:
+        instance = expected._json_to_instance({"tokens": tokens})
+        expected._dataset_reader.apply_token_indexers(instance)
+        [right] = expected._model.forward_on_instances([instance])
+        found = predicted.predict_json({"tokens": tokens})
+        for name in ("forward_log_probabilities", "backward_log_probabilities"):
+            assert found[name] == right[name]
+
+
+def test_batches_are_sentences_by_themselves(bilm):
+    """The output for a sentence in a batch of unequal lengths is the same as alone."""
+    inputs = [{"tokens": TOKENS}, {"tokens": ["A"]}, {"tokens": ["to", "dog"]}]
+    together = bilm.predict_batch_json(inputs)
+    for one, sentence in zip(together, inputs):
+        alone = bilm.predict_json(sentence)
+        assert one["perplexity"] == pytest.approx(alone["perplexity"], rel=1e-5)
+        assert [[x["word"] for x in token] for token in one["substitutes"]] == [
+            [x["word"] for x in token] for token in alone["substitutes"]
+        ]
+
+
+@pytest.mark.parametrize("name", ["bilm", "elmo"])
+def test_an_empty_sentence(bilm_archive, name):
+    """Both boundaries have a probability in each direction, and there are no tokens with
+    substitutes."""
+    found = Predictor.from_path(bilm_archive, name).predict_json({"tokens": []})
+    assert found["tokens"] == []
+    if name == "bilm":
+        assert len(found["forward_log_probabilities"]) == 1
+        assert found["substitutes"] == []
+
+
+def test_vectors(bilm_archive):
+    """The expected vectors are those of `Elmo.from_archive`."""
+    predictor = Predictor.from_path(bilm_archive, "elmo")
+    elmo = Elmo.from_archive(bilm_archive)
+    found = predictor.predict_batch_json([{"tokens": TOKENS}, {"sentence": "A"}])
+    assert [x["tokens"] for x in found] == [TOKENS, ["A"]]
+    for x in found:
+        expected = elmo.embed(x["tokens"], layer="all")
+        numpy.testing.assert_allclose(x["layers"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("initial_state, precision", [("zero", "bf16"), ("carry", "fp32")])
+def test_vectors_as_the_model_reads(bilm_archive, initial_state, precision):
+    """The expected vectors are those of `Elmo` with the `initial_state` and the precision of the
+    archive's model. The predictor does not change the model itself."""
+    overrides = {"model.initial_state": initial_state, "model.precision": precision}
+    archive = load_archive(bilm_archive, overrides=json.dumps(overrides))
+    predictor = Predictor.from_archive(archive, "elmo")
+    expected = Elmo.from_archive(bilm_archive, initial_state=initial_state, precision=precision)
+    for _ in range(2):
+        found = predictor.predict_json({"tokens": TOKENS})["layers"]
+        numpy.testing.assert_array_equal(numpy.float32(found), expected.embed(TOKENS, layer="all"))
+    assert all(parameter.requires_grad for parameter in archive.model.parameters())

@@ -1,0 +1,249 @@
+"""These tests use a task model's archive after the biLM's own files were changed, moved or
+removed."""
+
+import json
+import shutil
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.data import Vocabulary
+from allennlp.models import Model
+from allennlp.modules.elmo import batch_to_ids
+from allennlp.modules.token_embedders import TokenEmbedder
+from torch import nn
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.weight_file import load_bilm, write_weights
+from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.plugin.token_embedders.archived_options import store_options, stored_options
+from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files
+from tests.damage import damage
+
+
+class _Task(Model):
+    """The smallest model that has a token embedder."""
+
+    def __init__(self, vocab: Vocabulary, embedder: TokenEmbedder, **kwargs) -> None:
+        super().__init__(vocab, **kwargs)
+        self.embedder = embedder
+        self.linear = nn.Linear(embedder.get_output_dim(), 1)
+
+
+@pytest.fixture(autouse=True)
+def _registered():
+    Model.register("elmo_task", exist_ok=True)(_Task)
+
+
+def train(config, folder) -> Model:
+    """Does the steps of `allennlp train` around a model, in its order."""
+    vocab = Vocabulary()
+    model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
+    vocab.save_to_files(str(folder / "vocabulary"))
+    torch.save(model.state_dict(), folder / "best.th")
+    return model.eval()
+
+
+def load(config, folder) -> Model:
+    return Model.load(Params({"model": params(config)}), serialization_dir=str(folder)).eval()
+
+
+def config_of(files, **kwargs) -> dict:
+    embedder = {"type": "elmo", **files._asdict(), **kwargs}
+    return {"type": "elmo_task", "embedder": embedder}
+
+
+def params(config) -> Params:
+    """Returns a copy, because AllenNLP removes the keys that it reads."""
+    return Params(deepcopy(config))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("happens", ["nothing", "gone", "another"])
+def test_the_archive_is_complete(tmp_path, happens, requires_grad):
+    """The output is that of the model before it was saved, to the bit, whatever the files are."""
+    files = write_bilm_files(tmp_path / "bilm")
+    config = config_of(files, requires_grad=requires_grad, vocab_to_cache=["", "the", "dog"])
+    (tmp_path / "run").mkdir()
+    model = train(config, tmp_path / "run")
+    characters = batch_to_ids([["He", "threw"], ["dog"]])
+    numbers = torch.tensor([[1, 2]])
+    expected = model.embedder(characters), model.embedder(characters[:1], numbers)
+    if happens != "nothing":
+        shutil.rmtree(tmp_path / "bilm")
+    if happens == "another":
+        write_bilm_files(tmp_path / "bilm", seed=1)
+    shutil.move(tmp_path / "run", tmp_path / "moved")
+    loaded = load(config, tmp_path / "moved")
+    assert torch.equal(loaded.embedder(characters), expected[0])
+    assert torch.equal(loaded.embedder(characters[:1], numbers), expected[1])
+
+
+def test_two_bilms_in_one_model(tmp_path):
+    """Each embedder has its own numbers. The two differ in their weights and in a size."""
+    one, two = write_bilm_files(tmp_path / "1"), write_bilm_files(tmp_path / "2", seed=1)
+    embedders = {key: {"type": "elmo", **f._asdict()} for key, f in (("a", one), ("b", two))}
+
+    class _Two(Model):
+        def __init__(self, vocab: Vocabulary, a: TokenEmbedder, b: TokenEmbedder, **kwargs):
+            super().__init__(vocab, **kwargs)
+            self.a, self.b = a, b
+
+    Model.register("elmo_two", exist_ok=True)(_Two)
+    config = {"type": "elmo_two", **embedders}
+    (tmp_path / "run").mkdir()
+    model = train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "1")
+    shutil.rmtree(tmp_path / "2")
+    loaded = load(config, tmp_path / "run")
+    characters = batch_to_ids([["He", "threw"]])
+    assert torch.equal(loaded.a(characters), model.a(characters))
+    assert torch.equal(loaded.b(characters), model.b(characters))
+    assert not torch.equal(loaded.a(characters), loaded.b(characters))
+
+
+def test_training_with_an_old_vocabulary_wants_the_files(tmp_path):
+    """Training from scratch needs the files, even if the vocabulary has the biLM's sizes."""
+    files = write_bilm_files(tmp_path / "bilm")
+    (tmp_path / "run").mkdir()
+    config = config_of(files)
+    train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    old = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
+    new = tmp_path / "new"
+    new.mkdir()
+    with pytest.raises((InputError, FileNotFoundError), match=r"options\.json"):
+        Model.from_params(params(config), vocab=old, serialization_dir=str(new))
+
+
+def test_an_empty_bilm_refuses_to_read(tmp_path):
+    """The run is recovered, but its checkpoint is not loaded."""
+    files = write_bilm_files(tmp_path / "bilm")
+    (tmp_path / "run").mkdir()
+    config = config_of(files)
+    train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    vocab = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
+    run = str(tmp_path / "run")
+    model = Model.from_params(params(config), vocab=vocab, serialization_dir=run)
+    with pytest.raises(RuntimeError, match="weights were never loaded; call `load_state_dict`"):
+        model.embedder(batch_to_ids([["He"]]))
+
+
+def test_the_vocabulary_keeps_its_words(tmp_path):
+    """The options have a namespace of their own, and the sizes of the others are those without
+    them."""
+    files = write_bilm_files(tmp_path / "bilm")
+    (tmp_path / "run").mkdir()
+    train(config_of(files), tmp_path / "run")
+    vocab = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
+    assert vocab.get_vocab_size("tokens") == Vocabulary().get_vocab_size("tokens")
+
+
+def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
+    """Writes the files of another biLM, of the same seed, in place of the existing ones."""
+    files = write_bilm_files(folder)
+    options = BiLMOptions.from_dict(
+        {**BLOCKS, "lstm": {**BLOCKS["lstm"], key: value}}, source="test"
+    )
+    bilm = build_bilm(options)
+    if key != "projection_dim":
+        bilm.load_state_dict(load_bilm(*files).state_dict())
+    write_options(options, files.options_file)
+    write_weights(bilm, files.weight_file)
+    return files
+
+
+@pytest.mark.parametrize("changed", [("cell_clip", 0.01), ("projection_dim", 12)])
+def test_a_vocabulary_that_is_used_again_has_the_newest_options(tmp_path, changed):
+    """The files of A are replaced by those of B at the same path, and then by A again, and each run
+    begins with the vocabulary of the run before. The expected output is that of each model before
+    it was saved."""
+    vocab, vectors = Vocabulary(), []
+    characters = batch_to_ids([["He", "threw", "the", "stick"]])
+    for number, change in enumerate([("cell_clip", 3.0), changed, ("cell_clip", 3.0)]):
+        files = write_changed(tmp_path / "bilm", *change)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        config = config_of(files, dropout=0.0)
+        model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
+        vocab.save_to_files(str(folder / "vocabulary"))
+        torch.save(model.state_dict(), folder / "best.th")
+        vocab = Vocabulary.from_files(str(folder / "vocabulary"))
+        vectors.append(model.eval().embedder(characters))
+        assert torch.equal(load(config, folder).embedder(characters), vectors[-1])
+    assert vectors[0].shape != vectors[1].shape or not torch.equal(vectors[0], vectors[1])
+    assert torch.equal(vectors[0], vectors[2])
+
+
+def test_options_are_stored_once():
+    """The options are stored once, however often a run begins with the same biLM."""
+    options = BiLMOptions.from_dict(BLOCKS, source="test")
+    vocab = Vocabulary()
+    for _ in range(3):
+        store_options(vocab, "a", options)
+    entries = vocab.get_token_to_index_vocabulary("elmo_options")
+    assert sum(entry.startswith("{") for entry in entries) == 1
+
+
+def test_entries_without_a_number_are_read():
+    """Earlier versions wrote entries without a number."""
+    options = BiLMOptions.from_dict(BLOCKS, source="test")
+    vocab = Vocabulary()
+    entry = json.dumps({"source": "a", "options": options.to_dict()})
+    vocab.add_token_to_namespace(entry, "elmo_options")
+    assert stored_options(vocab, "a") == options
+    other = BiLMOptions.from_dict(
+        {**BLOCKS, "lstm": {**BLOCKS["lstm"], "cell_clip": 1.0}}, source="test"
+    )
+    store_options(vocab, "a", other)
+    assert stored_options(vocab, "a") == other
+
+
+@pytest.mark.parametrize("entry", ["{", "{}", '{"source": [], "options": 1}'])
+def test_an_entry_that_cannot_be_read_is_named(entry):
+    """The message has the namespace and the entry."""
+    vocab = Vocabulary()
+    vocab.add_token_to_namespace(entry, "elmo_options")
+    with pytest.raises(InputError, match='namespace "elmo_options": expected'):
+        stored_options(vocab, "a")
+
+
+def test_a_source_overridden_on_loading(tmp_path, caplog):
+    """`evaluate -o` names the path that the files may have been moved to. The expected numbers are
+    those of the model that was saved, because its biLM is in the archive, and a warning says so."""
+    files = write_bilm_files(tmp_path / "bilm")
+    (tmp_path / "run").mkdir()
+    model = train(config_of(files), tmp_path / "run")
+    characters = batch_to_ids([["He", "threw"]])
+    other = BiLMFiles("moved/options.json", "moved/weights.hdf5")
+    loaded = load(config_of(other), tmp_path / "run")
+    assert torch.equal(loaded.embedder(characters), model.embedder(characters))
+    assert "moved/options.json moved/weights.hdf5: the model was saved with another" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["best.th", "weights.th"])
+def test_damaged_weights_are_noticed(tmp_path, name, fuzz: Fuzz):
+    """Damage gives an error that names the file, or the numbers of the model that was saved."""
+    config = config_of(write_bilm_files(tmp_path / "bilm"))
+    run = tmp_path / "run"
+    run.mkdir()
+    model = train(config, run)
+    if name == "weights.th":
+        (run / "best.th").rename(run / name)
+    data = (run / name).read_bytes()
+    characters = batch_to_ids([["He", "threw"]])
+    expected = model.embedder(characters)
+    for random in fuzz.cases(40):
+        description, damaged = damage(data, random)
+        (run / name).write_bytes(damaged)
+        loading = Params({"model": params(config)})
+        try:
+            loaded = Model.load(loading, serialization_dir=str(run), weights_file=str(run / name))
+        except InputError as error:
+            assert str(run / name) in str(error), description
+        else:
+            assert torch.equal(loaded.eval().embedder(characters), expected), description

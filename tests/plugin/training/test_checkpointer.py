@@ -1,0 +1,586 @@
+"""The oracle of nearly all tests here is a training run that is not disturbed."""
+
+import io
+import itertools
+import logging
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import pytest
+import torch
+import torch.distributed as dist
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance, Vocabulary
+from allennlp.data.data_loaders import SimpleDataLoader
+from allennlp.data.fields import TensorField
+from allennlp.training import TrainerCallback
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point
+from elmo_plugin.plugin.training.checkpointer import BilmCheckpointer
+from tests.conftest import Fuzz
+from tests.damage import damage
+from tests.plugin.training.toy_training import (
+    BATCHES,
+    Killed,
+    Killer,
+    ToyLoader,
+    ToyModel,
+    assert_identical,
+    make_trainer,
+    nothing,
+    result,
+)
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "one_kept": {"checkpointer": {"keep_most_recent_by_count": 1}},
+    "moving_average": {"moving_average": {"type": "exponential", "decay": 0.9}},
+    "epochs_not_saved": {"checkpointer": {"save_completed_epochs": False}},
+    # If training continued after it should have stopped, it would reach a better epoch.
+    "early_stopping": {
+        "patience": 1,
+        "make_model": partial(ToyModel, scores=(0.5, 0.3, 0.9)),
+    },
+}
+
+
+def _train(folder: Path, each_batch: Callable[[], None] = nothing, **options: Any) -> Any:
+    trainer = make_trainer(folder, each_batch, **options)
+    trainer.train()
+    return trainer
+
+
+def _train_and_kill(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, after: int, **options: Any
+) -> bool:
+    """Returns whether the training ended before it was killed."""
+    with monkeypatch.context() as patch:
+        try:
+            _train(folder, Killer(patch, after), **options)
+        except Killed:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_killed_anywhere_and_recovered(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is killed before each batch, between any two file operations of the trainer and the
+    checkpointer, and in the middle of each file."""
+    options = VARIANTS[variant]
+    expected = result(_train(tmp_path / "whole", **options), tmp_path / "whole")
+    for after in itertools.count():
+        folder = tmp_path / str(after)
+        if _train_and_kill(monkeypatch, folder, after, **options):
+            break
+        assert_identical(result(_train(folder, **options), folder), expected)
+    assert after > 50
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_killed_again_and_again(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every run is killed a little later than the one before, at different places."""
+    options = VARIANTS[variant]
+    expected = result(_train(tmp_path / "whole", **options), tmp_path / "whole")
+    folder = tmp_path / "killed"
+    for kills in itertools.count():
+        if _train_and_kill(monkeypatch, folder, 15 + kills, **options):
+            break
+    assert kills > 5
+    assert_identical(result(_train(folder, **options), folder), expected)
+
+
+def test_nan_weights_are_not_saved(tmp_path: Path) -> None:
+    """A step makes the weights NaN right before the second checkpoint, although the loss is finite.
+    Only the first checkpoint is saved, and the run that resumes from it ends as if nothing had
+    happened."""
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    folder, batches = tmp_path / "spoilt", itertools.count(1)
+    trainer = make_trainer(folder)
+
+    def spoil(*_: Any) -> None:
+        if next(batches) == BATCHES:
+            with torch.no_grad():
+                trainer.model.linear.bias[0] = torch.inf
+
+    trainer.optimizer.register_step_post_hook(spoil)
+    with pytest.raises(FloatingPointError, match=r"after 1 epochs and 0 batches: linear\.bias"):
+        trainer.train()
+    assert CheckpointFiles(str(folder), rank=0, world_size=1).complete() == [Point(0, 3)]
+    assert not (folder / "best.th").exists()
+    assert_identical(result(_train(folder), folder), expected)
+
+
+def test_shuffled_by_pythons_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AllenNLP's own loader draws its order from a global generator, also in the batches that the
+    trainer discards. The model here uses the other generators."""
+    rows = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
+
+    def train(folder: Path, each_batch: Callable[[], None] = nothing) -> Any:
+        instances = [Instance({"x": TensorField(row)}) for row in rows]
+        loader = SimpleDataLoader(instances, 2, shuffle=True, vocab=Vocabulary())
+        make_model = partial(ToyModel, uses_python_random=False)
+        return _train(folder, each_batch, loader=loader, make_model=make_model)
+
+    expected = result(train(tmp_path / "whole"), tmp_path / "whole")
+    for after in itertools.count(step=3):
+        folder = tmp_path / str(after)
+        with monkeypatch.context() as patch:
+            try:
+                train(folder, Killer(patch, after))
+                break
+            except Killed:
+                pass
+        assert_identical(result(train(folder), folder), expected)
+    assert after > 50
+
+
+@pytest.mark.parametrize("kind", ["rank_state", "training_state", "model_state"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "not_a_checkpoint", "code"])
+def test_damaged_checkpoint_is_ignored(kind: str, damage: str, tmp_path: Path) -> None:
+    """The checkpoint before it leads to the same end, and the content of the file is not run."""
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    folder = tmp_path / "damaged"
+    trap = tmp_path / "trap"
+    _train(folder)
+    (path,) = folder.glob(f"{kind}_e3_b0*.th")
+    content = path.read_bytes()
+    path.unlink()  # and so leave best.th, a link to it, alone
+    if damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "not_a_checkpoint":
+        path.write_bytes(b"<html>")
+    elif damage == "code":
+        torch.save(_Trap(trap), path)
+    assert_identical(result(_train(folder), folder), expected)
+    assert not trap.exists()
+
+
+class _Trap:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._path),)
+
+
+def test_without_a_complete_checkpoint_training_starts_from_scratch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a complete checkpoint, training starts from the beginning and ends as an undisturbed
+    run."""
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    folder = tmp_path / "damaged"
+    _train(folder)
+    for path in folder.glob("model_state_*.th"):
+        path.unlink()
+    with caplog.at_level(logging.WARNING):
+        assert_identical(result(_train(folder), folder), expected)
+    assert "belongs to no complete checkpoint" in caplog.text
+
+
+def test_parts_of_two_runs_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is killed anywhere up to its first checkpoint, in a folder where another run has left
+    a part of one."""
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    other = tmp_path / "other"
+    keep_all = {"keep_most_recent_by_count": None}
+    _train(other, loader=ToyLoader(BATCHES, 99), checkpointer=keep_all)
+    for after in range(16):
+        folder = tmp_path / str(after)
+        folder.mkdir()
+        for path in other.glob("[mt]*_state_e0_b3.th"):
+            shutil.copy(path, folder)
+        assert not _train_and_kill(monkeypatch, folder, after)
+        assert_identical(result(_train(folder), folder), expected)
+
+
+def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
+    """A process removes only its own files that are later than the checkpoint it resumes from."""
+    kept = {
+        "rank_state_e0_b9_w1of2.th",
+        "rank_state_e1_b0_w1of2.th",
+        "rank_state_e1_b10_w0of2.th",
+        "model_state_e1_b10.th",
+        "model_state_e1_b10.th.w0.77.tmp",
+        "config.json.w1.77.tmp",
+    }
+    removed = {
+        "rank_state_e1_b10_w1of2.th",
+        "best.th.w1.77.tmp",
+        "model_state_e2_b0.th.w1.8.tmp",
+    }
+    for name in kept | removed:
+        (tmp_path / name).touch()
+    files = CheckpointFiles(str(tmp_path), rank=1, world_size=2)
+    files.remove_leftovers(Point(1, 0))
+    assert set(os.listdir(tmp_path)) == kept
+
+
+@pytest.mark.parametrize("size", [0, 4096, 9000])
+def test_a_file_without_space_says_so(size: int, tmp_path: Path) -> None:
+    """The system limits the size of files, and says EFBIG. PyTorch raises an error of its own while
+    it closes the file, unless the limit is 0."""
+    files = CheckpointFiles(str(tmp_path), rank=0, world_size=1)
+    state = {str(k): torch.ones(100) for k in range(400)}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"Could not write .*a\.th .*File too large"):
+            files.write(state, str(tmp_path / "a.th"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_something_else_truncates_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty file is no checkpoint; it does not get the checkpoint's name."""
+    monkeypatch.setattr(os, "fsync", lambda number: os.ftruncate(number, 0))
+    files = CheckpointFiles(str(tmp_path), rank=0, world_size=1)
+    with pytest.raises(OSError, match=r"Could not write .*a\.th \("):
+        files.write({"weight": torch.ones(3)}, str(tmp_path / "a.th"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_any_damage_is_noticed(tmp_path: Path, fuzz: Fuzz) -> None:
+    """The states are those before the damage, or `None`, after which the checkpoint before is
+    used."""
+    _train(tmp_path)
+    files = CheckpointFiles(str(tmp_path), rank=0, world_size=1)
+    newest = files.complete()[0]
+    expected = _bytes_of(files.read(newest))
+    paths = sorted(tmp_path.glob("*_state_e3_b0*.th"))
+    for random in fuzz.cases(120):
+        path = random.choice(paths)
+        data = path.read_bytes()
+        description, damaged = damage(data, random)
+        path.write_bytes(damaged)
+        found = files.read(newest)
+        assert found is None or _bytes_of(found) == expected, (path.name, description)
+        path.write_bytes(data)
+
+
+def _bytes_of(states: Any) -> bytes:
+    """Returns the same bytes for the same tensors and values."""
+    file = io.BytesIO()
+    torch.save(states, file)
+    return file.getvalue()
+
+
+@pytest.fixture
+def fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes 100 seconds pass between two reads of the clock."""
+    seconds = itertools.count(step=100)
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr("elmo_plugin.plugin.training.save_clock.time", clock)
+
+
+def test_saved_every_few_minutes_by_default(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fast_clock: None,
+) -> None:
+    """Each batch takes 100 seconds. A run of one epoch that was killed before its last batch
+    resumes after the third, and says so. It ends with the weights of the undisturbed run."""
+    options: dict[str, Any] = {
+        "num_epochs": 1,
+        "checkpointer": {"save_every_num_batches": None},
+    }
+    caplog.set_level(logging.INFO)
+    expected = result(_train(tmp_path / "whole", **options), tmp_path / "whole")
+    assert f"No checkpoint in {tmp_path / 'whole'}: training starts from the" in caplog.text
+    folder = tmp_path / "killed"
+    batches = itertools.count(1)
+
+    def kill_before_last() -> None:
+        if next(batches) == BATCHES:
+            raise Killed
+
+    with pytest.raises(Killed):
+        _train(folder, kill_before_last, **options)
+    assert CheckpointFiles(str(folder), rank=0, world_size=1).complete() == [Point(0, 3)]
+    assert_identical(result(_train(folder, **options), folder), expected)
+    path = folder / "model_state_e0_b3.th"
+    assert f"Resuming training after 0 epochs and 3 batches, from {path}" in caplog.text
+
+
+def test_damaged_best_weights_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The run was killed in its last epoch, and the one before was the best. The trainer, which
+    would return the damaged weights, finds none."""
+    batches = itertools.count(1)
+
+    def kill_in_last_epoch() -> None:
+        if next(batches) == 2 * (BATCHES + 1) + BATCHES:
+            raise Killed
+
+    with pytest.raises(Killed):
+        _train(tmp_path, kill_in_last_epoch)
+    best = tmp_path / "best.th"
+    data = best.read_bytes()
+    best.unlink()  # and so leave the checkpoint, a link to it, alone
+    stored = torch.load(io.BytesIO(data))["linear.bias"].numpy().tobytes()
+    best.write_bytes(data.replace(stored, stored[::-1]))
+    with pytest.raises(FileNotFoundError, match=r"best\.th"):
+        _train(tmp_path)
+    assert f"Removing {best}: expected a whole file of torch.save, found damage" in caplog.text
+
+
+BAD_NUMBERS = [True, "1", [1], {}, float("nan"), float("inf"), -1, 10**400]
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        *(
+            (key, value)
+            for key in (
+                "save_every_num_seconds",
+                "save_every_num_batches",
+                "keep_most_recent_by_count",
+                "keep_most_recent_by_age",
+            )
+            for value in BAD_NUMBERS
+        ),
+        *(("save_completed_epochs", value) for value in ("false", 1, None, [])),
+        ("save_every_num_batches", 0),
+        ("keep_most_recent_by_count", 1.5),
+    ],
+)
+def test_bad_values_are_named(key: str, value: Any, tmp_path: Path) -> None:
+    """The message names the parameter."""
+    with pytest.raises(InputError, match=f'of type "bilm": {key}: expected'):
+        BilmCheckpointer(tmp_path, ToyModel(), **{key: value})
+
+
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operating system refuses further writes in the middle of the run's third checkpoint."""
+    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
+    folder = tmp_path / "full"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    save = torch.save
+
+    def save_to_full_disk(state: Any, file: Any) -> None:
+        limit = 1000 if "rank_state_e1_b3" in file.name else soft
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            save(state, file)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", save_to_full_disk)
+        with pytest.raises(OSError, match=r"rank_state_e1_b3_w0of1.th .*are kept"):
+            _train(folder)
+    assert not list(folder.glob("*.tmp"))
+    assert not list(folder.glob("*_e1_b3*"))
+    assert_identical(result(_train(folder), folder), expected)
+
+
+@pytest.mark.parametrize("found", [pytest.param(print, id="function"), numpy.zeros(2), lambda: 0])
+def test_state_that_only_code_could_read_is_refused(found: Any, tmp_path: Path) -> None:
+    """A callback's state has an object that only running code can read back."""
+
+    class Callback(TrainerCallback):
+        def state_dict(self) -> dict[str, Any]:
+            return {"found": found}
+
+    trainer = make_trainer(tmp_path)
+    trainer._callbacks.append(Callback(str(tmp_path)))
+    with pytest.raises(InputError, match=r"training_state_e0_b3.th: expected tensors"):
+        trainer.train()
+    assert not list(tmp_path.glob("training_state_*"))
+
+
+def test_numpys_scalars_come_back_as_pythons(tmp_path: Path) -> None:
+    """NumPy's own `item()` is the oracle of the values."""
+    values = {"a": numpy.float32(0.1), "b": [numpy.int64(3), (numpy.bool_(True), None)]}
+
+    class Callback(TrainerCallback):
+        def state_dict(self) -> dict[str, Any]:
+            return values
+
+    trainer = make_trainer(tmp_path)
+    trainer._callbacks.append(Callback(str(tmp_path)))
+    trainer.train()
+    state = torch.load(tmp_path / "training_state_e3_b0.th", weights_only=True)
+    assert state["callbacks"] == [{"a": numpy.float32(0.1).item(), "b": [3, (True, None)]}]
+    assert type(state["callbacks"][0]["b"][1][0]) is bool
+    assert type(state["metric_tracker"]["best_so_far"]) is float
+
+
+@pytest.mark.parametrize(
+    "keep, expected",
+    [
+        ({"keep_most_recent_by_count": 0}, {"e1_b0"}),
+        ({"keep_most_recent_by_count": None, "keep_most_recent_by_age": 0}, {"e1_b0"}),
+        ({"keep_most_recent_by_count": 1, "keep_most_recent_by_age": 3600}, None),
+        ({"keep_most_recent_by_count": None}, None),
+        # The checkpoint b1 is removed, although the names of b10 to b13 begin with its name.
+        ({"keep_most_recent_by_count": 13}, {"e1_b0", *(f"e0_b{i}" for i in range(2, 14))}),
+    ],
+)
+def test_old_checkpoints_are_removed(
+    keep: dict[str, Any], expected: set[str] | None, tmp_path: Path
+) -> None:
+    """The expected files follow from the documentation of `Checkpointer`, and at least one
+    checkpoint is kept."""
+    _train(
+        tmp_path,
+        loader=ToyLoader(13, 0),
+        num_epochs=1,
+        make_model=partial(ToyModel, scores=(0.1,) * 4),
+        checkpointer={"save_every_num_batches": 1, **keep},
+    )
+    everything = {"e1_b0", *(f"e0_b{i}" for i in range(1, 14))}
+    for kind, end in [
+        ("rank_state", "_w0of1.th"),
+        ("training_state", ".th"),
+        ("model_state", ".th"),
+    ]:
+        found = {
+            path.name.removeprefix(f"{kind}_").removesuffix(end)
+            for path in tmp_path.glob(f"{kind}_*.th")
+        }
+        assert found == (everything if expected is None else expected)
+
+
+def test_best_is_not_written_into_a_checkpoint(tmp_path: Path) -> None:
+    """The first epoch is saved, so `best.th` is a link to its weights. The second, which is better,
+    is not, so the trainer writes `best.th` again. The checkpoint stays as it was before."""
+    batches = itertools.count(1)
+    before = []
+
+    def stop_saving() -> None:
+        if next(batches) == BATCHES + 2:
+            assert os.path.samefile(tmp_path / "best.th", tmp_path / "model_state_e1_b0.th")
+            before.append((tmp_path / "model_state_e1_b0.th").read_bytes())
+            trainer._checkpointer._save_completed_epochs = False  # type: ignore[union-attr]
+
+    trainer = make_trainer(
+        tmp_path, stop_saving, num_epochs=2, checkpointer={"save_every_num_batches": None}
+    )
+    trainer.train()
+    assert (tmp_path / "model_state_e1_b0.th").read_bytes() == before[0]
+    assert (tmp_path / "best.th").read_bytes() != before[0]
+
+
+def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
+    """The message has the file and both numbers of processes."""
+    _train(tmp_path)
+    (path,) = tmp_path.glob("rank_state_e3_b0_*")
+    path.rename(tmp_path / "rank_state_e3_b0_w0of2.th")
+    with pytest.raises(InputError, match=r"w0of2.th was saved by .* 2 .* but found 1"):
+        _train(tmp_path)
+
+
+def test_sharded_model_is_refused(tmp_path: Path) -> None:
+    """Each process has only a part of a sharded model."""
+    checkpointer = BilmCheckpointer(tmp_path, ToyModel())
+    checkpointer.state_is_sharded = True
+    with pytest.raises(InputError, match="sharded"):
+        checkpointer.load_checkpoint()
+
+
+def test_unknown_parameter_is_refused(tmp_path: Path) -> None:
+    """The message names the unknown parameter."""
+    with pytest.raises((InputError, ConfigurationError), match="keep_most_recent_by_size"):
+        make_trainer(tmp_path, checkpointer={"keep_most_recent_by_size": 1})
+
+
+def _distributed_worker(rank: int, folder: Path, run: int, kill_after: int | None) -> None:
+    """Writes the final state of the process to `folder`, or kills itself."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = f"file://{folder}/store_{run}"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    save = torch.save
+
+    def late_save(*args: Any) -> None:
+        # A kill then finds the first process ahead of the second.
+        time.sleep(0.01 * rank)
+        save(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "save", late_save)
+        killer = Killer(patch, kill_after, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        trainer = _train(
+            folder,
+            killer,
+            rank=rank,
+            distributed=True,
+            world_size=2,
+            checkpointer={"keep_most_recent_by_count": 1},
+        )
+    found = result(trainer, folder)
+    found["random"] = torch.get_rng_state()
+    torch.save(found, folder / f"result_{rank}")
+    # This skips the clean-up that the process has inherited from the tests.
+    os._exit(0)
+
+
+def _train_distributed(
+    folder: Path, run: int, kill_rank: int | None = None, kill_after: int | None = None
+) -> None:
+    folder.mkdir(exist_ok=True)
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(
+            target=_distributed_worker,
+            args=(rank, folder, run, kill_after if rank == kill_rank else None),
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    if kill_rank is None:
+        for process in processes:
+            process.join(60)
+            assert process.exitcode == 0
+    else:
+        processes[kill_rank].join(60)
+        assert processes[kill_rank].exitcode == -signal.SIGKILL
+        other = processes[1 - kill_rank]
+        # It continues until it needs something from the killed process.
+        other.join(1)
+        other.kill()
+        other.join()
+
+
+def test_two_processes(tmp_path: Path) -> None:
+    """One of two processes is killed by SIGKILL. After recovery each has its own carried and random
+    states, as in an undisturbed run of two."""
+    # This imports what each forked process would otherwise import on first use.
+    _train(tmp_path / "alone")
+    whole = tmp_path / "whole"
+    _train_distributed(whole, 0)
+    expected = [torch.load(whole / f"result_{rank}") for rank in range(2)]
+    assert not torch.equal(expected[0]["carried"], expected[1]["carried"])
+    assert not torch.equal(expected[0]["random"], expected[1]["random"])
+    for kill_rank, kill_after in [(0, 8), (0, 22), (0, 35), (0, 48), (1, 5), (1, 9), (1, 28)]:
+        folder = tmp_path / f"{kill_rank}_{kill_after}"
+        _train_distributed(folder, 0, kill_rank, kill_after)
+        if kill_after > 8:
+            # The first checkpoint is complete, and one process has written its part of the second.
+            seen = [set(CheckpointFiles(str(folder), rank, 2).complete()) for rank in range(2)]
+            assert seen[0] & seen[1]
+        _train_distributed(folder, 1)
+        for rank in range(2):
+            assert_identical(torch.load(folder / f"result_{rank}"), expected[rank])

@@ -1,0 +1,133 @@
+"""These tests train a `bilm` in two processes, over gloo, through `allennlp train` and its
+`distributed` block."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.commands import main
+from allennlp.common import Params
+from allennlp.training.callbacks import TrainerCallback
+from torch import multiprocessing
+from torch.multiprocessing import ProcessExitedException
+
+from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point
+from tests.plugin.models.test_training import config
+
+
+@TrainerCallback.register("sigkill_for_test")
+class SigkillCallback(TrainerCallback):
+    """Kills each process once it has done a number of batches."""
+
+    after: int | None = None
+    done = 0
+
+    def on_batch(self, *args: Any, is_training: bool, **kwargs: Any) -> None:
+        self.done += is_training
+        if self.done == SigkillCallback.after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forked() -> Iterator[None]:
+    """Makes processes start by forking, because importing AllenNLP takes longer than a whole
+    test."""
+    fork = partial(multiprocessing.start_processes, start_method="fork")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiprocessing, "spawn", fork)
+        yield
+
+
+def two_processes(cache: Path) -> dict[str, Any]:
+    """Returns the config of two processes with two rows each."""
+    params = config(cache).as_dict()
+    params["data_loader"]["batch_size"] = 2
+    del params["trainer"]["cuda_device"]
+    params["trainer"]["callbacks"] = [{"type": "sigkill_for_test"}]
+    params["distributed"] = {"cuda_devices": [-1, -1]}
+    return params
+
+
+def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torch.Tensor]:
+    """Trains, and returns the weights of the best epoch."""
+    file = folder.with_suffix(".json")
+    Params(params).to_file(str(file))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["allennlp", "train", str(file), "-s", str(folder), *options])
+        main()
+    return torch.load(folder / "best.th", weights_only=True)
+
+
+def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Path) -> None:
+    """The expected weights, warm state and perplexities are those of one process, without dropout
+    and sampling."""
+    params = two_processes(tmp_path / "cache")
+    params["model"].update(dropout=0.0, n_negative_samples=None, initial_state="zero")
+    found = train(params, tmp_path / "two")
+    del params["distributed"]
+    params["trainer"]["cuda_device"] = -1
+    for loader in ("data_loader", "validation_data_loader"):
+        params[loader]["batch_size"] *= 2
+    for name, tensor in train(params, tmp_path / "one").items():
+        torch.testing.assert_close(found[name], tensor, atol=1e-5, rtol=0, msg=name)
+    metrics = [json.loads((tmp_path / run / "metrics.json").read_text()) for run in ("one", "two")]
+    for name in ("training_perplexity", "validation_perplexity"):
+        assert metrics[1][name] == pytest.approx(metrics[0][name], rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def whole(
+    tmp_path_factory: pytest.TempPathFactory, forked: None
+) -> tuple[Path, dict[str, torch.Tensor]]:
+    """Returns the folder and the weights of the run that is never killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder / "run", train(two_processes(folder / "cache"), folder / "run")
+
+
+@pytest.mark.parametrize(
+    "checkpointer, last_saved",
+    [
+        ({}, [Point(0, 21), Point(1, 7)]),
+        # The first process announces each save one batch ahead.
+        (
+            {"save_every_num_batches": None, "save_every_num_seconds": 0},
+            [Point(0, 24)],
+        ),
+    ],
+    ids=["batches", "seconds"],
+)
+def test_two_killed_processes_end_with_the_same_bits(
+    checkpointer: dict[str, Any],
+    last_saved: list[Point],
+    whole: tuple[Path, dict[str, torch.Tensor]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both processes get a SIGKILL in mid-epoch, some batches after a checkpoint, and one run
+    another one after `--recover`, in the second epoch. The expected states are those of the run
+    that was never killed, with each process's rows and random states."""
+    params = two_processes(tmp_path / "cache")
+    params["trainer"]["checkpointer"].update(checkpointer)
+    killed = tmp_path / "killed"
+    for after, options, last in zip([25, 46], [[], ["--recover"]], last_saved):
+        monkeypatch.setattr(SigkillCallback, "after", after)
+        with pytest.raises(ProcessExitedException, match="SIG"):
+            train(params, killed, *options)
+        for rank in range(2):
+            assert CheckpointFiles(str(killed), rank, world_size=2).complete()[0] == last
+    monkeypatch.setattr(SigkillCallback, "after", None)
+    found = train(params, killed, "--recover")
+    folder, expected = whole
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+    for rank in range(2):
+        name = f"rank_state_e2_b0_w{rank}of2.th"
+        assert (killed / name).read_bytes() == (folder / name).read_bytes()

@@ -1,0 +1,245 @@
+"""These tests compare the optimizer `clipped_adagrad` on row-sparse gradients with PyTorch's
+Adagrad on dense ones."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.commands.train import train_model
+from allennlp.common import Params
+from allennlp.training.optimizers import Optimizer
+from torch.nn.utils import clip_grad_norm_
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.ops.take_rows import take_rows
+from elmo_plugin.plugin.training.optimizer import ClippedAdagradOptimizer
+from tests.compare import assert_close
+from tests.plugin.models.running_text import TEXT, batch, language_model, windows
+from tests.plugin.models.test_training import KillCallback, Killed, config
+from tests.plugin.training.test_distributed import forked, two_processes  # noqa: F401 (a fixture)
+from tests.plugin.training.test_distributed import train as train_in_processes
+
+N_STEPS = 6
+
+
+class Tables(torch.nn.Module):
+    """A table, a column and a dense layer, which are read at rows of which some occur twice."""
+
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.sparse = sparse
+        self.table = torch.nn.Parameter(torch.randn(20, 3))
+        self.column = torch.nn.Parameter(torch.randn(20))
+        self.dense = torch.nn.Linear(3, 1)
+
+    def forward(self, rows: torch.Tensor, scale: float) -> torch.Tensor:
+        take = take_rows if self.sparse else torch.Tensor.__getitem__
+        x = self.dense(take(self.table, rows)).squeeze(1) * take(self.column, rows)
+        return scale * x.square().sum()
+
+
+def optimizer_of(model: torch.nn.Module, **params: Any) -> Optimizer:
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    return Optimizer.from_params(
+        Params({"type": "clipped_adagrad", **params}), model_parameters=named
+    )
+
+
+def dense_adagrad(model: torch.nn.Module, groups: Any = None) -> torch.optim.Adagrad:
+    return torch.optim.Adagrad(
+        groups or model.parameters(), lr=0.2, initial_accumulator_value=1.0, foreach=False
+    )
+
+
+def rows_of(step: int) -> torch.Tensor:
+    """Returns rows of which some occur twice, and those from 15 on never."""
+    return torch.randint(0, 15, (8,), generator=torch.Generator().manual_seed(step))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 10.0])  # nothing to clip, and always something
+def test_steps_are_the_dense_ones(scale):
+    """The oracle is PyTorch's Adagrad after its `clip_grad_norm_`, on dense gradients, step by
+    step. Rows that were never read do not change by a bit."""
+    sparse, dense = Tables(sparse=True), Tables(sparse=False)
+    optimizer, reference = optimizer_of(sparse), dense_adagrad(dense)
+    read = torch.zeros(20, dtype=torch.bool)
+    for step in range(N_STEPS):
+        read[rows_of(step)] = True
+        for model in (sparse, dense):
+            model.zero_grad()
+            model(rows_of(step), scale).backward()
+        assert sparse.table.grad.is_sparse and sparse.column.grad.is_sparse
+        norm = clip_grad_norm_(dense.parameters(), 10.0)
+        assert (norm > 10.0) == (scale == 10.0)
+        optimizer.step()
+        reference.step()
+        for (name, found), expected in zip(sparse.named_parameters(), dense.parameters()):
+            assert_close(found, expected, atol=1e-6, what=f"{name} after step {step}")
+    before = Tables(sparse=True)
+    assert not read.all()
+    assert torch.equal(sparse.table[~read], before.table[~read])
+
+
+def test_parameter_groups():
+    """The oracle is PyTorch's Adagrad with a learning rate of its own for each group."""
+    sparse, dense = Tables(sparse=True), Tables(sparse=False)
+    optimizer = optimizer_of(sparse, parameter_groups=[[["table"], {"lr": 0.05}]])
+    reference = dense_adagrad(
+        dense,
+        [
+            {"params": [dense.table], "lr": 0.05},
+            {"params": [dense.column, *dense.dense.parameters()]},
+        ],
+    )
+    for step in range(N_STEPS):
+        for model in (sparse, dense):
+            model.zero_grad()
+            model(rows_of(step), 1.0).backward()
+        clip_grad_norm_(dense.parameters(), 10.0)
+        optimizer.step()
+        reference.step()
+    for (name, found), expected in zip(sparse.named_parameters(), dense.parameters()):
+        assert_close(found, expected, atol=1e-6, what=name)
+
+
+def test_state_survives_a_file(tmp_path):
+    """The expected weights are those of the run that was not interrupted, to the bit. The file is
+    read without running code."""
+    whole, stopped = Tables(sparse=True), Tables(sparse=True)
+    optimizers = [optimizer_of(whole), optimizer_of(stopped)]
+    for step in range(N_STEPS):
+        for k, model in enumerate((whole, stopped)):
+            if model is stopped and step == 3:
+                torch.save(optimizers[k].state_dict(), tmp_path / "optimizer.th")
+                optimizers[k] = optimizer_of(stopped)
+                state = torch.load(tmp_path / "optimizer.th", weights_only=True)
+                optimizers[k].load_state_dict(state)
+            model.zero_grad()
+            model(rows_of(step), 1.0).backward()
+            optimizers[k].step()
+    for found, expected in zip(stopped.parameters(), whole.parameters()):
+        assert torch.equal(found, expected)
+
+
+def test_a_closure_and_no_gradients():
+    """`Optimizer.step` returns a closure's loss after a step with its gradients, and does nothing
+    without gradients."""
+    model, expected = Tables(sparse=True), Tables(sparse=True)
+    optimizers = optimizer_of(model), optimizer_of(expected)
+    optimizers[0].step()
+    assert torch.equal(model.table, expected.table)
+
+    def closure() -> torch.Tensor:
+        loss = model(rows_of(0), 1.0)
+        loss.backward()
+        return loss
+
+    loss = expected(rows_of(0), 1.0)
+    loss.backward()
+    optimizers[1].step()
+    assert torch.equal(optimizers[0].step(closure), loss)
+    assert torch.equal(model.table, expected.table)
+
+
+BAD_NUMBERS = [True, "1", None, [1], {}, float("nan"), float("inf"), -1.0, 10**400]
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        *(
+            (key, value)
+            for key in ("lr", "initial_accumulator_value", "grad_norm")
+            for value in BAD_NUMBERS
+        ),
+        ("grad_norm", 0.0),
+        *(("parameter_groups", groups) for groups in (1, "table", {"a": 1}, [1], [[1, 2]], [[[]]])),
+        *(("parameter_groups", [[[regex], {"lr": 0.1}]]) for regex in ("(", 1, "", None)),
+        *(("parameter_groups", [[["table"], {"lr": value}]]) for value in BAD_NUMBERS),
+        ("parameter_groups", [[["table"], {"learning_rate": 0.1}]]),
+        ("parameter_groups", [[["table"], {"requires_grad": "false"}]]),
+    ],
+)
+def test_bad_values_are_named(key, value):
+    """The message names the parameter."""
+    model = Tables(sparse=True)
+    with pytest.raises(InputError, match=f'"clipped_adagrad": {key}.*: expected'):
+        ClippedAdagradOptimizer([*model.named_parameters()], **{key: value})
+
+
+@pytest.mark.parametrize("char_cnn", ["char_cnn", None])
+def test_a_language_model_learns_the_same(char_cnn):
+    """The expected weights are those of the dense run, for a model that reads characters and for
+    one that reads words, whose table is row-sparse too."""
+    trained = []
+    for sparse in (False, True):
+        blocks = {} if char_cnn else {"char_cnn": None}
+        model = language_model(n_negative_samples=4, sparse_gradients=sparse, **blocks)
+        optimizer = optimizer_of(model) if sparse else dense_adagrad(model)
+        torch.manual_seed(1)
+        for window in windows(TEXT, 4):
+            model.zero_grad()
+            model(**batch(window))["loss"].backward()
+            assert model.softmax.weight.grad.is_sparse == sparse
+            if not sparse:
+                clip_grad_norm_(model.parameters(), 10.0)
+            optimizer.step()
+        trained.append(model.state_dict())
+    for name, expected in trained[0].items():
+        assert_close(trained[1][name], expected, atol=1e-6, what=name)
+
+
+def test_sparse_gradients_need_samples():
+    """The message has the reason."""
+    with pytest.raises(InputError, match="sparse_gradients: expected n_negative_samples"):
+        language_model(n_negative_samples=None, sparse_gradients=True)
+
+
+def test_another_optimizer_is_refused():
+    """The message names the expected optimizer, and what to do with the trainer's grad_norm."""
+    model = language_model(n_negative_samples=4, sparse_gradients=True)
+    window = windows(TEXT, 4)[0]
+    with pytest.raises(InputError, match=r"expected .* \"clipped_adagrad\".* grad_norm: false"):
+        model(**batch(window))
+    model.eval()(**batch(window))  # what no optimizer has to do with
+
+
+def with_sparse_gradients(params: dict[str, Any]) -> dict[str, Any]:
+    """Returns the same training with row-sparse gradients."""
+    params["model"]["sparse_gradients"] = True
+    params["trainer"]["optimizer"].update(
+        type="clipped_adagrad", grad_norm=params["trainer"].pop("grad_norm")
+    )
+    return params
+
+
+def test_a_killed_run_ends_with_the_same_bits(tmp_path):
+    """The expected weights are those of the run that was never killed."""
+
+    def train(folder: Path, kill_after: int | None = None, recover: bool = False) -> Any:
+        KillCallback.done, KillCallback.after = 0, kill_after
+        params = with_sparse_gradients(config(tmp_path / "cache").as_dict())
+        params["trainer"]["num_epochs"] = 1
+        return train_model(Params(params), str(folder), recover=recover).state_dict()
+
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", kill_after=25)
+    found = train(tmp_path / "killed", recover=True)
+    for name, expected in train(tmp_path / "whole").items():
+        assert torch.equal(found[name], expected), name
+
+
+def test_two_processes_follow_one_with_dense_gradients(tmp_path):
+    """The expected weights are those of one process with the optimizer `adagrad`, the trainer's
+    `grad_norm` and all rows. Every process draws the same samples, and there is no dropout."""
+    two, one = two_processes(tmp_path / "cache"), two_processes(tmp_path / "cache")
+    for params in (two, one):
+        params["model"]["dropout"] = 0.0
+    del one["distributed"]
+    one["trainer"]["cuda_device"] = -1
+    one["data_loader"]["batch_size"] *= 2
+    found = train_in_processes(with_sparse_gradients(two), tmp_path / "two")
+    for name, expected in train_in_processes(one, tmp_path / "one").items():
+        assert_close(found[name], expected, atol=1e-5, what=name)

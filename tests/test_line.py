@@ -1,0 +1,118 @@
+"""
+What works without AllenNLP, and how AllenNLP finds the plugin. Each test starts processes of its
+own, because a module is imported once in a process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from allennlp.predictors import Predictor
+
+from elmo_plugin import Elmo
+
+ROOT = Path(__file__).parents[1]
+
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+import json
+from elmo_plugin import Elmo
+elmos = [
+    Elmo.from_pretrained("small"),
+    Elmo.from_files({options!r}, {weights!r}),
+    Elmo.from_archive({archive!r}),
+]
+print(json.dumps([elmo.embed("He threw the stick .").tolist() for elmo in elmos]))
+"""
+
+ABSENT = ["allennlp", "allennlp_models", "cached_path", "jsonnet", "_jsonnet", "matplotlib", "nltk"]
+ABSENT += ["overrides", "spacy", "transformers", "zstandard"]
+
+
+def python(*arguments: str, folder: Path = ROOT, **environment: str) -> str:
+    known = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    run = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=known, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return run.stdout
+
+
+def test_vectors_without_allennlp(bilm_files, bilm_archive):
+    """The expected vectors are those of this process, in which AllenNLP is imported."""
+    options, weights = bilm_files
+    script = WITHOUT.format(absent=ABSENT, options=options, weights=weights, archive=bilm_archive)
+    found = json.loads(python("-c", script).splitlines()[-1])
+    expected = [
+        Elmo.from_pretrained("small"),
+        Elmo.from_files(options, weights),
+        Elmo.from_archive(bilm_archive),
+    ]
+    for one, elmo in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, elmo.embed("He threw the stick ."), atol=1e-6)
+
+
+def test_an_address_without_cached_path():
+    """The error names the package that an address needs."""
+    script = WITHOUT.partition("import json")[0].format(absent=ABSENT) + (
+        "from elmo_plugin import Elmo\n"
+        "try:\n    Elmo.from_archive('https://a.b/c.tar.gz')\n"
+        "except ValueError as error:\n    print(error)\n"
+    )
+    assert "pip install cached-path" in python("-c", script)
+
+
+def test_the_import_alone_brings_no_allennlp():
+    script = (
+        "import sys, elmo_plugin; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    found = set(json.loads(python("-c", script).replace("'", '"')))
+    assert not found & set(ABSENT), found & set(ABSENT)
+
+
+REGISTERED = "from allennlp.models import Model; print(Model.by_name('bilm').__module__)"
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import elmo_plugin.plugin",
+        "import allennlp, elmo_plugin",
+        "from allennlp.common.util import import_module_and_submodules as f; f('elmo_plugin')",
+        "from allennlp.common.plugins import import_plugins; import_plugins()",
+    ],
+)
+def test_what_registers(imports):
+    """In Python, by `--include-package`, and by the plugins file of this folder."""
+    assert "elmo_plugin.plugin.models.bilm" in python("-c", f"{imports}\n{REGISTERED}")
+
+
+def test_the_plugins_file_in_the_home_folder(tmp_path):
+    """In a folder without one, `allennlp` has the plugin's commands."""
+    (tmp_path / "home" / ".allennlp").mkdir(parents=True)
+    (tmp_path / "home" / ".allennlp" / "plugins").write_text("elmo_plugin\n")
+    home = {"HOME": str(tmp_path / "home")}
+    assert "usage" in python("-m", "allennlp", "bilm-encode", "--help", folder=tmp_path, **home)
+
+
+def test_an_archive_in_python(bilm_archive):
+    """What AllenNLP loads by itself in a process that has imported the plugin."""
+    script = (
+        "import sys, elmo_plugin.plugin\n"
+        "from allennlp.models.archival import load_archive\n"
+        "from allennlp.predictors import Predictor\n"
+        f"model = load_archive({bilm_archive!r}).model\n"
+        f"print(Predictor.from_path({bilm_archive!r}).predict_json({{'sentence': 'the dog'}})"
+        "['perplexity'])"
+    )
+    expected = Predictor.from_path(bilm_archive).predict_json({"sentence": "the dog"})["perplexity"]
+    assert float(python("-c", script).splitlines()[-1]) == pytest.approx(expected)

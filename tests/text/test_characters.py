@@ -1,0 +1,108 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from allennlp.data.token_indexers.elmo_indexer import ELMoCharacterMapper
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.text.characters import (
+    NO_TOKEN,
+    NUM_CHARACTERS,
+    bytes_to_characters,
+    word_to_characters,
+    words_to_characters,
+)
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
+ODD_WORDS = [
+    "",
+    "\0",
+    "a\0b",
+    "\ud800",
+    "x\udfffy",
+    "👩‍👩‍👧",
+    "e\u0301",
+    "ß" * 5000,
+    "x" * 10_000,
+    "x" * 47,
+    "x" * 48,
+    "x" * 49,
+    "<S>",
+    "</S>",
+    "<UNK>",
+]
+
+
+@given(st.lists(ANY_TEXT | st.sampled_from(ODD_WORDS), max_size=8))
+def test_any_word_is_as_allennlp_maps_it(words: list[str]) -> None:
+    """The oracle is AllenNLP's own mapper, of length 50. Lone surrogates are among the words."""
+    mapper = ELMoCharacterMapper()
+    expected = [mapper.convert_word_to_char_ids(word) for word in words]
+    found = words_to_characters(words)
+    assert found.dtype == np.int16
+    assert found.shape == (len(words), 50)
+    assert found.tolist() == expected
+    assert [word_to_characters(word).tolist() for word in words] == expected
+
+
+@pytest.mark.parametrize("word", ODD_WORDS)
+def test_odd_words_are_as_allennlp_maps_them(word: str) -> None:
+    """The oracle is AllenNLP's own mapper."""
+    expected = ELMoCharacterMapper().convert_word_to_char_ids(word)
+    assert word_to_characters(word).tolist() == expected
+
+
+def test_words_of_a_short_length() -> None:
+    """The expected ids are bilm-tf's numbers plus one, for bytes, the boundaries 256 and 257, the
+    marks 258 and 259, and padding 260. With 5 characters a token, 3 bytes are kept."""
+    rows = words_to_characters(["ab", "abcd", "é€", "<S>", "</S>"], 5)
+    assert rows.tolist() == [
+        [259, 98, 99, 260, 261],
+        [259, 98, 99, 100, 260],
+        [259, 0xC3 + 1, 0xA9 + 1, 0xE2 + 1, 260],
+        [259, 257, 260, 261, 261],
+        [259, 258, 260, 261, 261],
+    ]
+
+
+@given(ANY_TEXT, st.integers(3, 70))
+def test_any_length_keeps_the_first_bytes(word: str, length: int) -> None:
+    """By definition, a row has the bytes that fit between two marks, and then padding to the
+    length."""
+    if word in ("<S>", "</S>"):
+        return
+    expected = [259, *(byte + 1 for byte in word.encode("utf-8", "ignore")[: length - 2]), 260]
+    expected += [261] * (length - len(expected))
+    assert words_to_characters([word], length).tolist() == [expected]
+
+
+def test_bytes_that_overlap_and_are_empty() -> None:
+    """The expected rows are those of the words in the slices of a text."""
+    text = np.frombuffer(b"abcdef", dtype=np.uint8)
+    rows = bytes_to_characters(text, np.array([0, 2, 6, 1]), np.array([3, 4, 0, 2]), 6)
+    assert rows.tolist() == words_to_characters(["abc", "cdef", "", "bc"], 6).tolist()
+
+
+def test_every_id_is_in_the_table() -> None:
+    """Every byte, boundary, mark and padding occurs, and the largest id is the table's last."""
+    rows = bytes_to_characters(
+        np.arange(256, dtype=np.uint8), np.array([0]), np.array([256]), max_characters_per_token=259
+    )
+    boundaries = words_to_characters(["<S>", "</S>"], 4)
+    found = {NO_TOKEN, *rows.flatten().tolist(), *boundaries.flatten().tolist()}
+    assert found == set(range(NUM_CHARACTERS))
+
+
+@pytest.mark.parametrize("length", [2, -1, 4097, 10**12, 50.0, True, "50", None])
+def test_a_length_without_room_for_a_byte_is_refused(length: Any) -> None:
+    """Two marks and one byte are 3 characters, and a huge number would only take memory."""
+    with pytest.raises(InputError, match=r"_token: expected a whole number from 3 to 4096"):
+        words_to_characters(["a"], length)
+
+
+def test_a_cached_word_cannot_be_changed() -> None:
+    """All callers share the row of a word, so writing into it fails."""
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        word_to_characters("shared")[0] = 1  # type: ignore[index]

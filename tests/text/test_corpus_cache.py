@@ -1,0 +1,197 @@
+import json
+import os
+import shutil
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from elmo_plugin.files.digest import sealed
+from elmo_plugin.text import corpus_cache
+from elmo_plugin.text.corpus_cache import open_corpus
+from tests.conftest import Fuzz
+from tests.damage import damage
+from tests.ordinary_user import as_ordinary_user
+
+
+@pytest.fixture
+def encodings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Returns the folders of the encoded corpora."""
+    folders: list[Path] = []
+    encode = corpus_cache.encode
+
+    def counting(files, folder):
+        folders.append(folder)
+        return encode(files, folder)
+
+    monkeypatch.setattr(corpus_cache, "encode", counting)
+    return folders
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "text.txt"
+    file.write_text("a b c\nd e\n")
+    return file
+
+
+def test_a_text_is_encoded_once(tmp_path: Path, file: Path, encodings: list[Path]) -> None:
+    """A second run, a touched file, a copy under another name and a copy in the place of the text
+    have the same content, so the text is encoded once."""
+    cache = tmp_path / "cache"
+    first = open_corpus(file, cache)
+    assert open_corpus(file, cache).folder == first.folder
+    os.utime(file, ns=(1, 1))
+    assert open_corpus(file, cache).folder == first.folder
+    copy = shutil.copy(file, tmp_path / "copy.txt")
+    assert open_corpus(copy, cache).folder == first.folder
+    os.replace(copy, file)
+    assert open_corpus(file, cache).folder == first.folder
+    assert encodings == [first.folder]
+
+
+def test_changed_content_is_encoded_again(
+    tmp_path: Path, file: Path, encodings: list[Path]
+) -> None:
+    """The size is the same, so only the content differs."""
+    cache = tmp_path / "cache"
+    open_corpus(file, cache)
+    file.write_text("a b c\nd f\n")
+    os.utime(file, ns=(1, 1))
+    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "f"]]
+    assert len(encodings) == 2
+
+
+@pytest.mark.parametrize("way", ["by another file", "in place"])
+def test_other_content_of_the_same_size_and_time_is_noticed(
+    tmp_path: Path, file: Path, encodings: list[Path], way: str
+) -> None:
+    """The oracle is the text as it is now, and as it was before when that is put back. `rsync
+    --times` and unpacking an archive keep modification times."""
+    cache = tmp_path / "cache"
+    time = file.stat().st_mtime_ns
+    for last in "efe":
+        new = tmp_path / "new.txt" if way == "by another file" else file
+        new.write_text(f"a b c\nd {last}\n")
+        os.utime(new, ns=(time, time))
+        os.replace(new, file)
+        assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", last]]
+    assert len(encodings) == 2
+
+
+def test_a_damaged_entry_is_encoded_again(
+    tmp_path: Path, file: Path, encodings: list[Path]
+) -> None:
+    """A damaged corpus in the cache is encoded again."""
+    cache = tmp_path / "cache"
+    (open_corpus(file, cache).folder / "words.txt").write_text("?")
+    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
+    assert len(encodings) == 2
+
+
+def test_an_encoded_corpus_is_opened_where_it_lies(
+    tmp_path: Path, file: Path, encodings: list[Path]
+) -> None:
+    """A folder that is a corpus needs no cache."""
+    folder = open_corpus(file, tmp_path / "cache").folder
+    assert open_corpus(folder, tmp_path / "unused").folder == folder
+    assert not (tmp_path / "unused").exists()
+
+
+@pytest.mark.parametrize("kind", ["relative", "absolute", "link"])
+def test_nothing_outside_the_cache_is_removed(
+    tmp_path: Path, file: Path, encodings: list[Path], kind: str
+) -> None:
+    """A damaged corpus elsewhere, which the index names, stays as it is."""
+    cache = tmp_path / "cache"
+    name = open_corpus(file, cache).folder.name
+    precious = Path(shutil.move(cache / name, tmp_path / "precious"))
+    (precious / "words.txt").write_text("precious")
+    if kind == "link":
+        (cache / name).symlink_to(precious)
+    elsewhere = {"relative": "../precious", "absolute": str(precious), "link": name}[kind]
+    index = json.loads((cache / "index.json").read_text())
+    index.pop("digest", None)
+    changed = dict.fromkeys(index, elsewhere)
+    for content in (changed, sealed(changed)):
+        (cache / "index.json").write_text(json.dumps(content))
+        assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
+        assert (precious / "words.txt").read_text() == "precious"
+        assert len(list(precious.iterdir())) == 7
+
+
+def test_an_index_that_is_a_link(tmp_path: Path, file: Path) -> None:
+    """What is outside the cache is not written to either."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "index.json").symlink_to(tmp_path / "precious")
+    open_corpus(file, tmp_path / "cache")
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_any_index_is_harmless(tmp_path: Path, fuzz: Fuzz) -> None:
+    """The oracle is the text: two texts in one cache stay apart, whatever the index holds."""
+    cache = tmp_path / "cache"
+    texts = {tmp_path / "1.txt": "a b c\n", tmp_path / "2.txt": "d e f\n"}
+    for file, text in texts.items():
+        file.write_text(text)
+        open_corpus(file, cache)
+    index = cache / "index.json"
+    whole = index.read_bytes()
+    flat = json.loads(whole)
+    contents = [b"", b"null", b"[]", b"3", b'"x"', b"NaN", b"{}", b"[" * 10**5, b"\xff"]
+    contents += [json.dumps(dict.fromkeys(flat, bad)).encode() for bad in (None, 1, [], "..", "")]
+    contents += [json.dumps(dict(zip(flat, [*flat.values()][1::-1]))).encode()]
+    contents += [damage(whole, random)[1] for random in fuzz.cases(40)]
+    for content in contents:
+        index.write_bytes(content)
+        for file, text in texts.items():
+            assert list(open_corpus(file, cache).sentences()) == [text.split()], content
+
+
+def _sentences(path: Path, cache: Path) -> list[list[str]]:
+    return list(open_corpus(path, cache).sentences())
+
+
+def test_a_cache_that_cannot_be_written_to_serves_what_it_holds() -> None:
+    """A user without permission to write can read the text and a copy of it, and gets an error for
+    another text."""
+    with TemporaryDirectory() as name:  # other users may not enter pytest's own
+        folder = Path(name)
+        (folder / "text.txt").write_text("a b c\nd e\n")
+        open_corpus(folder / "text.txt", folder / "cache")
+        shutil.copy(folder / "text.txt", folder / "copy.txt")
+        (folder / "other.txt").write_text("f\n")
+        for read_only in (folder / "cache", folder):
+            read_only.chmod(0o555)
+        places = [("text", "cache"), ("copy", "cache"), ("other", "cache"), ("text", "new")]
+        found = {
+            (text, cache): as_ordinary_user(_sentences, folder / f"{text}.txt", folder / cache)
+            for text, cache in places
+        }
+        for writable in (folder, folder / "cache"):
+            writable.chmod(0o755)
+    assert found["text", "cache"] == found["copy", "cache"] == [["a", "b", "c"], ["d", "e"]]
+    for text, cache in places[2:]:
+        assert f"{cache}: expected a folder that can be written to" in found[text, cache]
+        assert f"{text}.txt in it, found neither (Permission denied)" in found[text, cache]
+
+
+def _open(path: Path, cache: Path, queue) -> None:
+    queue.put(_sentences(path, cache))
+
+
+def test_processes_at_the_same_time_share_one_corpus(tmp_path: Path, file: Path) -> None:
+    """All processes read the whole text, and there is one folder."""
+    context = get_context("fork")
+    queue = context.Queue()
+    processes = [
+        context.Process(target=_open, args=(file, tmp_path / "cache", queue)) for _ in range(4)
+    ]
+    for process in processes:
+        process.start()
+    assert [queue.get(timeout=60) for _ in processes] == [[["a", "b", "c"], ["d", "e"]]] * 4
+    for process in processes:
+        process.join()
+    assert len(list((tmp_path / "cache").glob("*/corpus.json"))) == 1

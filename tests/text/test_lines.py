@@ -1,0 +1,203 @@
+import gzip
+import io
+import lzma
+import tarfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.text import lines as module
+from elmo_plugin.text.lines import find_files, read_blocks, read_sentences
+from tests.ordinary_user import as_ordinary_user
+
+TEXT = "One sentence .\n\nAnother , with an é and a 👍 .\n" * 50
+SENTENCES = [line.split() for line in TEXT.split("\n") if line]
+
+
+def compress_zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(data)
+
+
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": compress_zstd,
+}
+
+
+def write(file: Path, content: str | bytes) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+    return file
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+@pytest.mark.parametrize("name", ["named{}", "a-download"])
+def test_compressed_text_reads_as_plain(tmp_path: Path, suffix: str, name: str) -> None:
+    """The expected lines are those of the same text before the standard library or zstandard
+    compressed it, whatever its name is."""
+    file = write(tmp_path / name.format(suffix), COMPRESSIONS[suffix](TEXT.encode("utf-8")))
+    assert list(read_sentences(file)) == SENTENCES
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_compressed_pieces_one_after_the_other(tmp_path: Path, suffix: str) -> None:
+    """All three formats define a concatenation as the concatenation of the contents."""
+    piece = COMPRESSIONS[suffix](TEXT.encode("utf-8"))
+    assert list(read_sentences(write(tmp_path / "text", piece * 3))) == SENTENCES * 3
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_a_compressed_file_cut_short_is_an_error(tmp_path: Path, suffix: str) -> None:
+    """Half of the bytes are not a whole file in any of the three formats."""
+    data = COMPRESSIONS[suffix](TEXT.encode("utf-8"))
+    file = write(tmp_path / f"cut{suffix}", data[: len(data) // 2])
+    with pytest.raises(InputError, match=rf"cut{suffix}: expected a whole compressed file"):
+        list(read_sentences(file))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "size", "most"),
+    [(".gz", 1 << 26, 1 << 24), (".xz", 1 << 26, 1 << 24), (".zst", 1 << 28, 150 << 20)],
+)
+def test_a_line_without_end_is_an_error_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, size: int, most: int
+) -> None:
+    """The third line is almost the whole file. Memory holds a block and the longest line, each a
+    megabyte, or as much as 4 KiB of zstandard can decompress to, which is 128 MiB."""
+    monkeypatch.setattr(module, "LINE_BYTES", 1 << 20)
+    bomb = b"a\n" * 2 + bytes(size)
+    file = write(tmp_path / f"bomb{suffix}", COMPRESSIONS[suffix](bomb))
+    del bomb
+    tracemalloc.start()
+    with pytest.raises(InputError, match=rf"bomb{suffix}, line 3: .* 1,048,576 bytes"):
+        list(read_sentences(file))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < most
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(
+    st.text(st.sampled_from("ab\u0301é👍 \t\n\r\u2028\x1c\xa0\0\ufeff"), max_size=80),
+    st.integers(1, 20),
+)
+def test_any_text_reads_as_python_splits_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, block: int
+) -> None:
+    """The oracle is `str.split` on each line of the whole text; a line ends with a line feed."""
+    monkeypatch.setattr(module, "BLOCK_BYTES", block)
+    file = write(tmp_path / "text", content)
+    lines = content.removeprefix("\ufeff").split("\n")
+    assert list(read_sentences(file)) == [line.split() for line in lines if line.split()]
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_the_file_is_shown_as_it_lies_on_the_disk(tmp_path: Path, compress) -> None:
+    """The pieces that the callback gets are the bytes of the file."""
+    seen: list[bytes] = []
+    data = compress(TEXT.encode("utf-8"))
+    list(read_blocks(write(tmp_path / "text", data), lambda piece: seen.append(bytes(piece))))
+    assert b"".join(seen) == data
+
+
+def test_a_bad_byte_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The byte 0xff is the third of line 4, and blocks are smaller than the file."""
+    monkeypatch.setattr(module, "BLOCK_BYTES", 4)
+    file = write(tmp_path / "latin.txt", b"good\n\nlines\nx \xffy\nmore\n")
+    with pytest.raises(InputError, match=r"latin\.txt, line 4: .* 0xff at byte 3"):
+        list(read_sentences(file))
+
+
+def test_an_open_file_is_read_like_one_on_the_disk() -> None:
+    """The expected lines are those of the same bytes in a file. An error has the given name."""
+    for compress in (bytes, gzip.compress):
+        data = io.BytesIO(compress(b"\xef\xbb\xbfgood\nlines\n\xff"))
+        with pytest.raises(InputError, match=r"^stdin, line 3: .* 0xff at byte 1"):
+            list(read_blocks(data, name="stdin"))
+    data = io.BytesIO(TEXT.encode("utf-8"))
+    assert list(read_blocks(data)) == [TEXT.removesuffix("\n").split("\n")]
+    assert not data.closed
+
+
+def test_an_archive_is_not_text(tmp_path: Path) -> None:
+    """The file is a tar archive of one text file from the standard library, plain or compressed."""
+    write(tmp_path / "text", TEXT)
+    for mode in ("w", "w:gz"):
+        with tarfile.open(tmp_path / "texts.tar", mode) as archive:
+            archive.add(tmp_path / "text", "text")
+        with pytest.raises(InputError, match=r"texts\.tar: .* found a tar archive"):
+            list(read_sentences(tmp_path / "texts.tar"))
+
+
+def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
+    """The files are sorted, those of folders below are included, and hidden files are left out."""
+    names = ["b.txt", "a.txt", "sub/c.txt", ".hidden", ".git/d.txt"]
+    for name in names:
+        write(tmp_path / name, "x\n")
+
+    def found(path) -> list[str]:
+        return [str(file.relative_to(tmp_path)) for file in find_files(path)]
+
+    assert found(tmp_path) == ["a.txt", "b.txt", "sub/c.txt"]
+    (tmp_path / "link").symlink_to("sub")
+    assert found(tmp_path) == ["a.txt", "b.txt", "link/c.txt", "sub/c.txt"]
+    (tmp_path / "link").unlink()
+    assert found(f"{tmp_path}/*.txt") == ["a.txt", "b.txt"]
+    assert found(f"{tmp_path}/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
+    assert found(str(tmp_path / "b.txt")) == ["b.txt"]
+    assert found(f"file://{tmp_path}/b.txt") == ["b.txt"]
+
+
+def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
+    """The name of an existing file is not read as a glob."""
+    file = write(tmp_path / "text[1].txt", "x\n")
+    assert find_files(file) == [file]
+
+
+def _words(path: Path) -> list[list[str]]:
+    return list(read_sentences(path))
+
+
+@pytest.mark.parametrize("name", ["closed", "closed/below", "a.txt", "no_entry", "dangling"])
+def test_what_cannot_be_read_in_a_folder_is_named(name: str) -> None:
+    """The folder has a subfolder or a file without permission, or a broken link."""
+    with TemporaryDirectory() as temporary:  # other users may not enter pytest's own
+        folder = Path(temporary)
+        unreadable = folder / name
+        write(folder / "a.txt", "a\n")
+        write(folder / "closed/below/b.txt", "b\n")
+        write(folder / "no_entry/c.txt", "c\n")
+        folder.chmod(0o755)
+        assert as_ordinary_user(_words, folder) == [["a"], ["b"], ["c"]]
+        if name == "dangling":
+            unreadable.symlink_to(folder / "nowhere")
+        else:
+            unreadable.chmod(0o444 if name == "no_entry" else 0)
+        found = as_ordinary_user(_words, folder)
+        if name != "dangling":
+            unreadable.chmod(0o755)
+    assert str(unreadable) in found
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nothing.txt", "expected a file, a folder, a glob or a URL"),
+        ("*.txt", "found none for this glob"),
+        ("empty", "found an empty folder"),
+    ],
+)
+def test_nothing_to_read_is_an_error(tmp_path: Path, path: str, message: str) -> None:
+    """Each error names the path as it was given."""
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=message) as error:
+        find_files(tmp_path / path)
+    assert str(tmp_path / path) in str(error.value)

@@ -1,0 +1,159 @@
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from elmo_plugin.text.corpus import BEGIN, END, EncodedCorpus
+from elmo_plugin.text.encoding import encode
+from elmo_plugin.text.windows import NOTHING, Epoch, Window
+
+Sentence = tuple[int, ...]
+
+
+def make_corpus(folder: Path, lengths: list[list[int]], shard_tokens: int) -> EncodedCorpus:
+    """Encodes documents of sentences of these lengths, in which every word is another."""
+    number = iter(range(10**6))
+    text = "\n".join(
+        "".join(" ".join(f"w{next(number)}" for _ in range(n)) + "\n" for n in document)
+        for document in lengths
+    )
+    (folder / "text").write_text(text)
+    return encode([folder / "text"], folder / "corpus", shard_tokens, force=True)
+
+
+def sentences_of(corpus: EncodedCorpus) -> list[Sentence]:
+    return [
+        tuple(shard.tokens[start:end].tolist())
+        for shard in corpus.shards
+        for start, end in zip(shard.sentences[:-1], shard.sentences[1:], strict=True)
+    ]
+
+
+def join(windows: list[Window]) -> list[list[tuple[int, int, int, int]]]:
+    """Returns each row's time steps, one after the other, up to its end."""
+    whole = [np.concatenate(parts, axis=1) for parts in zip(*windows, strict=True)]
+    rows = [
+        list(zip(*(part[row].tolist() for part in whole), strict=True))
+        for row in range(len(whole[0]))
+    ]
+    for row in rows:
+        while row and row[-1][1] == NOTHING:
+            row.pop()
+    return rows
+
+
+def split(row: list[tuple[int, int, int, int]]) -> list[Sentence]:
+    """Returns the sentences of a row by an independent reading of the definition: the forward
+    inputs from one <S> to the next. It checks everything else that has to hold for them."""
+    bounds = [*(index for index, step in enumerate(row) if step[0] == BEGIN), len(row)]
+    assert bounds[0] == 0
+    sentences = []
+    for start, end in pairwise(bounds):
+        forward_in, forward_out, backward_in, backward_out = zip(*row[start:end], strict=True)
+        sentence = forward_in[1:]
+        assert forward_out == (*sentence, END)
+        assert backward_in == (END, *sentence[::-1])
+        assert backward_out == (*sentence[::-1], BEGIN)
+        sentences.append(sentence)
+    return sentences
+
+
+def test_windows_of_two_sentences(tmp_path: Path) -> None:
+    """The sentences 3 4 5 and 6 are in one row, and windows have 4 steps."""
+    corpus = make_corpus(tmp_path, [[3, 1]], 100)
+    epoch = Epoch(corpus, num_rows=1, window=4)
+    found = [[part.tolist() for part in window] for window in epoch.windows()]
+    assert epoch.num_windows == 2
+    assert found == [
+        [[[0, 3, 4, 5]], [[3, 4, 5, 1]], [[1, 5, 4, 3]], [[5, 4, 3, 0]]],
+        [[[0, 6, 0, 0]], [[6, 1, -1, -1]], [[1, 6, 0, 0]], [[6, 0, -1, -1]]],
+    ]
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+)
+@given(
+    lengths=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=8), min_size=1, max_size=8),
+    shard_tokens=st.integers(1, 100),
+    num_rows=st.integers(1, 6),
+    window=st.integers(1, 8),
+    shuffle=st.sampled_from(["sentences", "documents", None]),
+)
+def test_any_epoch_reads_every_sentence_once(
+    tmp_path: Path, lengths, shard_tokens: int, num_rows: int, window: int, shuffle: str | None
+) -> None:
+    """By definition, each sentence is read once, forward and mirrored, as `split` checks. There are
+    as many windows as promised and none of them is empty. Reading some rows from some window on
+    gives a part of the epoch."""
+    corpus = make_corpus(tmp_path, lengths, shard_tokens)
+    epoch = Epoch(corpus, num_rows, window, shuffle, seed=1, epoch=2)
+    windows = list(epoch.windows())
+    rows = join(windows)
+    assert Counter(s for row in rows for s in split(row)) == Counter(sentences_of(corpus))
+    assert len(windows) == epoch.num_windows
+    assert all((part.forward_targets != NOTHING).any() for part in windows)
+    first, some = len(windows) // 2, slice(num_rows // 2, num_rows)
+    tail = list(epoch.windows(some, first))
+    assert len(tail) == len(windows) - first
+    for whole, part in zip(windows[first:], tail, strict=True):
+        for expected, found in zip(whole, part, strict=True):
+            assert np.array_equal(expected[some], found)
+
+
+@pytest.mark.parametrize("shard_tokens", [10**6, 700])
+@pytest.mark.parametrize("shuffle", ["sentences", "documents", None])
+def test_rows_are_of_nearly_equal_length(
+    tmp_path: Path, shuffle: str | None, shard_tokens: int
+) -> None:
+    """Each end of a row is off by at most half a sentence, so two rows differ by at most the steps
+    of two sentences, here 2 * 21. That holds for several shards as for one."""
+    lengths = np.random.default_rng(0).integers(1, 21, size=(20, 30)).tolist()
+    corpus = make_corpus(tmp_path, lengths, shard_tokens)
+    rows = [len(row) for row in join(list(Epoch(corpus, 7, 20, shuffle).windows()))]
+    assert max(rows) - min(rows) <= 2 * 21
+
+
+def test_without_shuffling_the_text_keeps_its_order(tmp_path: Path) -> None:
+    """With one shard the rows, one after the other, are the text."""
+    corpus = make_corpus(tmp_path, [[3, 2, 4], [5, 1, 1, 7], [2]], 100)
+    rows = join(list(Epoch(corpus, 3, 4).windows()))
+    assert [s for row in rows for s in split(row)] == sentences_of(corpus)
+
+
+def test_documents_stay_whole(tmp_path: Path) -> None:
+    """In one row, the sentences of a document follow one another as in the text, and documents do
+    not."""
+    corpus = make_corpus(tmp_path, [[2, 3, 1]] * 10, 1000)
+    text = sentences_of(corpus)
+    documents = [text[index : index + 3] for index in range(0, 30, 3)]
+    (row,) = join(list(Epoch(corpus, 1, 20, "documents").windows()))
+    read = split(row)
+    assert sorted(read[index : index + 3] for index in range(0, 30, 3)) == sorted(documents)
+    assert read != text
+
+
+@pytest.mark.parametrize("shuffle", ["sentences", "documents"])
+def test_the_order_follows_from_seed_and_epoch(tmp_path: Path, shuffle: str) -> None:
+    """The order is the same for the same numbers and another one for any others."""
+    corpus = make_corpus(tmp_path, [[1]] * 40, 15)
+
+    def read(seed: int, epoch: int) -> list[Sentence]:
+        (row,) = join(list(Epoch(corpus, 1, 20, shuffle, seed, epoch).windows()))
+        return split(row)
+
+    orders = [read(seed, epoch) for seed in range(2) for epoch in range(2)]
+    assert read(1, 0) == orders[2]
+    assert all(orders[i] != orders[j] for i in range(4) for j in range(i))
+
+
+def test_a_sentence_longer_than_all_others_together(tmp_path: Path) -> None:
+    """The shards have 2, 400 and 20 tokens. The first gives each row a sentence, the second gives
+    one row the long one, and all sentences of the third go to the other row."""
+    corpus = make_corpus(tmp_path, [[1, 1], [400], [1] * 20], 30)
+    rows = [split(row) for row in join(list(Epoch(corpus, 2, 10).windows()))]
+    assert sorted([list(map(len, row)) for row in rows]) == [[1] * 21, [1, 400]]
