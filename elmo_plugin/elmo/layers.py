@@ -211,11 +211,11 @@ class BiLMLayers(nn.Module):
             empty = self.bilm.warm_state.output.new_zeros(*mask.shape, self.output_dim)
             return [empty] * self.n_layers, mask
         with self._lock.shared():
-            if self.requires_grad:
+            state = frozen_state(self.bilm)
+            if state is None and self.requires_grad:
                 self._forget()
                 read = self.bilm.sentences(tokens, self._initial_state(len(tokens)))
                 return self._carry_on(read, boundaries), mask
-            state = frozen_state(self.bilm)
             if self.layer_cache is None or state is None or self.initial_state == "carry":
                 return self._compute(tokens, boundaries, state), mask
             sizes = [length + more for length in lengths.tolist()]

@@ -109,13 +109,16 @@ def is_plain(module: nn.Module) -> bool:
     else: there are no hooks, not even global ones, and no parametrizations, and the module has no
     `forward` of its own.
     """
+    return not has_global_hooks() and _is_plain(module)
+
+
+def _is_plain(module: nn.Module) -> bool:
     return (
         type(module).__module__.partition(".")[0] in ("elmo_plugin", "torch")
         and not module._forward_hooks
         and not module._forward_pre_hooks
         and "parametrizations" not in module._modules
         and "forward" not in module.__dict__
-        and not has_global_hooks()
     )
 
 
@@ -126,6 +129,8 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
     an attribute that is not a plain value. An attribute `n_trained` of a part counts how often
     autograd has used it.
     """
+    if has_global_hooks():
+        return None
     tensors: list[Tensor] = []
     settings: list[Any] = [
         torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
@@ -135,7 +140,7 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
     ]
     n_trained = 0
     for name, part in module.named_modules(remove_duplicate=False):
-        if not is_plain(part):
+        if not _is_plain(part):
             return None
         settings += (name, type(part).__name__)
         for key, value in part.__dict__.items():
