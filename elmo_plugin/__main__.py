@@ -37,8 +37,8 @@ def run(arguments: Sequence[str]) -> int | str | None:
     the key of a config where they are known, or the number of another end.
     """
     # Processes of distributed training import what `--include-package` names, and nothing else.
-    distributed = ["--include-package", "elmo_plugin"] if arguments[:1] == ["train"] else []
-    sys.argv = [NAME, *arguments, *distributed]
+    is_train = bool(arguments) and arguments[0] == "train"
+    sys.argv = [NAME, *arguments, *(["--include-package", "elmo_plugin"] if is_train else [])]
     try:
         main(prog=NAME)
     except KeyboardInterrupt:

@@ -125,7 +125,7 @@ class BilmLanguageModel(Model):
                 sparse_gradients=sparse_gradients,
             )
             self.softmax.precision = PRECISIONS[precision]
-        except (InputError, ValueError) as error:
+        except ValueError as error:
             raise InputError(str(error)) from None
         self._tables: List[torch.nn.Parameter] = []
         if sparse_gradients:
