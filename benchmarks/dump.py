@@ -17,7 +17,7 @@ from benchmarks.measure import Record, print_table, progress, seconds
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
 from elmo_plugin.elmo.dump import Sentence, dump
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.options import build_bilm
+from elmo_plugin.modules import BiLM
 from elmo_plugin.text.lines import read_sentences
 
 MOST_TOKENS = 1_200_000
@@ -29,7 +29,7 @@ def run(settings: Settings) -> Record:
     progress(f"vectors of a whole text by {name}")
     options = options_of(name, model)
     torch.manual_seed(0)
-    records = [measure(name, Elmo(build_bilm(options)).eval(), settings.text)]
+    records = [measure(name, Elmo(BiLM(options)).eval(), settings.text)]
     print_table(f"Top layer of all words of {settings.text}, fp32, written to a file", records)
     return {"dump": records}
 

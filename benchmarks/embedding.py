@@ -32,9 +32,10 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
-from elmo_plugin.modules.initial_state import INITIAL_STATES, warm_up
+from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.ops.unique_words import unique_words
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.lines import read_sentences
 
 ROWS = 32
@@ -100,8 +101,8 @@ def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[
 def write_random_weights(options: BiLMOptions, folder: Path) -> tuple[str, str]:
     """Writes bilm-tf's two files of an untrained biLM."""
     torch.manual_seed(0)
-    bilm = build_bilm(options)
-    bilm.warm_state.set(warm_up(bilm))
+    bilm = BiLM(options)
+    bilm.warm_up()
     files = str(folder / "options.json"), str(folder / "weights.hdf5")
     write_options(options, files[0])
     write_weights(bilm, files[1])
@@ -144,7 +145,7 @@ def compare_speed(
     ways = list(product(INITIAL_STATES, peaks))
 
     def pass_in(initial_state: str, precision: str) -> list[Tensor]:
-        ours.initial_state = initial_state
+        ours.layers.initial_state = initial_state
         ours.bilm.set_precision(precision)
         return first_pass(ours, batches)
 
@@ -206,8 +207,8 @@ def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int
     n_boundaries = 2 * sum(map(len, batches)) if initial_state == "carry" else 0
     tokens = torch.cat([batch[mask] for batch, mask in zip(batches, present)])  # (N, C)
     words, _ = unique_words(tokens[None])
-    of_lstm = lstm_operations(elmo.options, n_tokens + n_boundaries)
-    return of_lstm + char_cnn_operations(elmo.options, words)
+    of_lstm = lstm_operations(elmo.bilm.options, n_tokens + n_boundaries)
+    return of_lstm + char_cnn_operations(elmo.bilm.options, words)
 
 
 def clear_state(stock: StockElmo) -> None:
@@ -220,7 +221,7 @@ def clear_state(stock: StockElmo) -> None:
 @torch.no_grad()
 def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) -> Record:
     """Measures sentences that come one by one, with words that are new in each of them or not."""
-    ours.initial_state = "warm"
+    ours.layers.initial_state = "warm"
     ours.clear_caches()
     clear_state(stock)
     batches = [ours.characters([sentence]) for sentence in sentences]

@@ -19,8 +19,8 @@ from benchmarks.measure import Record, in_turns, print_table
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
 from benchmarks.training import own_trainer
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.bilm import PRECISIONS
-from elmo_plugin.options import build_bilm
 
 N_BUSY = 2
 
@@ -39,7 +39,7 @@ def run(settings: Settings) -> Record:
     [(name, model)] = (QUICK if settings.quick else SMALL).items()
     options = options_of(name, model)
     torch.manual_seed(0)
-    elmo = Elmo(build_bilm(options)).eval()
+    elmo = Elmo(BiLM(options)).eval()
     batches = to_batches(elmo, sample(settings.text, 96))
     trainers = {precision: own_trainer(settings, name, precision) for precision in PRECISIONS}
 

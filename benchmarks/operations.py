@@ -26,7 +26,7 @@ def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
     Counts each of `words`, shape `(U, C)`, once. A convolution counts the windows up to the first
     that holds nothing but padding, because all that follow are the same.
     """
-    char_cnn = options.token_encoder
+    char_cnn = options.char_cnn
     assert isinstance(char_cnn, CharCNNOptions)
     n_filters = char_cnn.n_filters
     _, _, n_windows = sort_by_length(words)

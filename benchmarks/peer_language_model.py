@@ -34,7 +34,7 @@ class AllenNLPLanguageModel(nn.Module):
         self, options: BiLMOptions, n_words: int, n_negative_samples: int, dropout: float
     ) -> None:
         super().__init__()
-        lstm, char_cnn = options.lstm, options.token_encoder
+        lstm, char_cnn = options.lstm, options.char_cnn
         assert isinstance(char_cnn, CharCNNOptions)
         self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding.dim, padding_idx=0)
         self.char_cnn = CnnHighwayEncoder(

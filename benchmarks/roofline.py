@@ -21,7 +21,7 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.options import BiLMOptions
 
 ROWS, STEPS = 64, 20
 N_NEGATIVES = 8192
@@ -63,7 +63,7 @@ def run(settings: Settings, picture: str) -> Record:
         bandwidth = 0.0
         for name, model in models.items():
             options = options_of(name, model)
-            bilm = build_bilm(options).eval().requires_grad_(False)
+            bilm = BiLM(options).eval().requires_grad_(False)
             bilm.set_precision(precision)
             elmo = Elmo(bilm, precision=precision).eval()
             works = works_of(bilm, options, elmo, sentences, dtype or torch.float32)
@@ -147,7 +147,7 @@ def compare_with_bert(
             bert(input_ids=batch, attention_mask=mask.long())
 
     def embed() -> None:
-        elmo.word_vectors.clear()  # a first pass, with weights that are packed
+        elmo.layers.word_vectors.clear()  # a first pass, with weights that are packed
         for batch in batches:
             elmo(batch)
 

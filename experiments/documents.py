@@ -88,7 +88,7 @@ def word_losses(model: BilmLanguageModel, sentences: Document) -> np.ndarray:
     `(2, N)` for both directions and all words in their order.
     """
     ids = word_ids(model.vocab)
-    n_characters = model.options.token_encoder.id_shape[0]
+    n_characters = model.bilm.options.char_cnn.max_characters_per_token
     found = []
     with torch.inference_mode():
         for words in sentences:

@@ -22,8 +22,8 @@ import torch
 from allennlp.common.file_utils import cached_path
 
 import elmo_plugin.plugin  # noqa: F401  registers docs:// and task://
-from elmo_plugin.elmo.batching import batches_by_length
-from elmo_plugin.modules.initial_state import INITIAL_STATES
+from elmo_plugin.elmo.elmo import batches_by_length
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.data_loader import BilmDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
@@ -72,7 +72,7 @@ def perplexity(model: BilmLanguageModel, corpus: EncodedCorpus, initial_state: s
 
 
 def _of_running_text(model: BilmLanguageModel, corpus: EncodedCorpus) -> Perplexity:
-    reader = BilmDatasetReader(max_characters_per_token=_max_characters(model))
+    reader = BilmDatasetReader(max_characters_per_token=model.bilm.max_characters_per_token)
     loader = BilmDataLoader(reader, str(corpus.folder), batch_size=ROWS, shuffle=None)
     loader.index_with(model.vocab)
     model.get_metrics(reset=True)
@@ -90,7 +90,9 @@ def _of_sentences(model: BilmLanguageModel, corpus: EncodedCorpus) -> Perplexity
     for batch in batches_by_length([len(sentence) for sentence in sentences]):
         longest = len(sentences[batch[0]])
         targets = torch.full((len(batch), longest), IGNORE)
-        tokens = torch.zeros(len(batch), longest, _max_characters(model), dtype=torch.long)
+        tokens = torch.zeros(
+            len(batch), longest, model.bilm.max_characters_per_token, dtype=torch.long
+        )
         for row, k in enumerate(batch):
             ranks = sentences[k]
             targets[row, : len(ranks)] = ids[ranks]
@@ -115,12 +117,6 @@ def unknown_rate(model: BilmLanguageModel, corpus: EncodedCorpus) -> float:
     """The share of tokens that are not in the model's vocabulary, in percent."""
     unknown = ids_of_corpus_words(corpus, model.vocab) == UNKNOWN
     return 100 * float(corpus.counts[unknown].sum()) / corpus.num_tokens
-
-
-def _max_characters(model: BilmLanguageModel) -> int:
-    if not model.options.token_encoder.reads_characters:
-        raise ValueError("expected a biLM that reads characters, found one with word embeddings")
-    return model.options.token_encoder.id_shape[0]
 
 
 def perplexity_table(

@@ -29,10 +29,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.batching import batches_by_length
+from elmo_plugin.elmo.elmo import batches_by_length
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest
-from elmo_plugin.modules.initial_state import INITIAL_STATES
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from experiments.markdown import table
 from experiments.rows import (
     AVERAGE,
@@ -115,7 +115,7 @@ def layer_vectors(elmo: Elmo, sentences: list[list[str]], work: Path) -> np.ndar
 
 
 def _compute(elmo: Elmo, sentences: list[list[str]]) -> list[np.ndarray]:
-    if elmo.initial_state == "carry":
+    if elmo.layers.initial_state == "carry":
         elmo.clear_caches()  # so that the first batch starts from zeros
         places = np.arange(len(sentences))
         batches = [places[k : k + ROWS].tolist() for k in range(0, len(places), ROWS)]

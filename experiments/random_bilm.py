@@ -15,8 +15,7 @@ import torch
 
 from elmo_plugin.formats.bilm_tf.options_file import read_options, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
-from elmo_plugin.modules.initial_state import warm_up
-from elmo_plugin.options import build_bilm
+from elmo_plugin.modules import BiLM
 from elmo_plugin.pretrained import pretrained_files
 
 
@@ -25,8 +24,8 @@ def write_random_bilm(folder: Path, like: str, seed: int) -> None:
     options = read_options(pretrained_files(like).options_file)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        bilm = build_bilm(options).eval()
-    bilm.warm_state.set(warm_up(bilm))
+        bilm = BiLM(options).eval()
+    bilm.warm_up()
     folder.mkdir(parents=True, exist_ok=True)
     write_weights(bilm, folder / "weights.hdf5")
     write_options(options, folder / "options.json")

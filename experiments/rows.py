@@ -106,7 +106,7 @@ def layer_names(n_layers: int) -> list[str]:
 
 def bilm_digest(elmo: Elmo) -> str:
     """A digest of the options and weights of a biLM, whichever files it comes from."""
-    found = new_digest(json.dumps(elmo.options.to_dict(), sort_keys=True).encode())
+    found = new_digest(json.dumps(elmo.bilm.options.to_dict(), sort_keys=True).encode())
     for name, tensor in sorted(elmo.bilm.state_dict().items()):
         found.update(name.encode())
         found.update(tensor.contiguous().numpy().tobytes())

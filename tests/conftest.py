@@ -16,9 +16,9 @@ from allennlp.models.archival import archive_model
 
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
-from elmo_plugin.modules.initial_state import warm_up
+from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import lstm_kernel
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
 
 # The models are tiny, so that a second thread would only wait for the first, and a forked process
@@ -103,11 +103,11 @@ def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
     matter."""
     torch.manual_seed(seed)
     options = BiLMOptions.from_dict(BLOCKS, source="test")
-    bilm = build_bilm(options)
+    bilm = BiLM(options)
     for layer in bilm.bilstm.layers:
         for parameter in layer.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
-    bilm.warm_state.set(warm_up(bilm))
+    bilm.warm_up()
     folder.mkdir(parents=True, exist_ok=True)
     files = BiLMFiles(str(folder / "options.json"), str(folder / "weights.hdf5"))
     write_options(options, files.options_file)
@@ -132,7 +132,7 @@ def write_bilm_archive(
     vocabulary = BilmVocabulary.from_words(WORDS)
     vocabulary.save_to_files(str(run / "vocabulary"))
     model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocabulary)
-    model.bilm.warm_state.set(warm_up(model.bilm))
+    model.bilm.warm_up()
     torch.save(model.state_dict(), run / "best.th")
     (run / "config.json").write_text(json.dumps(config))
     archive_model(run, archive_path=folder)

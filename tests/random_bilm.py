@@ -9,7 +9,7 @@ import torch
 
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.options import BiLMOptions
 from tests.oracle import State
 
 LSTM = {
@@ -50,7 +50,7 @@ def random_bilm(
         options["char_cnn"] = {**CHAR_CNN, **(char_cnn or {})}
     else:
         options["n_tokens_vocab"] = n_words
-    bilm = build_bilm(BiLMOptions.from_dict(options, source="test"))
+    bilm = BiLM(BiLMOptions.from_dict(options, source="test"))
     randomize(bilm)
     return RandomBiLM(bilm.eval(), options)
 

@@ -25,8 +25,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.batching import MAX_TOKENS, batches_by_length
-from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.elmo import MAX_TOKENS, Elmo, batches_by_length
 from elmo_plugin.elmo.word_cache import WordVectorCache
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
 from elmo_plugin.files.checksum import append_checksum, ends_in_checksum
@@ -100,7 +99,7 @@ def dump(
     """
     out = Path(os.path.realpath(out))  # a link stays
     settings = _settings(elmo, layer, batch_size, max_tokens, dtype)
-    elmo.word_vectors = WordVectorCache(same_bits=True)
+    elmo.layers.word_vectors = WordVectorCache(same_bits=True)
     index: dict[str, int] = {}
     paths = []
     try:
@@ -113,7 +112,7 @@ def dump(
                 if path.exists() and _resume(elmo, path, part, settings):
                     progress.update(len(part))
                 else:
-                    if elmo.initial_state == "carry":
+                    if elmo.layers.initial_state == "carry":
                         batches = _groups(part, batch_size)
                     else:
                         lengths = [len(sentence.text.split()) for sentence in part]
@@ -134,7 +133,7 @@ def dump(
 def _part_size(elmo: Elmo, batch_size: int) -> int:
     """The number of sentences in a part, which under `carry` consists of whole batches: a sentence
     starts in the state of the same row of the batch before."""
-    if elmo.initial_state != "carry":
+    if elmo.layers.initial_state != "carry":
         return PART_SENTENCES
     return max(1, PART_SENTENCES // batch_size) * batch_size
 
@@ -183,7 +182,7 @@ def _write_part(
     settings: str,
     progress: Any,
 ) -> None:
-    elmo.read_words({word for sentence in part for word in sentence.text.split()})
+    elmo.layers.read_words({word for sentence in part for word in sentence.text.split()})
     with atomic_write(path) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
             file.attrs["settings"] = settings
@@ -194,8 +193,8 @@ def _write_part(
                     file.create_dataset(str(sentence.line), data=found.astype(dtype))
                 disk.check()
                 progress.update(len(batch))
-            if elmo.carried_state is not None:
-                for name, numbers in elmo.carried_state._asdict().items():
+            if elmo.layers.carried_state is not None:
+                for name, numbers in elmo.layers.carried_state.stored().items():
                     file[f"{STATE}/{name}"] = numbers.cpu().numpy()
         append_checksum(temporary)
 
@@ -218,9 +217,9 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool
                 "start from scratch"
             )
         if STATE in file:
-            numbers = (torch.from_numpy(file[f"{STATE}/{name}"][()]) for name in LSTMState._fields)
             device = elmo.bilm.boundaries.device
-            elmo.carried_state = LSTMState(*(x.to(device) for x in numbers))
+            stored = {name: torch.from_numpy(x[()]).to(device) for name, x in file[STATE].items()}
+            elmo.layers.carried_state = LSTMState.from_stored(stored)
     return True
 
 

@@ -1,26 +1,34 @@
+"""Contextual word vectors."""
+
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import check_count, check_flag, check_number, fail
-from elmo_plugin.elmo.embed import embed
+from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
+from elmo_plugin.elmo.shared_lock import lock_of
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_files
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
-from elmo_plugin.modules import BiLM, ScalarMix
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.modules import BiLM, LSTMState, ScalarMix
+from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
+from elmo_plugin.text.characters import words_to_characters
 
 MOST_MIXES = 1000
 
+MAX_TOKENS = 2048
+"""64 sentences of ordinary length, which are enough rows for efficient matrix products."""
 
-class Elmo(BiLMLayers):
+
+class Elmo(nn.Module):
     """
     Contextual word vectors: a biLM and one or more mixes of its layers. In Python:
 
@@ -30,7 +38,7 @@ class Elmo(BiLMLayers):
     # Parameters
 
     bilm : `BiLM`
-        The biLM, which is modified in place; see `BiLMLayers`.
+        The biLM, which is modified in place: its `requires_grad`, mode and precision are set.
     num_output_representations : `int`
         The number of mixes, each with its own weights.
     do_layer_norm : `bool`
@@ -43,15 +51,32 @@ class Elmo(BiLMLayers):
         Fixed weights of the L + 1 layers, before the softmax, instead of learned ones.
     use_top_only : `bool`
         Use the top layer alone instead of a mix; see `ScalarMix`.
-    kwargs
-        `requires_grad`, `initial_state`, `precision`, `cache_dir`, `cache_dtype` and
-        `cache_size_gb`: see `BiLMLayers`.
+    requires_grad : `bool`
+        Fine-tune the biLM with the task. A frozen biLM runs without autograd and caches the vectors
+        of words.
+    initial_state : `str`
+        The LSTM state at the start of a sentence. `"carry"` is the state at the end of the same
+        row of the batch before, as in bilm-tf and AllenNLP, so that vectors depend on earlier
+        batches. `"zero"` is zero. `"warm"` is the mean state at the starts of sentences in
+        training.
+    precision : `str`
+        The precision of the biLM's matrix products: `"fp32"`, or `"bf16"`, which is faster on CPUs
+        with native bfloat16. The vectors are fp32 in both cases.
+    cache_dir : `str | os.PathLike | None`
+        A folder for a `LayerCache`, which several biLMs may share. The numbers of a batch are the
+        same to the bit as without a cache. The layers of a sentence that were computed in another
+        batch are the same up to rounding (1e-5), because batches of other shapes round differently.
+    cache_dtype : `str`
+        The type of the numbers in the cache, `"float32"` or `"float16"`.
+    cache_size_gb : `float`
+        The highest size of the cache, in GiB.
 
     # Raises
 
     `InputError`
-        If there is no mix, if the weights are not one finite number for each layer, if a value has
-        another type, and as `BiLMLayers`.
+        If a parameter has another type or value, if the weights are not one finite number for each
+        layer, or if there is a cache although the biLM is fine-tuned or `initial_state` is
+        `"carry"`.
     """
 
     def __init__(
@@ -64,19 +89,32 @@ class Elmo(BiLMLayers):
         keep_sentence_boundaries: bool = False,
         scalar_mix_parameters: Sequence[float] | None = None,
         use_top_only: bool = False,
-        **kwargs: Any,
+        requires_grad: bool = False,
+        initial_state: str = "warm",
+        precision: str = "fp32",
+        cache_dir: str | os.PathLike | None = None,
+        cache_dtype: str = "float32",
+        cache_size_gb: float = 10.0,
     ) -> None:
         check_count("num_output_representations", num_output_representations, most=MOST_MIXES)
         check_flag("do_layer_norm", do_layer_norm)
         check_number("dropout", dropout, least=0, most=1)
         check_flag("keep_sentence_boundaries", keep_sentence_boundaries)
         check_flag("use_top_only", use_top_only)
+        check_flag("requires_grad", requires_grad)
+        check_choice("initial_state", initial_state, INITIAL_STATES)
+        check_choice("precision", precision, PRECISIONS)
         n_layers = bilm.bilstm.n_layers + 1
         if scalar_mix_parameters is not None:
             _check_mix(scalar_mix_parameters, n_layers)
             if use_top_only:
                 fail("scalar_mix_parameters", "none with use_top_only", scalar_mix_parameters)
-        super().__init__(bilm, **kwargs)
+        super().__init__()
+        self.bilm = bilm.eval()
+        bilm.requires_grad_(requires_grad)
+        bilm.set_precision(precision)
+        self.layers = BiLMLayers(bilm, initial_state, cache_dir, cache_dtype, cache_size_gb)
+        self.register_load_state_dict_pre_hook(_note_weights)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.dropout = nn.Dropout(dropout)
         self.num_output_representations = num_output_representations
@@ -126,7 +164,7 @@ class Elmo(BiLMLayers):
         if holds_model_files(path):
             return cls.from_files(path, **kwargs)
         archive = read_archive(path)
-        bilm = build_bilm(archive.options)
+        bilm = BiLM(archive.options)
         bilm.load_state_dict(archive.weights("bilm"))
         return cls(bilm, **kwargs)
 
@@ -136,9 +174,19 @@ class Elmo(BiLMLayers):
         A model without weights: it raises an error when it is called, until `load_state_dict` has
         loaded all weights of the biLM. `kwargs` are those of `Elmo`.
         """
-        elmo = cls(build_bilm(options), **kwargs)
-        elmo.has_weights = False
+        elmo = cls(BiLM(options), **kwargs)
+        elmo.layers.has_weights = False
         return elmo
+
+    @property
+    def n_layers(self) -> int:
+        """L + 1, the number of layers including the words."""
+        return self.bilm.bilstm.n_layers + 1
+
+    @property
+    def output_dim(self) -> int:
+        """The size of a vector, 2P."""
+        return self.bilm.output_dim
 
     @property
     def mixes(self) -> list[ScalarMix]:
@@ -163,18 +211,27 @@ class Elmo(BiLMLayers):
                 f"{tuple(tokens.shape)}"
             )
         outer = tokens.shape[:-2]
-        # The statistics of layer norm include the boundaries, as in AllenNLP.
-        boundaries = self.keep_sentence_boundaries or self.mixes[0].do_layer_norm
-        layers, mask = self.layers(tokens.flatten(0, -3), boundaries)
-        mixed = [mix(layers, mask) for mix in self.mixes]
-        if boundaries and not self.keep_sentence_boundaries:
-            mixed = [without_boundaries(x, mask) for x in mixed]
-            mask = mask[:, 2:]
+        flat = tokens.flatten(0, -3)
+        mixed, mask = self._mixed(flat, self.mixes, self.keep_sentence_boundaries)
         return {
             "elmo_representations": [self.dropout(x).view(*outer, *x.shape[1:]) for x in mixed],
             "mask": mask.view(*outer, mask.size(1)),
         }
 
+    def _mixed(
+        self, tokens: Tensor, mixes: list[ScalarMix], keep_boundaries: bool
+    ) -> tuple[list[Tensor], Tensor]:
+        """The mixes of a batch, each of shape `(B, T, 2P)`, and its mask, of shape `(B, T)`."""
+        # The statistics of layer norm include the boundaries, as in AllenNLP.
+        boundaries = keep_boundaries or mixes[0].do_layer_norm
+        layers, mask = self.layers(tokens, boundaries)
+        mixed = [mix(layers, mask) for mix in mixes]
+        if boundaries and not keep_boundaries:
+            mask = mask[:, 2:]
+            mixed = [without_boundaries(x, mask) for x in mixed]
+        return mixed, mask
+
+    @torch.no_grad()
     def embed(
         self,
         sentences: str | Sequence[str] | Sequence[Sequence[str]],
@@ -205,7 +262,79 @@ class Elmo(BiLMLayers):
         `ValueError`
             If the sentences have another form, or if there is no such layer.
         """
-        return embed(self, self.mixes[0], sentences, layer, as_tensors)
+        batch, is_single = _token_lists(sentences)
+        _check_layer(layer, self.n_layers)
+        lengths = [len(sentence) for sentence in batch]
+        batches: Iterable[list[int]] = batches_by_length(lengths)
+        if self.layers.initial_state == "carry" and batch:  # vectors depend on the batch before
+            batches = [list(range(len(batch)))]
+        found: list[Any] = [None] * len(batch)
+        for places in batches:
+            tokens = self.characters([batch[b] for b in places])
+            if layer == "mix":
+                (chosen,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
+            else:
+                chosen = _choose(self.layers(tokens, boundaries=False)[0], layer)
+            for row, b in enumerate(places):  # of (.., B, T, 2P)
+                vectors = chosen[..., row, : lengths[b], :].float().clone()
+                found[b] = vectors if as_tensors else vectors.cpu().numpy()
+        return found[0] if is_single else found
+
+    def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """The character ids of sentences, of shape `(B, T, C)`, zeros at padding."""
+        n_characters = self.bilm.max_characters_per_token
+        lengths = [len(sentence) for sentence in sentences]
+        tokens = torch.zeros(len(sentences), max(lengths), n_characters, dtype=torch.long)
+        for row, sentence in zip(tokens, sentences):
+            ids = words_to_characters(list(sentence), n_characters)
+            row[: len(sentence)] = torch.from_numpy(ids)
+        return tokens.to(self.bilm.boundaries.device)
+
+    def fingerprint(self) -> bytes:
+        """See `BiLMLayers.fingerprint`."""
+        return self.layers.fingerprint()
+
+    def clear_caches(self) -> None:
+        """
+        Clears carried states and caches: word vectors, packed weights, the state at a sentence's
+        start and the fingerprint, not the files in `cache_dir`. It is needed after a weight's
+        memory was changed through another tensor, such as its `.data`, which no cache notices.
+        """
+        self.layers.clear()
+
+    def resume_state(self) -> dict[str, Tensor]:
+        """The carried LSTM states, which an exact resume of a task's training needs."""
+        carried = self.layers.carried_state
+        return {} if carried is None else carried.stored()
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Elmo:
+        with lock_of(self.bilm).alone():
+            self.clear_caches()  # which would stay on the old device
+            return super()._apply(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        with lock_of(self.bilm).alone():
+            return super().load_state_dict(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> Elmo:
+        super().train(mode)
+        self.bilm.eval()  # its dropout is for training it as a language model
+        return self
+
+
+def _note_weights(elmo: Elmo, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """
+    Before `load_state_dict`, which itself raises an error if some of the weights are missing. Takes
+    what `resume_state` gave out of a checkpoint's state dictionary.
+    """
+    elmo.clear_caches()
+    carried = state_dict.pop(prefix + "resume_state", None)
+    if carried:
+        device = elmo.bilm.boundaries.device
+        carried = {name: x.to(device) for name, x in carried.items()}
+        elmo.layers.carried_state = LSTMState.from_stored(carried)
+    if all(f"{prefix}bilm.{name}" in state_dict for name, _ in elmo.bilm.named_parameters()):
+        elmo.layers.has_weights = True
 
 
 def _check_mix(weights: Any, n_layers: int) -> None:
@@ -214,3 +343,81 @@ def _check_mix(weights: Any, n_layers: int) -> None:
         fail(name, f"a list of {n_layers} numbers, one for each layer and one for words", weights)
     for k, weight in enumerate(weights):
         check_number(f"{name}[{k}]", weight)
+
+
+def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:
+    """
+    Divides sentences into batches. The sentences of a batch have similar lengths, for little
+    padding, and the number of its tokens, with padding and boundaries, is at most `max_tokens`, as
+    a bound on memory. A longer sentence is a batch by itself.
+
+    `lengths` are sentence lengths, in tokens. Yields for each batch the indices of its sentences in
+    `lengths`, starting with the longest.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        # The first sentence of a batch is the longest, and the others are padded to its length.
+        width = lengths[batch[0] if batch else place] + 2
+        if batch and (len(batch) + 1) * width > max_tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def _choose(layers: list[Tensor], layer: str | int) -> Tensor:
+    if layer == "all":
+        return torch.stack(layers)
+    if layer == "average":
+        return torch.stack(layers).mean(dim=0)
+    if layer == "top":
+        return layers[-1]
+    return layers[int(layer)]
+
+
+def _check_layer(layer: Any, n_layers: int) -> None:
+    """Called before the sentences are read, because under `carry` reading changes the state."""
+    is_number = isinstance(layer, WHOLE) and not isinstance(layer, bool) and 0 <= layer < n_layers
+    if not is_number and layer not in ("mix", "all", "average", "top"):
+        raise ValueError(
+            f"layer: expected mix, all, average, top or a number below {n_layers}, found {layer!r}"
+        )
+
+
+def _token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
+    """The input of `Elmo.embed` as lists of tokens, and whether it is a single sentence."""
+    if isinstance(sentences, str):
+        return [sentences.split()], True
+    items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
+    n_strings = sum(isinstance(item, str) for item in items)
+    if 0 < n_strings < len(items):
+        other = next(item for item in items if not isinstance(item, str))
+        raise ValueError(
+            "expected a list of tokens or a list of lists of them, "
+            f"found a string and {other!r} in one"
+        )
+    if n_strings:
+        for token in items:
+            if token.split() != [token]:
+                raise ValueError(
+                    f"expected one sentence's tokens, found {token!r} among them; several "
+                    "sentences are a list of lists: [s.split() for s in sentences]"
+                )
+        return [items], True
+    batch = []
+    for number, item in enumerate(items):
+        tokens = _items(item, f"sentence {number}: expected a list of tokens")
+        for token in tokens:
+            if not isinstance(token, str):
+                raise ValueError(
+                    f"sentence {number}: expected tokens that are strings, found {token!r}"
+                )
+        batch.append(tokens)
+    return batch, False
+
+
+def _items(found: Any, expected: str) -> list[Any]:
+    if not isinstance(found, Iterable) or isinstance(found, (Mapping, Set)):
+        raise ValueError(f"{expected}, found {found!r}")
+    return list(found)

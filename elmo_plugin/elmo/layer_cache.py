@@ -61,8 +61,8 @@ class LayerCache:
     def keys(self, model: bytes, tokens: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """
         One key for each sentence: a digest of the model (see `Elmo.fingerprint`), the dtype and the
-        sentence's tokens. `tokens`: character ids of shape `(B, T, C)` or word ids of shape
-        `(B, T)`. `lengths`: sentence lengths, in tokens.
+        sentence's tokens. `tokens`: character ids of shape `(B, T, C)`. `lengths`: sentence
+        lengths, in tokens.
         """
         prefix = model + self.dtype.encode()
         rows = tokens.to("cpu", torch.int32).numpy()

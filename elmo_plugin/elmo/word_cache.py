@@ -17,12 +17,12 @@ BLOCK = 256
 """Words in a batch for the encoder if a word's vector must have the same bits in all batches."""
 
 
-class WordVectorCache(nn.Module):
+class WordVectorCache:
     """
     A cache of the vectors that a frozen token encoder computes of words. It is cleared when it is
     full, and when the encoder's state changes.
 
-    It has no parameters and saves nothing, and a copy of it is empty. Several threads may share it.
+    A copy of it is empty. Several threads may share it.
 
     # Parameters
 
@@ -35,7 +35,6 @@ class WordVectorCache(nn.Module):
     """
 
     def __init__(self, capacity: int = CAPACITY, same_bits: bool = False) -> None:
-        super().__init__()
         self.capacity = capacity
         self.same_bits = same_bits
         self._lock = SharedLock()
@@ -50,11 +49,11 @@ class WordVectorCache(nn.Module):
     def __reduce__(self) -> tuple[type, tuple[int, bool]]:
         return WordVectorCache, (self.capacity, self.same_bits)
 
-    def forward(self, encoder: nn.Module, words: Tensor, state: FrozenState | None) -> Tensor:
+    def __call__(self, encoder: nn.Module, words: Tensor, state: FrozenState | None) -> Tensor:
         """
         Word vectors of shape `(U, P)`. `encoder` is the token encoder, which is called only for
         words that are not cached, or for all words if there is no `state` of it. `words`: character
-        ids of shape `(U, C)` or word ids of shape `(U,)`, preferably distinct.
+        ids of shape `(U, C)`, preferably distinct.
         """
         if state is None:  # nothing is cached
             return self._encode(encoder, words) if len(words) else encoder(words)

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.formats.archive_files import CONFIG, WORDS, opened_archive, read_weights
-from elmo_plugin.modules import SampledSoftmax
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.corpus import SPECIAL_WORDS
 
 PARAMETERS: dict[str, tuple[type, ...]] = {
     "lstm": (dict,),
-    "char_cnn": (dict, type(None)),
+    "char_cnn": (dict,),
     "dropout": (float, int),
     "n_negative_samples": (int, type(None)),
     "initial_state": (str,),
@@ -144,17 +144,16 @@ def _check_sizes(n_words: int, parameters: dict[str, Any], state: dict[str, Tens
     and returns the biLM's.
     """
     try:
-        options = BiLMOptions.from_dict(
-            {**parameters, "n_tokens_vocab": n_words}, source=f"{CONFIG}: model"
-        )
-        n_layers = options.lstm.n_layers + options.token_encoder.n_layers
+        options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model")
+        char_cnn = options.char_cnn
+        n_layers = options.lstm.n_layers + 1 + len(char_cnn.filters) + char_cnn.n_highway
         if n_layers > len(state):
             raise InputError(
                 f"expected the weights of {n_layers} layers, as {CONFIG} has them, found "
                 f"{len(state)} tensors"
             )
         with torch.device("meta"):
-            bilm = build_bilm(options)
+            bilm = BiLM(options)
             softmax = SampledSoftmax(
                 n_words=n_words, dim=options.lstm.projection_dim, n_negative_samples=None
             )

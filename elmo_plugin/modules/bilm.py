@@ -1,22 +1,32 @@
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.modules.bilstm import BiLSTM
 from elmo_plugin.modules.char_cnn import CharCNN
-from elmo_plugin.modules.lstm_state import LSTMState
-from elmo_plugin.modules.projected_lstm import ProjectedLSTM
-from elmo_plugin.modules.token_encoder import TokenEncoder
+from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.warm_state import WarmState
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.ops.unique_words import unique_words
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text.characters import (
+    BEGIN_TOKEN,
+    END_TOKEN,
+    NUM_CHARACTERS,
+    words_to_characters,
+)
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
+INITIAL_STATES = ("carry", "zero", "warm")
+
+N_BOUNDARIES = 16
+"""Empty sentences after which one more no longer changes the state noticeably."""
+
 Encode = Callable[[Tensor], Tensor]
-"""Vectors of words, shape `(U, P)`, from their ids, shape `(U, *id_shape)`."""
+"""Vectors of words, shape `(U, P)`, from their character ids, shape `(U, C)`."""
 
 
 class SentenceLayers(NamedTuple):
@@ -25,40 +35,54 @@ class SentenceLayers(NamedTuple):
 
     layers : `list[Tensor]`
         h_0 .. h_L of equation 1, each of shape `(B, T, 2P)`: the forward direction, then the
-        backward one; h_0 is the token encoder's vector twice. Zeros at padding.
-    mask : `Tensor`
-        Mask of shape `(B, T)`, true at real tokens and boundaries.
+        backward one; h_0 is the character CNN's vector twice. Zeros at padding.
     state : `LSTMState`
         The state after each row's sentence, of shape `(L, 2, B, ..)`.
     """
 
     layers: list[Tensor]
-    mask: Tensor
     state: LSTMState
 
 
 class BiLM(nn.Module):
     """
-    The bidirectional language model without its softmax (Peters et al. 2018, section 3.1).
+    The bidirectional language model without its softmax (Peters et al. 2018, section 3.1), with its
+    initial, untrained weights.
 
     # Parameters
 
-    token_encoder : `TokenEncoder`
-        The module that gives a word its vector.
-    bilstm : `BiLSTM`
-        The layers over it.
-    boundaries : `Tensor`
-        Ids of `<S>` and `</S>`, shape `(2, *id_shape)`.
+    options : `BiLMOptions`
+        The sizes of its parts, which stay those of the biLM.
+    dropout : `float`
+        See `BiLSTM`.
+
+    # Raises
+
+    `RuntimeError`
+        If there is too little memory for the weights.
     """
 
     boundaries: Tensor
 
-    def __init__(self, *, token_encoder: TokenEncoder, bilstm: BiLSTM, boundaries: Tensor) -> None:
+    def __init__(self, options: BiLMOptions, *, dropout: float = 0.0) -> None:
         super().__init__()
-        self.token_encoder = token_encoder
-        self.bilstm = bilstm
-        self.warm_state = WarmState(bilstm.zero_state(1))
-        self.register_buffer("boundaries", boundaries, persistent=False)
+        self.options = options
+        lstm, char_cnn = options.lstm, options.char_cnn
+        self.token_encoder = CharCNN(
+            n_characters=NUM_CHARACTERS,
+            embedding_dim=char_cnn.embedding.dim,
+            filters=char_cnn.filters,
+            n_highway=char_cnn.n_highway,
+            projection_dim=lstm.projection_dim,
+            activation=char_cnn.activation,
+        )
+        self.bilstm = BiLSTM(input_dim=lstm.projection_dim, dropout=dropout, **asdict(lstm))
+        self.warm_state = WarmState(self.bilstm.zero_state(1))
+        # The character ids of `<S>` and `</S>`, shape `(2, C)`.
+        boundaries = words_to_characters(
+            [BEGIN_TOKEN, END_TOKEN], char_cnn.max_characters_per_token
+        )
+        self.register_buffer("boundaries", torch.from_numpy(boundaries).long(), persistent=False)
         self.n_trained = 0  # see `frozen_state`
 
     def set_precision(self, precision: str) -> None:
@@ -87,14 +111,9 @@ class BiLM(nn.Module):
                 module.packed_weights.clear()
 
     @property
-    def n_ids(self) -> int:
-        """The number of ids of `token_encoder`, 0 included."""
-        return self.token_encoder.n_ids
-
-    @property
-    def id_shape(self) -> tuple[int, ...]:
-        """The shape of a token's ids: `(C,)` for C characters, `()` for a word's number."""
-        return tuple(self.boundaries.shape[1:])
+    def max_characters_per_token(self) -> int:
+        """C, the number of character ids of a token."""
+        return self.boundaries.size(1)
 
     @property
     def output_dim(self) -> int:
@@ -117,7 +136,7 @@ class BiLM(nn.Module):
         # Parameters
 
         words : `Tensor`
-            Ids of the distinct words of the streams, shape `(U, *id_shape)`.
+            Character ids of the distinct words of the streams, shape `(U, C)`.
         forward_inputs : `Tensor`
             Index of each token in `words`, shape `(B, T)`.
         backward_inputs : `Tensor`
@@ -147,25 +166,25 @@ class BiLM(nn.Module):
 
     def sentence_lengths(self, tokens: Tensor) -> Tensor:
         """
-        The number of real tokens in each row without boundaries, shape `(B,)`.
+        The number of tokens of each sentence without boundaries, shape `(B,)`.
 
         # Parameters
 
         tokens : `Tensor`
-            Ids of shape `(B, T, *id_shape)`; a token of zeros is padding.
+            Character ids of shape `(B, T, C)`; a token of zeros is padding.
 
         # Raises
 
         `ValueError`
-            If `token_encoder` does not have an id, or if padding stands before a real token: the
-            tokens after it would get other tokens' vectors.
+            If there is no such character id, or if padding stands before a real token: the tokens
+            after it would get other tokens' vectors.
         """
-        if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < self.n_ids:
+        if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < NUM_CHARACTERS:
             raise ValueError(
-                f"expected ids from 0 to {self.n_ids - 1}, "
+                f"expected ids from 0 to {NUM_CHARACTERS - 1}, "
                 f"found {int(tokens.min())} to {int(tokens.max())}"
             )
-        real = tokens.any(dim=-1) if tokens.dim() == 3 else tokens > 0  # (B, T)
+        real = tokens.any(dim=-1)  # (B, T)
         holes = real[:, 1:] & ~real[:, :-1]
         if holes.any():
             row, place = holes.nonzero()[0].tolist()
@@ -178,69 +197,34 @@ class BiLM(nn.Module):
     def sentences(
         self,
         tokens: Tensor,
+        lengths: Tensor,
         state: LSTMState,
+        boundaries: bool = True,
         encode: Encode | None = None,
         dropout: bool = True,
     ) -> SentenceLayers:
         """
-        Reads whole sentences, each in both directions and with its boundaries.
+        Reads whole sentences, each in both directions.
 
         # Parameters
 
         tokens : `Tensor`
-            Ids of shape `(B, T, *id_shape)`, without boundaries; a token of zeros is padding.
+            Character ids of shape `(B, T, C)`, without boundaries; a token of zeros is padding.
+        lengths : `Tensor`
+            Their `sentence_lengths`, shape `(B,)`.
         state : `LSTMState`
             Initial LSTM state of shape `(L, 2, B, ..)`.
+        boundaries : `bool`
+            Read the boundaries of each sentence too, so that the layers have T + 2 tokens. If not,
+            each direction begins after its first boundary, in a `state` that `after_boundary`
+            gives, and does not read the last one.
         encode : `Encode | None`
-            Function called in place of `token_encoder`, for example one with a cache.
         dropout : `bool`
-            Whether there is dropout in training mode.
-
-        # Returns
-
-        `SentenceLayers`
-            Layers of T + 2 tokens.
-
-        # Raises
-
-        `ValueError`
-            See `sentence_lengths`.
+            See `forward`.
         """
-        lengths = self.sentence_lengths(tokens)
-        return self._read(
-            self._with_boundaries(tokens, lengths), lengths + 2, state, encode, dropout
-        )
-
-    def inner_words(
-        self,
-        tokens: Tensor,
-        state: LSTMState,
-        encode: Encode | None = None,
-        dropout: bool = True,
-    ) -> SentenceLayers:
-        """
-        As `sentences`, but for T tokens: each direction begins after its first boundary, in the
-        state that `after_boundary` gives, and does not read the last one.
-        """
-        return self._read(tokens, self.sentence_lengths(tokens), state, encode, dropout)
-
-    def after_boundary(self, state: LSTMState) -> LSTMState:
-        """
-        `state`, of one row, after `<S>` in the forward direction, `</S>` in the backward one,
-        without dropout.
-        """
-        begin = self.boundaries.new_zeros(1, 1, dtype=torch.long)
-        return self(self.boundaries, begin, begin + 1, state, dropout=False)[1]
-
-    def _read(
-        self,
-        tokens: Tensor,
-        lengths: Tensor,
-        state: LSTMState,
-        encode: Encode | None,
-        dropout: bool,
-    ) -> SentenceLayers:
-        """`sentences`, with the boundaries that are in `tokens` and `lengths`, shape `(B,)`."""
+        if boundaries:
+            tokens = self._with_boundaries(tokens, lengths)
+            lengths = lengths + 2
         # Longest first, so that each step of the recurrence reads the first `batch_sizes[t]` rows.
         lengths, order = lengths.sort(descending=True, stable=True)
         words, indices = unique_words(tokens[order])
@@ -265,14 +249,47 @@ class BiLM(nn.Module):
         for h in outputs:
             both = torch.cat([h[0].transpose(0, 1), h[1][backward, rows]], dim=-1)
             layers.append(both[unsort])
-        return SentenceLayers(layers, real[unsort], after.select(unsort))
+        return SentenceLayers(layers, after.select(unsort))
 
     def _with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """`tokens` with `<S>` before and `</S>` after each row's own, shape `(B, T + 2, ..)`."""
+        """`tokens` with `<S>` before and `</S>` after each row's own, shape `(B, T + 2, C)`."""
         begin, end = self.boundaries.to(tokens)
-        n_rows, n_steps = tokens.shape[:2]
-        padded = tokens.new_zeros(n_rows, n_steps + 2, *tokens.shape[2:])
+        n_rows, n_steps, n_characters = tokens.shape
+        padded = tokens.new_zeros(n_rows, n_steps + 2, n_characters)
         padded[:, 1:-1] = tokens
         padded[:, 0] = begin
         padded[torch.arange(n_rows, device=tokens.device), lengths + 1] = end
         return padded
+
+    def initial_state(self, kind: str, n_rows: int, carried: LSTMState | None = None) -> LSTMState:
+        """
+        The state of shape `(L, 2, B, ..)` from which a batch of `n_rows` sentences, or the first
+        window of a text, is read. `kind` is one of `INITIAL_STATES`: `"zero"`; `"warm"`, the mean
+        state that training found at the starts of sentences; or `"carry"`, the state after the same
+        row of the batch before, as in bilm-tf and AllenNLP, so that a vector depends on what was
+        read before. This is `carried`, by default zeros.
+        """
+        if kind == "warm":
+            return self.warm_state(n_rows)
+        if kind == "carry" and carried is not None:
+            return carried.take(n_rows)
+        return self.bilstm.zero_state(n_rows)
+
+    def after_boundary(self, state: LSTMState) -> LSTMState:
+        """
+        `state`, of one row, after `<S>` in the forward direction, `</S>` in the backward one,
+        without dropout.
+        """
+        begin = self.boundaries.new_zeros(1, 1, dtype=torch.long)
+        return self(self.boundaries, begin, begin + 1, state, dropout=False)[1]
+
+    @torch.no_grad()
+    def warm_up(self) -> None:
+        """
+        Sets the warm state of weights that came without one: the state of one row after
+        `N_BOUNDARIES` empty sentences, `<S> </S>` again and again, from zeros.
+        """
+        begin_end = torch.tensor([[0, 1] * N_BOUNDARIES], device=self.boundaries.device)
+        zero = self.bilstm.zero_state(1)
+        _, after = self(self.boundaries, begin_end, 1 - begin_end, zero, dropout=False)
+        self.warm_state.set(after)

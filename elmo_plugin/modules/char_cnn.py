@@ -4,8 +4,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.modules.highway import Highway
-from elmo_plugin.modules.token_encoder import TokenEncoder
 from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
 from elmo_plugin.ops.frozen_state import is_plain
 from elmo_plugin.ops.linear import Linear
@@ -17,7 +15,7 @@ _CONVOLUTION = (1,), (0,), (1,), 1
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 
 
-class CharCNN(TokenEncoder):
+class CharCNN(nn.Module):
     """
     Computes a word's vector from its characters (Kim et al. 2016; Jozefowicz et al. 2016; Peters et
     al. 2018, section 3.4): embedded characters, convolutions of several widths, each followed by a
@@ -54,7 +52,7 @@ class CharCNN(TokenEncoder):
         projection_dim: int,
         activation: str = "relu",
     ) -> None:
-        super().__init__(n_ids=n_characters, output_dim=projection_dim)
+        super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f'activation: expected "relu" or "tanh", found "{activation}"')
         n_filters = sum(number for _, number in filters)
@@ -125,3 +123,35 @@ class CharCNN(TokenEncoder):
                 for conv in self.convolutions
             )
         )
+
+
+class Highway(nn.Module):
+    """
+    A highway layer (Srivastava et al. 2015), in bilm-tf's convention: `carry` is the gate of the
+    transformed part,
+
+        y = s * relu(x W_t + b_t) + (1 - s) * x,     s = sigmoid(x W_c + b_c).
+
+    # Parameters
+
+    dim : `int`
+        F, the size of input and output.
+    """
+
+    def __init__(self, *, dim: int) -> None:
+        super().__init__()
+        self.transform = Linear(dim, dim)
+        self.carry = Linear(dim, dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """bilm-tf's initial values; with a bias of -2 most of the input passes at first."""
+        std = self.transform.in_features**-0.5
+        for linear, bias in ((self.transform, 0.0), (self.carry, -2.0)):
+            nn.init.normal_(linear.weight, std=std)
+            nn.init.constant_(linear.bias, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x`: shape `(U, F)`. Returns shape `(U, F)`."""
+        s = torch.sigmoid(self.carry(x))
+        return torch.lerp(x, torch.relu(self.transform(x)), s)

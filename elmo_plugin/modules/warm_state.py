@@ -2,7 +2,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from elmo_plugin.modules.lstm_state import LSTMState
+from elmo_plugin.modules.lstm import LSTMState
 
 HORIZON = 1000
 """Latest sentence starts over which the mean is taken, so that it follows the weights."""
@@ -26,8 +26,8 @@ class WarmState(nn.Module):
 
     def __init__(self, zero: LSTMState) -> None:
         super().__init__()
-        self.register_buffer("memory", zero.memory.clone())
-        self.register_buffer("output", zero.output.clone())
+        self.register_buffer("memory", zero.cell.clone())
+        self.register_buffer("output", zero.hidden.clone())
         self.register_buffer("count", torch.zeros((), dtype=torch.long))
 
     def forward(self, n_rows: int) -> LSTMState:
@@ -58,8 +58,8 @@ class WarmState(nn.Module):
 
     def set(self, state: LSTMState) -> None:
         """Replaces the observed mean by `state`, which has one row."""
-        self.memory.copy_(state.memory)
-        self.output.copy_(state.output)
+        self.memory.copy_(state.cell)
+        self.output.copy_(state.hidden)
 
 
 def _over_processes(x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ such as `parameter.data.mul_(2)`: after that the caches have to be cleared.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -153,7 +154,7 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
                 continue
             if type(value) in (list, tuple) and all(type(item) in _PLAIN for item in value):
                 value = tuple(value)
-            elif type(value) not in _PLAIN:
+            elif type(value) not in _PLAIN and not is_dataclass(value):  # options, which are frozen
                 return None
             settings += (key, value)
         for tensor in (*part._parameters.values(), *part._buffers.values()):

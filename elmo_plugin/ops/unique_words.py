@@ -7,12 +7,9 @@ def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
     Finds the distinct words of a batch: `torch.unique` over the words, but many times faster. The
     order of the words is arbitrary.
 
-    `tokens`: character ids, shape `(B, T, C)`, or word ids, shape `(B, T)`. Returns the distinct
-    words, shape `(U, C)` or `(U,)`, and each token's index among them, shape `(B, T)`.
+    `tokens`: character ids, shape `(B, T, C)`. Returns the distinct words, shape `(U, C)`, and each
+    token's index among them, shape `(B, T)`.
     """
-    if tokens.dim() == 2:
-        words, indices = torch.unique(tokens, return_inverse=True)
-        return words, indices
     n_rows, n_steps, n_characters = tokens.shape
     rows = tokens.reshape(-1, n_characters)
     # Sorting one number for each word is faster than sorting rows of characters.

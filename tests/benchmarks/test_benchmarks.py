@@ -20,9 +20,9 @@ from benchmarks.peer_language_model import AllenNLPLanguageModel
 from benchmarks.settings import PUBLISHED, QUICK, Settings, blocks, options_of
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.modules import projected_lstm
+from elmo_plugin.modules import BiLM, projected_lstm
 from elmo_plugin.ops.lstm_reference import reference_lstm
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.text.characters import words_to_characters
@@ -71,7 +71,7 @@ def test_operations_of_the_lstms_as_pytorch_counts_them(monkeypatch):
     forward pass and for the gradients of weights and inputs. The last output before the first step
     needs no gradient, which is one product less."""
     options = options_of(NAME, MODEL)
-    layer = build_bilm(options).bilstm.layers[0]
+    layer = BiLM(options).bilstm.layers[0]
     n_steps, n_rows, dim, projected = 4, 3, layer.dim, layer.projection_dim
     inputs = torch.randn(2, n_steps, n_rows, projected, requires_grad=True)
     memory, output = torch.zeros(2, n_rows, dim), torch.zeros(2, n_rows, projected)
@@ -105,7 +105,7 @@ def test_operations_of_vectors():
     """A word that occurs again costs only the LSTMs, and under `"carry"` each sentence has two more
     boundaries to read."""
     options = options_of(NAME, MODEL)
-    elmo = Elmo(build_bilm(options))
+    elmo = Elmo(BiLM(options))
     batch = elmo.characters([["one", "two", "one"], ["two"]])
     once = embedding.operations(elmo, [batch], "warm")
     words = elmo.characters([["one", "two"]])[0]
@@ -265,7 +265,7 @@ def test_berts_have_as_many_parameters():
         config = BertConfig(**roofline.BERTS[name], num_attention_heads=4)
         with torch.device("meta"):
             bert = BertModel(config, add_pooling_layer=False)
-            bilm = build_bilm(options_of(name, model))
+            bilm = BiLM(options_of(name, model))
         ours, theirs = (sum(w.numel() for w in x.parameters()) for x in (bilm, bert))
         assert 0.9 < theirs / ours < 1.1
 

@@ -142,7 +142,7 @@ def precision(elmo, random):
 
 
 def initial_state(elmo, random):
-    elmo.initial_state = random.choice(["zero", "warm"])
+    elmo.layers.initial_state = random.choice(["zero", "warm"])
 
 
 def warm_state(elmo, random):
@@ -477,14 +477,14 @@ def test_weights_that_change_while_they_are_read_are_not_stored(bilm_files, tmp_
     cache does. The next run reads what the unchanged weights give."""
     clean = vectors(Elmo.from_files(*bilm_files))
     elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path)
-    get = elmo.layer_cache.get
+    get = elmo.layers.layer_cache.get
 
     @torch.no_grad()
     def edit_then_get(*arguments):
         elmo.bilm.bilstm.layers[0].bias.add_(1.0)
         return get(*arguments)
 
-    elmo.layer_cache.get = edit_then_get
+    elmo.layers.layer_cache.get = edit_then_get
     vectors(elmo)
     found = vectors(Elmo.from_files(*bilm_files, cache_dir=tmp_path))
     assert_close(found, clean, atol=1e-6, what="the next run")
@@ -519,7 +519,7 @@ def test_capacity_set_later(bilm_files):
     elmo = Elmo.from_files(*bilm_files)
     right = vectors(elmo)
     for capacity in (4, 100, 0, 7):
-        elmo.word_vectors.capacity = capacity
+        elmo.layers.word_vectors.capacity = capacity
         assert_close(vectors(elmo), right, atol=1e-6, what=f"capacity {capacity}")
 
 

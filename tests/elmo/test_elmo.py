@@ -157,7 +157,7 @@ def test_cached_words_change_nothing(bilm_files):
         elmo.embed(before)
         for found, right in zip(elmo.embed(SENTENCES), expected):
             assert numpy.array_equal(found, right)
-    elmo.word_vectors.capacity = 4
+    elmo.layers.word_vectors.capacity = 4
     for found, right in zip(elmo.embed(SENTENCES), expected):
         assert numpy.array_equal(found, right)
-    assert len(elmo.word_vectors._rows) <= 4
+    assert len(elmo.layers.word_vectors._rows) <= 4

@@ -5,11 +5,11 @@ import shutil
 import numpy
 import pytest
 import torch
+from elmo_plugin.elmo.layers.layer_cache import FILE, LayerCache
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.layer_cache import FILE, LayerCache
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.bilstm import BiLSTM
+from elmo_plugin.modules.lstm import BiLSTM
 from tests.damage import damage
 
 SENTENCES = [

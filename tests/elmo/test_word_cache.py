@@ -171,7 +171,7 @@ def test_random_sentences_in_any_order(bilm_files, fuzz, initial_state):
     fresh = Elmo.from_files(*bilm_files, initial_state=initial_state)
     for random in fuzz.cases(30):
         elmo = Elmo.from_files(*bilm_files, initial_state=initial_state)
-        elmo.word_vectors.capacity = random.choice([1, 3, 8, 15, 1000])
+        elmo.layers.word_vectors.capacity = random.choice([1, 3, 8, 15, 1000])
         for _ in range(6):
             batch = [random.choices(WORDS, k=random.randrange(7)) for _ in range(3)]
             fresh.clear_caches()
@@ -187,8 +187,8 @@ def test_words_given_twice(bilm_files):
     a, b = elmo.characters([["a", "b"]])[0]
     with torch.no_grad():
         expected = encoder(torch.stack([a, b] * 8))[:2]
-    elmo.word_vectors(encoder, torch.stack([a, a]), STATE)
-    found = elmo.word_vectors(encoder, torch.stack([b, a, b]), STATE)
+    elmo.layers.word_vectors(encoder, torch.stack([a, a]), STATE)
+    found = elmo.layers.word_vectors(encoder, torch.stack([b, a, b]), STATE)
     assert_close(found, expected[[1, 0, 1]], atol=1e-6, what="vectors")
 
 

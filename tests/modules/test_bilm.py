@@ -4,14 +4,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.modules import LSTMState, SentenceLayers
-from elmo_plugin.modules.initial_state import warm_up
 from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.text.characters import words_to_characters
 from tests.compare import assert_close
 from tests.random_bilm import CHAR_CNN, random_bilm, random_state
 
 BILM = random_bilm().bilm
-BILM.warm_state.set(warm_up(BILM))
+BILM.warm_up()
 LENGTH = CHAR_CNN["max_characters_per_token"]
 
 

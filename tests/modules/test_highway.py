@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from elmo_plugin.modules.highway import Highway
+from elmo_plugin.modules.char_cnn import Highway
 from tests.compare import assert_close
 from tests.oracle import sigmoid
 

@@ -5,20 +5,12 @@ language model, in the order in which they are written.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.options import (
-    BiLMOptions,
-    CharCNNOptions,
-    LSTMOptions,
-    TokenEncoderOptions,
-    WordTableOptions,
-    options_of,
-)
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
 
@@ -52,15 +44,17 @@ def _width_first(filters: Tensor) -> Tensor:
     return filters.permute(2, 1, 0)[None]  # (n, c, w) to (1, w, c, n)
 
 
-def _char_cnn(options: CharCNNOptions, size: int) -> Iterator[Array]:
-    c, f = options.embedding.dim, options.n_filters
+def bilm_arrays(options: BiLMOptions) -> Iterator[Array]:
+    """The arrays of the character CNN and of the LSTMs."""
+    char_cnn, lstm = options.char_cnn, options.lstm
+    c, f, dim, size = char_cnn.embedding.dim, char_cnn.n_filters, lstm.dim, lstm.projection_dim
     table = ("token_encoder.char_embedding.weight",)
     yield Array("char_embed", (NUM_CHARACTERS - 1, c), table, _without_row_0)
-    for i, (width, number) in enumerate(options.filters):
+    for i, (width, number) in enumerate(char_cnn.filters):
         conv = f"token_encoder.convolutions.{i}"
         yield Array(f"CNN/W_cnn_{i}", (1, width, c, number), (f"{conv}.weight",), _width_first)
         yield Array(f"CNN/b_cnn_{i}", (number,), (f"{conv}.bias",))
-    for k in range(options.n_highway):
+    for k in range(char_cnn.n_highway):
         for gate in ("carry", "transform"):
             linear = f"token_encoder.highways.{k}.{gate}"
             yield Array(f"CNN_high_{k}/W_{gate}", (f, f), (f"{linear}.weight",), Tensor.t)
@@ -70,28 +64,8 @@ def _char_cnn(options: CharCNNOptions, size: int) -> Iterator[Array]:
         yield Array("CNN_proj/W_proj", (f, size), (f"{linear}.weight",), Tensor.t)
         yield Array("CNN_proj/b_proj", (size,), (f"{linear}.bias",))
 
-
-def _word_table(options: WordTableOptions, size: int) -> Iterator[Array]:
-    table = ("token_encoder.embedding.weight",)
-    yield Array("embedding", (options.n_words, size), table, _without_row_0)
-
-
-TOKEN_ENCODER_ARRAYS: dict[type[TokenEncoderOptions], Callable[[Any, int], Iterator[Array]]] = {
-    CharCNNOptions: _char_cnn,
-    WordTableOptions: _word_table,
-}
-"""Functions of a token encoder's options and P."""
-
-
-def token_encoder_arrays(options: BiLMOptions) -> Iterator[Array]:
-    describe = TOKEN_ENCODER_ARRAYS[type(options.token_encoder)]
-    return describe(options.token_encoder, options.lstm.projection_dim)
-
-
-def lstm_arrays(options: LSTMOptions) -> Iterator[Array]:
-    dim, size = options.dim, options.projection_dim
     directions = (lambda x: x[0]), (lambda x: x[1])  # forward, backward
-    for k in range(options.n_layers):
+    for k in range(lstm.n_layers):
         layer = f"bilstm.layers.{k}"
         inputs = (f"{layer}.input_weight", f"{layer}.recurrent_weight")
         for d, direction in enumerate(directions):
@@ -113,10 +87,10 @@ def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, 
     Views of our parameters by the name of the array that they are, concatenated. Copying into the
     views reads the array, and copying out of them writes it.
     """
-    options = options_of(bilm)
-    views = _views(bilm, chain(token_encoder_arrays(options), lstm_arrays(options.lstm)))
+    views = _views(bilm, bilm_arrays(bilm.options))
     if softmax is not None:
-        views |= _views(softmax, softmax_arrays(softmax.n_words, options.lstm.projection_dim))
+        size = bilm.options.lstm.projection_dim
+        views |= _views(softmax, softmax_arrays(softmax.n_words, size))
     return views
 
 

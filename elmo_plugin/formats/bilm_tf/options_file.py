@@ -9,7 +9,7 @@ from typing import Any
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.options import TOKEN_ENCODERS, BiLMOptions, LSTMOptions
+from elmo_plugin.options import BiLMOptions, CharCNNOptions, LSTMOptions
 
 
 def read_options(path: str | os.PathLike) -> BiLMOptions:
@@ -44,7 +44,7 @@ def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions
     bidirectional = options.get("bidirectional", True)
     if bidirectional is not True:
         raise InputError(f"{source}: bidirectional: expected true, found {bidirectional!r}")
-    blocks: dict[str, type] = {"lstm": LSTMOptions, **TOKEN_ENCODERS}
+    blocks: dict[str, type] = {"lstm": LSTMOptions, "char_cnn": CharCNNOptions}
     known = {key: _known_keys(options.get(key), block) for key, block in blocks.items()}
     return BiLMOptions.from_dict(known, source=source)
 

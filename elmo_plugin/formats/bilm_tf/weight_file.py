@@ -8,6 +8,7 @@ without these checks.
 
 import json
 import os
+from collections.abc import Iterator
 from itertools import chain
 
 import h5py
@@ -26,16 +27,10 @@ from elmo_plugin.files.hdf5 import (
     write_array,
     write_text,
 )
-from elmo_plugin.formats.bilm_tf.arrays import (
-    array_views,
-    lstm_arrays,
-    softmax_arrays,
-    token_encoder_arrays,
-)
+from elmo_plugin.formats.bilm_tf.arrays import Array, array_views, bilm_arrays, softmax_arrays
 from elmo_plugin.formats.bilm_tf.options_file import parse_options, read_options
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
-from elmo_plugin.modules.initial_state import warm_up
-from elmo_plugin.options import BiLMOptions, build_bilm, options_of
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
 WRITTEN_FOR = "options.json"
@@ -54,7 +49,7 @@ def load_bilm(options_file: str | os.PathLike, weight_file: str | os.PathLike) -
     """
     options = read_options(options_file)
     check_weights(options, weight_file)
-    bilm = build_bilm(options)
+    bilm = BiLM(options)
     read_weights(bilm, weight_file)
     return bilm
 
@@ -79,7 +74,7 @@ def check_weights(
         If the file was written for other options, or if an array is missing or has another shape.
         The message names the first such array.
     """
-    arrays = chain(token_encoder_arrays(options), lstm_arrays(options.lstm))
+    arrays: Iterator[Array] = bilm_arrays(options)
     if n_softmax_words is not None:
         arrays = chain(arrays, softmax_arrays(n_softmax_words, options.lstm.projection_dim))
     with open_hdf5(path) as file:
@@ -104,7 +99,7 @@ def read_weights(
     """
     views = array_views(bilm, softmax)
     with open_hdf5(path) as file:
-        _check_options(file, options_of(bilm))
+        _check_options(file, bilm.options)
         arrays = {name: _read(file, name, parts) for name, parts in views.items()}
         warm = None
         if find_array(file, "warm_state/memory") is not None:
@@ -115,7 +110,10 @@ def read_weights(
     for name, parts in views.items():
         for view, array in zip(parts, arrays[name].split([len(part) for part in parts])):
             view.copy_(array)
-    bilm.warm_state.set(warm if warm is not None else warm_up(bilm))
+    if warm is None:
+        bilm.warm_up()
+    else:
+        bilm.warm_state.set(warm)
 
 
 def write_weights(
@@ -151,7 +149,7 @@ def write_weights(
         HDF5Bytes(temporary) as disk,
         h5py.File(disk, "w", libver=(VERSION, VERSION)) as file,
     ):
-        write_text(file, WRITTEN_FOR, json.dumps(options_of(bilm).to_dict()))
+        write_text(file, WRITTEN_FOR, json.dumps(bilm.options.to_dict()))
         for name, parts in arrays.items():
             kept = torch.float32 if name.endswith("/B") else dtype
             write_array(file, name, torch.cat([part.to("cpu", kept) for part in parts]).numpy())

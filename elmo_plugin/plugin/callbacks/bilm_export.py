@@ -45,8 +45,8 @@ class BilmExportCallback(TrainerCallback):
                 'callback of type "bilm_export": expected a model of type "bilm", found '
                 f"{type(trainer.model).__name__}"
             )
-        if is_primary and refused_by_allennlp(trainer.model.options):
-            logger.warning("The files of bilm_export: %s", who_reads(trainer.model.options))
+        if is_primary and refused_by_allennlp(trainer.model.bilm.options):
+            logger.warning("The files of bilm_export: %s", who_reads(trainer.model.bilm.options))
 
     def on_end(
         self,

@@ -45,4 +45,4 @@ def export_from_args(args: argparse.Namespace) -> None:
     model = load_language_model(archive)
     export(model, args.folder, with_softmax=args.softmax, dtype=dtype)
     print_text(f"wrote options.json, weights.hdf5 and vocabulary.txt to {args.folder}")
-    print(who_reads(model.options))
+    print(who_reads(model.bilm.options))

@@ -14,7 +14,7 @@ from allennlp.common import logging as common_logging
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, check_is_new, dump
 from elmo_plugin.elmo.sentence_keys import check_sentence_keys
-from elmo_plugin.modules.initial_state import INITIAL_STATES
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.commands.model_arguments import add_model_arguments, load_elmo
 from elmo_plugin.plugin.commands.paths import check_output_folder, input_path
 from elmo_plugin.text.lines import read_blocks

@@ -45,7 +45,6 @@ def load_elmo(args: argparse.Namespace) -> Elmo:
     elmo = _load(args).eval()
     if args.cuda_device >= 0:
         elmo.cuda(args.cuda_device)
-    _ = elmo.max_characters_per_token  # an error for a biLM that reads words
     return elmo
 
 

@@ -10,7 +10,7 @@ import re
 from allennlp.nn.initializers import InitializerApplicator
 from torch import nn
 
-from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.elmo import Elmo
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +19,8 @@ class _Parameters:
     """A module's parameters for `InitializerApplicator`, without those of biLMs in use."""
 
     def __init__(self, module: nn.Module) -> None:
-        readers = [reader for reader in module.modules() if isinstance(reader, BiLMLayers)]
-        loaded = {id(parameter) for reader in readers for parameter in reader.bilm.parameters()}
+        elmos = [part for part in module.modules() if isinstance(part, Elmo)]
+        loaded = {id(parameter) for elmo in elmos for parameter in elmo.bilm.parameters()}
         self._others: list[tuple[str, nn.Parameter]] = []
         self.loaded: list[str] = []
         for name, parameter in module.named_parameters():

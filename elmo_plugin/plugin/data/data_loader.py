@@ -22,7 +22,6 @@ from elmo_plugin.text.windows import Epoch
 logger = logging.getLogger(__name__)
 
 SHUFFLES = ("sentences", "documents", None)
-TOKENS = ("characters", "words")
 MOST_ROWS = 1 << 20
 WINDOW_TOKENS = 1 << 24
 """The most tokens of a window. Their ids alone take half a gigabyte, and a model much more."""
@@ -50,7 +49,6 @@ class BilmDataLoader(DataLoader):
           `(B, T)` int64.
         * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100. *Shape:* `(B, T)` int64.
         * `backward_inputs`, `backward_targets`: the same for `</S> wn .. w1` and `wn .. w1 <S>`.
-        * `word_ids`: vocabulary ids of `words`, if `tokens` is "words". *Shape:* `(U,)` int64.
 
     A window is made when its tensors are first asked for. From then on, a thread makes the next
     windows ahead of the model.
@@ -72,8 +70,6 @@ class BilmDataLoader(DataLoader):
         order of the text, for evaluation (each shard of a corpus is cut into rows in turn).
     seed : `int`, optional (default=`13370`)
         Seed of the order, which depends on nothing but this and the number of the epoch.
-    tokens : `str`, optional (default=`"characters"`)
-        Input of the model: `"words"` adds `word_ids`, which a model without `char_cnn` needs.
     restart_every : `int`, optional
         Number of windows after which a row starts again from zeros; the rows take turns. By default
         they never do, as in bilm-tf. Set it if there is little text: otherwise the model can rely
@@ -92,7 +88,6 @@ class BilmDataLoader(DataLoader):
         window: int = 20,
         shuffle: str | None = "sentences",
         seed: int = 13370,
-        tokens: str = "characters",
         restart_every: int | None = None,
         cache_dir: str | None = None,
     ) -> None:
@@ -106,7 +101,6 @@ class BilmDataLoader(DataLoader):
         check_count(f"{name}: window", window)
         check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
         check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
-        check_choice(f"{name}: tokens", tokens, TOKENS)
         if restart_every is not None:
             check_count(f"{name}: restart_every", restart_every, least=2)
         if cache_dir is not None:
@@ -130,7 +124,6 @@ class BilmDataLoader(DataLoader):
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
-        self.tokens = tokens
         self.restart_every = restart_every
         self._epochs_begun = 0
         self._epoch: Epoch | None = None
@@ -232,8 +225,6 @@ class BilmDataLoader(DataLoader):
                 "backward_targets": target_ids[window.backward_targets],
                 "words": self.corpus.characters(words, self.reader.max_characters_per_token),
             }
-            if self.tokens == "words":
-                arrays["word_ids"] = ids[words]
             tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
             if self._device is not None and self._device.type == "cuda":
                 tensors = {key: tensor.pin_memory() for key, tensor in tensors.items()}

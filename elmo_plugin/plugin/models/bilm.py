@@ -8,7 +8,7 @@ import torch
 from allennlp.common import Params
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
-from allennlp.nn import RegularizerApplicator, util
+from allennlp.nn import RegularizerApplicator
 from allennlp.nn.parallel import DdpAccelerator
 from torch import Tensor
 
@@ -21,11 +21,10 @@ from elmo_plugin.checks import (
     check_path,
 )
 from elmo_plugin.files.torch_file import check_torch_file
-from elmo_plugin.modules import LSTMState, SampledSoftmax
-from elmo_plugin.modules.bilm import PRECISIONS
-from elmo_plugin.modules.initial_state import INITIAL_STATES, carry_on, initial_state
+from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
+from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
@@ -36,8 +35,8 @@ from elmo_plugin.text.prefetch import LazyWindow
 @Model.register("bilm")
 class BilmLanguageModel(Model):
     """
-    The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN or a
-    word table, L layers of clipped, projected LSTMs in both directions, and one softmax for both.
+    The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN, L
+    layers of clipped, projected LSTMs in both directions, and one softmax for both.
 
     On the windows of the `bilm` data loader, each row continues from its LSTM state after the
     previous window. A batch of sentences (`evaluate`, `predict`) starts as `initial_state` says.
@@ -54,8 +53,8 @@ class BilmLanguageModel(Model):
         A vocabulary of type `bilm`, with the words of the softmax in order of frequency.
     lstm : `Dict[str, Any]`
         The block `lstm` of an options file, see `elmo_plugin.options`.
-    char_cnn : `Dict[str, Any]`, optional (default = `None`)
-        The block `char_cnn` of an options file. If `None`, words are read from an embedding table.
+    char_cnn : `Dict[str, Any]`
+        The block `char_cnn` of an options file.
     dropout : `float`, optional (default = `0.1`)
         Dropout rate of each LSTM layer's input and of the last layer's output.
     n_negative_samples : `int`, optional (default = `8192`)
@@ -69,18 +68,17 @@ class BilmLanguageModel(Model):
         Precision of the biLM's matrix products. `"bf16"` is faster on CPUs with native bfloat16.
         Weights and optimizer state stay in fp32.
     sparse_gradients : `bool`, optional (default = `False`)
-        Whether the softmax and the word table get row-sparse gradients, of the words in a batch
-        only. The cost of a step then does not depend on the size of the vocabulary. This needs the
-        optimizer `clipped_adagrad`, which replaces the trainer's `grad_norm`.
+        Whether the softmax gets row-sparse gradients, of the words in a batch only. The cost
+        of a step then does not depend on the size of the vocabulary. This needs the optimizer
+        `clipped_adagrad`, which replaces the trainer's `grad_norm`.
     pretrained_file : `str`, optional
         Pretrained weights to continue training from: the archive of a `bilm` or bilm-tf's weight
         file, of the same sizes, or the name of a model that comes with the package. The rows of the
-        softmax, and of the word table of a model without `char_cnn`, are loaded for the words that
-        both vocabularies have. AllenNLP removes a parameter of this name from the config in an
-        archive, so that the archive needs no other file.
-    pretrained_vocabulary_file : `str`, optional
-        Vocabulary file with the words of the softmax and of the word table in bilm-tf's weight
+        softmax are loaded for the words that both vocabularies have. AllenNLP removes a
+        parameter of this name from the config in an archive, so that the archive needs no other
         file.
+    pretrained_vocabulary_file : `str`, optional
+        Vocabulary file with the words of the softmax in bilm-tf's weight file.
     """
 
     default_predictor = "bilm"
@@ -89,7 +87,7 @@ class BilmLanguageModel(Model):
         self,
         vocab: Vocabulary,
         lstm: Dict[str, Any],
-        char_cnn: Optional[Dict[str, Any]] = None,
+        char_cnn: Dict[str, Any],
         dropout: float = 0.1,
         n_negative_samples: Optional[int] = 8192,
         initial_state: str = "warm",
@@ -114,26 +112,21 @@ class BilmLanguageModel(Model):
             check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
         n_words = len(word_ids(vocab))
         try:
-            blocks = {"lstm": lstm, "char_cnn": char_cnn, "n_tokens_vocab": n_words}
-            self.options = BiLMOptions.from_dict(blocks, source="model")
-            self.bilm = build_bilm(self.options, dropout=dropout)
+            blocks = {"lstm": lstm, "char_cnn": char_cnn}
+            self.bilm = BiLM(BiLMOptions.from_dict(blocks, source="model"), dropout=dropout)
             self.bilm.set_precision(precision)
             self.softmax = SampledSoftmax(
                 n_words=n_words,
-                dim=self.options.lstm.projection_dim,
+                dim=self.bilm.bilstm.projection_dim,
                 n_negative_samples=n_negative_samples,
                 sparse_gradients=sparse_gradients,
             )
             self.softmax.precision = PRECISIONS[precision]
-        except ValueError as error:
+        except (ValueError, RuntimeError, MemoryError) as error:  # the last two from PyTorch
             raise InputError(str(error)) from None
         self._tables: List[torch.nn.Parameter] = []
         if sparse_gradients:
             self._tables.extend(self.softmax.parameters())
-            word_table = self.bilm.token_encoder.word_table
-            if word_table is not None:
-                word_table.sparse = True
-                self._tables.extend(word_table.parameters())
             leave_to_optimizer(self, self._tables)
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
@@ -152,7 +145,6 @@ class BilmLanguageModel(Model):
                 self.bilm,
                 self.softmax,
                 vocabulary_words(vocab),
-                self.options,
                 pretrained_file,
                 pretrained_vocabulary_file,
             )
@@ -226,22 +218,14 @@ class BilmLanguageModel(Model):
         forward_targets: Tensor,
         backward_inputs: Tensor,
         backward_targets: Tensor,
-        word_ids: Optional[Tensor] = None,
     ) -> Tensor:
-        if not self.options.token_encoder.reads_characters:
-            if word_ids is None:
-                raise InputError(
-                    'a model of type "bilm" without char_cnn reads words: its data_loader needs '
-                    '"tokens": "words"'
-                )
-            words = word_ids + 1  # 0 is "no word"
-        self._check_characters(words.shape[1:])
+        self._check_characters(words.size(1))
         n_rows = len(starts)
         zero = self.bilm.bilstm.zero_state(n_rows)
         before = self._carried[self.training] or zero
         # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
         # not used here, because at this point it would depend on the number of processes.
-        start = zero if self.training else initial_state(self.bilm, self.initial_state, n_rows)
+        start = zero if self.training else self.bilm.initial_state(self.initial_state, n_rows)
         state = before.take(n_rows).where(starts, start)
         if self.training:
             first = words[forward_inputs[:, 0]]
@@ -275,24 +259,21 @@ class BilmLanguageModel(Model):
         Returns the top layer, *shape* `(2, T + 2, B, P)`, and the targets at its positions, *shape*
         `(2, T + 2, B)`.
         """
-        if self.options.token_encoder.reads_characters:
-            found = [x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x]
-            if not found:
-                raise InputError(
-                    'dataset_reader.token_indexers: expected one of type "elmo" for a model of '
-                    f'type "bilm" with char_cnn, found {", ".join(source)}'
-                )
-            tokens = found[0]
-        else:
-            tokens = torch.where(util.get_text_field_mask(source), targets + 1, 0)
-        self._check_characters(tokens.shape[2:])
+        found = [x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x]
+        if not found:
+            raise InputError(
+                'dataset_reader.token_indexers: expected one of type "elmo" for a model of type '
+                f'"bilm", found {", ".join(source)}'
+            )
+        tokens = found[0]
+        self._check_characters(tokens.size(2))
         lengths = self.bilm.sentence_lengths(tokens)
         n_rows = len(tokens)
         carried = self._carried[self.training]
-        state = initial_state(self.bilm, self.initial_state, n_rows, carried)
-        read = self.bilm.sentences(tokens, state)
+        state = self.bilm.initial_state(self.initial_state, n_rows, carried)
+        read = self.bilm.sentences(tokens, lengths, state)
         if self.initial_state == "carry":
-            self._carried[self.training] = carry_on(carried, read.state)
+            self._carried[self.training] = carried.put(read.state) if carried else read.state
 
         goals = _between_boundaries(targets, lengths)
         nothing = goals.new_full((n_rows, 1), IGNORE)
@@ -302,12 +283,13 @@ class BilmLanguageModel(Model):
         hidden = torch.stack(self.dropout(read.layers[-1]).transpose(0, 1).chunk(2, dim=-1))
         return hidden, torch.stack([forward_goals.T, backward_goals.T])
 
-    def _check_characters(self, found: Sequence[int]) -> None:
+    def _check_characters(self, found: int) -> None:
         """Words of another length would be cut, or filled up, in another way than the model's."""
-        if tuple(found) != self.bilm.id_shape:
+        expected = self.bilm.max_characters_per_token
+        if found != expected:
             raise InputError(
                 "expected the same max_characters_per_token in model.char_cnn and dataset_reader, "
-                f"found {self.bilm.id_shape[0]} and {found[0]}"
+                f"found {expected} and {found}"
             )
 
     def _sums(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
@@ -378,7 +360,7 @@ class BilmLanguageModel(Model):
     def resume_state(self) -> Dict[str, Tensor]:
         """The LSTM states of the training rows, which an exact resume needs next to the weights."""
         carried = self._carried[True]
-        return {} if carried is None else dict(carried._asdict())
+        return {} if carried is None else carried.stored()
 
 
 def _take_resume_state(
@@ -388,7 +370,7 @@ def _take_resume_state(
     rows = state_dict.pop(prefix + "resume_state", None)
     if rows:
         rows = {key: tensor.to(model.device) for key, tensor in rows.items()}
-        model._carried[True] = LSTMState(**rows)
+        model._carried[True] = LSTMState.from_stored(rows)
 
 
 def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:

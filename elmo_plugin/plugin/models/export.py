@@ -13,6 +13,7 @@ from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 
 
 def export(
@@ -65,7 +66,7 @@ def export(
         atomic_write(vocabulary) as new_vocabulary,
         atomic_write(folder / "weights.hdf5") as new_weights,
     ):
-        write_options(model.options, new_options)
+        write_options(model.bilm.options, new_options)
         write_vocabulary_file(vocabulary_words(model.vocab), new_vocabulary)
         write_weights(model.bilm, new_weights, softmax, dtype)
         options.unlink(missing_ok=True)
@@ -90,4 +91,8 @@ def refused_by_allennlp(options: BiLMOptions) -> list[str]:
         reasons.append("lstm.use_skip_connections")
     if options.lstm.projection_dim == options.lstm.dim:
         reasons.append("an lstm.projection_dim other than lstm.dim")
-    return reasons + options.token_encoder.missing_for_allennlp(options.lstm.projection_dim)
+    if options.lstm.projection_dim == options.char_cnn.n_filters:
+        reasons.append("an lstm.projection_dim other than the number of filters")
+    if options.char_cnn.max_characters_per_token != DEFAULT_MAX_CHARACTERS:
+        reasons.append(f"a char_cnn.max_characters_per_token of {DEFAULT_MAX_CHARACTERS}")
+    return reasons

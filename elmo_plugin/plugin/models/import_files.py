@@ -48,7 +48,7 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
             f"{vocabulary}: expected {n_words} words, as the softmax in {weights} has, found "
             f"{n_listed}"
         )
-    sizes = read_options(options).with_vocabulary(n_words)
+    sizes = read_options(options)
     check_weights(sizes, weights, n_words)
     config = _config(sizes)
     model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocab)
@@ -75,15 +75,10 @@ def _config(options: BiLMOptions) -> dict[str, Any]:
     """The config of the archive, with all that `evaluate` and `predict` need."""
     model: dict[str, Any] = {"type": "bilm", "n_negative_samples": None}
     model |= {k: v for k, v in options.to_dict().items() if k in PARAMETERS}
-    reader: dict[str, Any] = {"type": "bilm"}
-    loader: dict[str, Any] = {"type": "bilm", "batch_size": 32, "shuffle": None}
-    if options.token_encoder.reads_characters:
-        reader["max_characters_per_token"] = options.token_encoder.id_shape[0]
-    else:
-        loader["tokens"] = "words"
+    n_characters = options.char_cnn.max_characters_per_token
     return {
-        "dataset_reader": reader,
+        "dataset_reader": {"type": "bilm", "max_characters_per_token": n_characters},
         "vocabulary": {"type": "bilm"},
         "model": model,
-        "data_loader": loader,
+        "data_loader": {"type": "bilm", "batch_size": 32, "shuffle": None},
     }

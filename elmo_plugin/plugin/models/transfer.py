@@ -14,12 +14,9 @@ from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.formats.bilm_tf.weight_file import has_softmax, read_weights
 from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.options import BiLMOptions, build_bilm
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 
 logger = logging.getLogger(__name__)
-
-WORD_TABLE = "token_encoder.embedding.weight"
 
 File = Union[str, os.PathLike]
 
@@ -27,7 +24,7 @@ File = Union[str, os.PathLike]
 class Pretrained(NamedTuple):
     """
     words : `list[str]`
-        Words of the softmax's rows, and of a word table's from row 1 on; empty if not known.
+        Words of the softmax's rows; empty if not known.
     bilm : `dict[str, Tensor]`
         Weights of the biLM.
     softmax : `dict[str, Tensor]`, optional
@@ -43,14 +40,13 @@ def load_pretrained(
     bilm: BiLM,
     softmax: SampledSoftmax,
     words: list[str],
-    options: BiLMOptions,
     pretrained_file: File,
     vocabulary_file: Optional[File] = None,
 ) -> None:
     """
     Loads weights from the archive of a `bilm`, or from bilm-tf's weight file. All of the biLM's
-    weights are loaded. Of the softmax, and of the word table of a model without `char_cnn`, the
-    rows of those words are loaded that the file has too; the other rows keep their initial values.
+    weights are loaded. Of the softmax, the rows of those words are loaded that the file has too;
+    the other rows keep their initial values.
 
     # Parameters
 
@@ -60,19 +56,16 @@ def load_pretrained(
         Modified in place.
     words : `list[str]`
         Words of the softmax's rows.
-    options : `BiLMOptions`
-        Sizes of `bilm`.
     pretrained_file : `str`
         A `model.tar.gz`, or an HDF5 file of weights: a path, a URL, or the name of a model that
         comes with the package.
     vocabulary_file : `str`, optional
-        Words of the softmax and of the word table in an HDF5 file, which must have at least one of
-        the two.
+        Words of the softmax in an HDF5 file, which must have one then.
 
     # Raises
 
     `InputError`
-        If the sizes are not those of `options`, or a vocabulary does not fit the file.
+        If the sizes are not those of `bilm`, or a vocabulary does not fit the file.
     """
     if pretrained_file in pretrained_names():
         _, file, shipped_vocabulary_file = pretrained_files(str(pretrained_file))
@@ -82,9 +75,9 @@ def load_pretrained(
     if vocabulary_file is not None:
         vocabulary_file = _local("pretrained_vocabulary_file", vocabulary_file)
     if h5py.is_hdf5(file):
-        pretrained = _read_hdf5(options, file, vocabulary_file)
+        pretrained = _read_hdf5(bilm, file, vocabulary_file)
     else:
-        pretrained = _read_archive(options, len(words), file)
+        pretrained = _read_archive(bilm, file)
     _copy(pretrained, bilm, softmax, words, source=str(pretrained_file))
 
 
@@ -95,39 +88,29 @@ def _local(key: str, file: File) -> str:
         raise InputError(f"{key}: expected a file, found none: {file}") from error
 
 
-def _read_archive(options: BiLMOptions, n_words: int, file: File) -> Pretrained:
+def _read_archive(bilm: BiLM, file: File) -> Pretrained:
     archive = read_archive(file)
-    if difference := options.difference(archive.options.with_vocabulary(n_words)):
+    if difference := bilm.options.difference(archive.options):
         key, expected, found = difference
         raise InputError(f"{file}: {key}: the config has {expected}, found {found}")
     return Pretrained(archive.words, archive.weights("bilm"), archive.weights("softmax"))
 
 
-def _read_hdf5(options: BiLMOptions, weights: File, vocabulary_file: Optional[File]) -> Pretrained:
-    reads_words = not options.token_encoder.reads_characters
-    if vocabulary_file is None:
-        if reads_words:
+def _read_hdf5(bilm: BiLM, weights: File, vocabulary_file: Optional[File]) -> Pretrained:
+    words, softmax = [], None
+    if vocabulary_file is not None:
+        words = read_vocabulary_file(vocabulary_file)
+        if not has_softmax(weights):
             raise InputError(
-                f"{weights}: embedding: expected a pretrained_vocabulary_file with the words of "
-                "its rows, since the model has no char_cnn, found none"
+                f"{weights}: softmax/W: expected the softmax of the words in {vocabulary_file}, "
+                "found none"
             )
-        bilm = build_bilm(options)
-        read_weights(bilm, weights)
-        return Pretrained([], bilm.state_dict(), None)
-    softmax = None
-    words = read_vocabulary_file(vocabulary_file)
-    if has_softmax(weights):
         softmax = SampledSoftmax(
-            n_words=len(words), dim=options.lstm.projection_dim, n_negative_samples=None
+            n_words=len(words), dim=bilm.bilstm.projection_dim, n_negative_samples=None
         )
-    elif not reads_words:
-        raise InputError(
-            f"{weights}: softmax/W: expected the softmax of the words in {vocabulary_file}, found "
-            "none"
-        )
-    bilm = build_bilm(options.with_vocabulary(len(words)))
-    read_weights(bilm, weights, softmax)
-    return Pretrained(words, bilm.state_dict(), softmax.state_dict() if softmax else None)
+    read = BiLM(bilm.options)
+    read_weights(read, weights, softmax)
+    return Pretrained(words, read.state_dict(), softmax.state_dict() if softmax else None)
 
 
 @torch.no_grad()
@@ -138,14 +121,7 @@ def _copy(
     pairs = [(k, row[word]) for k, word in enumerate(words) if word in row]
     new, old = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
 
-    weights = dict(pretrained.bilm)
-    if WORD_TABLE in weights:
-        table = bilm.state_dict()[WORD_TABLE].clone()
-        table[new + 1] = weights[WORD_TABLE][old + 1]  # row 0 is "no word"
-        weights[WORD_TABLE] = table
-        logger.info("%s: loaded the vectors of %d of %d words", source, len(new), len(words))
-    bilm.load_state_dict(weights)
-
+    bilm.load_state_dict(pretrained.bilm)
     if pretrained.softmax is None:
         logger.info("%s: no softmax with known words; it keeps its initial values", source)
         return

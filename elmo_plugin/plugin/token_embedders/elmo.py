@@ -56,15 +56,15 @@ class ElmoEmbedder(TokenEmbedder):
         The number of mixes, each with its own weights, which are concatenated in the output.
     initial_state : `str`, optional (default = `"warm"`)
         The LSTM state at the start of a sentence: `"carry"`, as in bilm-tf and AllenNLP, `"zero"`
-        or `"warm"`. See `BiLMLayers`.
+        or `"warm"`. See `Elmo`.
     precision : `str`, optional (default = `"fp32"`)
         The precision of the biLM's matrix products. `"bf16"` is faster on CPUs with native
-        bfloat16. See `BiLMLayers`.
+        bfloat16. See `Elmo`.
     pretrained : `str`, optional
         The name of a model that is part of the package.
     cache_dir : `str`, optional
         A folder on a local disk for the layers of a frozen biLM, which then need not be computed
-        from the second epoch on. It requires `"zero"` or `"warm"`; see `BiLMLayers`. A model that
+        from the second epoch on. It requires `"zero"` or `"warm"`; see `Elmo`. A model that
         is loaded from its archive does not use it.
     cache_dtype : `str`, optional (default = `"float32"`)
         The type of the numbers in the cache. `"float16"` takes half the space.
@@ -137,7 +137,7 @@ class ElmoEmbedder(TokenEmbedder):
                 assert options_file is not None and weight_file is not None
                 files = cached_path(options_file), cached_path(weight_file)
                 self._elmo = Elmo.from_files(*files, **kwargs)
-            n_characters = self._elmo.max_characters_per_token
+            n_characters = self._elmo.bilm.max_characters_per_token
         except FileNotFoundError as error:
             raise InputError(
                 f'token embedder of type "elmo": expected a file, found none: {error} (relative '
@@ -146,7 +146,7 @@ class ElmoEmbedder(TokenEmbedder):
         except ValueError as error:
             raise InputError(f'token embedder of type "elmo": {error}') from error
         if known is None:
-            store_options(vocab, source, self._elmo.options)
+            store_options(vocab, source, self._elmo.bilm.options)
 
         table: Optional[Tensor] = None
         if vocab_to_cache is not None:

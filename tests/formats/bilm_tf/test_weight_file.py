@@ -34,8 +34,8 @@ from elmo_plugin.formats.bilm_tf.weight_file import (
     read_weights,
     write_weights,
 )
-from elmo_plugin.modules import SampledSoftmax
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.options import BiLMOptions
 from tests.conftest import SHARED_DATA
 from tests.damage import damage
 
@@ -75,7 +75,7 @@ def files(tmp_path):
     """Returns the two files of a small random biLM, and the biLM."""
     torch.manual_seed(1)
     options = options_with()
-    bilm = build_bilm(options)
+    bilm = BiLM(options)
     write_options(options, tmp_path / "options.json")
     write_weights(bilm, tmp_path / "weights.hdf5")
     return tmp_path / "options.json", tmp_path / "weights.hdf5", bilm
@@ -234,7 +234,7 @@ def test_export_then_import_changes_no_bit(tmp_path, changes):
     read."""
     torch.manual_seed(0)
     options = options_with(**changes)
-    bilm, softmax = build_bilm(options), SampledSoftmax(n_words=7, dim=6, n_negative_samples=None)
+    bilm, softmax = BiLM(options), SampledSoftmax(n_words=7, dim=6, n_negative_samples=None)
     write_options(options, tmp_path / "options.json")
     write_weights(bilm, tmp_path / "weights.hdf5", softmax)
     again = load_bilm(tmp_path / "options.json", tmp_path / "weights.hdf5")
@@ -250,7 +250,7 @@ def test_word_level_models_are_read_and_written(tmp_path):
     """The weights are the same after they were written and read. The row for "no word" is not in
     the file."""
     options = WORD_LEVEL
-    bilm = build_bilm(options)
+    bilm = BiLM(options)
     write_options(options, tmp_path / "options.json")
     write_weights(bilm, tmp_path / "weights.hdf5")
     again = load_bilm(tmp_path / "options.json", tmp_path / "weights.hdf5")
@@ -294,14 +294,14 @@ def test_one_layer_dumps_lack_a_level(tmp_path):
     """bilm-tf writes the cell of a one-layer model without `MultiRNNCell/Cell0`. The weights that
     are read from such a file are the same."""
     options = options_with(n_layers=1)
-    bilm = build_bilm(options)
+    bilm = BiLM(options)
     path = tmp_path / "weights.hdf5"
     write_weights(bilm, path)
     with h5py.File(path, "a") as file:
         for d in (0, 1):
             file.move(f"RNN_{d}/RNN/MultiRNNCell/Cell0/LSTMCell", f"RNN_{d}/RNN/LSTMCell")
             del file[f"RNN_{d}/RNN/MultiRNNCell"]
-    again = build_bilm(options)
+    again = BiLM(options)
     read_weights(again, path)
     for name, tensor in bilm.named_parameters():
         assert torch.equal(tensor, again.get_parameter(name)), name
@@ -348,7 +348,7 @@ def test_shapes_are_those_of_the_views(changes):
     softmax = SampledSoftmax(n_words=7, dim=options.lstm.projection_dim, n_negative_samples=None)
     expected = [
         (name, tuple(torch.cat(parts).shape))
-        for name, parts in array_views(build_bilm(options), softmax).items()
+        for name, parts in array_views(BiLM(options), softmax).items()
     ]
     size = options.lstm.projection_dim
     arrays = *token_encoder_arrays(options), *lstm_arrays(options.lstm), *softmax_arrays(7, size)

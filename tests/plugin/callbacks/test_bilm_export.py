@@ -12,8 +12,7 @@ from allennlp.models import Model
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights
-from elmo_plugin.modules import SampledSoftmax
-from elmo_plugin.options import build_bilm
+from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.plugin.callbacks.bilm_export import BilmExportCallback
 from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
 from tests.plugin.models.test_training import config
@@ -30,7 +29,7 @@ def test_the_best_weights_are_exported(tmp_path):
     """The exported weights are those of the model that the run returns, which are the best. The
     number of states that the warm state averages has no place in the files."""
     model = train(tmp_path / "run")
-    bilm = build_bilm(model.options)
+    bilm = BiLM(model.bilm.options)
     softmax = SampledSoftmax(n_words=model.softmax.n_words, dim=8, n_negative_samples=None)
     read_weights(bilm, tmp_path / "run" / "bilm-tf" / "weights.hdf5", softmax)
     for name, tensor in model.softmax.state_dict().items():

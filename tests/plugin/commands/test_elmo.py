@@ -213,7 +213,7 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
         elmo = Elmo.from_files(*bilm_files, initial_state=initial_state).eval()
 
         def again(out=tmp_path / "out", text=TEXT):
-            elmo.carried_state = None
+            elmo.layers.carried_state = None
             sentences = [dump.Sentence(line, sentence) for line, sentence in enumerate(text)]
             dump.dump(elmo, sentences, out, layer="all", batch_size=2)
             return read(out)

@@ -28,7 +28,8 @@ from elmo_plugin.files import hdf5
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.modules import BiLM
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.callbacks.bilm_export import BilmExportCallback
 from elmo_plugin.plugin.commands.bilm_import import import_files
 from elmo_plugin.plugin.data.vocabulary import BilmVocabulary, vocabulary_words
@@ -219,7 +220,7 @@ def test_who_reads_an_export(tmp_path, changes, reason):
     assert refused_by_allennlp(options) == ([reason] if reason else [])
     files = str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5")
     write_options(options, files[0])
-    write_weights(build_bilm(options), files[1])
+    write_weights(BiLM(options), files[1])
     ids = batch_to_ids([["He", "threw"], ["stick"]])
     try:
         found = StockElmo(*files, 1, dropout=0)(ids)["elmo_representations"][0]

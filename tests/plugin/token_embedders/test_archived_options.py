@@ -18,7 +18,8 @@ from torch import nn
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm, write_weights
-from elmo_plugin.options import BiLMOptions, build_bilm
+from elmo_plugin.modules import BiLM
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.token_embedders.archived_options import store_options, stored_options
 from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files
 from tests.damage import damage
@@ -149,7 +150,7 @@ def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
     options = BiLMOptions.from_dict(
         {**BLOCKS, "lstm": {**BLOCKS["lstm"], key: value}}, source="test"
     )
-    bilm = build_bilm(options)
+    bilm = BiLM(options)
     if key != "projection_dim":
         bilm.load_state_dict(load_bilm(*files).state_dict())
     write_options(options, files.options_file)

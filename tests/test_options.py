@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules import CharCNN, WordEmbedding
-from elmo_plugin.options import BiLMOptions, build_bilm, options_of
+from elmo_plugin.modules import BiLM, CharCNN, WordEmbedding
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.options import bilm as options_bilm
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
@@ -24,10 +24,10 @@ def test_options_are_read():
     assert (options.lstm.dim, options.lstm.projection_dim, options.lstm.n_layers) == (7, 5, 2)
     assert (options.lstm.cell_clip, options.lstm.proj_clip) == (0.6, 0.5)
     assert options.lstm.use_skip_connections is True
-    assert options.token_encoder.filters == ((1, 3), (2, 3), (4, 2))
-    assert options.token_encoder.n_filters == 8
-    assert (options.token_encoder.embedding.dim, options.token_encoder.n_highway) == (3, 1)
-    assert options.token_encoder.max_characters_per_token == 10
+    assert options.char_cnn.filters == ((1, 3), (2, 3), (4, 2))
+    assert options.char_cnn.n_filters == 8
+    assert (options.char_cnn.embedding.dim, options.char_cnn.n_highway) == (3, 1)
+    assert options.char_cnn.max_characters_per_token == 10
 
 
 def test_defaults():
@@ -37,9 +37,9 @@ def test_defaults():
     assert options.lstm.n_layers == 1
     assert options.lstm.cell_clip is None and options.lstm.proj_clip is None
     assert options.lstm.use_skip_connections is False
-    assert options.token_encoder.n_highway == 0
-    assert options.token_encoder.activation == "relu"
-    assert options.token_encoder.max_characters_per_token == 50
+    assert options.char_cnn.n_highway == 0
+    assert options.char_cnn.activation == "relu"
+    assert options.char_cnn.max_characters_per_token == 50
 
 
 @pytest.mark.parametrize("n_characters", [261, 262])
@@ -61,7 +61,7 @@ def test_null_counts_as_absent_as_in_bilm_tf():
     options = read({**LSTM, "use_skip_connections": None}, {**CHAR_CNN, "n_highway": None})
     assert options == read(without(LSTM, "use_skip_connections"), without(CHAR_CNN, "n_highway"))
     assert options.lstm.use_skip_connections is False
-    assert options.token_encoder.n_highway == 0
+    assert options.char_cnn.n_highway == 0
 
 
 def test_reading_leaves_the_blocks_alone():
@@ -74,7 +74,7 @@ def test_reading_leaves_the_blocks_alone():
 def test_a_bilm_is_built_to_its_options():
     """The sizes of the parameters follow from the options, and the characters of the boundaries are
     the oracle's plus one."""
-    bilm = build_bilm(read(), dropout=0.3)
+    bilm = BiLM(read(), dropout=0.3)
     assert isinstance(bilm.token_encoder, CharCNN)
     assert bilm.token_encoder.char_embedding.weight.shape == (262, 3)
     assert bilm.bilstm.n_layers == 2 and bilm.bilstm.dropout.p == 0.3
@@ -86,7 +86,7 @@ def test_a_bilm_is_built_to_its_options():
 def test_a_bilm_of_words_is_built_to_its_options():
     """The table has one row more than there are words, for "no word". `<S>` and `</S>`, the first
     two words, come after it."""
-    bilm = build_bilm(read(char_cnn=None, n_words=11))
+    bilm = BiLM(read(char_cnn=None, n_words=11))
     assert isinstance(bilm.token_encoder, WordEmbedding)
     assert bilm.token_encoder.embedding.weight.shape == (12, 5)
     assert bilm.boundaries.tolist() == [1, 2]
@@ -107,7 +107,7 @@ def test_options_of_a_bilm(blocks):
     """The expected options are those that the biLM was built from, with the number of its
     parameters."""
     options = read(**blocks)
-    bilm = build_bilm(options)
+    bilm = BiLM(options)
     assert options_of(bilm) == options
     assert options.n_parameters == sum(parameter.numel() for parameter in bilm.parameters())
 
@@ -120,7 +120,7 @@ def test_options_of_a_bilm(blocks):
 def test_sizes_beyond_all_memory(blocks):
     """Each direction of a layer has 8 P D numbers and more. Nothing is built."""
     with pytest.raises(InputError, match=r"lstm and char_cnn: .* GiB .* found a machine with"):
-        build_bilm(read(**blocks))
+        BiLM(read(**blocks))
 
 
 def test_sizes_for_which_too_little_memory_is_left(monkeypatch):
@@ -128,7 +128,7 @@ def test_sizes_for_which_too_little_memory_is_left(monkeypatch):
     addresses."""
     monkeypatch.setattr(options_bilm.os, "sysconf", lambda name: 2**40)
     with pytest.raises(InputError, match=r"GiB .* found too little left \(.*allocate"):
-        build_bilm(read({**LSTM, "dim": 10**13 // 10**4, "projection_dim": 2**20}))
+        BiLM(read({**LSTM, "dim": 10**13 // 10**4, "projection_dim": 2**20}))
 
 
 def without(block: dict[str, Any], key: str) -> dict[str, Any]:

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from elmo_plugin.ops.lstm import lstm_scan, pack_scan_weights
+from elmo_plugin.ops.packed_weights import PackedWeightCache
+
+
+class LSTMState(NamedTuple):
+    """
+    The state of a stack of L projected LSTM layers in two directions.
+
+    cell : `Tensor`
+        c of shape `(L, 2, B, D)`.
+    hidden : `Tensor`
+        h of shape `(L, 2, B, P)`, the input of the recurrence.
+    """
+
+    cell: Tensor
+    hidden: Tensor
+
+    @property
+    def n_rows(self) -> int:
+        return self.cell.size(2)
+
+    def stored(self) -> dict[str, Tensor]:
+        """The tensors under the names that they have in checkpoints and files."""
+        return {"memory": self.cell, "output": self.hidden}
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Tensor]) -> LSTMState:
+        """The state of which `stored` is the `stored()`."""
+        return cls(stored["memory"], stored["output"])
+
+    def expand(self, n_rows: int) -> LSTMState:
+        """One row, repeated `n_rows` times."""
+        return LSTMState(*(x.expand(-1, -1, n_rows, -1) for x in self))
+
+    def detach(self) -> LSTMState:
+        return LSTMState(*(x.detach() for x in self))
+
+    def take(self, n_rows: int) -> LSTMState:
+        """The first `n_rows` rows; rows beyond the last are zeros, as in bilm-tf."""
+        missing = n_rows - self.n_rows
+        if missing <= 0:
+            return LSTMState(*(x[:, :, :n_rows] for x in self))
+        return LSTMState(*(torch.nn.functional.pad(x, (0, 0, 0, missing)) for x in self))
+
+    def put(self, rows: LSTMState) -> LSTMState:
+        """This state with its first rows replaced by `rows`, as in bilm-tf."""
+        return LSTMState(
+            *(torch.cat([new, old[:, :, rows.n_rows :]], 2) for old, new in zip(self, rows))
+        )
+
+    def select(self, rows: Tensor) -> LSTMState:
+        """The rows with these numbers, shape `(B',)`, in this order."""
+        return LSTMState(*(x.index_select(2, rows) for x in self))
+
+    def where(self, rows: Tensor, other: LSTMState) -> LSTMState:
+        """The rows of `other` if the `(B,)` mask `rows` is true, and of this state if not."""
+        chosen = rows.view(1, 1, -1, 1)
+        return LSTMState(*(torch.where(chosen, new, old) for old, new in zip(self, other)))
+
+
+class ProjectedLSTM(nn.Module):
+    """
+    A clipped LSTM layer with a projection (Sak et al. 2014) in two independent directions. Index 0
+    of every parameter's first axis is the forward direction, index 1 the backward one; each reads
+    its own text.
+
+        i, j, f, o = x_t W_x + h_{t-1} W_h + b
+        c_t = clip(sigmoid(f + 1) * c_{t-1} + sigmoid(i) * tanh(j), cell_clip)
+        h_t = clip((sigmoid(o) * tanh(c_t)) W_P, proj_clip)
+
+    as in TensorFlow's `LSTMCell` without peepholes, which computed the original ELMo. The 1 that is
+    added to the forget gate is not part of `b`. Without a projection h_t is not clipped.
+
+    # Parameters
+
+    input_dim : `int`
+        The size of x_t.
+    dim : `int`
+        D, the size of the memory cell c_t.
+    projection_dim : `int`
+        P, the size of the output h_t. If P = D there is no projection.
+    cell_clip : `float | None`
+        Bound on each number of the memory cell; `None` for no bound.
+    proj_clip : `float | None`
+        Bound on each number of the projected output; `None` for no bound.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_dim: int,
+        dim: int,
+        projection_dim: int,
+        cell_clip: float | None,
+        proj_clip: float | None,
+    ) -> None:
+        super().__init__()
+        self.precision: torch.dtype | None = None  # of products; by default the weights'
+        self.packed_weights = PackedWeightCache(pack_scan_weights)
+        self.dim = dim
+        self.projection_dim = projection_dim
+        self.cell_clip = cell_clip
+        self.proj_clip = proj_clip
+        self.input_weight = nn.Parameter(torch.empty(2, input_dim, 4 * dim))
+        self.recurrent_weight = nn.Parameter(torch.empty(2, projection_dim, 4 * dim))
+        self.bias = nn.Parameter(torch.empty(2, 4 * dim))
+        self.projection_weight = (
+            nn.Parameter(torch.empty(2, dim, projection_dim)) if projection_dim != dim else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """TensorFlow's default, Glorot uniform over the joint `(input + P, 4D)` kernel."""
+        fan_in, fan_out = self.input_weight.size(1) + self.projection_dim, 4 * self.dim
+        bound = (6 / (fan_in + fan_out)) ** 0.5
+        nn.init.uniform_(self.input_weight, -bound, bound)
+        nn.init.uniform_(self.recurrent_weight, -bound, bound)
+        nn.init.zeros_(self.bias)
+        if self.projection_weight is not None:
+            bound = (6 / (self.dim + self.projection_dim)) ** 0.5
+            nn.init.uniform_(self.projection_weight, -bound, bound)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        cell: Tensor,
+        hidden: Tensor,
+        batch_sizes: Sequence[int] | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """
+        # Parameters
+
+        inputs : `Tensor`
+            Input vectors of shape `(2, T, B, input_dim)`, each direction in its own reading order.
+        cell : `Tensor`
+            c_0 of shape `(2, B, D)`. No gradient flows into it.
+        hidden : `Tensor`
+            h_0 of shape `(2, B, P)`. No gradient flows into it.
+        batch_sizes : `Sequence[int] | None`
+            Number of rows that are read at each of the T steps, never rising, as in
+            `torch.nn.utils.rnn.PackedSequence`: the first `batch_sizes[t]` rows, which are sorted
+            by falling length. By default all rows at every step.
+
+        # Returns
+
+        `tuple[Tensor, Tensor, Tensor]`
+            h_1 .. h_T of shape `(2, T, B, P)`, zeros at steps that a row does not read; and each
+            row's c and h after its last step, of shapes `(2, B, D)` and `(2, B, P)`.
+        """
+        weights = [self.input_weight, self.recurrent_weight]
+        if self.projection_weight is not None:
+            weights.append(self.projection_weight)
+        input_weight, recurrent_weight, *projection_weight = self.packed_weights(
+            weights, self.precision
+        ) or [weight.to(self.precision or weight.dtype) for weight in weights]
+        return lstm_scan(
+            inputs,
+            cell,
+            hidden,
+            input_weight,
+            recurrent_weight,
+            self.bias_with_forget(),
+            projection_weight[0] if projection_weight else None,
+            self.cell_clip,
+            self.proj_clip,
+            batch_sizes,
+        )
+
+    def bias_with_forget(self) -> Tensor:
+        """b plus the 1 that opens the forget gate at first. Shape `(2, 4D)`."""
+        one = self.bias.new_zeros(4, self.dim)
+        one[2] = 1.0
+        return self.bias + one.flatten()
+
+
+class BiLSTM(nn.Module):
+    """
+    L layers of projected LSTMs, each in two independent directions. From the second layer on, a
+    layer's input is added to its output; this residual is outside the recurrence.
+
+    # Parameters
+
+    n_layers : `int`
+        L, the number of layers.
+    input_dim : `int`
+        The size of the first layer's input.
+    dim : `int`
+    projection_dim : `int`
+    cell_clip : `float | None`
+    proj_clip : `float | None`
+        See `ProjectedLSTM` for these four.
+    use_skip_connections : `bool`
+        Whether there are residuals.
+    dropout : `float`
+        Dropout rate on every layer's input. The residual adds the input after dropout, as in
+        bilm-tf.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_layers: int,
+        input_dim: int,
+        dim: int,
+        projection_dim: int,
+        cell_clip: float | None,
+        proj_clip: float | None,
+        use_skip_connections: bool,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.dim = dim
+        self.projection_dim = projection_dim
+        self.use_skip_connections = use_skip_connections
+        self.dropout = nn.Dropout(dropout)
+        self.layers: Sequence[ProjectedLSTM] = nn.ModuleList(  # type: ignore[assignment]
+            ProjectedLSTM(
+                input_dim=projection_dim if k else input_dim,
+                dim=dim,
+                projection_dim=projection_dim,
+                cell_clip=cell_clip,
+                proj_clip=proj_clip,
+            )
+            for k in range(n_layers)
+        )
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.layers)
+
+    def zero_state(self, n_rows: int) -> LSTMState:
+        """The initial state of zeros for `n_rows` rows."""
+        weight = self.layers[0].recurrent_weight
+        return LSTMState(
+            weight.new_zeros(self.n_layers, 2, n_rows, self.dim),
+            weight.new_zeros(self.n_layers, 2, n_rows, self.projection_dim),
+        )
+
+    def forward(
+        self,
+        inputs: Tensor,
+        state: LSTMState,
+        batch_sizes: Sequence[int] | None = None,
+        dropout: bool = True,
+    ) -> tuple[list[Tensor], LSTMState]:
+        """
+        # Parameters
+
+        inputs : `Tensor`
+            Input vectors of shape `(2, T, B, input_dim)`, each direction in its own reading order.
+        state : `LSTMState`
+            Initial LSTM state of shape `(L, 2, B, ..)`. No gradient flows into it.
+        batch_sizes : `Sequence[int] | None`
+            See `ProjectedLSTM.forward`.
+        dropout : `bool`
+            Whether there is dropout in training mode.
+
+        # Returns
+
+        `tuple[list[Tensor], LSTMState]`
+            The output of each layer, shape `(2, T, B, P)`, and each row's state after its last
+            step.
+        """
+        outputs, cells, hiddens = [], [], []
+        x = inputs
+        for k, layer in enumerate(self.layers):
+            x = self.dropout(x) if dropout else x
+            y, cell, hidden = layer(x, state.cell[k], state.hidden[k], batch_sizes)
+            x = y + x if self.use_skip_connections and k > 0 else y
+            outputs.append(x)
+            cells.append(cell)
+            hiddens.append(hidden)
+        return outputs, LSTMState(torch.stack(cells), torch.stack(hiddens)).detach()
