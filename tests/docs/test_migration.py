@@ -14,7 +14,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.plugin.commands.elmo import ElmoCommand
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
-from elmo_plugin.plugin.token_embedders.elmo import ElmoEmbedder
+from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from tests.docs.configs import evaluate
 from tests.docs.pages import ROOT
 

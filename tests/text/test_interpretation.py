@@ -16,7 +16,7 @@ from allennlp.modules.token_embedders import Embedding
 from allennlp.predictors import Predictor
 
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
-from elmo_plugin.plugin.token_embedders.elmo import ElmoEmbedder
+from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from tests.conftest import BiLMFiles
 
 WORDS = ["the", "dog", "threw", "a", "stick", "to", "him"]

@@ -13,7 +13,7 @@ import torch
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.plugin.seq2seq_encoders.elmo_output import ElmoOutputEncoder
 from elmo_plugin.plugin.task_models.bcn import BcnElmo
-from elmo_plugin.plugin.token_embedders.elmo import ElmoEmbedder
+from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from tests.conftest import write_bilm_archive
 from tests.training_configs.task_models import LIBRARY, allennlp, build, evaluated, with_elmo
 

@@ -9,7 +9,7 @@ from allennlp_models.classification.models.biattentive_classification_network im
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.token_embedders.elmo import ElmoEmbedder
+from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 
 
 @Model.register("bcn_elmo")

@@ -31,7 +31,9 @@ NAMESPACE = "elmo_options"
 ARCHIVED, TRAINED = WEIGHTS
 
 
-def store_options(vocab: Optional[Vocabulary], source: str, options: BiLMOptions) -> None:
+def put_options_in_vocabulary(
+    vocab: Optional[Vocabulary], source: str, options: BiLMOptions
+) -> None:
     """Stores the options of the biLM that the config names `source`."""
     if vocab is None or _stored(vocab).get(source) == options:
         return
@@ -40,7 +42,7 @@ def store_options(vocab: Optional[Vocabulary], source: str, options: BiLMOptions
     vocab.add_token_to_namespace(json.dumps(entry), NAMESPACE)
 
 
-def stored_options(vocab: Optional[Vocabulary], source: str) -> Optional[BiLMOptions]:
+def options_in_vocabulary(vocab: Optional[Vocabulary], source: str) -> Optional[BiLMOptions]:
     """
     The options that are stored for `source`, if any. If the config names another source than when
     the model was saved, for example because a file was moved, they are those of the only biLM in

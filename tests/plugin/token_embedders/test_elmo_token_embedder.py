@@ -16,6 +16,7 @@ from allennlp.training.optimizers import Optimizer
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
+from elmo_plugin.modules import BiLM
 
 SENTENCES = [
     "He threw the stick to the dog .".split(),
@@ -285,7 +286,7 @@ def test_cache_dir(bilm_files, tmp_path, monkeypatch):
     characters = batch_to_ids(SENTENCES)
     expected = embedder(**bilm_files._asdict())(characters)
     assert torch.equal(ours(characters), expected)
-    monkeypatch.setattr(ours._elmo.bilm, "sentences", None)
+    monkeypatch.setattr(BiLM, "sentences", None)
     assert torch.equal(ours(characters), expected)
     for weights, is_kept in (("best.th", True), ("weights.th", False)):
         torch.save({}, tmp_path / weights)

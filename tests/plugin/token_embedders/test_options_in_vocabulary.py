@@ -20,7 +20,10 @@ from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm, write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.token_embedders.archived_options import store_options, stored_options
+from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
+    options_in_vocabulary,
+    put_options_in_vocabulary,
+)
 from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files
 from tests.damage import damage
 
@@ -185,7 +188,7 @@ def test_options_are_stored_once():
     options = BiLMOptions.from_dict(BLOCKS, source="test")
     vocab = Vocabulary()
     for _ in range(3):
-        store_options(vocab, "a", options)
+        put_options_in_vocabulary(vocab, "a", options)
     entries = vocab.get_token_to_index_vocabulary("elmo_options")
     assert sum(entry.startswith("{") for entry in entries) == 1
 
@@ -196,12 +199,12 @@ def test_entries_without_a_number_are_read():
     vocab = Vocabulary()
     entry = json.dumps({"source": "a", "options": options.to_dict()})
     vocab.add_token_to_namespace(entry, "elmo_options")
-    assert stored_options(vocab, "a") == options
+    assert options_in_vocabulary(vocab, "a") == options
     other = BiLMOptions.from_dict(
         {**BLOCKS, "lstm": {**BLOCKS["lstm"], "cell_clip": 1.0}}, source="test"
     )
-    store_options(vocab, "a", other)
-    assert stored_options(vocab, "a") == other
+    put_options_in_vocabulary(vocab, "a", other)
+    assert options_in_vocabulary(vocab, "a") == other
 
 
 @pytest.mark.parametrize("entry", ["{", "{}", '{"source": [], "options": 1}'])
@@ -210,7 +213,7 @@ def test_an_entry_that_cannot_be_read_is_named(entry):
     vocab = Vocabulary()
     vocab.add_token_to_namespace(entry, "elmo_options")
     with pytest.raises(InputError, match='namespace "elmo_options": expected'):
-        stored_options(vocab, "a")
+        options_in_vocabulary(vocab, "a")
 
 
 def test_a_source_overridden_on_loading(tmp_path, caplog):

@@ -1,0 +1,223 @@
+import os
+from inspect import signature
+from typing import Any, Optional
+
+import torch
+from allennlp.data import Vocabulary
+from allennlp.modules.token_embedders import TokenEmbedder
+from torch import Tensor
+
+from elmo_plugin.checks import InputError, check_count, check_path, fail
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
+    is_archive,
+    is_loading,
+    options_in_vocabulary,
+    put_options_in_vocabulary,
+)
+from elmo_plugin.text.characters import words_to_characters
+
+NAME = 'token embedder of type "elmo"'
+
+
+@TokenEmbedder.register("elmo")
+class ElmoEmbedder(TokenEmbedder):
+    """
+    Embeds tokens as ELMo vectors. It takes the parameters of AllenNLP's `elmo_token_embedder` under
+    the same names.
+
+    The biLM is given by one of `pretrained`, `archive_file`, or `options_file` with `weight_file`.
+    The archive of a task model contains the options and weights of the biLM, so that these files
+    are not needed to use it.
+
+    Registered as a `TokenEmbedder` with name "elmo".
+
+    # Parameters
+
+    options_file : `str`, optional
+        The options file of bilm-tf.
+    weight_file : `str`, optional
+        The weight file of bilm-tf, in HDF5.
+    dropout : `float`, optional (default = `0.5`)
+        The dropout of the ELMo vectors.
+    projection_dim : `int`, optional
+        The size to which each mix is projected.
+    vocab_to_cache : `List[str]`, optional
+        Words, of which the first is the padding token. A token whose `word_inputs` is an index in
+        this list is read as that word, any other token is read from its characters.
+    archive_file : `str`, optional
+        The `model.tar.gz` of a trained `bilm`, or a folder or zip file with bilm-tf's
+        `options.json` and one HDF5 file.
+    pretrained : `str`, optional
+        The name of a model that is part of the package.
+    elmo_dim : `int`, optional
+        The size of a mix for which the other sizes in the config were chosen: 2P, or
+        `projection_dim`. A biLM of another size is an error. `elmo.libsonnet` sets it.
+    cache_dir : `str`, optional
+        A folder on a local disk for the layers of a frozen biLM, which then need not be computed
+        from the second epoch on. A model that is loaded from its archive does not use it.
+    kwargs
+        `num_output_representations` (the mixes are concatenated in the output), `requires_grad`,
+        `do_layer_norm`, `scalar_mix_parameters`, `use_top_only`, `initial_state`, `precision`,
+        `cache_dtype` and `cache_size_gb`: see `Elmo`.
+
+    # Raises
+
+    `InputError`
+        If a parameter has another type or value, a file is missing or damaged, or there is a key
+        that neither this class nor `Elmo` has.
+    """
+
+    _word_characters: Optional[Tensor]
+    _projection: Optional[torch.nn.Linear]
+
+    def __init__(
+        self,
+        options_file: Optional[str] = None,
+        weight_file: Optional[str] = None,
+        archive_file: Optional[str] = None,
+        pretrained: Optional[str] = None,
+        dropout: float = 0.5,
+        projection_dim: Optional[int] = None,
+        vocab_to_cache: Any = None,  # a list: with a type, AllenNLP would take a string for one
+        elmo_dim: Optional[int] = None,
+        cache_dir: Optional[str] = None,
+        vocab: Optional[Vocabulary] = None,
+        serialization_dir: Optional[str] = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        files = {
+            "options_file": options_file,
+            "weight_file": weight_file,
+            "archive_file": archive_file,
+            "pretrained": pretrained,
+        }
+        source = _source(files)
+        cache_dir = None if is_archive(serialization_dir) else cache_dir
+        known = options_in_vocabulary(vocab, source) if is_loading(serialization_dir) else None
+        self._elmo = _load(files, known, dropout=dropout, cache_dir=cache_dir, **kwargs)
+        if known is None:
+            put_options_in_vocabulary(vocab, source, self._elmo.bilm.options)
+        table = None
+        if vocab_to_cache is not None:
+            _check_words(vocab_to_cache)
+            n_characters = self._elmo.bilm.max_characters_per_token
+            table = torch.from_numpy(words_to_characters(vocab_to_cache, n_characters))
+            table[0] = 0  # the padding token
+        self.register_buffer("_word_characters", table, persistent=False)
+        dim = self._elmo.output_dim
+        self._projection = None
+        if projection_dim is not None:
+            check_count("projection_dim", projection_dim, least=0)
+        if projection_dim:
+            self._projection = torch.nn.Linear(dim, projection_dim)
+            dim = projection_dim
+        if elmo_dim is not None:
+            check_count("elmo_dim", elmo_dim)
+            if elmo_dim != dim:
+                raise InputError(
+                    f"{NAME}: expected vectors of the size elmo_dim {elmo_dim}, for which the "
+                    f"model's other sizes were chosen, found {dim}, that of {source}; pass "
+                    f"dim={dim} to elmo.libsonnet"
+                )
+        self.num_output_representations = self._elmo.num_output_representations
+        self.output_dim = self.num_output_representations * dim
+
+    def get_output_dim(self) -> int:
+        return self.output_dim
+
+    def forward(
+        self,
+        elmo_tokens: Optional[Tensor] = None,
+        word_inputs: Optional[Tensor] = None,
+        **others: Any,
+    ) -> Tensor:
+        """
+        # Parameters
+
+        elmo_tokens : `Tensor`
+            Character ids of shape `(.., batch_size, timesteps, C)`.
+        word_inputs : `Tensor`, optional
+            Indices in `vocab_to_cache` of shape `(.., batch_size, timesteps)`, 0 at padding.
+
+        # Returns
+
+        `Tensor`
+            ELMo vectors in fp32 of shape `(.., batch_size, timesteps, output_dim)`.
+
+        # Raises
+
+        `InputError`
+            If the token indexer is not of type `elmo`, or if a token has neither an index in
+            `vocab_to_cache` nor characters.
+        """
+        if elmo_tokens is None:
+            raise InputError(
+                f'{NAME}: expected a token indexer of type "elmo" under the '
+                f"same key, found one that gives {', '.join(others) or 'nothing'}"
+            )
+        if self._word_characters is not None and word_inputs is not None:
+            elmo_tokens = self._known_words(elmo_tokens, word_inputs)
+        mixes = [mix.float() for mix in self._elmo(elmo_tokens)["elmo_representations"]]
+        if self._projection is not None:
+            dtype = self._projection.weight.dtype
+            mixes = [self._projection(mix.to(dtype)) for mix in mixes]
+        return torch.cat(mixes, dim=-1)
+
+    def _known_words(self, elmo_tokens: Tensor, word_inputs: Tensor) -> Tensor:
+        """Replaces the characters of tokens whose `word_inputs` is an index in `vocab_to_cache`."""
+        assert self._word_characters is not None
+        n_words = len(self._word_characters)
+        is_known = (word_inputs >= 0) & (word_inputs < n_words)
+        if (~is_known & ~elmo_tokens.any(dim=-1)).any():
+            fail(
+                "vocab_to_cache",
+                f"word_inputs below {n_words}, the number of its words, or the token's characters",
+                int(word_inputs[~is_known][0]),
+            )
+        words = self._word_characters[torch.where(is_known, word_inputs, 0)]
+        return torch.where(is_known.unsqueeze(-1), words, elmo_tokens)
+
+
+def _source(files: dict[str, Optional[str]]) -> str:
+    """The biLM's name in the config, under which the archive stores its options."""
+    found = {key: value for key, value in files.items() if value is not None}
+    for key, value in found.items():
+        check_path(key, value)
+    if found.keys() not in ({"options_file", "weight_file"}, {"archive_file"}, {"pretrained"}):
+        raise InputError(
+            f"{NAME}: expected one of pretrained, archive_file, or options_file and weight_file, "
+            f"found {' and '.join(found) or 'none of them'}"
+        )
+    if "pretrained" in found:
+        return f"pretrained {found['pretrained']}"
+    return " ".join(map(os.fspath, found.values()))
+
+
+def _load(files: dict[str, Any], known: Optional[BiLMOptions], **kwargs: Any) -> Elmo:
+    """The model of these files, or one without weights if its options are `known`."""
+    # The boundaries would stand for tokens.
+    passed_on = signature(Elmo).parameters.keys() - {"keep_sentence_boundaries"}
+    if other := sorted(kwargs.keys() - passed_on):
+        raise InputError(f"{NAME}: unknown keys {', '.join(other)}")
+    try:
+        if known is not None:
+            return Elmo.from_options(known, **kwargs)
+        if files["archive_file"] is not None:
+            return Elmo.from_archive(files["archive_file"], **kwargs)
+        if files["pretrained"] is not None:
+            return Elmo.from_pretrained(files["pretrained"], **kwargs)
+        return Elmo.from_files(files["options_file"], files["weight_file"], **kwargs)
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{NAME}: expected a file, found none: {error} (relative paths start at {os.getcwd()})"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{NAME}: {error}") from error
+
+
+def _check_words(words: Any) -> None:
+    if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
+        fail("vocab_to_cache", "a list of words, the first of them the padding token", words)
