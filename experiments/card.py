@@ -14,7 +14,7 @@ from pathlib import Path
 from allennlp.common.file_utils import cached_path
 
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments.ngrams import NGramModels, ngram_table
 from experiments.perplexity import perplexity_table

@@ -31,8 +31,8 @@ from nltk.tokenize.treebank import TreebankWordTokenizer
 
 from elmo_plugin import Elmo
 from elmo_plugin.plugin.data.vocabulary import word_ids
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.plugin.models.load import load_language_model
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import UNKNOWN
 from experiments.markdown import table

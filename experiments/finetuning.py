@@ -23,7 +23,7 @@ from allennlp.common.plugins import import_plugins
 
 from elmo_plugin.files.digest import file_digest, new_digest
 from elmo_plugin.formats.archive import read_archive
-from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments.markdown import table
 from experiments.perplexity import perplexity, unknown_rate

@@ -28,8 +28,8 @@ from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.data_loader import BilmDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
 from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.plugin.models.load import load_language_model
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import UNKNOWN, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus

@@ -13,7 +13,7 @@ from elmo_plugin import Elmo, pretrained
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.pretrained_archive import PretrainedArchiveClient
+from elmo_plugin.plugin.models.archives import PretrainedArchiveClient
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from tests.conftest import write_bilm_files

@@ -38,7 +38,7 @@ from elmo_plugin.plugin.data import (
     token_indexer,
     vocabulary,
 )
-from elmo_plugin.plugin.models import bilm, pretrained_archive
+from elmo_plugin.plugin.models import archives, bilm
 from elmo_plugin.plugin.predictors import bilm as bilm_predictor
 from elmo_plugin.plugin.predictors import elmo as elmo_predictor
 from elmo_plugin.plugin.seq2seq_encoders import elmo_output

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from elmo_plugin import Elmo
-from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.plugin.models.archives import load_language_model
 from experiments import documents
 from experiments.probe import Tagged
 from tests.conftest import WORDS

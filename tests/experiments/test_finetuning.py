@@ -7,7 +7,7 @@ import pytest
 import torch
 from allennlp.common.plugins import import_plugins
 
-from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text import corpus_cache
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import finetuning

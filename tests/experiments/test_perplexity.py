@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from allennlp.commands import main as allennlp
 
-from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import perplexity
 

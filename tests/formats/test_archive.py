@@ -20,8 +20,8 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.files.torch_file import DamagedFileError
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.plugin.models.load import load_language_model
 from tests.conftest import Fuzz
 from tests.damage import damage
 

@@ -9,7 +9,7 @@ import torch
 from allennlp.commands import main
 from allennlp.training.callbacks import TrainerCallback
 
-from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.plugin.models.archives import load_language_model
 from tests.conftest import BLOCKS, WORDS
 
 CONFIG = Path(__file__).parents[2] / "training_configs" / "bilm_finetune.jsonnet"

@@ -10,8 +10,8 @@ from allennlp.commands.subcommand import Subcommand
 from elmo_plugin.checks import check_path
 from elmo_plugin.plugin.commands.output import print_text
 from elmo_plugin.plugin.commands.paths import input_path
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export import export, who_reads
-from elmo_plugin.plugin.models.load import load_language_model
 
 
 @Subcommand.register("bilm-export")

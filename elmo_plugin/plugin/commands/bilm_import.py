@@ -10,7 +10,7 @@ from allennlp.commands.subcommand import Subcommand
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.commands.output import print_text
 from elmo_plugin.plugin.commands.paths import check_output_folder, input_path
-from elmo_plugin.plugin.models.import_files import import_files
+from elmo_plugin.plugin.models.archives import import_files
 
 
 @Subcommand.register("bilm-import")

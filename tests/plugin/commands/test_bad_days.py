@@ -27,7 +27,7 @@ from allennlp.commands import main
 from allennlp.common import file_utils
 from allennlp.common.plugins import import_plugins
 
-from elmo_plugin.plugin.models.load import load_language_model
+from elmo_plugin.plugin.models.archives import load_language_model
 from tests.conftest import Fuzz
 from tests.ordinary_user import NOBODY
 

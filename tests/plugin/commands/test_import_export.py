@@ -33,8 +33,8 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.callbacks.bilm_export import BilmExportCallback
 from elmo_plugin.plugin.commands.bilm_import import import_files
 from elmo_plugin.plugin.data.vocabulary import BilmVocabulary, vocabulary_words
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export import export, refused_by_allennlp, who_reads
-from elmo_plugin.plugin.models.load import load_language_model
 from tests.conftest import BLOCKS
 
 FILES = ("options.json", "weights.hdf5", "vocabulary.txt")

@@ -20,9 +20,9 @@ from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
 from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.plugin.models.export import export
-from elmo_plugin.plugin.models.load import load_language_model
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS
 from tests.plugin.models.test_bilm_sentences import batch_of

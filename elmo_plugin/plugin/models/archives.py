@@ -1,0 +1,138 @@
+"""
+Archives of language models: loaded without running anything in them, and made from bilm-tf's files.
+
+`pretrained://small` stands for the archive of a model that comes with the package, wherever
+AllenNLP takes a `model.tar.gz`:
+
+    allennlp predict pretrained://small sentences.txt
+"""
+
+import io
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Union
+
+import torch
+from allennlp.common.meta import META_NAME, Meta
+from allennlp.models.archival import archive_model
+from cached_path import SchemeClient, add_scheme_client
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import name_full_disk
+from elmo_plugin.files.digest import digest, file_digest
+from elmo_plugin.formats.archive import PARAMETERS, read_archive
+from elmo_plugin.formats.bilm_tf.options_file import read_options
+from elmo_plugin.formats.bilm_tf.weight_file import check_weights, n_softmax_words, read_weights
+from elmo_plugin.plugin.data.vocabulary import BilmVocabulary, vocabulary_words
+from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.pretrained import pretrained_files
+from elmo_plugin.version import VERSION
+
+
+def load_language_model(archive_file: Union[str, os.PathLike]) -> BilmLanguageModel:
+    """
+    Loads the language model of an archive, or of a training run's folder, without running anything
+    that is in it; see `read_archive`.
+
+    # Raises
+
+    `InputError`, `DiskFullError`
+        As `read_archive`, and if the archive's config has a value that the model refuses.
+    """
+    archive = read_archive(archive_file)
+    try:
+        model = BilmLanguageModel(BilmVocabulary.from_words(archive.words), **archive.parameters)
+    except InputError as error:
+        raise InputError(f"{archive_file}: {error}") from error
+    model.load_state_dict(archive.state)
+    return model
+
+
+def import_files(options: str, weights: str, vocabulary: str, archive: str) -> None:
+    """
+    Makes the archive of a language model from bilm-tf's three files, with a config that has all
+    that `evaluate` and `predict` need.
+
+    # Raises
+
+    `InputError`
+        If a file is damaged or missing, if there is no softmax, or if it and the vocabulary have
+        different numbers of words.
+    `DiskFullError`
+        If there is no space for the archive.
+    """
+    n_words = n_softmax_words(weights)
+    if n_words is None:
+        raise InputError(
+            f"{weights}: expected a softmax, which a language model needs, found none; for vectors "
+            "alone, name the files in the embedder"
+        )
+    vocab = BilmVocabulary.from_corpus(file=vocabulary)
+    n_listed = len(vocabulary_words(vocab))
+    if n_words != n_listed:
+        raise InputError(
+            f"{vocabulary}: expected {n_words} words, as the softmax in {weights} has, found "
+            f"{n_listed}"
+        )
+    sizes = read_options(options)
+    check_weights(sizes, weights, n_words)
+    blocks = {key: value for key, value in sizes.to_dict().items() if key in PARAMETERS}
+    model = BilmLanguageModel(vocab, n_negative_samples=None, **blocks)
+    read_weights(model.bilm, weights, model.softmax)
+    n_characters = sizes.char_cnn.max_characters_per_token
+    config = {
+        "dataset_reader": {"type": "bilm", "max_characters_per_token": n_characters},
+        "vocabulary": {"type": "bilm"},
+        "model": {"type": "bilm", "n_negative_samples": None, **blocks},
+        "data_loader": {"type": "bilm", "batch_size": 32, "shuffle": None},
+    }
+    with name_full_disk(archive):
+        _write_archive(model, config, Path(archive))
+
+
+def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Path) -> None:
+    archive = Path(os.path.realpath(archive))  # a link stays
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.name}.") as name:
+        run = Path(name)
+        model.vocab.save_to_files(str(run / "vocabulary"))
+        with open(run / "best.th", "wb") as file:  # unlike torch.save's, its errors say why
+            torch.save(model.state_dict(), file)
+        (run / "config.json").write_text(json.dumps(config, indent=2))
+        Meta.new().to_file(run / META_NAME)
+        archive_model(run, archive_path=run / "model.tar.gz")
+        (run / "model.tar.gz").replace(archive)
+
+
+class PretrainedArchiveClient(SchemeClient):
+    """
+    Resolves `pretrained://NAME` for `cached_path`, which makes the archive once and caches it.
+    """
+
+    scheme = "pretrained"
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(resource)
+        try:
+            self.files = pretrained_files(resource.split("://", 1)[1])
+        except ValueError as error:
+            raise FileNotFoundError(f"{resource}: {error}") from None
+
+    def get_etag(self) -> str:
+        """A digest of the model's files; the cached archive is replaced when it changes."""
+        return digest("".join([VERSION, *map(file_digest, self.files)]).encode())
+
+    def get_size(self) -> int | None:
+        return None
+
+    def get_resource(self, temp_file: io.BufferedWriter) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            archive = Path(folder) / "model.tar.gz"
+            import_files(*self.files, str(archive))
+            with open(archive, "rb") as file:
+                shutil.copyfileobj(file, temp_file)
+
+
+add_scheme_client(PretrainedArchiveClient)
