@@ -116,11 +116,9 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
         "cache_dir": "path",
     },
     (Checkpointer, "bilm"): {
-        "save_completed_epochs": "flag",
         "save_every_num_seconds": "number",
         "save_every_num_batches": "count",
         "keep_most_recent_by_count": "count or 0",
-        "keep_most_recent_by_age": "number",
     },
     (TokenIndexer, "elmo"): {
         "namespace": "text",
