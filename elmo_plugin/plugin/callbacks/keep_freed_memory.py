@@ -2,7 +2,6 @@ import ctypes
 import platform
 from typing import Any
 
-from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
 # These numbers are from glibc's malloc.h; mallopt(3) explains them.
@@ -23,9 +22,7 @@ class KeepFreedMemoryCallback(TrainerCallback):
         AllenNLP passes it; it gets no entry in a configuration file.
     """
 
-    def on_start(
-        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
-    ) -> None:
+    def on_start(self, *_: Any, **__: Any) -> None:
         keep_freed_memory()
 
 
