@@ -58,7 +58,8 @@ KINDS: dict[str, list[Any]] = {
         [[["a"], {option: value}]]
         for option, value in (("lr", -1), ("betas", [0.9]), ("momentum", 0))
     ]
-    + [[[["a"], {"amsgrad": 1}]], [[["a"], {"eps": NAN}]]],
+    + [[[["a"], {"amsgrad": 1}]], [[["a"], {"eps": NAN}]], [[["a"], {"lr": "1"}]], [[[]]]]
+    + [[[["("], {"lr": 1}]], [[[7], {"lr": 1}]], [[["a"], {"requires_grad": "false"}]]],
     "betas": [*OTHERS, 0.9, "x", [0.9], [0.9, 0.99, 0.999], [0.9, 1], [-0.1, 0.9], [0.9, NAN]]
     + [[INF, 0.9], ["0.9", 0.9], [0.9, True], [0.9, None], [[0.9], 0.9]],
 }

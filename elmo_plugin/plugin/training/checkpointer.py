@@ -21,8 +21,6 @@ from elmo_plugin.plugin.training.save_clock import SaveClock
 
 logger = logging.getLogger(__name__)
 
-MINUTES_5 = 300.0
-
 
 @Checkpointer.register("bilm")
 class BilmCheckpointer(Checkpointer):
@@ -78,7 +76,7 @@ class BilmCheckpointer(Checkpointer):
         self,
         serialization_dir: Union[str, os.PathLike],
         model: Model,
-        save_every_num_seconds: Optional[float] = MINUTES_5,
+        save_every_num_seconds: Optional[float] = 300.0,
         save_every_num_batches: Optional[int] = None,
         keep_most_recent_by_count: Optional[int] = 2,
     ) -> None:
@@ -221,20 +219,17 @@ class BilmCheckpointer(Checkpointer):
         self._files.remove_before(newest, keep=self._files.complete()[:count])
 
     def _load_newest(self) -> tuple[Point, Any, Any, Any] | None:
-        candidates, states = self._files.complete(), None
+        candidates = self._files.complete()
         while True:
-            while candidates and states is None:
-                states = self._files.read(candidates[0])
-                if states is None:
-                    candidates.pop(0)
+            states = None
+            while candidates and (states := self._files.read(candidates[0])) is None:
+                candidates.pop(0)
             own = _number(candidates[0]) if candidates else -1
             newest = dist_reduce(own, dist.ReduceOp.MAX)
             common = dist_reduce(own, dist.ReduceOp.MIN)
             if newest == common:
                 return (candidates[0], *states) if states is not None else None
-            if own > common:
-                candidates = [point for point in candidates if _number(point) <= common]
-                states = None
+            candidates = [point for point in candidates if _number(point) <= common]
 
     def _write_best(self, point: Point) -> None:
         """Writes `best.th` as the trainer does after the checkpoint of the best epoch so far."""

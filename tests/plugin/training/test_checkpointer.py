@@ -341,31 +341,6 @@ def test_damaged_best_weights_are_removed(tmp_path: Path, caplog: pytest.LogCapt
     assert f"Removing {best}: expected a whole file of torch.save, found damage" in caplog.text
 
 
-BAD_NUMBERS = [True, "1", [1], {}, float("nan"), float("inf"), -1, 10**400]
-
-
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        *(
-            (key, value)
-            for key in (
-                "save_every_num_seconds",
-                "save_every_num_batches",
-                "keep_most_recent_by_count",
-            )
-            for value in BAD_NUMBERS
-        ),
-        ("save_every_num_batches", 0),
-        ("keep_most_recent_by_count", 1.5),
-    ],
-)
-def test_bad_values_are_named(key: str, value: Any, tmp_path: Path) -> None:
-    """The message names the parameter."""
-    with pytest.raises(InputError, match=f'of type "bilm": {key}: expected'):
-        BilmCheckpointer(tmp_path, ToyModel(), **{key: value})
-
-
 def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operating system refuses further writes in the middle of the run's third checkpoint."""
     expected = result(_train(tmp_path / "whole"), tmp_path / "whole")

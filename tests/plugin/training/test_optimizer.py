@@ -13,7 +13,6 @@ from torch.nn.utils import clip_grad_norm_
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.ops.take_rows import take_rows
-from elmo_plugin.plugin.training.optimizer import ClippedAdagradOptimizer
 from tests.compare import assert_close
 from tests.plugin.models.running_text import TEXT, batch, language_model, windows
 from tests.plugin.models.test_training import KillCallback, Killed, config
@@ -128,32 +127,6 @@ def test_no_gradients():
     model, expected = Tables(sparse=True), Tables(sparse=True)
     optimizer_of(model).step()
     assert torch.equal(model.table, expected.table)
-
-
-BAD_NUMBERS = [True, "1", None, [1], {}, float("nan"), float("inf"), -1.0, 10**400]
-
-
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        *(
-            (key, value)
-            for key in ("lr", "initial_accumulator_value", "grad_norm")
-            for value in BAD_NUMBERS
-        ),
-        ("grad_norm", 0.0),
-        *(("parameter_groups", groups) for groups in (1, "table", {"a": 1}, [1], [[1, 2]], [[[]]])),
-        *(("parameter_groups", [[[regex], {"lr": 0.1}]]) for regex in ("(", 1, None)),
-        *(("parameter_groups", [[["table"], {"lr": value}]]) for value in BAD_NUMBERS),
-        ("parameter_groups", [[["table"], {"learning_rate": 0.1}]]),
-        ("parameter_groups", [[["table"], {"requires_grad": "false"}]]),
-    ],
-)
-def test_bad_values_are_named(key, value):
-    """The message names the parameter."""
-    model = Tables(sparse=True)
-    with pytest.raises(InputError, match=f'"clipped_adagrad": {key}.*: expected'):
-        ClippedAdagradOptimizer([*model.named_parameters()], **{key: value})
 
 
 @pytest.mark.parametrize("char_cnn", ["char_cnn", None])
