@@ -59,8 +59,8 @@ KINDS: dict[str, list[Any]] = {
         [[["a"], {option: value}]]
         for option, value in (("lr", -1), ("betas", [0.9]), ("momentum", 0))
     ]
-    + [[[["a"], {"amsgrad": 1}]], [[["a"], {"eps": NAN}]]],
-    "sums of squares": [*OTHERS, NAN, INF, -INF, -1, "", "0.5", [0.5], 1e30, 2**24 + 1],
+    + [[[["a"], {"amsgrad": 1}]], [[["a"], {"eps": NAN}]], [[["a"], {"lr": "1"}]], [[[]]]]
+    + [[[["("], {"lr": 1}]], [[[7], {"lr": 1}]], [[["a"], {"requires_grad": "false"}]]],
     "betas": [*OTHERS, 0.9, "x", [0.9], [0.9, 0.99, 0.999], [0.9, 1], [-0.1, 0.9], [0.9, NAN]]
     + [[INF, 0.9], ["0.9", 0.9], [0.9, True], [0.9, None], [[0.9], 0.9]],
 }
@@ -116,11 +116,9 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
         "cache_dir": "path",
     },
     (Checkpointer, "bilm"): {
-        "save_completed_epochs": "flag",
         "save_every_num_seconds": "number",
         "save_every_num_batches": "count",
         "keep_most_recent_by_count": "count or 0",
-        "keep_most_recent_by_age": "number",
     },
     (TokenIndexer, "elmo"): {
         "namespace": "text",
@@ -156,7 +154,7 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     (Optimizer, "clipped_adagrad"): {
         "parameter_groups": "groups",
         "lr": "number",
-        "initial_accumulator_value": "sums of squares",
+        "initial_accumulator_value": "number",
         "grad_norm": "number above 0",
     },
     (Optimizer, "fused_adam"): {

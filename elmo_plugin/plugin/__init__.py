@@ -44,4 +44,4 @@ from elmo_plugin.plugin.predictors import elmo as elmo_predictor
 from elmo_plugin.plugin.seq2seq_encoders import elmo_output
 from elmo_plugin.plugin.task_models import bcn, bidaf, qanet
 from elmo_plugin.plugin.token_embedders import elmo_token_embedder
-from elmo_plugin.plugin.training import checkpointer, fused_adam, optimizer
+from elmo_plugin.plugin.training import checkpointer, optimizer

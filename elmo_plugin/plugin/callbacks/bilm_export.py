@@ -1,17 +1,12 @@
 import logging
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any
 
-from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
 from elmo_plugin.checks import InputError, check_flag
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.plugin.models.export import (
-    export,
-    refused_by_allennlp,
-    who_reads,
-)
+from elmo_plugin.plugin.models.export import export, refused_by_allennlp, who_reads
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +32,7 @@ class BilmExportCallback(TrainerCallback):
         check_flag('callback of type "bilm_export": softmax', softmax)
         self.softmax = softmax
 
-    def on_start(
-        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
-    ) -> None:
+    def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:
         if not isinstance(trainer.model, BilmLanguageModel):
             raise InputError(
                 'callback of type "bilm_export": expected a model of type "bilm", found '
@@ -49,15 +42,9 @@ class BilmExportCallback(TrainerCallback):
             logger.warning("The files of bilm_export: %s", who_reads(trainer.model.bilm.options))
 
     def on_end(
-        self,
-        trainer: GradientDescentTrainer,
-        metrics: Optional[Dict[str, Any]] = None,
-        epoch: Optional[int] = None,
-        is_primary: bool = True,
-        **kwargs: Any,
+        self, trainer: Any, metrics: Any = None, *_: Any, is_primary: bool = True, **__: Any
     ) -> None:
         # The trainer has loaded the best weights by now, unless it failed and there are no metrics.
         if is_primary and metrics is not None:
             folder = Path(self.serialization_dir) / "bilm-tf"
-            assert isinstance(trainer.model, BilmLanguageModel)
             export(trainer.model, folder, with_softmax=self.softmax)

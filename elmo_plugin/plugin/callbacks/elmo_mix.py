@@ -1,5 +1,5 @@
 import logging
-from typing import Any, Dict, Optional
+from typing import Any
 
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
@@ -33,42 +33,23 @@ class ElmoMixCallback(TrainerCallback):
         check_count('callback of type "elmo_mix": interval', interval)
         self.interval = interval
 
-    def on_start(
-        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
-    ) -> None:
+    def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:
         if is_primary and not find_mixes(dict(trainer.model.named_parameters())):
             logger.warning("elmo_mix: the model has no mix of ELMo's layers")
 
     def on_batch(
-        self,
-        trainer: GradientDescentTrainer,
-        batch_inputs: Any,
-        batch_outputs: Any,
-        batch_metrics: Dict[str, Any],
-        epoch: int,
-        batch_number: int,
-        is_training: bool,
-        is_primary: bool = True,
-        batch_grad_norm: Optional[float] = None,
-        **kwargs: Any,
+        self, trainer: Any, *_: Any, is_training: bool = True, is_primary: bool = True, **__: Any
     ) -> None:
         if is_training and is_primary and trainer._total_batches_completed % self.interval == 0:
             _log(trainer)
 
-    def on_epoch(
-        self,
-        trainer: GradientDescentTrainer,
-        metrics: Dict[str, Any],
-        epoch: int,
-        is_primary: bool = True,
-        **kwargs: Any,
-    ) -> None:
+    def on_epoch(self, trainer: Any, *_: Any, is_primary: bool = True, **__: Any) -> None:
         if is_primary and trainer._total_batches_completed % self.interval != 0:
             _log(trainer)
 
 
 def _log(trainer: GradientDescentTrainer) -> None:
-    scalars: Dict[str, Any] = {}
+    scalars: dict[str, float] = {}
     for name, mix in find_mixes(dict(trainer.model.named_parameters())).items():
         weights = " ".join(f"{s_j:.4f}" for s_j in mix.weights) or "the top layer alone"
         batches = trainer._total_batches_completed

@@ -33,9 +33,7 @@ class LearningCurveCallback(TrainerCallback):
         self._losses: List[float] = []
         self._n_lines = 0
 
-    def on_start(
-        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
-    ) -> None:
+    def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:
         """Removes the lines after the checkpoint, or all if there is none: they will be written
         again."""
         if is_primary and self.path.exists():
@@ -45,10 +43,10 @@ class LearningCurveCallback(TrainerCallback):
 
     def on_batch(
         self,
-        trainer: GradientDescentTrainer,
+        trainer: Any,
         batch_inputs: Any,
         batch_outputs: Any,
-        batch_metrics: Dict[str, Any],
+        batch_metrics: Any,
         epoch: int,
         batch_number: int,
         is_training: bool,
@@ -64,12 +62,7 @@ class LearningCurveCallback(TrainerCallback):
             self._losses = []
 
     def on_epoch(
-        self,
-        trainer: GradientDescentTrainer,
-        metrics: Dict[str, Any],
-        epoch: int,
-        is_primary: bool = True,
-        **kwargs: Any,
+        self, trainer: Any, metrics: Any, *_: Any, is_primary: bool = True, **__: Any
     ) -> None:
         if is_primary:
             found = {k: v for k, v in metrics.items() if k.startswith("validation_")}

@@ -1,7 +1,6 @@
 import secrets
 from typing import Any
 
-from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback, WandBCallback
 
 
@@ -14,9 +13,7 @@ class CurrentWandBCallback(WandBCallback):
     Registered as a `TrainerCallback` with name "wandb", in place of AllenNLP's.
     """
 
-    def on_start(
-        self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any
-    ) -> None:
+    def on_start(self, trainer: Any, is_primary: bool = True, **kwargs: Any) -> None:
         if is_primary and self._run_id is None:
             self._run_id = secrets.token_hex(4)
         super().on_start(trainer, is_primary=is_primary, **kwargs)

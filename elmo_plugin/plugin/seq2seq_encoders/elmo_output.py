@@ -72,17 +72,8 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
 
     def forward(self, inputs: Tensor, mask: Optional[Tensor] = None) -> Tensor:
         """
-        # Parameters
-
-        inputs : `Tensor`
-            Embedded text of shape `(batch_size, timesteps, input_dim)`.
-        mask : `Tensor`, optional
-            The mask, of shape `(batch_size, timesteps)`.
-
-        # Returns
-
-        `Tensor`
-            Encoded text of shape `(batch_size, timesteps, output_dim)`.
+        Encodes embedded text of shape `(batch_size, timesteps, input_dim)`, with a mask of shape
+        `(batch_size, timesteps)`, to shape `(batch_size, timesteps, output_dim)`.
         """
         if inputs.size(-1) != self.get_input_dim():
             raise InputError(

@@ -31,10 +31,8 @@ class BcnElmo(BiattentiveClassificationNetwork):
 
     def __init__(self, vocab: Vocabulary, elmo: TokenEmbedder, **kwargs: Any) -> None:
         if not isinstance(elmo, ElmoEmbedder):
-            raise InputError(
-                'bcn_elmo: elmo: expected a token embedder of type "elmo", found '
-                f"{type(elmo).__name__}"
-            )
+            found = type(elmo).__name__
+            raise InputError(f'bcn_elmo: elmo: expected an embedder of type "elmo", found {found}')
         super().__init__(vocab=vocab, elmo=_StockInterface(elmo), **kwargs)
 
 

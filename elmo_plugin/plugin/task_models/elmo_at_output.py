@@ -3,7 +3,6 @@ Some models mix the columns of the embedded text before they pass it to their en
 encoder `elmo_output` would not find the second mix. Here the layers in between pass it on.
 """
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from elmo_plugin.checks import fail
 from elmo_plugin.plugin.seq2seq_encoders.elmo_output import ElmoOutputEncoder
 
-Columns = Sequence[Sequence[int]]
+Columns = list[list[int]]
 """The first column, and the one after the last, of each mix."""
 
 
@@ -75,18 +74,8 @@ class ElmoAtOutput:
         self, embedding_dim: int, encoding_dim: int, num_highway_layers: int, columns: Columns
     ) -> None:
         """
-        Replaces the layers between the embedder and the `phrase_layer`.
-
-        # Parameters
-
-        embedding_dim : `int`
-            The number of columns of the embedded text that are not in `columns`.
-        encoding_dim : `int`
-            The size of the input of the `phrase_layer` without ELMo.
-        num_highway_layers : `int`
-            The number of highway layers.
-        columns : `Columns`
-            The columns of the mixes in the embedded text.
+        Replaces the layers between the embedder and the `phrase_layer`. `embedding_dim` and
+        `encoding_dim` are the sizes of their input and output without ELMo.
         """
         raise NotImplementedError
 
@@ -98,7 +87,6 @@ class PassElmo(nn.Module):
     # Parameters
 
     module : `nn.Module`
-        The module.
     columns : `Columns`
         The columns of ELMo in the input.
     """
@@ -109,31 +97,11 @@ class PassElmo(nn.Module):
         self._columns = columns
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """
-        # Parameters
-
-        inputs : `Tensor`
-            Shape `(batch_size, timesteps, input_dim)`.
-
-        # Returns
-
-        `Tensor`
-            The module's output followed by the columns of ELMo, of shape
-            `(batch_size, timesteps, output_dim)`.
-        """
+        """`inputs` and the result have shape `(batch_size, timesteps, dim)`."""
         elmo = [inputs[..., start:end] for start, end in self._columns]
-        edges = [
-            0,
-            *(edge for pair in sorted(map(tuple, self._columns)) for edge in pair),
-            inputs.size(-1),
-        ]
+        edges = [0, *chain(*sorted(self._columns)), inputs.size(-1)]
         others = [inputs[..., end:start] for end, start in zip(edges[::2], edges[1::2])]
         return torch.cat([self._module(torch.cat(others, dim=-1)), *elmo], dim=-1)
-
-
-def after(n_columns: int, columns: Columns) -> Columns:
-    """The columns of ELMo in the output of a `PassElmo` whose module gives `n_columns`."""
-    return [(n_columns, n_columns + sum(end - start for start, end in columns))]
 
 
 def _check_columns(columns: Any, n_columns: int) -> None:

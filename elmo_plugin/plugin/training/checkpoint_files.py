@@ -105,17 +105,18 @@ class CheckpointFiles:
                 os.fsync(file.fileno())
             unsafe = get_unsafe_globals_in_checkpoint(temporary)
             if unsafe:
-                raise _not_plain(path, ", ".join(sorted(unsafe)))
+                raise TypeError(", ".join(sorted(unsafe)))
             os.replace(temporary, path)
-        except InputError:
-            raise
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"Could not write {path}: expected tensors and plain Python values in the states "
+                f"of the model, optimizer, schedulers and callbacks, but found {error}."
+            ) from error
         except (OSError, RuntimeError, ValueError) as error:
             raise OSError(
                 f"Could not write {path} ({_cause(error)}). Earlier checkpoints are kept: remove "
                 f"the cause and continue with --recover."
             ) from error
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise _not_plain(path, str(error)) from error
         finally:
             remove(temporary)
 
@@ -195,10 +196,3 @@ def _plain(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_plain(item) for item in value)
     return value
-
-
-def _not_plain(path: str, found: str) -> InputError:
-    return InputError(
-        f"Could not write {path}: expected tensors and plain Python values in the states of the "
-        f"model, optimizer, schedulers and callbacks, but found {found}."
-    )

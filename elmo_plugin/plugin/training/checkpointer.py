@@ -1,8 +1,6 @@
 import logging
 import os
-import shutil
 import sys
-import time
 from typing import Any, Optional, Union, cast
 
 import torch
@@ -15,16 +13,13 @@ from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
 
-from elmo_plugin.checks import InputError, check_count, check_flag, check_number
+from elmo_plugin.checks import InputError, check_count, check_number
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point, remove
-from elmo_plugin.plugin.training.moving_average_state import attach, averaged, without_parameters
 from elmo_plugin.plugin.training.random_states import get_random_states, restore_unused_generators
 from elmo_plugin.plugin.training.save_clock import SaveClock
 
 logger = logging.getLogger(__name__)
-
-MINUTES_5 = 300.0
 
 
 @Checkpointer.register("bilm")
@@ -66,67 +61,57 @@ class BilmCheckpointer(Checkpointer):
         AllenNLP passes it; it gets no entry in a configuration file.
     model : `Model`
         The model that is trained. AllenNLP passes it; it gets no entry in a configuration file.
-    save_completed_epochs : `bool`, optional (default = `True`)
-        Save a checkpoint after each epoch.
     save_every_num_seconds : `float`, optional (default = `300`)
         Seconds between two checkpoints, by the clock of the first process. Saving took 0.06 to 0.10
-        seconds for the model of `bilm.jsonnet`. `null` saves only at the other occasions.
+        seconds for the model of `bilm.jsonnet`. With `null`, time does not count. A checkpoint is
+        saved after each epoch in any case.
     save_every_num_batches : `int`, optional (default = `None`)
         Number of batches between two checkpoints.
     keep_most_recent_by_count : `int`, optional (default = `2`)
         Number of checkpoints to keep. At least one is always kept, and with several processes two,
-        because another process may still be writing its part of the last.
-    keep_most_recent_by_age : `int`, optional (default = `None`)
-        Age in seconds up to which checkpoints are kept in addition. If this and
-        `keep_most_recent_by_count` are `None`, all are kept.
+        because another process may still be writing its part of the last. `null` keeps all.
     """
 
     def __init__(
         self,
         serialization_dir: Union[str, os.PathLike],
         model: Model,
-        save_completed_epochs: bool = True,
-        save_every_num_seconds: Optional[float] = MINUTES_5,
+        save_every_num_seconds: Optional[float] = 300.0,
         save_every_num_batches: Optional[int] = None,
         keep_most_recent_by_count: Optional[int] = 2,
-        keep_most_recent_by_age: Optional[int] = None,
     ) -> None:
         name = 'checkpointer of type "bilm": '
-        check_flag(f"{name}save_completed_epochs", save_completed_epochs)
         if save_every_num_seconds is not None:
             check_number(f"{name}save_every_num_seconds", save_every_num_seconds, least=0)
         if save_every_num_batches is not None:
             check_count(f"{name}save_every_num_batches", save_every_num_batches)
         if keep_most_recent_by_count is not None:
             check_count(f"{name}keep_most_recent_by_count", keep_most_recent_by_count, least=0)
-        if keep_most_recent_by_age is not None:
-            check_number(f"{name}keep_most_recent_by_age", keep_most_recent_by_age, least=0)
         super().__init__(
             serialization_dir,
-            save_completed_epochs=save_completed_epochs,
-            save_every_num_seconds=None,  # AllenNLP's clock is each process's own
             save_every_num_batches=save_every_num_batches,
             keep_most_recent_by_count=keep_most_recent_by_count,
-            keep_most_recent_by_age=keep_most_recent_by_age,
         )
         self._model = model
         self._world_size = dist.get_world_size() if is_distributed() else 1
         self._files = CheckpointFiles(self._serialization_dir, self._rank, self._world_size)
-        self._clock = SaveClock(save_every_num_seconds)
+        self._clock = SaveClock(save_every_num_seconds)  # AllenNLP's is each process's own
 
     def maybe_save_checkpoint(
         self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
     ) -> bool:
-        saved = super().maybe_save_checkpoint(
-            trainer, num_epochs_completed, num_batches_in_epoch_completed
-        )
+        if cast(GradientDescentTrainer, trainer)._moving_average is not None:
+            raise InputError(
+                "The checkpointer 'bilm' cannot save a moving_average: expected a trainer without "
+                "one, or else the checkpointer 'default'."
+            )
         point = Point(num_epochs_completed, num_batches_in_epoch_completed)
-        if not saved and self._clock.is_time_to_save(point):
+        if super().maybe_save_checkpoint(trainer, *point):
+            return True
+        if self._clock.is_time_to_save(point):
             self.save_checkpoint(trainer)
-            saved = True
-        if num_batches_in_epoch_completed == 0 and not saved and self._is_local_primary:
-            self._detach_best()
-        return saved
+            return True
+        return False
 
     def save_checkpoint(self, trainer: Trainer) -> None:
         """
@@ -145,16 +130,13 @@ class BilmCheckpointer(Checkpointer):
         point = Point(trainer._epochs_completed, trainer._batches_in_epoch_completed)
         _check_finite(self._model, point)
         state = trainer.get_checkpoint_state()
-        if state is None:
-            # Trainer and model are the same in all processes; the first one's are saved.
-            self._files.write(_rank_state(trainer), self._files.rank_state(point))
-        else:
+        if state is not None:
             # Weights that a killed run left would make the new checkpoint look complete too soon.
             remove(self._files.model_state(point))
-            self._files.write(_rank_state(trainer), self._files.rank_state(point))
-            self._files.write(
-                without_parameters(state.trainer_state), self._files.training_state(point)
-            )
+        self._files.write(_rank_state(trainer), self._files.rank_state(point))
+        if state is not None:
+            # Trainer and model are the same in all processes; the first one's are saved.
+            self._files.write(state.trainer_state, self._files.training_state(point))
             self._files.write(state.model_state, self._files.model_state(point))
             self._remove_old_checkpoints(point)
         self._set_last_save(point)
@@ -202,13 +184,9 @@ class BilmCheckpointer(Checkpointer):
             point.batches,
             self._files.model_state(point),
         )
-
-        averages = training_state.get("moving_average")
-        if averages is not None:
-            attach(averages, self._model)
         if self._is_local_primary:
             if rank_state["is_best"]:
-                self._write_best(point, model_state, averages)
+                self._write_best(point)
             else:
                 self._remove_damaged_best()
         if rank_state["is_best"] or training_state["best_model_filename"] is not None:
@@ -232,48 +210,30 @@ class BilmCheckpointer(Checkpointer):
         self._last_save_num_batches_in_epoch_completed = point.batches
 
     def _remove_old_checkpoints(self, newest: Point) -> None:
-        count, age = self._keep_most_recent_by_count, self._keep_most_recent_by_age
-        if count is None and age is None:
+        if self._keep_most_recent_by_count is None:
             return
         # Processes that save have exchanged gradients since the previous checkpoint, so that that
         # one is complete in all of them. This one need not be.
         certain = 1 if self._world_size == 1 else 2
-        complete = self._files.complete()
-        keep = set(complete[: max(count or 0, certain)])
-        if age is not None:
-            oldest = time.time() - age
-            keep.update(
-                point
-                for point in complete
-                if os.path.getmtime(self._files.model_state(point)) >= oldest
-            )
-        self._files.remove_before(newest, keep)
+        count = max(self._keep_most_recent_by_count, certain)
+        self._files.remove_before(newest, keep=self._files.complete()[:count])
 
     def _load_newest(self) -> tuple[Point, Any, Any, Any] | None:
-        candidates, states = self._files.complete(), None
+        candidates = self._files.complete()
         while True:
-            while candidates and states is None:
-                states = self._files.read(candidates[0])
-                if states is None:
-                    candidates.pop(0)
+            states = None
+            while candidates and (states := self._files.read(candidates[0])) is None:
+                candidates.pop(0)
             own = _number(candidates[0]) if candidates else -1
             newest = dist_reduce(own, dist.ReduceOp.MAX)
             common = dist_reduce(own, dist.ReduceOp.MIN)
             if newest == common:
                 return (candidates[0], *states) if states is not None else None
-            if own > common:
-                candidates = [point for point in candidates if _number(point) <= common]
-                states = None
+            candidates = [point for point in candidates if _number(point) <= common]
 
-    def _write_best(
-        self, point: Point, model_state: dict[str, Any], averages: dict[str, Any] | None
-    ) -> None:
+    def _write_best(self, point: Point) -> None:
         """Writes `best.th` as the trainer does after the checkpoint of the best epoch so far."""
-        best = self._files.best()
-        if averages is not None:
-            self._files.write(averaged(self._model, model_state, averages), best)
-            return
-        weights = self._files.model_state(point)
+        best, weights = self._files.best(), self._files.model_state(point)
         # Renaming a link to another link to the same file would do nothing and leave both.
         if not (os.path.exists(best) and os.path.samefile(weights, best)):
             hardlink_or_copy(weights, self._files.temporary(best))
@@ -287,16 +247,6 @@ class BilmCheckpointer(Checkpointer):
         except DamagedFileError as error:
             logger.warning("Removing %s. Training will fail if no later epoch is better.", error)
             remove(self._files.best())
-
-    def _detach_best(self) -> None:
-        """
-        Replaces `best.th` by a copy if it is a link to a checkpoint's weights, because after an
-        epoch without a checkpoint the trainer writes into that file.
-        """
-        best = self._files.best()
-        if os.path.exists(best) and os.stat(best).st_nlink > 1:
-            shutil.copyfile(best, self._files.temporary(best))
-            os.replace(self._files.temporary(best), best)
 
     def _restore_random_states_at_first_forward(self, saved: dict[str, Any]) -> None:
         before = get_random_states()

@@ -6,20 +6,15 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 import torch.distributed as dist
 from allennlp.common.util import is_distributed
-from allennlp.training.optimizers import AdagradOptimizer, Optimizer
+from allennlp.training.optimizers import AdagradOptimizer, AdamOptimizer, Optimizer
 from torch import Tensor
 
-from elmo_plugin.checks import check_choice, check_flag, check_number, check_text, fail
+from elmo_plugin.checks import check_choice, check_flag, check_number, fail
 from elmo_plugin.plugin.training.row_exchange import mean_over_processes
 
 check_not_negative = partial(check_number, least=0)
-GROUP_OPTIONS = dict.fromkeys(("lr", "lr_decay", "weight_decay", "eps"), check_not_negative)
+ADAGRAD_OPTIONS = dict.fromkeys(("lr", "lr_decay", "weight_decay", "eps"), check_not_negative)
 """Options that PyTorch's Adagrad reads from a group; it ignores all others without an error."""
-MOST_SQUARES = 2**24
-"""
-The largest initial sum of squares. Adagrad divides by the root of the sum, here 4096, and float32
-does not add 1 to this sum: already here, no gradient of at most 1 ever changes the step size.
-"""
 
 
 @Optimizer.register("clipped_adagrad")
@@ -48,8 +43,7 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
     lr : `float`, optional (default = `0.2`)
         Learning rate. This and the next two defaults are bilm-tf's.
     initial_accumulator_value : `float`, optional (default = `1.0`)
-        Initial value of Adagrad's sums of squares, at most 2^24, to which float32 does not add the
-        square of a gradient of 1.
+        Initial value of Adagrad's sums of squares.
     grad_norm : `float`, optional (default = `10.0`)
         Largest global norm; larger gradients are scaled down to it.
     """
@@ -63,15 +57,10 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         grad_norm: float = 10.0,
     ) -> None:
         name = 'optimizer of type "clipped_adagrad": '
-        check_number(f"{name}lr", lr, least=0)
-        check_number(
-            f"{name}initial_accumulator_value",
-            initial_accumulator_value,
-            least=0,
-            most=MOST_SQUARES,
-        )
+        check_not_negative(f"{name}lr", lr)
+        check_not_negative(f"{name}initial_accumulator_value", initial_accumulator_value)
         check_number(f"{name}grad_norm", grad_norm, above=0)
-        check_groups(f"{name}parameter_groups", parameter_groups, GROUP_OPTIONS)
+        _check_groups(f"{name}parameter_groups", parameter_groups, ADAGRAD_OPTIONS)
         super().__init__(
             model_parameters,
             parameter_groups,  # type: ignore[arg-type]
@@ -87,11 +76,8 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
                 dist.broadcast(parameter.data, 0)
 
     @torch.no_grad()
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self) -> None:  # type: ignore[override]
+        """Clips and makes a step; unlike PyTorch's optimizers, it takes no closure."""
         gradients = []
         for parameter in self._parameters():
             if parameter.grad is None:
@@ -106,13 +92,77 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         # The explicit value prevents PyTorch's warning that it does not check.
         with torch.sparse.check_sparse_tensor_invariants(enable=False):
             super().step()
-        return loss
 
     def _parameters(self) -> List[torch.nn.Parameter]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
 
-def check_groups(name: str, groups: Any, checks: Mapping[str, Callable[[str, Any], None]]) -> None:
+@Optimizer.register("fused_adam")
+class FusedAdamOptimizer(AdamOptimizer):
+    """
+    AllenNLP's `adam`, with the same parameters and the same numbers up to rounding, by PyTorch's
+    fused operator: a step reads and writes each tensor once, and takes a third of the time on a
+    CPU.
+
+    Registered as an `Optimizer` with name "fused_adam".
+
+    # Parameters
+
+    model_parameters : `List[Tuple[str, torch.nn.Parameter]]`
+        Names and parameters; AllenNLP passes them.
+    parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
+        Regular expressions for names of parameters, and for these parameters `lr`, `betas`, `eps`,
+        `weight_decay`, `amsgrad`, or `"requires_grad": false`.
+    lr : `float`, optional (default = `0.001`)
+        Learning rate.
+    betas : `Tuple[float, float]`, optional (default = `(0.9, 0.999)`)
+        Decay of the averages of gradients and of their squares, of at least 0 and below 1.
+    eps : `float`, optional (default = `1e-08`)
+        Added to the root of the average of squares.
+    weight_decay : `float`, optional (default = `0.0`)
+        Strength of the L2 penalty.
+    amsgrad : `bool`, optional (default = `False`)
+        Whether to divide by the largest average of squares so far, not by the current one.
+    """
+
+    def __init__(
+        self,
+        model_parameters: List[Tuple[str, torch.nn.Parameter]],
+        parameter_groups: Optional[List[Tuple[List[str], Dict[str, Any]]]] = None,
+        lr: float = 0.001,
+        betas: Any = (0.9, 0.999),  # of a tuple, AllenNLP drops the third number without an error
+        eps: float = 1e-08,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+    ) -> None:
+        name = 'optimizer of type "fused_adam": '
+        options: Dict[str, Any] = {"lr": lr, "betas": betas, "eps": eps}
+        options |= {"weight_decay": weight_decay, "amsgrad": amsgrad}
+        for option, value in options.items():
+            ADAM_OPTIONS[option](f"{name}{option}", value)
+        _check_groups(f"{name}parameter_groups", parameter_groups, ADAM_OPTIONS)
+        options["betas"] = tuple(betas)
+        super().__init__(model_parameters, parameter_groups, **options)  # type: ignore[arg-type]
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        super().add_param_group({**param_group, "fused": True})
+
+
+def _check_betas(name: str, betas: Any) -> None:
+    if not isinstance(betas, list | tuple) or len(betas) != 2:
+        fail(name, "two numbers", betas)
+    for beta in betas:
+        check_number(name, beta, least=0, below=1)
+
+
+ADAM_OPTIONS: Dict[str, Callable[[str, Any], None]] = {
+    **dict.fromkeys(("lr", "eps", "weight_decay"), check_not_negative),
+    "betas": _check_betas,
+    "amsgrad": check_flag,
+}
+
+
+def _check_groups(name: str, groups: Any, checks: Mapping[str, Callable[[str, Any], None]]) -> None:
     """Checks `parameter_groups`, of which `checks` has the options with a check of each."""
     checks = {**checks, "requires_grad": check_flag}
     for group in [] if groups is None else groups if isinstance(groups, list) else [groups]:
@@ -122,10 +172,9 @@ def check_groups(name: str, groups: Any, checks: Mapping[str, Callable[[str, Any
             case _:
                 fail(name, "a list of pairs [[regex, ..], {option: value, ..}]", groups)
         for regex in regexes:
-            check_text(name, regex)
             try:
                 re.compile(regex)
-            except re.error:
+            except (re.error, TypeError):
                 fail(name, "regular expressions", regex)
         for option, value in options.items():
             check_choice(f"{name}: option", option, checks)

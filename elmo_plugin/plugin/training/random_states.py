@@ -1,5 +1,6 @@
 """Saves and restores the states of a process's random number generators."""
 
+import operator
 import random
 from collections.abc import Callable
 from functools import partial
@@ -39,12 +40,7 @@ def restore_unused_generators(saved: dict[str, Any], before: dict[str, Any]) -> 
         "torch": torch.set_rng_state,
     }
     for generator, state in get_random_states().items():
-        if generator in saved and _same(state, before.get(generator)):
+        equal = torch.equal if isinstance(state, torch.Tensor) else operator.eq
+        if generator in saved and equal(state, before[generator]):
             setter = setters.get(generator) or partial(torch.cuda.set_rng_state, device=generator)
             setter(saved[generator])
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return isinstance(other, torch.Tensor) and torch.equal(one, other)
-    return one == other

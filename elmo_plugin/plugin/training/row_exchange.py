@@ -44,9 +44,8 @@ def mean_over_processes(gradient: Tensor) -> Tensor:
     """
     Returns the mean of the processes' gradients of one table, as distributed data parallel does for
     dense ones. Every process must call this, and all get the same bits. `gradient` is sparse in its
-    first dimension, and so is the result, which is coalesced.
+    first dimension and coalesced, and so is the result.
     """
-    gradient = gradient.coalesce()
     n_rows = torch.tensor([gradient.indices().size(1)], device=gradient.device)
     counts = torch.cat(_gather(n_rows)).tolist()
     rows = _gather_first(gradient.indices()[0], counts)

@@ -4,7 +4,7 @@ from torch import nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.task_models import elmo_at_output
-from elmo_plugin.plugin.task_models.elmo_at_output import PassElmo, after
+from elmo_plugin.plugin.task_models.elmo_at_output import PassElmo
 
 
 class Negate(nn.Module):
@@ -31,7 +31,5 @@ def test_columns_that_are_refused(columns):
 
 def test_columns_after_a_layer():
     """By hand: two columns of the module, and then the four of ELMo, which pass a second layer."""
-    columns = after(2, [[4, 6], [1, 3]])
-    assert columns == [(2, 6)]
-    layer = nn.Sequential(PassElmo(Negate(), [[4, 6], [1, 3]]), PassElmo(Negate(), columns))
+    layer = nn.Sequential(PassElmo(Negate(), [[4, 6], [1, 3]]), PassElmo(Negate(), [[2, 6]]))
     assert layer(torch.arange(7.0)).tolist() == [0.0, 3.0, 4.0, 5.0, 1.0, 2.0]

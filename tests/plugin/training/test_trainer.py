@@ -1,7 +1,6 @@
 """These tests run other commands and callbacks of AllenNLP with a `bilm` and its windows."""
 
 import json
-import struct
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import torch
 from allennlp.commands import main
 from allennlp.common import Params
 from allennlp.training.callbacks import TrainerCallback
-from tensorboardX.proto.event_pb2 import Event
 from wandb.proto.wandb_internal_pb2 import Record
 
 from elmo_plugin.checks import InputError
@@ -21,6 +19,7 @@ from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
 from elmo_plugin.plugin.callbacks.wandb import CurrentWandBCallback
 from elmo_plugin.text.lines import read_sentences
+from tests.plugin.callbacks.test_elmo_mix import tensorboard_scalars
 from tests.plugin.models.test_training import TEXT, config
 
 BATCH_SIZE = 4
@@ -64,28 +63,17 @@ def metrics(run: Path) -> dict[str, Any]:
     return json.loads((run / "metrics.json").read_text())
 
 
-def scalars(folder: Path) -> dict[str, list[float]]:
-    """Returns the values in TensorBoard's files by name. A record is a length, its checksum, an
-    event and its checksum."""
-    found: dict[str, list[float]] = {}
-    for file in folder.glob("events*"):
-        data = file.read_bytes()
-        while data:
-            (length,) = struct.unpack("<Q", data[:8])
-            for value in Event.FromString(data[12 : 12 + length]).summary.value:
-                found.setdefault(value.tag, []).append(value.simple_value)
-            data = data[16 + length :]
-    return found
-
-
 def test_tensorboard(run: Path) -> None:
     """The expected values are the run's own metrics, and the rows of a batch in the config."""
-    training, validation = scalars(run / "log" / "train"), scalars(run / "log" / "validation")
-    assert set(training["train/batch_size"]) == {BATCH_SIZE}
-    assert training["train/sampled_loss"] == pytest.approx([metrics(run)["training_sampled_loss"]])
+    logged: dict[str, list[float]] = {}
+    for kind in ("train", "validation"):
+        for (name, _), value in tensorboard_scalars(run / "log" / kind).items():
+            logged.setdefault(name, []).append(value)
+    assert set(logged["train/batch_size"]) == {BATCH_SIZE}
+    assert logged["train/sampled_loss"] == pytest.approx([metrics(run)["training_sampled_loss"]])
     perplexity = metrics(run)["validation_perplexity"]
-    assert validation["validation/perplexity"] == pytest.approx([perplexity])
-    assert "parameter_histogram/softmax.weight" in training
+    assert logged["validation/perplexity"] == pytest.approx([perplexity])
+    assert "parameter_histogram/softmax.weight" in logged
 
 
 def records(log: bytes) -> list[bytes]:
@@ -192,13 +180,6 @@ def test_bad_input_is_named(
     Params(params).to_file("config.json")
     with pytest.raises((InputError, FileNotFoundError), match=message):
         allennlp("train", "config.json", "-s", "run", "--include-package", "elmo_plugin")
-
-
-@pytest.mark.parametrize("value", [True, "20", None, 0, -1, 2.5, float("nan"), 10**400, []])
-def test_a_bad_interval_is_named(value: Any, tmp_path: Path) -> None:
-    """The message names the parameter."""
-    with pytest.raises(InputError, match='"learning_curve": interval: expected a whole'):
-        LearningCurveCallback(str(tmp_path), interval=value)
 
 
 def test_values_for_wandb_are_read(tmp_path: Path) -> None:
