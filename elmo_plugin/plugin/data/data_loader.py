@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
 from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, word_ids
 from elmo_plugin.text.corpus import UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
-from elmo_plugin.text.prefetch import Tensors, WindowIterator
+from elmo_plugin.text.prefetch import LazyWindow, Prefetcher, Tensors
 from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)
@@ -163,16 +164,19 @@ class BilmDataLoader(DataLoader):
             self._epoch = self._make_epoch(0)
         return self._epoch.num_windows
 
-    def __iter__(self) -> WindowIterator:  # type: ignore[override]
-        """Starts the next epoch."""
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """
+        Starts the next epoch. AllenNLP's log writers count a batch's rows by its first value, so
+        `starts` comes first.
+        """
         if self._ids is None:
             raise ValueError('data_loader of type "bilm": call index_with(vocab) before iterating')
         self._epoch = self._make_epoch(self._epochs_begun)
         self._epochs_begun += 1
-        return WindowIterator(
-            self._epoch.num_windows,
-            partial(self._windows, self._epoch, self._ids),
-            self._starts,
+        prefetcher = Prefetcher(partial(self._windows, self._epoch, self._ids))
+        return (
+            {"starts": self._starts(n), "window": LazyWindow(partial(prefetcher.get, n))}
+            for n in range(self._epoch.num_windows)
         )
 
     def iter_instances(self) -> Iterator[Instance]:
