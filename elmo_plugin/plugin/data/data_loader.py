@@ -99,7 +99,7 @@ class BilmDataLoader(DataLoader):
             )
         check_path(f"{name}: data_path", data_path)
         check_count(f"{name}: batch_size", batch_size, most=MOST_ROWS)
-        check_count(f"{name}: window", window)
+        check_count(f"{name}: window", window, most=WINDOW_TOKENS // batch_size)
         check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
         check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
         if restart_every is not None:
@@ -121,7 +121,6 @@ class BilmDataLoader(DataLoader):
         if is_distributed():
             self._world_size, self._rank = dist.get_world_size(), dist.get_rank()
         self.batch_size = self._check_rows(batch_size, shuffle)
-        check_count(f"{name}: window", window, most=WINDOW_TOKENS // self.batch_size)
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
