@@ -6,7 +6,8 @@ length; a sentence boundary is one token with a character of its own. The ids ar
 are bilm-tf's plus one, so that 0 can mean "no token here". No other file contains these numbers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -33,7 +34,6 @@ END_TOKEN = "</S>"
 
 DEFAULT_MAX_CHARACTERS = 50
 """`max_characters_per_token` of every published ELMo model."""
-
 
 MOST_CHARACTERS = 1 << 12
 """The largest `max_characters_per_token`. No word is longer."""
@@ -73,55 +73,14 @@ def words_to_characters(
     return rows
 
 
-class CharacterIds(Sequence[int]):
-    """
-    The character ids of one word, immutable. They are equal to a list of the same numbers, which is
-    what AllenNLP's own indexer returns. `stack` copies many words at once.
-
-    # Parameters
-
-    row : `np.ndarray`
-        *Shape:* `(C,)` int16.
-    """
-
-    __slots__ = ("_bytes",)
-
-    def __init__(self, row: np.ndarray) -> None:
-        self._bytes = row.tobytes()
-
-    @staticmethod
-    def stack(rows: Iterable["CharacterIds"]) -> np.ndarray:
-        """The ids of N > 0 words. *Shape:* `(N, C)` int16."""
-        words = [row._bytes for row in rows]
-        return np.frombuffer(b"".join(words), dtype=np.int16).reshape(len(words), -1)
-
-    def tolist(self) -> list[int]:
-        return memoryview(self._bytes).cast("h").tolist()
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.tolist()[index]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.tolist())
-
-    def __len__(self) -> int:
-        return len(self._bytes) // 2
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, CharacterIds):
-            return self._bytes == other._bytes
-        return self.tolist() == other if isinstance(other, list) else NotImplemented
-
-    def __repr__(self) -> str:
-        return repr(self.tolist())
+def word_to_characters(word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS) -> array:
+    """The C character ids of one word, int16."""
+    return array("h", _word_to_bytes(word, max_characters_per_token))
 
 
 @lru_cache(maxsize=2**16)
-def word_to_characters(
-    word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS
-) -> CharacterIds:
-    """The C character ids of one word, cached."""
-    return CharacterIds(words_to_characters([word], max_characters_per_token)[0])
+def _word_to_bytes(word: str, max_characters_per_token: int) -> bytes:
+    return words_to_characters([word], max_characters_per_token).tobytes()
 
 
 def bytes_to_characters(

@@ -11,8 +11,7 @@ import logging
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -103,33 +102,22 @@ def encode(
         partial.mkdir()
         try:
             _encode(files, partial, shard_tokens)
-            with _writing():
-                if folder.exists():
-                    os.replace(folder, replaced)
-                    os.replace(partial, folder)
-                    shutil.rmtree(replaced)
-                else:
-                    os.replace(partial, folder)
-        except _NotWritten as error:
-            raise OSError(
-                f"{folder}: could not write the encoded corpus ({error}); is there space left?"
+            if folder.exists():
+                os.replace(folder, replaced)
+                os.replace(partial, folder)
+                shutil.rmtree(replaced)
+            else:
+                os.replace(partial, folder)
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            raise OSError(  # for example a full disk, for which NumPy names no file
+                f"{folder}: could not write the encoded corpus or read its text ({error}); "
+                "is there space left?"
             ) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return EncodedCorpus.open(folder)
-
-
-class _NotWritten(OSError):
-    pass
-
-
-@contextmanager
-def _writing() -> Iterator[None]:
-    """Distinguishes errors in writing from errors in reading the text."""
-    try:
-        yield
-    except OSError as error:
-        raise _NotWritten(str(error)) from error
 
 
 def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
@@ -148,8 +136,7 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
             f"expected sentences, found no token in {len(files)} file(s)"
         )
     shards.finish()
-    with _writing():
-        shards.renumber(_write_words(folder, list(numbers), shards.counts, shards.digests))
+    shards.renumber(_write_words(folder, list(numbers), shards.counts, shards.digests))
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -161,8 +148,7 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
         "files": sources,
         "digests": shards.digests,
     }
-    with _writing():
-        (folder / DESCRIPTION_FILE).write_text(json.dumps(sealed(description), indent=2), "utf-8")
+    (folder / DESCRIPTION_FILE).write_text(json.dumps(sealed(description), indent=2), "utf-8")
 
 
 def _encode_file(
@@ -278,10 +264,9 @@ class _ShardWriter:
         size = int(ends[cut - 1])
         files = shard_files(self._folder, len(self.sizes))
         opens[0] = True
-        with _writing():
-            np.save(files[0], tokens[:size])
-            _save(files[1], np.concatenate([[0], ends[:cut]]), self.digests)
-            _save(files[2], np.append(np.flatnonzero(opens[:cut]), cut), self.digests)
+        np.save(files[0], tokens[:size])
+        _save(files[1], np.concatenate([[0], ends[:cut]]), self.digests)
+        _save(files[2], np.append(np.flatnonzero(opens[:cut]), cut), self.digests)
         self.sizes.append(size)
         counts = np.bincount(tokens[:size], minlength=len(self.counts))
         counts[: len(self.counts)] += self.counts

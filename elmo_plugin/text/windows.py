@@ -34,35 +34,6 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ShardLayout:
-    """
-    The sentences of a shard in the epoch's order, and the piece of each row. A sentence takes one
-    time step more than it has tokens.
-
-    # Parameters
-
-    shard : `int`
-        Index of the shard.
-    starts, lengths : `np.ndarray`
-        Each sentence's first token in the shard and its number of tokens. *Shape:* `(S,)`.
-    steps : `np.ndarray`
-        Time step of the shard at which each sentence starts, and at which the last one ends.
-        *Shape:* `(S + 1,)`.
-    first_step : `np.ndarray`
-        Time step of the shard at which each row's piece starts. *Shape:* `(R,)`.
-    begin, end : `np.ndarray`
-        Time steps of the row at which its piece starts and ends. *Shape:* `(R,)`.
-    """
-
-    shard: int
-    starts: np.ndarray
-    lengths: np.ndarray
-    steps: np.ndarray
-    first_step: np.ndarray
-    begin: np.ndarray
-    end: np.ndarray
-
-
 class Epoch:
     """
     The windows of one epoch, which depend on nothing but the arguments.
@@ -82,108 +53,110 @@ class Epoch:
         Seeds of the order.
     """
 
-    def __init__(
-        self,
-        corpus: EncodedCorpus,
-        num_rows: int,
-        window: int,
-        shuffle: str | None = None,
-        seed: int = 0,
-        epoch: int = 0,
-    ) -> None:
-        self._corpus = corpus
-        self._num_rows = num_rows
-        self._window = window
-        self._shuffle = shuffle
-        self._seed = seed
-        self._epoch = epoch
+    corpus: EncodedCorpus
+    num_rows: int
+    window: int
+    shuffle: str | None = None
+    seed: int = 0
+    epoch: int = 0
 
     @cached_property
     def num_windows(self) -> int:
         """Number of windows of the longest row."""
-        *_, last = self._layouts()
-        return self._count(last)
+        *_, last = self._pieces()
+        return math.ceil(int(last.end.max()) / self.window)
 
     def windows(self, rows: slice = slice(None), first: int = 0) -> Iterator[Window]:
         """
         Reads the windows from the window `first` on, of all rows or some. Skipping those before it
         takes almost no time.
         """
-        reading: list[_Reader] = []
+        reading: list[_Pieces] = []
         index = first
-        for count, layout in enumerate(self._layouts(), start=1):
-            reading.append(_Reader(self._corpus, layout, rows))
-            is_last = count == len(self._corpus.shards)
-            complete = self._count(layout) if is_last else int(layout.end.min()) // self._window
+        for count, pieces in enumerate(self._pieces(), start=1):
+            reading.append(pieces)
+            complete = int(pieces.end.min()) // self.window
+            if count == len(self.corpus.shards):
+                complete = self.num_windows
             while True:
-                begin = index * self._window
-                reading = [reader for reader in reading if reader.last_step > begin]
+                begin = index * self.window
+                reading = [pieces for pieces in reading if pieces.end.max() > begin]
                 if index >= complete:
                     break
-                yield self._read(reading, begin)
+                yield self._read(reading, rows, begin)
                 index += 1
 
-    def _count(self, last: _ShardLayout) -> int:
-        return math.ceil(int(last.end.max()) / self._window)
-
-    def _read(self, reading: list["_Reader"], begin: int) -> Window:
-        num_rows = len(range(self._num_rows)[reading[0].rows])
-        shape = (num_rows, self._window)
-        window = Window(
-            np.full(shape, BEGIN, dtype=np.int64),
-            np.full(shape, NOTHING, dtype=np.int64),
-            np.full(shape, BEGIN, dtype=np.int64),
-            np.full(shape, NOTHING, dtype=np.int64),
-        )
-        for reader in reading:
-            reader.read(begin, window)
+    def _read(self, reading: list["_Pieces"], rows: slice, begin: int) -> Window:
+        shape = (len(range(self.num_rows)[rows]), self.window)
+        window = Window(*(np.full(shape, rank) for rank in (BEGIN, NOTHING, BEGIN, NOTHING)))
+        for pieces in reading:
+            pieces.read(begin, rows, window)
         return window
 
-    def _layouts(self) -> Iterator[_ShardLayout]:
-        shards = self._corpus.shards
+    def _pieces(self) -> Iterator["_Pieces"]:
+        shards = self.corpus.shards
         order = np.arange(len(shards))
-        if self._shuffle:
+        if self.shuffle:
             order = self._random(0).permutation(len(shards))
-        end = np.zeros(self._num_rows, dtype=np.int64)
+        end = np.zeros(self.num_rows, dtype=np.int64)
         for index in order.tolist():
-            sentences = _order(shards[index], self._shuffle, self._random(index + 1))
-            starts = shards[index].sentences[sentences]
-            lengths = shards[index].sentences[sentences + 1] - starts
-            steps = np.concatenate([[0], np.cumsum(lengths + 1)])
-            cuts = steps[_cut_into_rows(steps, end)]
-            begin, end = end, end + np.diff(cuts)
-            yield _ShardLayout(index, starts, lengths, steps, cuts[:-1], begin, end)
+            sentences = _order(shards[index], self.shuffle, self._random(index + 1))
+            pieces = _Pieces(self.corpus, index, sentences, end)
+            end = pieces.end
+            yield pieces
 
     def _random(self, stream: int) -> np.random.Generator:
-        return np.random.default_rng((self._seed, self._epoch, stream))
+        return np.random.default_rng((self.seed, self.epoch, stream))
 
 
-class _Reader:
-    """Reads the part of windows that is in one shard, which it loads for the first of them."""
+class _Pieces:
+    """
+    The pieces of all rows in one shard. Its tokens are loaded for the first window that has some.
 
-    def __init__(self, corpus: EncodedCorpus, layout: _ShardLayout, rows: slice) -> None:
-        self.rows = rows
-        self.last_step = int(layout.end.max())
+    # Parameters
+
+    corpus : `EncodedCorpus`
+        Corpus of the shard.
+    shard : `int`
+        Index of the shard.
+    order : `np.ndarray`
+        Its sentences in the epoch's order. *Shape:* `(S,)`.
+    begin : `np.ndarray`
+        Time steps of the rows at which the pieces begin. *Shape:* `(R,)`.
+    """
+
+    def __init__(
+        self, corpus: EncodedCorpus, shard: int, order: np.ndarray, begin: np.ndarray
+    ) -> None:
         self._corpus = corpus
-        self._layout = layout
-        self._begin = layout.begin[rows, None]  # (B, 1)
-        self._end = layout.end[rows, None]  # (B, 1)
-        # Added to a time step of a row, this gives the time step of the shard. (B, 1)
-        self._shift = layout.first_step[rows, None] - self._begin
+        self._shard = shard
+        offsets = corpus.shards[shard].sentences
+        self._starts = offsets[order]  # each sentence's first token, (S,)
+        self._lengths = offsets[order + 1] - self._starts  # in tokens, (S,)
+        # Time steps of the shard at which the sentences start, and at which the last one ends,
+        # (S + 1,). A sentence takes one time step more than it has tokens.
+        self._steps = np.concatenate([[0], np.cumsum(self._lengths + 1)])
+        cuts = self._steps[_cut_into_rows(self._steps, begin)]  # (R + 1,)
+        self._begin = begin
+        self.end = begin + np.diff(cuts)
+        """Time steps of the rows at which the pieces end. *Shape:* `(R,)`."""
+        # Added to a time step of a row, this gives the time step of the shard. (R,)
+        self._shift = cuts[:-1] - begin
 
     @cached_property
     def _tokens(self) -> np.ndarray:
-        return self._corpus.load_tokens(self._layout.shard)
+        return self._corpus.load_tokens(self._shard)
 
-    def read(self, begin: int, window: Window) -> None:
-        """Fills in this shard's part of the window that starts at time step `begin`."""
-        step = begin + np.arange(window.forward_inputs.shape[1])[None, :]  # (1, T)
-        here = (self._begin <= step) & (step < self._end)  # (B, T)
-        step_of_shard = (step + self._shift)[here]  # (N,), N <= B * T
-        sentence = np.searchsorted(self._layout.steps, step_of_shard, side="right") - 1
-        position = step_of_shard - self._layout.steps[sentence]  # 0 at the first boundary
-        length = self._layout.lengths[sentence]
-        start = self._layout.starts[sentence]
+    def read(self, first_step: int, rows: slice, window: Window) -> None:
+        """Fills in this shard's part of the window of `rows` that starts at `first_step`."""
+        begin, end, shift = (x[rows, None] for x in (self._begin, self.end, self._shift))  # (B, 1)
+        step = first_step + np.arange(window.forward_inputs.shape[1])[None, :]  # (1, T)
+        here = (begin <= step) & (step < end)  # (B, T)
+        step_of_shard = (step + shift)[here]  # (N,), N <= B * T
+        sentence = np.searchsorted(self._steps, step_of_shard, side="right") - 1
+        position = step_of_shard - self._steps[sentence]  # 0 at the first boundary
+        length = self._lengths[sentence]
+        start = self._starts[sentence]
         opens, closes = position == 0, position == length
         # At a boundary no token is used, so that any index will do.
         previous = np.where(opens, start, start + position - 1)

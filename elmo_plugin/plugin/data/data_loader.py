@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
 from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, word_ids
 from elmo_plugin.text.corpus import UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
-from elmo_plugin.text.prefetch import Tensors, WindowIterator
+from elmo_plugin.text.prefetch import LazyWindow, Prefetcher, Tensors
 from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class BilmDataLoader(DataLoader):
             )
         check_path(f"{name}: data_path", data_path)
         check_count(f"{name}: batch_size", batch_size, most=MOST_ROWS)
-        check_count(f"{name}: window", window)
+        check_count(f"{name}: window", window, most=WINDOW_TOKENS // batch_size)
         check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
         check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
         if restart_every is not None:
@@ -120,7 +121,6 @@ class BilmDataLoader(DataLoader):
         if is_distributed():
             self._world_size, self._rank = dist.get_world_size(), dist.get_rank()
         self.batch_size = self._check_rows(batch_size, shuffle)
-        check_count(f"{name}: window", window, most=WINDOW_TOKENS // self.batch_size)
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
@@ -163,16 +163,19 @@ class BilmDataLoader(DataLoader):
             self._epoch = self._make_epoch(0)
         return self._epoch.num_windows
 
-    def __iter__(self) -> WindowIterator:  # type: ignore[override]
-        """Starts the next epoch."""
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """
+        Starts the next epoch. AllenNLP's log writers count a batch's rows by its first value, so
+        `starts` comes first.
+        """
         if self._ids is None:
             raise ValueError('data_loader of type "bilm": call index_with(vocab) before iterating')
         self._epoch = self._make_epoch(self._epochs_begun)
         self._epochs_begun += 1
-        return WindowIterator(
-            self._epoch.num_windows,
-            partial(self._windows, self._epoch, self._ids),
-            self._starts,
+        prefetcher = Prefetcher(partial(self._windows, self._epoch, self._ids))
+        return (
+            {"starts": self._starts(n), "window": LazyWindow(partial(prefetcher.get, n))}
+            for n in range(self._epoch.num_windows)
         )
 
     def iter_instances(self) -> Iterator[Instance]:

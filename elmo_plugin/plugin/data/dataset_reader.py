@@ -3,15 +3,58 @@
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
+import torch
+from allennlp.data import DatasetReader, Field, Instance, Token, TokenIndexer, Vocabulary
 from allennlp.data.fields import MetadataField, TextField
 
 from elmo_plugin.checks import check_count, fail
+from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
-from elmo_plugin.plugin.data.word_ids_field import WordIdsField
+from elmo_plugin.plugin.data.vocabulary import word_ids
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
-from elmo_plugin.text.corpus import EncodedCorpus, is_corpus
+from elmo_plugin.text.corpus import UNKNOWN_TOKEN, EncodedCorpus, is_corpus
 from elmo_plugin.text.lines import read_sentences
+
+
+class WordIdsField(Field[torch.Tensor]):
+    """
+    The ids of words in the namespace `words`. Unknown words become `<UNK>`, whatever the
+    vocabulary's own OOV token is, which AllenNLP does not restore when it reads a vocabulary.
+
+    The tensor is padded with -100. *Shape:* `(T,)` int64, `(B, T)` in a batch.
+
+    # Parameters
+
+    words : `List[str]`
+        A sentence without boundaries.
+    """
+
+    __slots__ = ["_ids", "words"]
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+        self._ids: list[int] | None = None
+
+    def index(self, vocab: Vocabulary) -> None:
+        ids = word_ids(vocab)
+        unknown = ids[UNKNOWN_TOKEN]
+        self._ids = [ids.get(word, unknown) for word in self.words]
+
+    def get_padding_lengths(self) -> dict[str, int]:
+        return {"num_tokens": len(self.words)}
+
+    def as_tensor(self, padding_lengths: dict[str, int]) -> torch.Tensor:
+        if self._ids is None:
+            raise ValueError("WordIdsField: call index(vocab) before as_tensor")
+        tensor = torch.full((padding_lengths["num_tokens"],), IGNORE)
+        tensor[: len(self._ids)] = torch.tensor(self._ids)
+        return tensor
+
+    def human_readable_repr(self) -> list[str]:
+        return self.words
+
+    def __len__(self) -> int:
+        return len(self.words)
 
 
 @DatasetReader.register("bilm")

@@ -3,64 +3,41 @@ English text that is part of every installation, as `docs://train` and `docs://h
 documentation, and the docstrings of its library and of the installed scientific packages.
 
 `cached_path` resolves these addresses, so a config that trains on them runs without a network.
-Source files are parsed, never imported or run.
+Source files are parsed, never imported or run. spaCy finds the sentences and tokens.
 """
 
 import ast
 import hashlib
 import io
+import json
 import re
-import sys
 import sysconfig
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
-from importlib import metadata
+from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
+from pydoc_data.topics import topics
 
+import spacy
 from allennlp.common import Tqdm
 from cached_path import SchemeClient, add_scheme_client
 
-EDITION = 3
+EDITION = 4
 """The version of the extraction. Raise it if the same installation would give other text."""
 
-PACKAGES = ("matplotlib", "networkx", "nltk", "numpy", "pandas", "scipy", "scikit-learn")
+PACKAGES = ("matplotlib", "networkx", "nltk", "numpy", "pandas", "scipy", "sklearn")
 """Dependencies of AllenNLP or of this plugin whose docstrings are mostly prose."""
+LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "lib2to3", "_vendor", "externals"}
 
 SPLITS = ("train", "heldout")
 HELDOUT_SHARE = 0.04
 """The held-out share of the documents, which is enough to compare perplexities."""
 
-_TOKEN = re.compile(
-    r"""
-    n't\b | '(?:s|re|ve|ll|d|m)\b     # clitics, split as in the Penn Treebank
-    | [A-Za-z]+(?=n't\b)
-    | (?:[A-Za-z]\.){2,}(?!\w)        # abbreviations and initials keep their dots
-    | (?:etc|cf|vs|al|[A-Z])\.(?=\s)
-    | [a-z]+://\S*\w
-    | \w+(?:[-./]\w+)*                # words; names and numbers with dots, hyphens or slashes
-    | \.\.\.
-    | [^\w\s]
-    """,
-    re.VERBOSE,
-)
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?![A-Z]\.\s)(?=[\"'(\[`*]*[A-Z])")
-# An initial follows nothing, a name or another initial; "the matrix A." ends a sentence.
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|Fig|Eq|Sec|No|Dr)|(?:^|\b[A-Z]\w*\.? )[A-Z])\.$"
-)
-_MARKUP = re.compile(
-    r"""
-    (?::[a-z:]+:)?`+[~.]?([^`<>]*?)(?:\s*<[^>]*>)?`+_{0,2}  # literals, links and roles
-    | \*\*?([^*\s][^*]*)\*\*?                              # emphasis
-    | (\[\w+\])_                                          # citations
-    """,
-    re.VERBOSE,
-)
-_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]*(?:['-][^\W\d_A-Z]+)*")  # "Text", "well-known", "n't"
-_OPERATORS = frozenset("\\=<>@^{}|*+~_$#")
-_LIST_ITEM = re.compile(r"^(?:[-*+•]|\(?\d+[.)])\s+")
-_FIELD = re.compile(r"^(?::\w[^:]*:|@\w+|\.\.\s|>>>|[\w`*'][\w`*', .-]*\s:(?:\s|$)|\|)")
+MARKUP = re.compile(r":[a-z:]+:`|[`*]")
+"""The marks of roles, literals and emphasis in reStructuredText."""
+INDENTATION = " \t-+*•"
+"""The text of a list item is indented by its mark too."""
 
 
 class InstalledDocsClient(SchemeClient):
@@ -77,51 +54,40 @@ class InstalledDocsClient(SchemeClient):
             )
 
     def get_etag(self) -> str:
-        """A hash of the installed versions; the cached text is replaced when it changes."""
-        versions = [f"{package.name}=={package.version}" for package in _installed()]
-        parts = [str(EDITION), sys.version, *versions]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        """A digest of what is installed; the cached text is replaced when it changes."""
+        sizes = [(name, path.stat().st_size) for name, path in source_files()]
+        installed = json.dumps([EDITION, spacy.__version__, sizes])
+        return hashlib.sha256(installed.encode()).hexdigest()
 
     def get_size(self) -> int | None:
         return None
 
     def get_resource(self, temp_file: io.BufferedWriter) -> None:
-        temp_file.write(_texts()[self.split])
+        temp_file.write(_texts()[self.split].encode())
 
 
 add_scheme_client(InstalledDocsClient)
 
 
 @cache
-def _texts() -> dict[str, bytes]:
-    """Both splits in UTF-8, because training needs both."""
-    return {
-        split: "\n".join(
-            "".join(" ".join(tokens) + "\n" for tokens in document) for document in documents
-        ).encode()
-        for split, documents in split_documents().items()
-    }
-
-
-def split_documents() -> dict[str, list[list[list[str]]]]:
+def _texts() -> dict[str, str]:
     """
-    Both splits: documents of sentences of tokens. A hash of its name decides the split of a
-    document. No sentence occurs twice, so no sentence is in both splits.
+    Both splits, because training needs both. A hash of its name decides the split of a document. No
+    sentence occurs twice, so no sentence is in both splits.
     """
-    parts: dict[str, list[list[list[str]]]] = {split: [] for split in SPLITS}
+    texts: dict[str, list[str]] = {split: [] for split in SPLITS}
     seen: set[str] = set()
     for name, text in documents():
-        digest = hashlib.sha256(name.encode()).digest()
-        split = SPLITS[int.from_bytes(digest[:4], "big") < HELDOUT_SHARE * 2**32]
-        document = []
-        for tokens in sentences(text):
-            key = " ".join(tokens).lower()
-            if key not in seen:
-                seen.add(key)
-                document.append(tokens)
-        if document:
-            parts[split].append(document)
-    return parts
+        number = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)
+        split = SPLITS[number < HELDOUT_SHARE * 2**32]
+        lines = []
+        for line in sentences(text):
+            if line.lower() not in seen:
+                seen.add(line.lower())
+                lines.append(line + "\n")
+        if lines:
+            texts[split].append("".join(lines))
+    return {split: "\n".join(documents) for split, documents in texts.items()}
 
 
 def documents() -> Iterator[tuple[str, str]]:
@@ -129,107 +95,67 @@ def documents() -> Iterator[tuple[str, str]]:
     The names and texts of all documents. A document is a topic of Python's documentation, or all
     docstrings of one source file. The order does not depend on the file system.
     """
-    from pydoc_data.topics import topics
-
-    for name, text in sorted(topics.items()):
-        yield f"topics/{name}", text
-    for name, path in Tqdm.tqdm(sorted(_source_files()), desc="reading docstrings"):
-        text = docstrings(path)
-        if text:
-            yield name, text
+    yield from ((f"topics/{name}", text) for name, text in sorted(topics.items()))
+    for name, path in Tqdm.tqdm(source_files(), desc="reading docstrings"):
+        yield name, docstrings(path)
 
 
-def _source_files() -> Iterator[tuple[str, Path]]:
-    """The source files of the library and the packages, without tests, each with its name."""
-    library = Path(sysconfig.get_paths()["stdlib"])
-    for path in library.rglob("*.py"):
-        name = path.relative_to(library)
-        if not {"site-packages", "test", "tests", "idlelib", "lib2to3"} & set(name.parts):
-            yield f"python/{name.as_posix()}", path
-    for package in _installed():
-        for file in package.files or ():
-            if file.suffix == ".py" and not {"tests", "_vendor", "externals"} & set(file.parts):
-                yield file.as_posix(), Path(str(file.locate()))
-
-
-def _installed() -> list[metadata.Distribution]:
-    """The installed packages out of `PACKAGES`."""
-    found = []
-    for name in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            found.append(metadata.distribution(name))
-    return found
+def source_files() -> list[tuple[str, Path]]:
+    """The source files of Python's library and the packages, without tests, each with its name."""
+    folders = {"python": Path(sysconfig.get_path("stdlib"))}
+    for package in PACKAGES:
+        if (spec := find_spec(package)) and spec.origin:
+            folders[package] = Path(spec.origin).parent
+    return sorted(
+        (f"{package}/{path.relative_to(folder).as_posix()}", path)
+        for package, folder in folders.items()
+        for path in folder.rglob("*.py")
+        if LEFT_OUT.isdisjoint(path.relative_to(folder).parts) and path.is_file()
+    )
 
 
 def docstrings(path: Path) -> str:
     """All docstrings of a Python file, separated by empty lines; empty if it can't be parsed."""
     try:
-        source = path.read_bytes()
-        if b'"""' not in source and b"'''" not in source:
-            return ""
-        tree = ast.parse(source)
+        tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError, RecursionError):
         return ""
-    return "\n\n".join(_docstrings(tree))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for node in ast.walk(tree) if isinstance(node, documented))
+    return "\n\n".join(text for node in nodes if (text := ast.get_docstring(node)))
 
 
-def _docstrings(node: ast.AST) -> Iterator[str]:
-    """The docstrings in source order. Only statements are walked, which saves most of the time."""
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        if text := ast.get_docstring(node):
-            yield text
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt | ast.ExceptHandler):
-            yield from _docstrings(child)
+@cache
+def _pipeline() -> spacy.Language:
+    """English rules for tokens and the ends of sentences, which need no model."""
+    pipeline = spacy.blank("en")
+    pipeline.add_pipe("sentencizer")
+    return pipeline
 
 
-def sentences(text: str) -> Iterator[list[str]]:
-    """The sentences of a text in tokens, without code, tables and lists of names."""
-    for paragraph in _paragraphs(text):
-        plain = _MARKUP.sub(lambda match: match[match.lastindex or 0], paragraph)
-        start = 0
-        for end in [*_SENTENCE_END.finditer(plain), None]:
-            stop = end.start() if end else len(plain)
-            if end and _ABBREVIATION.search(plain[start:stop]):
-                continue
-            tokens = _TOKEN.findall(plain[start : end.end() if end else stop].rstrip())
-            start = end.end() if end else stop
-            if is_prose(tokens):
-                yield tokens
-
-
-def is_prose(tokens: list[str]) -> bool:
+def sentences(text: str) -> Iterator[str]:
     """
-    Whether this looks like an English sentence: it begins and ends like one, and consists mostly of
-    words, some of them short, without operators of a programming language.
+    The English sentences of a text, with spaces between their tokens. Lines of one indentation are
+    a paragraph. Code, tables and lists of names are left out: a sentence begins and ends like one,
+    and consists mostly of words, one of them a function word.
     """
-    if not 5 <= len(tokens) <= 60 or tokens[-1] not in (".", "!", "?", ")", '"'):
-        return False
-    if not tokens[0][0].isupper() and tokens[0] not in ('"', "("):
-        return False
-    if not _OPERATORS.isdisjoint(tokens):
-        return False
-    spelled = sum(token[-1].isalnum() for token in tokens)
-    words = sum(_WORD.fullmatch(token) is not None for token in tokens)
-    return (
-        spelled >= 0.65 * len(tokens)
-        and words >= 0.8 * spelled
-        and any(len(token) < 4 for token in tokens[:-1])
-    )
+    paragraphs = []
+    for _, lines in groupby(text.splitlines(), _indentation):
+        paragraph = " ".join(line.lstrip(INDENTATION) for line in lines)
+        paragraphs.append(" ".join(MARKUP.sub("", paragraph).split()))
+    for parsed in _pipeline().pipe(paragraphs):
+        for sentence in parsed.sents:
+            if (
+                5 <= len(sentence) <= 60
+                and sentence[0].is_title
+                and sentence[-1].text in {".", "!", "?"}
+                and any(token.is_stop for token in sentence)
+                and sum(token.is_alpha for token in sentence) >= 0.65 * len(sentence)
+            ):
+                yield " ".join(token.text for token in sentence)
 
 
-def _paragraphs(text: str) -> Iterator[str]:
-    """Joins lines of the same indentation. Fields, prompts and rulers end a paragraph."""
-    kept: list[str] = []
-    depth: int | None = None
-    for line in [*text.splitlines(), ""]:
-        stripped = line.strip()
-        indent = len(line) - len(line.lstrip())
-        item = _LIST_ITEM.match(stripped)
-        is_text = bool(re.search(r"[a-z]{2}", stripped)) and not _FIELD.match(stripped)
-        if kept and (not is_text or item or depth not in (None, indent)):
-            yield " ".join(kept)
-            kept = []
-        if is_text:
-            kept.append(stripped[item.end() :] if item else stripped)
-            depth = None if item else indent  # lines after a list item may have any indentation
+def _indentation(line: str) -> int | None:
+    """The column at which the text of a line begins; `None` for blank lines and rulers."""
+    text = line.lstrip(INDENTATION)
+    return len(line) - len(text) if text else None

@@ -18,7 +18,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from inspect import getfile
 from pathlib import Path
@@ -44,7 +44,6 @@ EDITION = 1
 
 KEYS = ("train_data_path", "validation_data_path", "test_data_path")
 READERS = ("dataset_reader", "validation_dataset_reader")
-ADDED_SYMBOLS = {START_SYMBOL, END_SYMBOL}
 
 import_plugins_once = cache(import_plugins)
 """AllenNLP's own function takes half a second each time."""
@@ -150,11 +149,10 @@ def sentences(instances: Iterable[Instance]) -> Iterator[str]:
         If a token is a word piece or has no text.
     """
     seen = set()
-    n_split = 0
     for instance in instances:
         for name, field in instance.fields.items():
-            for text in text_fields(field):
-                words = []
+            for text in _text_fields(field):
+                words: list[str] = []
                 for token in text.tokens:
                     if token.text is None or getattr(token, "text_id", None) is not None:
                         raise InputError(
@@ -162,22 +160,18 @@ def sentences(instances: Iterable[Instance]) -> Iterator[str]:
                             "a word with a number of its own; give the reader a tokenizer that "
                             "makes words, as the task with ELMo needs it too"
                         )
-                    if token.text not in ADDED_SYMBOLS:
-                        parts = token.text.split()
-                        n_split += len(parts) > 1
-                        words += parts
+                    if token.text not in (START_SYMBOL, END_SYMBOL):
+                        words += token.text.split()
                 line = " ".join(words)
                 if line and line not in seen:
                     seen.add(line)
                     yield line
-    if n_split:
-        logger.warning("%d tokens with white space inside were split", n_split)
 
 
-def text_fields(field: Field) -> Sequence[TextField]:
+def _text_fields(field: Field) -> Iterator[TextField]:
     """The text fields of a field: itself, or those of a list, in order."""
     if isinstance(field, TextField):
-        return [field]
-    if isinstance(field, ListField):
-        return [text for element in field.field_list for text in text_fields(element)]
-    return []
+        yield field
+    elif isinstance(field, ListField):
+        for element in field.field_list:
+            yield from _text_fields(element)

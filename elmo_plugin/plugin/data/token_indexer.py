@@ -1,5 +1,6 @@
 """Turns tokens into the character ids of ELMo."""
 
+from array import array
 from typing import Optional
 
 import numpy as np
@@ -14,7 +15,6 @@ from elmo_plugin.text.characters import (
     FIRST_BYTE,
     NO_TOKEN,
     NUM_CHARACTERS,
-    CharacterIds,
     check_max_characters,
     single_character,
     word_to_characters,
@@ -70,23 +70,19 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
         super().__init__(namespace, tokens_to_add or {}, token_min_padding_length)
         self.max_characters_per_token = max_characters_per_token
         self._added = {
-            token: CharacterIds(single_character(character + FIRST_BYTE, max_characters_per_token))
+            token: array("h", single_character(character + FIRST_BYTE, max_characters_per_token))
             for token, character in (tokens_to_add or {}).items()
         }
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:
-        return {"elmo_tokens": [self._row(token.ensure_text()) for token in tokens]}
+        length, words = self.max_characters_per_token, [token.ensure_text() for token in tokens]
+        return {"elmo_tokens": [self._added.get(w) or word_to_characters(w, length) for w in words]}
 
     def as_padded_tensor_dict(
         self, tokens: IndexedTokenList, padding_lengths: dict[str, int]
     ) -> dict[str, torch.Tensor]:
         length = padding_lengths["elmo_tokens"]
         rows = np.full((length, self.max_characters_per_token), NO_TOKEN, dtype=np.int64)
-        if kept := tokens["elmo_tokens"][:length]:
-            rows[: len(kept)] = CharacterIds.stack(kept)
+        kept = np.frombuffer(b"".join(tokens["elmo_tokens"][:length]), dtype=np.int16)
+        rows.reshape(-1)[: len(kept)] = kept
         return {"elmo_tokens": torch.from_numpy(rows)}
-
-    def _row(self, word: str) -> CharacterIds:
-        if word in self._added:
-            return self._added[word]
-        return word_to_characters(word, self.max_characters_per_token)

@@ -86,7 +86,9 @@ def note_other_threads() -> None:
 
 def workers() -> set[threading.Thread]:
     """Returns the threads that the test has started to make windows."""
-    return {thread for thread in threading.enumerate() if thread.name == "bilm-windows"} - _others
+    return {
+        thread for thread in threading.enumerate() if thread.name.startswith("bilm-windows")
+    } - _others
 
 
 def test_a_window_is_what_the_model_reads(file: Path) -> None:
@@ -98,11 +100,10 @@ def test_a_window_is_what_the_model_reads(file: Path) -> None:
     ids = {word: rank if rank < 40 else 2 for rank, word in enumerate(words)}
     spelled = dict(zip(map(tuple, words_to_characters(words, 12).tolist()), words, strict=True))
     rows: list[list[tuple]] = [[] for _ in range(4)]
-    for index, batch in enumerate(map(tensors, make(file, shuffle=None, tokens="words"))):
+    for index, batch in enumerate(map(tensors, make(file, shuffle=None))):
         assert batch["starts"].tolist() == [index == 0] * 4
         inputs = [spelled[tuple(characters)] for characters in batch["words"].tolist()]
         assert len(set(inputs)) == len(inputs)
-        assert batch["word_ids"].tolist() == [ids[word] for word in inputs]
         for row, *parts in zip(
             rows,
             batch["forward_inputs"].tolist(),
@@ -162,9 +163,7 @@ def test_counts_are_known(file: Path) -> None:
     sentences = [line.split() for line in file.read_text().split("\n")]
     expected = len(loader)
     for _ in range(3):
-        batches = iter(loader)
-        assert len(batches) == len(loader)
-        windows = list(batches)
+        windows = list(loader)
         assert len(windows) == len(loader)
         assert abs(len(loader) - expected) <= 2
         predicted = sum(n_targets(batch) for batch in windows)
@@ -193,6 +192,7 @@ def test_discarded_windows_are_never_made(file: Path, monkeypatch: pytest.Monkey
     whole = make(file)
     list(whole)
     expected = tensors_of(list(whole)[7:])
+    _others.update(workers())  # of these windows, which may still be ending
     loader = make(file)
     made: list[int] = []
     load_tokens = loader.corpus.load_tokens
@@ -366,7 +366,6 @@ NOT_COUNTS = [None, 0, -1, 10**12, 1e30, 2.0, True, "3", "", [], [3], {}, float(
         ("restart_every", [1, *NOT_COUNTS[1:]]),
         ("seed", [value for value in NOT_COUNTS if value not in (0, 10**12)]),
         ("shuffle", ["words", "", True, 0, [], {}]),
-        ("tokens", ["bytes", None, "", True, 0, [], {}]),
         ("data_path", [None, "", 3, True, [], ["a"], {}, "a\0b"]),
         ("cache_dir", ["", 3, True, [], {}, "a\0b"]),
     ],
