@@ -97,7 +97,7 @@ class BilmDataLoader(DataLoader):
             raise InputError(
                 f'{name}: expected a dataset_reader of type "bilm", found {type(reader).__name__}'
             )
-        check_path(f"{name}: data_path", data_path)
+        check_path(f"{name}: train_data_path or validation_data_path", data_path)
         check_count(f"{name}: batch_size", batch_size, most=MOST_ROWS)
         check_count(f"{name}: window", window, most=WINDOW_TOKENS // batch_size)
         check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
