@@ -104,7 +104,6 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
         "window": "count",
         "shuffle": "choice",
         "seed": "count or 0",
-        "tokens": "choice",
         "restart_every": "count",
         "cache_dir": "path",
     },

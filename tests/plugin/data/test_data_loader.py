@@ -98,11 +98,10 @@ def test_a_window_is_what_the_model_reads(file: Path) -> None:
     ids = {word: rank if rank < 40 else 2 for rank, word in enumerate(words)}
     spelled = dict(zip(map(tuple, words_to_characters(words, 12).tolist()), words, strict=True))
     rows: list[list[tuple]] = [[] for _ in range(4)]
-    for index, batch in enumerate(map(tensors, make(file, shuffle=None, tokens="words"))):
+    for index, batch in enumerate(map(tensors, make(file, shuffle=None))):
         assert batch["starts"].tolist() == [index == 0] * 4
         inputs = [spelled[tuple(characters)] for characters in batch["words"].tolist()]
         assert len(set(inputs)) == len(inputs)
-        assert batch["word_ids"].tolist() == [ids[word] for word in inputs]
         for row, *parts in zip(
             rows,
             batch["forward_inputs"].tolist(),
@@ -366,7 +365,6 @@ NOT_COUNTS = [None, 0, -1, 10**12, 1e30, 2.0, True, "3", "", [], [3], {}, float(
         ("restart_every", [1, *NOT_COUNTS[1:]]),
         ("seed", [value for value in NOT_COUNTS if value not in (0, 10**12)]),
         ("shuffle", ["words", "", True, 0, [], {}]),
-        ("tokens", ["bytes", None, "", True, 0, [], {}]),
         ("data_path", [None, "", 3, True, [], ["a"], {}, "a\0b"]),
         ("cache_dir", ["", 3, True, [], {}, "a\0b"]),
     ],
