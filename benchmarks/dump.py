@@ -46,8 +46,8 @@ def measure(name: str, elmo: Elmo, text: str) -> Record:
                 return
 
     reading, computing = Stopwatch(), Stopwatch()
-    for method in ("embed", "read_words"):
-        setattr(elmo, method, computing.timed(getattr(elmo, method)))
+    for part, method in ((elmo, "embed"), (elmo.layers, "read_words")):
+        setattr(part, method, computing.timed(getattr(part, method)))
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         out = Path(folder) / "vectors.hdf5"
         total = seconds(lambda: dump(elmo, reading.timed_items(sentences()), out, layer="top"))

@@ -7,7 +7,7 @@ the time that the work takes at least.
 from torch import Tensor
 
 from elmo_plugin.ops.char_conv import sort_by_length
-from elmo_plugin.options import BiLMOptions, CharCNNOptions
+from elmo_plugin.options import BiLMOptions
 
 FORWARD_AND_BACKWARD = 3
 """Each product has two in the backward pass: for its input's gradient and for its weight's."""
@@ -27,7 +27,6 @@ def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
     that holds nothing but padding, because all that follow are the same.
     """
     char_cnn = options.char_cnn
-    assert isinstance(char_cnn, CharCNNOptions)
     n_filters = char_cnn.n_filters
     _, _, n_windows = sort_by_length(words)
     convolutions = sum(

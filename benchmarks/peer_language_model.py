@@ -7,7 +7,7 @@ from allennlp.modules.seq2vec_encoders import CnnHighwayEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.modules.sampled_softmax import IGNORE
-from elmo_plugin.options import BiLMOptions, CharCNNOptions
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 from elmo_plugin.text.prefetch import LazyWindow
 
@@ -35,7 +35,6 @@ class AllenNLPLanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         lstm, char_cnn = options.lstm, options.char_cnn
-        assert isinstance(char_cnn, CharCNNOptions)
         self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding.dim, padding_idx=0)
         self.char_cnn = CnnHighwayEncoder(
             embedding_dim=char_cnn.embedding.dim,

@@ -27,11 +27,8 @@ def characters(token: str, length: int) -> list[int]:
     return ([258, *inside, 259] + [260] * length)[:length]
 
 
-def word_vector(arrays: Arrays, options: Options, token: str | int) -> np.ndarray:
-    """Returns a word's vector, shape `(P,)`, from its characters, or from a table if it is a
-    number."""
-    if "char_cnn" not in options:
-        return arrays["embedding"][token]
+def word_vector(arrays: Arrays, options: Options, token: str) -> np.ndarray:
+    """Returns a word's vector, shape `(P,)`, from its characters."""
     cnn = options["char_cnn"]
     ids = characters(token, cnn["max_characters_per_token"])
     embedded = arrays["char_embed"][ids]  # (C, c)
@@ -95,7 +92,7 @@ def stream(
 
 
 def sentence(
-    arrays: Arrays, options: Options, tokens: Sequence[str | int], state: State
+    arrays: Arrays, options: Options, tokens: Sequence[str], state: State
 ) -> tuple[list[np.ndarray], State]:
     """
     Reads a sentence, whose `tokens` include the boundaries. Returns h_0 .. h_L, each of shape

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 import torch
+from torch import Tensor
 
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
+from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.options import BiLMOptions
 from tests.oracle import State
 
@@ -37,22 +39,20 @@ class RandomBiLM(NamedTuple):
 
 
 def random_bilm(
-    lstm: dict[str, Any] | None = None,
-    char_cnn: dict[str, Any] | None = None,
-    n_words: int | None = None,
-    seed: int = 0,
+    lstm: dict[str, Any] | None = None, char_cnn: dict[str, Any] | None = None
 ) -> RandomBiLM:
-    """Builds a biLM from `LSTM` and `CHAR_CNN` with other values for some keys. With `n_words` it
-    reads words from a table. Every parameter is far enough from zero to show in the result."""
-    torch.manual_seed(seed)
-    options: dict[str, Any] = {"lstm": {**LSTM, **(lstm or {})}}
-    if n_words is None:
-        options["char_cnn"] = {**CHAR_CNN, **(char_cnn or {})}
-    else:
-        options["n_tokens_vocab"] = n_words
+    """Builds a biLM from `LSTM` and `CHAR_CNN` with other values for some keys. Every parameter is
+    far enough from zero to show in the result."""
+    torch.manual_seed(0)
+    options = {"lstm": {**LSTM, **(lstm or {})}, "char_cnn": {**CHAR_CNN, **(char_cnn or {})}}
     bilm = BiLM(BiLMOptions.from_dict(options, source="test"))
     randomize(bilm)
     return RandomBiLM(bilm.eval(), options)
+
+
+def read_sentences(bilm: BiLM, tokens: Tensor, state: LSTMState) -> SentenceLayers:
+    """Returns the layers of a batch of sentences with their boundaries."""
+    return bilm.sentences(tokens, bilm.sentence_lengths(tokens), state)
 
 
 def randomize(module: torch.nn.Module, std: float = 0.6) -> None:
@@ -91,5 +91,5 @@ def random_state(bilm: BiLM, n_rows: int, seed: int = 1) -> LSTMState:
 
 def oracle_state(state: LSTMState, row: int) -> State:
     """Returns one row of a state, in the form of the oracle."""
-    memory, output = (x[:, :, row].detach().double().numpy().copy() for x in state)
-    return {(k, d): (memory[k, d], output[k, d]) for k in range(len(memory)) for d in (0, 1)}
+    c, h = (x[:, :, row].detach().double().numpy().copy() for x in state)
+    return {(k, d): (c[k, d], h[k, d]) for k in range(len(c)) for d in (0, 1)}

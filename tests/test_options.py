@@ -6,16 +6,14 @@ import pytest
 import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules import BiLM, CharCNN, WordEmbedding
+from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.options import bilm as options_bilm
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
 
 
-def read(lstm: Any = LSTM, char_cnn: Any = CHAR_CNN, n_words: int | None = None) -> BiLMOptions:
-    options = {"lstm": lstm, "char_cnn": char_cnn, "n_tokens_vocab": n_words}
-    return BiLMOptions.from_dict(options, source="options.json")
+def read(lstm: Any = LSTM, char_cnn: Any = CHAR_CNN) -> BiLMOptions:
+    return BiLMOptions.from_dict({"lstm": lstm, "char_cnn": char_cnn}, source="options.json")
 
 
 def test_options_are_read():
@@ -75,60 +73,12 @@ def test_a_bilm_is_built_to_its_options():
     """The sizes of the parameters follow from the options, and the characters of the boundaries are
     the oracle's plus one."""
     bilm = BiLM(read(), dropout=0.3)
-    assert isinstance(bilm.token_encoder, CharCNN)
+    assert bilm.options == read()
     assert bilm.token_encoder.char_embedding.weight.shape == (262, 3)
     assert bilm.bilstm.n_layers == 2 and bilm.bilstm.dropout.p == 0.3
     assert bilm.bilstm.layers[1].input_weight.shape == (2, 5, 28)
     expected = torch.tensor([oracle.characters(token, 10) for token in ("<S>", "</S>")]) + 1
     assert torch.equal(bilm.boundaries, expected)
-
-
-def test_a_bilm_of_words_is_built_to_its_options():
-    """The table has one row more than there are words, for "no word". `<S>` and `</S>`, the first
-    two words, come after it."""
-    bilm = BiLM(read(char_cnn=None, n_words=11))
-    assert isinstance(bilm.token_encoder, WordEmbedding)
-    assert bilm.token_encoder.embedding.weight.shape == (12, 5)
-    assert bilm.boundaries.tolist() == [1, 2]
-
-
-ARCHITECTURES = [
-    {},
-    {"lstm": {**LSTM, "projection_dim": 7}},  # P = D
-    {"lstm": {**LSTM, "projection_dim": 8, "cell_clip": None}},  # P = F
-    {"lstm": {**LSTM, "n_layers": 3, "proj_clip": None, "use_skip_connections": False}},
-    {"char_cnn": {**CHAR_CNN, "n_highway": 0, "activation": "tanh"}},
-    {"char_cnn": None, "n_words": 11},
-]
-
-
-@pytest.mark.parametrize("blocks", ARCHITECTURES, ids=str)
-def test_options_of_a_bilm(blocks):
-    """The expected options are those that the biLM was built from, with the number of its
-    parameters."""
-    options = read(**blocks)
-    bilm = BiLM(options)
-    assert options_of(bilm) == options
-    assert options.n_parameters == sum(parameter.numel() for parameter in bilm.parameters())
-
-
-@pytest.mark.parametrize(
-    "blocks",
-    [{"lstm": {**LSTM, "dim": 10**9}}, {"lstm": {**LSTM, "n_layers": 10**9}}],
-    ids=["dim", "n_layers"],
-)
-def test_sizes_beyond_all_memory(blocks):
-    """Each direction of a layer has 8 P D numbers and more. Nothing is built."""
-    with pytest.raises(InputError, match=r"lstm and char_cnn: .* GiB .* found a machine with"):
-        BiLM(read(**blocks))
-
-
-def test_sizes_for_which_too_little_memory_is_left(monkeypatch):
-    """The message has the words of PyTorch's own allocator, for more memory than there are
-    addresses."""
-    monkeypatch.setattr(options_bilm.os, "sysconf", lambda name: 2**40)
-    with pytest.raises(InputError, match=r"GiB .* found too little left \(.*allocate"):
-        BiLM(read({**LSTM, "dim": 10**13 // 10**4, "projection_dim": 2**20}))
 
 
 def without(block: dict[str, Any], key: str) -> dict[str, Any]:
@@ -163,7 +113,7 @@ COUNT = "a whole number from 1 to 2147483647"
         ),
         ({"lstm": [7, 5]}, "lstm: expected a block {...}, found [7, 5]"),
         ({"lstm": None}, "lstm: expected a block {...}, found null"),
-        ({"char_cnn": None}, "expected char_cnn or n_tokens_vocab, found none"),
+        ({"char_cnn": None}, "char_cnn: expected a block {...}, found null"),
         ({"char_cnn": 3}, "char_cnn: expected a block {...}, found 3"),
         ({"char_cnn": without(CHAR_CNN, "filters")}, "char_cnn: missing key filters"),
         (
@@ -199,13 +149,6 @@ COUNT = "a whole number from 1 to 2147483647"
                 (10**400, f"1{'0' * 59}..."),
                 ([3.0], [3.0]),
             )
-        ),
-        *(
-            (
-                {"char_cnn": None, "n_words": n_words},
-                f"n_tokens_vocab: expected {COUNT}, found {found}",
-            )
-            for n_words, found in (([1], [1]), (0, 0), (1.0, 1.0), (True, "true"), (2**31, 2**31))
         ),
         *(
             (

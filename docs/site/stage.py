@@ -71,7 +71,7 @@ def is_hidden(entry: Path) -> bool:
 
 
 def folders() -> list[Path]:
-    return sorted(entry.parent for entry in PACKAGE.rglob("*/__init__.py"))
+    return sorted(entry.parent for entry in PACKAGE.rglob("__init__.py"))
 
 
 def write_reference(folder: Path) -> str:

@@ -113,7 +113,7 @@ class Elmo(nn.Module):
         self.bilm = bilm.eval()
         bilm.requires_grad_(requires_grad)
         bilm.set_precision(precision)
-        self.layers = BiLMLayers(bilm, initial_state, cache_dir, cache_dtype, cache_size_gb)
+        self._layers = BiLMLayers(bilm, initial_state, cache_dir, cache_dtype, cache_size_gb)
         self.register_load_state_dict_pre_hook(_note_weights)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.dropout = nn.Dropout(dropout)
@@ -177,6 +177,12 @@ class Elmo(nn.Module):
         elmo = cls(BiLM(options), **kwargs)
         elmo.layers.has_weights = False
         return elmo
+
+    @property
+    def layers(self) -> BiLMLayers:
+        """The layers of the biLM, with their caches."""
+        self._layers.bilm = self.bilm  # it may have been replaced
+        return self._layers
 
     @property
     def n_layers(self) -> int:

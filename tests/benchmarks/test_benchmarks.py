@@ -20,7 +20,7 @@ from benchmarks.peer_language_model import AllenNLPLanguageModel
 from benchmarks.settings import PUBLISHED, QUICK, Settings, blocks, options_of
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.modules import BiLM, projected_lstm
+from elmo_plugin.modules import BiLM, lstm
 from elmo_plugin.ops.lstm_reference import reference_lstm
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
@@ -74,10 +74,10 @@ def test_operations_of_the_lstms_as_pytorch_counts_them(monkeypatch):
     layer = BiLM(options).bilstm.layers[0]
     n_steps, n_rows, dim, projected = 4, 3, layer.dim, layer.projection_dim
     inputs = torch.randn(2, n_steps, n_rows, projected, requires_grad=True)
-    memory, output = torch.zeros(2, n_rows, dim), torch.zeros(2, n_rows, projected)
-    monkeypatch.setattr(projected_lstm, "lstm_scan", reference_lstm)
+    cell, hidden = torch.zeros(2, n_rows, dim), torch.zeros(2, n_rows, projected)
+    monkeypatch.setattr(lstm, "lstm_scan", reference_lstm)
     with FlopCounterMode(display=False) as forward:
-        outputs, _, _ = layer(inputs, memory, output)
+        outputs, _, _ = layer(inputs, cell, hidden)
     with FlopCounterMode(display=False) as backward:
         outputs.sum().backward()
     ours = lstm_operations(options, n_steps * n_rows) // options.lstm.n_layers

@@ -30,7 +30,7 @@ def vectors(elmo: Elmo) -> np.ndarray:
 
 def expected(elmo: Elmo) -> np.ndarray:
     fresh = copy.deepcopy(elmo)
-    fresh.layer_cache = None
+    fresh.layers.layer_cache = None
     return vectors(fresh)
 
 
@@ -449,6 +449,17 @@ def test_a_hook_of_the_biLM(bilm_files):
     assert np.concatenate(elmo.embed(SENTENCES, layer="top")).any()
 
 
+def test_another_biLM(bilm_files):
+    """The expected vectors are those of an `Elmo` that is made with the other biLM."""
+    elmo = Elmo.from_files(*bilm_files)
+    before = vectors(elmo)
+    elmo.bilm = copy.deepcopy(elmo.bilm)
+    in_place(elmo, Random(0))
+    found = vectors(elmo)
+    assert not np.allclose(found, before, atol=1e-2)
+    assert_close(found, vectors(Elmo(elmo.bilm)), atol=1e-6, what="vectors")
+
+
 def test_a_shared_biLM_in_training_mode(bilm_files):
     """Dropout of another module's training does not reach a frozen `Elmo`, which leaves the mode as
     it was."""
@@ -510,7 +521,7 @@ def test_fewer_layers_with_a_cache_on_disk(bilm_files, tmp_path):
 def test_carry_set_after_building_is_not_cached_on_disk(bilm_files, tmp_path):
     """The expected vectors are those without a cache, of the same batches."""
     cached, right = Elmo.from_files(*bilm_files, cache_dir=tmp_path), Elmo.from_files(*bilm_files)
-    cached.initial_state = right.initial_state = "carry"
+    cached.layers.initial_state = right.layers.initial_state = "carry"
     for _ in range(3):
         assert_close(vectors(cached), vectors(right), atol=1e-6, what="carry")
 
@@ -534,5 +545,5 @@ def test_old_weights_are_freed(bilm_files):
         weight.data = weight.data.clone()
         change()
         vectors(elmo)
-        elmo.fingerprint() if not elmo.requires_grad else None
+        elmo.fingerprint() if not elmo.layers.requires_grad else None
         assert old() is None

@@ -4,18 +4,23 @@ import numpy as np
 import pytest
 import torch
 
-from elmo_plugin.modules import LSTMState
+from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
-from tests.random_bilm import arrays_of, oracle_state, random_bilm, random_state
+from tests.random_bilm import (
+    arrays_of,
+    oracle_state,
+    random_bilm,
+    random_state,
+    read_sentences,
+)
 
 SENTENCES = [
     ["naïve", "🙂", "a", "the", "the", ""],
     ["incomprehensibilities"],
     ["the", "dog", "a"],
 ]
-NUMBERED = [[3, 4, 7, 3, 3, 2], [9], [5, 6, 2]]
 
 VARIANTS = {
     "elmo": ({}, {}),
@@ -35,8 +40,6 @@ VARIANTS = {
     "no_residual": ({"n_layers": 3, "use_skip_connections": False}, {}),
     "one_filter_of_the_longest_width": ({}, {"filters": [[10, 6]]}),
     "three_characters": ({}, {"max_characters_per_token": 3, "filters": [[1, 4], [3, 4]]}),
-    "words": ({}, None),
-    "words_and_no_projection_in_the_lstm": ({"dim": 5}, None),
 }
 
 
@@ -45,22 +48,18 @@ def test_sentences_are_the_oracles(variant, tmp_path):
     """The oracle reads each sentence alone, with the arrays of the weight file and from a random
     initial state. Compared are every layer, the boundaries and the state after the sentence, within
     1e-12 in float64 and within the promised 1e-5 in float32."""
-    lstm, char_cnn = VARIANTS[variant]
-    bilm, options = random_bilm(lstm, char_cnn, n_words=10 if char_cnn is None else None)
+    bilm, options = random_bilm(*VARIANTS[variant])
     arrays = arrays_of(bilm, tmp_path)
     before = random_state(bilm, len(SENTENCES))
-    tokens = _batch(bilm, options)
+    tokens = _batch(bilm)
     for dtype, atol in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         bilm.to(dtype)
         with torch.no_grad():
-            layers, found_mask, after = bilm.sentences(
-                tokens, LSTMState(*(x.to(dtype) for x in before))
-            )
-        for row, sentence in enumerate(NUMBERED if char_cnn is None else SENTENCES):
-            bounded = [0, *sentence, 1] if char_cnn is None else ["<S>", *sentence, "</S>"]
+            layers, after = read_sentences(bilm, tokens, LSTMState(*(x.to(dtype) for x in before)))
+        for row, sentence in enumerate(SENTENCES):
+            bounded = ["<S>", *sentence, "</S>"]
             expected, state = oracle.sentence(arrays, options, bounded, oracle_state(before, row))
             n = len(bounded)
-            assert found_mask[row].tolist() == [True] * n + [False] * (found_mask.size(1) - n)
             assert len(layers) == len(expected)
             for k, (found, h) in enumerate(zip(layers, expected)):
                 assert_close(found[row, :n], h, atol=atol, what=f"layer {k} of row {row}, {dtype}")
@@ -70,20 +69,16 @@ def test_sentences_are_the_oracles(variant, tmp_path):
                 assert_close(h, state[key][1], atol=atol, what=f"h {key} of row {row}, {dtype}")
 
 
-@pytest.mark.parametrize("variant", ["elmo", "no_residual", "words"])
+@pytest.mark.parametrize("variant", ["elmo", "no_residual"])
 def test_streams_are_the_oracles(variant, tmp_path):
     """The oracle reads each row of two windows of running text, with its state carried from the
     first to the second."""
-    lstm, char_cnn = VARIANTS[variant]
-    bilm, options = random_bilm(lstm, char_cnn, n_words=6 if char_cnn is None else None)
+    bilm, options = random_bilm(*VARIANTS[variant])
     arrays = arrays_of(bilm, tmp_path)
     bilm.double()
     words = ["<S>", "</S>", "the", "dog", "naïve", "🙂"]
-    if char_cnn is None:
-        vectors, given = arrays["embedding"], torch.arange(1, 7)
-    else:
-        vectors = np.array([oracle.word_vector(arrays, options, word) for word in words])
-        given = torch.from_numpy(words_to_characters(words, 10))
+    vectors = np.array([oracle.word_vector(arrays, options, word) for word in words])
+    given = torch.from_numpy(words_to_characters(words, 10))
     state = random_state(bilm, n_rows=3)
     expected_states = [oracle_state(state, row) for row in range(3)]
     random = np.random.default_rng(0)
@@ -101,20 +96,20 @@ def test_streams_are_the_oracles(variant, tmp_path):
                     assert_close(found[d, :, row], y, atol=1e-12, what=what)
 
 
-def test_tiny_clips_bite(tmp_path):
+def test_tiny_clips_bite():
     """A clip keeps every number within its bounds. Some numbers equal them, because
     otherwise the variants above would not test clips."""
-    bilm, options = random_bilm(*VARIANTS["tiny_clips"])
-    _, _, after = bilm.sentences(_batch(bilm, options), bilm.bilstm.zero_state(len(SENTENCES)))
-    for found, bound in ((after.memory, 0.02), (after.output, 0.01)):
+    bilm, _ = random_bilm(*VARIANTS["tiny_clips"])
+    _, after = read_sentences(bilm, _batch(bilm), bilm.bilstm.zero_state(len(SENTENCES)))
+    for found, bound in ((after.cell, 0.02), (after.hidden, 0.01)):
         assert found.abs().max() == torch.tensor(bound)
 
 
 def test_a_given_encoder_replaces_the_token_encoder():
     """The same vectors from another function give the same layers. Each distinct word is encoded
     once, the two boundaries included."""
-    bilm, options = random_bilm()
-    tokens = _batch(bilm, options)
+    bilm, _ = random_bilm()
+    tokens = _batch(bilm)
     asked = []
 
     def encode(words):
@@ -122,8 +117,8 @@ def test_a_given_encoder_replaces_the_token_encoder():
         return bilm.token_encoder(words)
 
     state = bilm.bilstm.zero_state(len(tokens))
-    expected = bilm.sentences(tokens, state)
-    found = bilm.sentences(tokens, state, encode)
+    expected = read_sentences(bilm, tokens, state)
+    found = bilm.sentences(tokens, bilm.sentence_lengths(tokens), state, encode=encode)
     assert all(map(torch.equal, found.layers, expected.layers))
     (words,) = asked
     n_distinct = len({word for sentence in SENTENCES for word in sentence})
@@ -132,15 +127,11 @@ def test_a_given_encoder_replaces_the_token_encoder():
         assert (words == boundary).all(dim=1).sum() == 1
 
 
-def _batch(bilm, options) -> torch.Tensor:
+def _batch(bilm: BiLM) -> torch.Tensor:
     """Returns `SENTENCES`, padded with one more column than needed."""
-    width = max(map(len, SENTENCES)) + 1
-    length = options.get("char_cnn", {}).get("max_characters_per_token")
-    tokens = torch.zeros(len(SENTENCES), width, *([length] if length else []), dtype=torch.long)
-    for row, (sentence, numbers) in enumerate(zip(SENTENCES, NUMBERED)):
-        tokens[row, : len(sentence)] = (
-            torch.tensor([oracle.characters(word, length) for word in sentence]) + 1
-            if length
-            else torch.tensor(numbers) + 1
-        )
+    width, length = max(map(len, SENTENCES)) + 1, bilm.max_characters_per_token
+    tokens = torch.zeros(len(SENTENCES), width, length, dtype=torch.long)
+    for row, sentence in enumerate(SENTENCES):
+        ids = torch.tensor([oracle.characters(word, length) for word in sentence])
+        tokens[row, : len(sentence)] = ids + 1
     return tokens

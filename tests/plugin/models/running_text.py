@@ -20,6 +20,7 @@ from tests.conftest import WORDS
 from tests.oracle import Arrays, Options, State
 from tests.random_bilm import CHAR_CNN, LSTM, random_state, randomize
 
+OPTIONS = {"lstm": LSTM, "char_cnn": CHAR_CNN}
 IGNORE = -100
 UNKNOWN = 2
 UNHEARD_OF = ["naïve", "🙂"]
@@ -37,21 +38,17 @@ TEXT: list[Row] = [
 
 
 def language_model(
-    char_cnn: dict[str, Any] | None = CHAR_CNN,
-    seed: int = 0,
-    vocab: Vocabulary | None = None,
-    **params: Any,
+    seed: int = 0, vocab: Vocabulary | None = None, **params: Any
 ) -> BilmLanguageModel:
     """Builds a model from a config, in float64 and in training mode, with random weights and a
     random warm state."""
     config = {
         "type": "bilm",
-        "lstm": LSTM,
+        **OPTIONS,
         "dropout": 0.0,
         "n_negative_samples": None,
         "initial_state": "zero",
         **params,
-        **({"char_cnn": char_cnn} if char_cnn else {}),
     }
     torch.manual_seed(seed)
     model = Model.from_params(
@@ -95,7 +92,6 @@ def windows(rows: list[Row], n_steps: int) -> list[dict[str, torch.Tensor]]:
             "words": torch.from_numpy(words_to_characters(table, 10)),
             **dict(zip(filled, piece)),
             "starts": torch.full((len(rows),), k == 0),
-            "word_ids": torch.tensor([number(word) for word in table]),
         }
         for k, piece in enumerate(pieces)
     ]
@@ -114,8 +110,7 @@ def log_probabilities(
     step, and the state after it."""
     found = []
     for d, (inputs, targets) in enumerate(streams(row)):
-        tokens = inputs if "char_cnn" in options else [number(word) for word in inputs]
-        x = np.array([oracle.word_vector(arrays, options, token) for token in tokens])
+        x = np.array([oracle.word_vector(arrays, options, word) for word in inputs])
         layers, state = oracle.stream(arrays, options, d, x, state)
         found.append(
             np.array(

@@ -3,7 +3,6 @@ batches share."""
 
 import copy
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from tests import oracle
 from tests.compare import assert_close
 from tests.plugin.models.running_text import (
     IGNORE,
+    OPTIONS,
     TEXT,
     batch,
     language_model,
@@ -31,26 +31,18 @@ def n_tokens(window: dict[str, torch.Tensor]) -> int:
     return int((window["forward_targets"] != IGNORE).sum())
 
 
-@pytest.fixture(params=["characters", "words"])
-def char_cnn(request) -> dict[str, Any] | None:
-    """Returns the block `char_cnn` of a model that reads characters, and `None` for one that reads
-    words."""
-    return CHAR_CNN if request.param == "characters" else None
-
-
 @pytest.mark.parametrize("initial_state", ["zero", "warm", "carry"])
-def test_windows_are_the_oracles_running_text(initial_state, char_cnn, tmp_path):
+def test_windows_are_the_oracles_running_text(initial_state, tmp_path):
     """The oracle reads each row from its first word to its last, step by step. Compared are every
     window's loss, and perplexities that weigh each token the same over windows of unequal numbers
     of tokens. A row starts from the warm state or from zeros. The text is read twice, as `starts`
     says."""
-    model = language_model(char_cnn, initial_state=initial_state).eval()
-    options = {"lstm": LSTM, **({"char_cnn": char_cnn} if char_cnn else {})}
+    model = language_model(initial_state=initial_state).eval()
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
-    start = oracle.zero_state(options)
+    start = oracle.zero_state(OPTIONS)
     if initial_state == "warm":
         start = oracle_state(model.bilm.warm_state(1), 0)
-    rows = [log_probabilities(arrays, options, row, start)[0] for row in TEXT]
+    rows = [log_probabilities(arrays, OPTIONS, row, start)[0] for row in TEXT]
     for _ in range(2):
         for k, window in enumerate(windows(TEXT, N_STEPS)):
             losses = [-p[d][k * N_STEPS : (k + 1) * N_STEPS] for p in rows for d in (0, 1)]
@@ -163,11 +155,10 @@ def test_warm_state_is_the_mean_at_the_starts_of_sentences(tmp_path):
     model = language_model(initial_state="warm")
     start = oracle_state(model.bilm.bilstm.zero_state(1), 0)  # where training starts
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
-    options = {"lstm": LSTM, "char_cnn": CHAR_CNN}
     for window in windows(TEXT, 2):
         model(**batch(window))
     states = [
-        log_probabilities(arrays, options, TEXT[row][: sentence + 1], start)[1]
+        log_probabilities(arrays, OPTIONS, TEXT[row][: sentence + 1], start)[1]
         for row, sentence in ((0, 0), (0, 1), (1, 1), (1, 2))
     ]
     assert model.bilm.warm_state.count == len(states)
@@ -248,10 +239,3 @@ def test_errors_in_a_config_are_named(params, message):
     """The message names the key, what was expected and what was found."""
     with pytest.raises((InputError, ConfigurationError), match=message):
         language_model(**params)
-
-
-def test_a_model_of_words_needs_their_numbers():
-    """The message names the key of the data loader that adds them."""
-    model, window = language_model(char_cnn=None), windows(TEXT, N_STEPS)[0]
-    with pytest.raises(InputError, match='data_loader needs "tokens": "words"'):
-        model(**batch({key: x for key, x in window.items() if key != "word_ids"}))

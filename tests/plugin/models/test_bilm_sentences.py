@@ -12,8 +12,15 @@ from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
 from tests import oracle
 from tests.compare import assert_close
-from tests.plugin.models.running_text import TEXT, batch, language_model, log_probabilities, windows
-from tests.random_bilm import CHAR_CNN, LSTM, arrays_of, oracle_state
+from tests.plugin.models.running_text import (
+    OPTIONS,
+    TEXT,
+    batch,
+    language_model,
+    log_probabilities,
+    windows,
+)
+from tests.random_bilm import CHAR_CNN, arrays_of, oracle_state
 
 SENTENCES = [*TEXT[0], [], *TEXT[1]]
 READER = BilmDatasetReader(max_characters_per_token=CHAR_CNN["max_characters_per_token"])
@@ -32,19 +39,17 @@ def batch_of(model: BilmLanguageModel, sentences: list[list[str]]) -> dict[str, 
     return batch.as_tensor_dict()
 
 
-@pytest.mark.parametrize("char_cnn", [CHAR_CNN, None], ids=["characters", "words"])
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
-def test_sentences_are_the_oracles(initial_state, char_cnn, tmp_path):
+def test_sentences_are_the_oracles(initial_state, tmp_path):
     """The oracle reads each sentence alone, step by step: `w_1 .. w_n </S>` forwards and, in the
     order of the text, `<S> w_1 .. w_n` backwards. The loss is the mean over both, and perplexities
     weigh each token the same over batches of 2, 3, 1 and 2 sentences."""
-    model = language_model(char_cnn, initial_state=initial_state).eval()
-    options = {"lstm": LSTM, **({"char_cnn": char_cnn} if char_cnn else {})}
+    model = language_model(initial_state=initial_state).eval()
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
-    start = oracle.zero_state(options)
+    start = oracle.zero_state(OPTIONS)
     if initial_state == "warm":
         start = oracle_state(model.bilm.warm_state(1), 0)
-    expected = [log_probabilities(arrays, options, [s], start)[0] for s in SENTENCES]
+    expected = [log_probabilities(arrays, OPTIONS, [s], start)[0] for s in SENTENCES]
     for begin, end in ((0, 2), (2, 5), (5, 6), (6, 8)):
         output = model(**batch_of(model, SENTENCES[begin:end]))
         for row, (forward, backward) in enumerate(expected[begin:end]):
@@ -69,9 +74,8 @@ def test_carry_continues_from_the_row_above(tmp_path):
     """The oracle's state of each row is carried through batches of 3, 1, 2 and 4 sentences. Rows
     that are missing in a batch keep their state, and a new row starts from zeros."""
     model = language_model(initial_state="carry").eval()
-    options = {"lstm": LSTM, "char_cnn": CHAR_CNN}
     arrays = arrays_of(model.bilm, tmp_path, model.softmax)
-    states = [oracle.zero_state(options) for _ in range(4)]
+    states = [oracle.zero_state(OPTIONS) for _ in range(4)]
     for k, sentences in enumerate(
         (SENTENCES[:3], SENTENCES[3:4], SENTENCES[4:6], SENTENCES[5:8] + SENTENCES[:1])
     ):
@@ -80,8 +84,8 @@ def test_carry_continues_from_the_row_above(tmp_path):
             # The last boundary is read too, which windows of running text read at the beginning of
             # the next sentence.
             bounded = ["<S>", *sentence, "</S>"]
-            _, state = oracle.sentence(arrays, options, bounded, states[row])
-            expected, _ = log_probabilities(arrays, options, [sentence], states[row])
+            _, state = oracle.sentence(arrays, OPTIONS, bounded, states[row])
+            expected, _ = log_probabilities(arrays, OPTIONS, [sentence], states[row])
             n = len(sentence) + 1
             found = output["forward_log_probabilities"][row, :n]
             assert_close(found, expected[0], atol=1e-10, what=f"batch {k}, row {row}")
@@ -165,7 +169,7 @@ def test_an_evaluation_starts_afresh():
     """Under `carry` the same sentences have the same loss in each evaluation, which ends when the
     trainer asks for its metrics and resets them. Within one, a batch starts in the state after the
     batch before."""
-    model = language_model(CHAR_CNN, initial_state="carry").eval()
+    model = language_model(initial_state="carry").eval()
     losses = []
     for _ in range(2):
         losses.append([model(**batch_of(model, SENTENCES))["loss"].item() for _ in range(2)])
@@ -180,7 +184,7 @@ def test_an_evaluation_starts_afresh():
 def test_words_of_another_length(kind, length, training):
     """The error names the keys. Otherwise words would be cut or filled up in another way than the
     model's, which it can read without an error in some cases."""
-    model = language_model(CHAR_CNN).train(training)
+    model = language_model().train(training)
     if kind == "sentences":
         inputs = batch_of(model, SENTENCES)
         tokens = inputs["source"]["elmo"]["elmo_tokens"]
@@ -201,7 +205,7 @@ def _of_length(tokens: torch.Tensor, length: int) -> torch.Tensor:
 
 def test_an_indexer_of_another_type():
     """The error names the key and what was found."""
-    model = language_model(CHAR_CNN)
+    model = language_model()
     inputs = batch_of(model, SENTENCES)
     inputs["source"] = {"tokens": {"tokens": inputs["targets"]}}
     with pytest.raises(InputError, match=r'token_indexers: .* type "elmo" .*found tokens'):

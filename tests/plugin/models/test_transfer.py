@@ -1,7 +1,6 @@
 """Fine-tuning starts from another model's weights, and its archive does not need that model any
 more."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.models import Model
-from allennlp.models.archival import archive_model
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.options_file import read_options
@@ -25,11 +23,9 @@ from elmo_plugin.plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.plugin.models.export import export
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS
-from tests.plugin.models.test_bilm_sentences import batch_of
 from tests.plugin.models.test_training import TEXT, config
 
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
-OTHER_ORDER = [*WORDS[:3], *reversed(WORDS[3:])]
 
 
 def tuned(vocabulary: list[str], **extra: Any) -> BilmLanguageModel:
@@ -131,70 +127,3 @@ def test_the_config_is_read(monkeypatch):
     found = Params.from_file(str(path)).as_dict()
     assert found["model"]["pretrained_file"] == found["vocabulary"]["directory"] == "a.tar.gz"
     assert (found["train_data_path"], found["validation_data_path"]) == (str(TEXT), "dev.txt")
-
-
-def word_model(folder: Path) -> tuple[BilmLanguageModel, str]:
-    """Returns a model of `WORDS` that reads them from a table, and its archive."""
-    model = tuned(WORDS, char_cnn=None)
-    config = {
-        "dataset_reader": {"type": "bilm"},
-        "vocabulary": {"type": "bilm", "corpus": "gone.txt"},
-        "model": {"type": "bilm", "lstm": BLOCKS["lstm"], "n_negative_samples": 3},
-    }
-    model.vocab.save_to_files(str(folder / "vocabulary"))
-    torch.save(model.state_dict(), folder / "best.th")
-    (folder / "config.json").write_text(json.dumps(config))
-    archive_model(folder)
-    return model.eval(), str(folder / "model.tar.gz")
-
-
-def check_reads_the_same(source: BilmLanguageModel, model: BilmLanguageModel) -> None:
-    """Checks that both models have the same vectors for a sentence of words that both know. The
-    word "new" has none of the source's."""
-    layers = []
-    for one in (source, model.eval()):
-        batch = batch_of(one, [["the", "stick"], ["stick", "the", "the"]])
-        layers.append(one.read_sentences(batch["source"], batch["targets"])[0])
-    assert torch.equal(*layers)
-    table = model.bilm.token_encoder.embedding.weight
-    assert not table[0].any()
-    if "new" in model.vocab.get_token_to_index_vocabulary("words"):
-        new = table[1 + NEW_WORDS.index("new")]
-        assert not any(torch.equal(new, old) for old in source.bilm.token_encoder.embedding.weight)
-
-
-@pytest.mark.parametrize("vocabulary", [OTHER_ORDER, NEW_WORDS], ids=["order", "size"])
-def test_a_word_table_from_an_archive(vocabulary, tmp_path):
-    """The expected vectors are those of the archived model for the same sentences. Each model
-    numbers the words by its own vocabulary, and the softmax's rows are looked up by word."""
-    source, archive = word_model(tmp_path)
-    model = tuned(vocabulary, char_cnn=None, pretrained_file=archive)
-    check_reads_the_same(source, model)
-    for word in ("the", "stick", "</S>"):
-        found = model.softmax.weight[vocabulary.index(word)]
-        assert torch.equal(found, source.softmax.weight[WORDS.index(word)])
-
-
-@pytest.mark.parametrize("with_softmax", [True, False])
-@pytest.mark.parametrize("vocabulary", [OTHER_ORDER, NEW_WORDS], ids=["order", "size"])
-def test_a_word_table_from_bilm_tfs_files(vocabulary, with_softmax, tmp_path):
-    """The expected vectors are those of the exported model for the same sentences."""
-    source, _ = word_model(tmp_path)
-    export(source, tmp_path / "files", with_softmax=with_softmax)
-    files = {
-        "pretrained_file": str(tmp_path / "files" / "weights.hdf5"),
-        "pretrained_vocabulary_file": str(tmp_path / "files" / "vocabulary.txt"),
-    }
-    model = tuned(vocabulary, char_cnn=None, **files)
-    check_reads_the_same(source, model)
-    found = model.softmax.weight[vocabulary.index("the")]
-    assert with_softmax == torch.equal(found, source.softmax.weight[WORDS.index("the")])
-
-
-def test_a_word_table_without_its_vocabulary_is_refused(tmp_path):
-    """The message names the file, the array and the missing key."""
-    source, _ = word_model(tmp_path)
-    export(source, tmp_path / "files", with_softmax=True)
-    weights = str(tmp_path / "files" / "weights.hdf5")
-    with pytest.raises(InputError, match=r"weights\.hdf5: embedding: .*vocabulary_file"):
-        tuned(WORDS, char_cnn=None, pretrained_file=weights)

@@ -129,14 +129,11 @@ def test_no_gradients():
     assert torch.equal(model.table, expected.table)
 
 
-@pytest.mark.parametrize("char_cnn", ["char_cnn", None])
-def test_a_language_model_learns_the_same(char_cnn):
-    """The expected weights are those of the dense run, for a model that reads characters and for
-    one that reads words, whose table is row-sparse too."""
+def test_a_language_model_learns_the_same():
+    """The expected weights are those of the dense run."""
     trained = []
     for sparse in (False, True):
-        blocks = {} if char_cnn else {"char_cnn": None}
-        model = language_model(n_negative_samples=4, sparse_gradients=sparse, **blocks)
+        model = language_model(n_negative_samples=4, sparse_gradients=sparse)
         optimizer = optimizer_of(model) if sparse else dense_adagrad(model)
         torch.manual_seed(1)
         for window in windows(TEXT, 4):

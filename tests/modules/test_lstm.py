@@ -1,22 +1,25 @@
-"""These tests compare the fast path of the LSTM with its equation, which other tests compare with
-the oracle."""
+"""These tests compare the fast path of the LSTMs with their equation, which `test_bilm.py` compares
+with the oracle."""
 
 from unittest import mock
 
 import pytest
 import torch
+from torch import Tensor
 
-from elmo_plugin.modules import ProjectedLSTM, projected_lstm
+from elmo_plugin.modules import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.ops.lstm_reference import reference_lstm
 from tests.compare import assert_close
+from tests.random_bilm import randomize
 
 pytestmark = pytest.mark.usefixtures("lstm_path")
 
-N_STEPS, N_ROWS, INPUT, DIM, PROJECTION = 9, 4, 5, 7, 3
+SCAN = "elmo_plugin.modules.lstm.lstm_scan"
+N_STEPS, N_ROWS, INPUT, DIM, PROJECTION, N_LAYERS = 9, 4, 5, 7, 3, 3
 
 VARIANTS = {
     "projected, clipped": (PROJECTION, 0.4, 0.3),
-    "projected, memory clipped": (PROJECTION, 0.4, None),
+    "projected, cell clipped": (PROJECTION, 0.4, None),
     "projected, projection clipped": (PROJECTION, None, 0.3),
     "projected": (PROJECTION, None, None),
     "clipped": (DIM, 0.4, 0.3),
@@ -45,7 +48,7 @@ def lstm_of(variant: str) -> ProjectedLSTM:
     return lstm
 
 
-def random_inputs(lstm: ProjectedLSTM) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def random_inputs(lstm: ProjectedLSTM) -> tuple[Tensor, Tensor, Tensor]:
     return (
         torch.randn(2, N_STEPS, N_ROWS, INPUT),
         0.3 * torch.randn(2, N_ROWS, DIM),
@@ -60,17 +63,17 @@ def test_values_and_gradients_are_the_references(variant, batch_sizes):
     gradient of all outputs. Values agree within 1e-5 with and without autograd, and gradients
     within 1e-4."""
     lstm, sizes = lstm_of(variant), BATCH_SIZES[batch_sizes]
-    inputs, memory, output = random_inputs(lstm)
+    inputs, cell, hidden = random_inputs(lstm)
     inputs.requires_grad_()
     parameters = dict(lstm.named_parameters(), inputs=inputs)
-    with mock.patch.object(projected_lstm, "lstm_scan", reference_lstm):
-        expected = lstm(inputs, memory, output, sizes)
+    with mock.patch(SCAN, reference_lstm):
+        expected = lstm(inputs, cell, hidden, sizes)
     weight = torch.randn_like(expected[0])
     gradients = torch.autograd.grad((expected[0] * weight).sum(), [*parameters.values()])
 
-    found = lstm(inputs, memory, output, sizes)
+    found = lstm(inputs, cell, hidden, sizes)
     with torch.no_grad():
-        without_autograd = lstm(inputs, memory, output, sizes)
+        without_autograd = lstm(inputs, cell, hidden, sizes)
     for name, value, plain, reference in zip("hch", found, without_autograd, expected):
         assert_close(value, reference, atol=1e-5, what=f"{name} with autograd")
         assert_close(plain, reference, atol=1e-5, what=f"{name} without autograd")
@@ -84,12 +87,12 @@ def test_gradients_are_the_slopes(variant):
     """The expected slopes are differences of the values themselves, in float64, for the inputs and
     for each parameter in a random direction."""
     lstm = lstm_of(variant).double()
-    inputs, memory, output = (x.double() for x in random_inputs(lstm))
+    inputs, cell, hidden = (x.double() for x in random_inputs(lstm))
     tensors = {"inputs": inputs.requires_grad_(), **dict(lstm.named_parameters())}
     weight = torch.randn(2, 3, N_ROWS, lstm.projection_dim, dtype=torch.float64)
 
-    def value() -> torch.Tensor:
-        return (lstm(inputs[:, :3], memory, output, [4, 3, 3])[0] * weight).sum()
+    def value() -> Tensor:
+        return (lstm(inputs[:, :3], cell, hidden, [4, 3, 3])[0] * weight).sum()
 
     gradients = torch.autograd.grad(value(), [*tensors.values()])
     for (name, x), gradient in zip(tensors.items(), gradients):
@@ -107,9 +110,9 @@ def test_gradients_are_the_slopes(variant):
 def test_clips_bite():
     """A clip keeps every number within its bounds, and some numbers equal them."""
     lstm = lstm_of("projected, clipped")
-    outputs, memory, _ = lstm(*random_inputs(lstm))
+    outputs, cell, _ = lstm(*random_inputs(lstm))
     assert outputs.abs().max() == torch.tensor(0.3)
-    assert memory.abs().max() == torch.tensor(0.4)
+    assert cell.abs().max() == torch.tensor(0.4)
 
 
 def test_inputs_after_the_end_of_a_row_are_not_read():
@@ -117,22 +120,22 @@ def test_inputs_after_the_end_of_a_row_are_not_read():
     outputs are zeros, the state is that of its last step, and inputs have no effect on
     gradients."""
     lstm, sizes = lstm_of("projected, clipped"), [4, 4, 3, 3, 2, 2, 1, 1, 1]
-    inputs, memory, output = random_inputs(lstm)
+    inputs, cell, hidden = random_inputs(lstm)
     lengths = [sum(size > row for size in sizes) for row in range(N_ROWS)]
-    outputs, c, h = lstm(inputs, memory, output, sizes)
+    outputs, c, h = lstm(inputs, cell, hidden, sizes)
     for row, length in enumerate(lengths):
         assert not outputs[:, length:, row].any()
         assert torch.equal(h[:, row], outputs[:, length - 1, row])
         one = slice(row, row + 1)
-        alone = lstm(inputs[:, :length, one], memory[:, one], output[:, one])
+        alone = lstm(inputs[:, :length, one], cell[:, one], hidden[:, one])
         assert_close(outputs[:, :length, one], alone[0], atol=1e-6, what=f"row {row}")
-        assert_close(c[:, one], alone[1], atol=1e-6, what=f"memory of row {row}")
+        assert_close(c[:, one], alone[1], atol=1e-6, what=f"cell of row {row}")
     outputs.sum().backward()
     found = {name: parameter.grad for name, parameter in lstm.named_parameters()}
     lstm.zero_grad()
     for row, length in enumerate(lengths):
         inputs[:, length:, row] += 100.0
-    lstm(inputs, memory, output, sizes)[0].sum().backward()
+    lstm(inputs, cell, hidden, sizes)[0].sum().backward()
     for name, parameter in lstm.named_parameters():
         assert torch.equal(found[name], parameter.grad), name
 
@@ -147,8 +150,8 @@ def test_one_long_text_is_its_pieces():
         y, c, h = lstm(piece, c, h)
         pieces.append(y)
     assert_close(torch.cat(pieces, dim=1), whole[0], atol=1e-6, what="outputs")
-    assert_close(c, whole[1], atol=1e-6, what="memory")
-    assert_close(h, whole[2], atol=1e-6, what="output")
+    assert_close(c, whole[1], atol=1e-6, what="cell")
+    assert_close(h, whole[2], atol=1e-6, what="hidden")
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -195,3 +198,128 @@ def test_second_gradients_are_refused(loss):
     outputs, _, _ = lstm(*random_inputs(lstm))
     with pytest.raises(NotImplementedError, match="create_graph"):
         torch.autograd.grad(loss(outputs), list(lstm.parameters()), create_graph=True)
+
+
+def bilstm_of(use_skip_connections: bool = True, dropout: float = 0.0) -> BiLSTM:
+    torch.manual_seed(0)
+    bilstm = BiLSTM(
+        n_layers=N_LAYERS,
+        input_dim=INPUT,
+        dim=DIM,
+        projection_dim=PROJECTION,
+        cell_clip=3.0,
+        proj_clip=3.0,
+        use_skip_connections=use_skip_connections,
+        dropout=dropout,
+    )
+    randomize(bilstm, std=0.4)
+    return bilstm
+
+
+def test_directions_never_see_each_other():
+    """Another text in one direction changes neither outputs nor gradients of the other."""
+    bilstm = bilstm_of()
+    inputs = torch.randn(2, N_STEPS, N_ROWS, INPUT, requires_grad=True)
+    outputs, state = bilstm(inputs, bilstm.zero_state(N_ROWS))
+    other = torch.stack([inputs[0], torch.randn(N_STEPS, N_ROWS, INPUT)])
+    others, other_state = bilstm(other, bilstm.zero_state(N_ROWS))
+    for y, other_y in zip(outputs, others):
+        assert torch.equal(y[0], other_y[0]) and not torch.equal(y[1], other_y[1])
+    assert torch.equal(state.cell[:, 0], other_state.cell[:, 0])
+    outputs[-1][0].sum().backward()
+    assert inputs.grad[0].any() and not inputs.grad[1].any()
+
+
+def test_zero_state_has_the_layers_shapes():
+    """By definition, the state is zeros, D numbers of c and P of h."""
+    state = bilstm_of().zero_state(2)
+    assert state.cell.shape == (N_LAYERS, 2, 2, DIM)
+    assert state.hidden.shape == (N_LAYERS, 2, 2, PROJECTION)
+    assert not state.cell.any() and not state.hidden.any()
+
+
+@pytest.mark.parametrize("use_skip_connections", [False, True])
+def test_dropout_is_on_the_input_that_the_residual_adds(use_skip_connections, monkeypatch):
+    """The expected values follow bilm-tf's order, layer by layer with the equation: every layer
+    reads its input after dropout, and from the second layer on this input is added to its output.
+    The seed gives the masks."""
+    bilstm = bilstm_of(use_skip_connections, dropout=0.4)
+    inputs = torch.randn(2, N_STEPS, N_ROWS, INPUT)
+    zero = bilstm.zero_state(N_ROWS)
+    torch.manual_seed(1)
+    outputs, _ = bilstm(inputs, zero)
+    evaluated, _ = bilstm.eval()(inputs, zero)
+    assert not torch.equal(evaluated[-1], outputs[-1])
+    assert torch.equal(evaluated[-1], bilstm(inputs, zero)[0][-1])
+
+    monkeypatch.setattr(SCAN, reference_lstm)
+    torch.manual_seed(1)
+    x = inputs
+    for k, (layer, found) in enumerate(zip(bilstm.layers, outputs, strict=True)):
+        dropped = torch.nn.functional.dropout(x, 0.4)
+        y, _, _ = layer(dropped, zero.cell[k], zero.hidden[k])
+        x = y + dropped if use_skip_connections and k > 0 else y
+        assert_close(found, x, atol=1e-5, what=f"layer {k + 1}")
+
+
+def test_gradients_of_the_stack_are_autograds(monkeypatch):
+    """The expected gradients come from autograd with the equation in place of every layer's fast
+    path, within 1e-4, for rows of unequal length."""
+    bilstm, sizes = bilstm_of(), BATCH_SIZES["falling"]
+    inputs = torch.randn(2, N_STEPS, N_ROWS, INPUT, requires_grad=True)
+    weight = torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
+    parameters = dict(bilstm.named_parameters(), inputs=inputs)
+    gradients = []
+    for fast in (True, False):
+        if not fast:
+            monkeypatch.setattr(SCAN, reference_lstm)
+        outputs, _ = bilstm(inputs, bilstm.zero_state(N_ROWS), sizes)
+        loss = sum((y * weight).sum() for y in outputs)
+        gradients.append(torch.autograd.grad(loss, [*parameters.values()]))
+    for name, found, expected in zip(parameters, *gradients):
+        assert_close(found, expected, atol=1e-4, what=f"gradient of {name}")
+
+
+def rows_of(numbers: list[int]) -> LSTMState:
+    """Returns a state of one layer in which all numbers of row r are `numbers[r]`."""
+    row = torch.tensor(numbers, dtype=torch.float).view(1, 1, -1, 1)
+    return LSTMState(row.expand(1, 2, -1, 3), row.expand(1, 2, -1, 2))
+
+
+def numbers_of(state: LSTMState) -> list[int]:
+    for x in state:
+        assert torch.equal(x, x[:1, :1, :, :1].expand_as(x))
+    assert torch.equal(state.cell[0, 0, :, 0], state.hidden[0, 0, :, 0])
+    return state.cell[0, 0, :, 0].int().tolist()
+
+
+def test_batches_of_different_sizes_are_bilm_tfs():
+    """As with bilm-tf's state variables, a smaller batch reads and writes the first rows and leaves
+    the others unchanged. Rows that no batch had start from zero."""
+    state = rows_of([1, 2, 3])
+    assert numbers_of(state.take(2)) == [1, 2]
+    state = state.put(rows_of([11, 12]))
+    assert numbers_of(state) == [11, 12, 3]
+    assert numbers_of(state.take(5)) == [11, 12, 3, 0, 0]
+    state = state.put(rows_of([21, 22, 23, 24, 25]))
+    assert numbers_of(state) == [21, 22, 23, 24, 25]
+    assert numbers_of(state.take(1)) == [21]
+    assert state.n_rows == 5
+
+
+def test_rows_are_chosen_by_number_and_by_mask():
+    """The expected rows are written out by hand."""
+    state = rows_of([1, 2, 3])
+    assert numbers_of(state.select(torch.tensor([2, 0, 2]))) == [3, 1, 3]
+    chosen = torch.tensor([True, False, True])
+    assert numbers_of(state.where(chosen, rows_of([7, 8, 9]))) == [7, 2, 9]
+    assert numbers_of(rows_of([4]).expand(3)) == [4, 4, 4]
+
+
+def test_stored_names():
+    """Checkpoints and files of earlier versions have c as `memory` and h as `output`."""
+    state = rows_of([1, 2])
+    stored = state.stored()
+    assert stored["memory"] is state.cell and stored["output"] is state.hidden
+    again = LSTMState.from_stored(stored)
+    assert again.cell is state.cell and again.hidden is state.hidden
