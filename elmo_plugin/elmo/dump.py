@@ -141,8 +141,6 @@ def _part_size(elmo: Elmo, batch_size: int) -> int:
 
 def check_is_new(out: str | os.PathLike) -> None:
     """Raises an `InputError` if there is a file or a folder of this name."""
-    if Path(out).is_dir():
-        raise InputError(f"{out}: expected to write a new file, found a folder")
     if Path(out).exists():
         raise InputError(
             f"{out}: expected to write a new file, found one; remove it to write it again"

@@ -1,7 +1,3 @@
-"""
-`allennlp elmo-mix` prints and draws how trained models weight the layers of ELMo.
-"""
-
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,51 +8,45 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.mixes import Mix, find_mixes
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.archive_files import opened_archive, read_weights
-from elmo_plugin.plugin.commands.output import print_text
-from elmo_plugin.plugin.commands.paths import check_output_folder, input_path
+from elmo_plugin.plugin.commands.command import Command, check_output_file, input_path, print_text
 
 PICTURES = (".pdf", ".png", ".svg")
 
 
 @Subcommand.register("elmo-mix")
-class ElmoMix(Subcommand):
+class ElmoMix(Command):
     """
     Prints the weights s of the layers and the scale gamma of each mix in the archives of models,
-    and draws them as in figure 2 of the paper. It reads only the weights of an archive, of the
-    embedder `elmo` or of AllenNLP's own `elmo_token_embedder`.
+    and draws them as in figure 2 of the paper. It reads only the weights of an archive, with the
+    embedder "elmo" or AllenNLP's own "elmo_token_embedder".
     """
 
-    def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
-        description = "Print and draw how trained models weight the layers of ELMo."
-        subparser = parser.add_parser(self.name, description=description, help=description)
-        subparser.add_argument(
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
             "archives",
             nargs="+",
             metavar="archive",
             help="the model.tar.gz of a trained model, or the folder of a training run",
         )
-        subparser.add_argument(
+        parser.add_argument(
             "--plot", metavar="FILE", help=f"a picture to write, {', '.join(PICTURES)}"
         )
-        subparser.set_defaults(func=mix_from_args)
-        return subparser
 
-
-def mix_from_args(args: argparse.Namespace) -> None:
-    if args.plot is not None:
-        check_output_folder("--plot", args.plot)
-        if Path(args.plot).suffix not in PICTURES or Path(args.plot).is_dir():
-            raise InputError(
-                f"--plot: {args.plot}: expected a file to write, {' or '.join(PICTURES)}"
-            )
-    mixes = {}
-    for archive in args.archives:
-        path = input_path("archive", archive, "the model.tar.gz of a trained model")
-        mixes.update({f"{archive} {name}": mix for name, mix in mixes_of_archive(path).items()})
-    print_text(mix_table(mixes))
-    if args.plot is not None:
-        draw_mixes(mixes, Path(args.plot))
-        print_text(f"wrote {args.plot}")
+    def run(self, args: argparse.Namespace) -> None:
+        if args.plot is not None:
+            check_output_file("--plot", args.plot)
+            if Path(args.plot).suffix not in PICTURES:
+                raise InputError(
+                    f"--plot: {args.plot}: expected a file to write, {' or '.join(PICTURES)}"
+                )
+        mixes = {}
+        for archive in args.archives:
+            path = input_path("archive", archive, "the model.tar.gz of a trained model")
+            mixes.update({f"{archive} {name}": mix for name, mix in mixes_of_archive(path).items()})
+        print_text(mix_table(mixes))
+        if args.plot is not None:
+            draw_mixes(mixes, Path(args.plot))
+            print_text(f"wrote {args.plot}")
 
 
 def mixes_of_archive(archive_file: str) -> dict[str, Mix]:

@@ -1,12 +1,6 @@
-"""
-`allennlp elmo-nearest` finds the occurrences of words in a text that a biLM takes for the most
-similar to a word in its sentence.
-"""
-
 import argparse
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 
@@ -20,9 +14,13 @@ from elmo_plugin.elmo.nearest import (
     text_sentences,
 )
 from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.plugin.commands.model_arguments import add_model_arguments, load_elmo
-from elmo_plugin.plugin.commands.output import print_text
-from elmo_plugin.plugin.commands.paths import check_output_folder
+from elmo_plugin.plugin.commands.command import (
+    Command,
+    add_model_arguments,
+    check_output_file,
+    load_elmo,
+    print_text,
+)
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -42,21 +40,19 @@ mark {{ background: #cde; font-weight: bold; }}
 
 
 @Subcommand.register("elmo-nearest")
-class ElmoNearest(Subcommand):
+class ElmoNearest(Command):
     """
-    Prints the nearest neighbours in context, as in table 4 of the paper.
+    Prints the occurrences in a text whose vectors are nearest to that of a word in its sentence, as
+    in table 4 of the paper.
     """
 
-    def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
-        description = "Find the occurrences in a text that are nearest to a word in its sentence."
-        subparser = parser.add_parser(self.name, description=description, help=description)
-        subparser.add_argument(
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
             "text",
-            type=str,
             help="a file, a glob, a folder or docs://heldout, one sentence a line; plain, .gz, .xz "
             "or .zst",
         )
-        queries = subparser.add_mutually_exclusive_group(required=True)
+        queries = parser.add_mutually_exclusive_group(required=True)
         queries.add_argument(
             "--sentence",
             action="append",
@@ -65,70 +61,65 @@ class ElmoNearest(Subcommand):
             "repeated",
         )
         queries.add_argument("--word", help="a word, whose occurrences in the text are the queries")
-        subparser.add_argument(
+        parser.add_argument(
             "--queries",
             type=int,
             default=5,
             metavar="N",
             help="the highest number of occurrences of --word, spread over the text",
         )
-        subparser.add_argument(
+        parser.add_argument(
             "-k", type=int, default=5, help="the number of neighbours of each query"
         )
-        subparser.add_argument(
+        parser.add_argument(
             "--layer", default="top", help="top, average, or a number, where 0 is the words"
         )
-        subparser.add_argument(
+        parser.add_argument(
             "--same-word",
             action="store_true",
             help="look only at occurrences of the same word, which is faster",
         )
-        add_model_arguments(subparser)
-        subparser.add_argument(
+        add_model_arguments(parser)
+        parser.add_argument(
             "--initial-state",
             choices=["zero", "warm"],
             default="warm",
             help="the LSTM state at the start of a sentence",
         )
-        subparser.add_argument("--html", metavar="FILE", help="a page to write")
-        subparser.set_defaults(func=nearest_from_args)
-        return subparser
+        parser.add_argument("--html", metavar="FILE", help="a page to write")
 
-
-def nearest_from_args(args: argparse.Namespace) -> None:
-    check_path("text", args.text)
-    check_count("--queries", args.queries)
-    check_count("-k", args.k)
-    if args.html is not None:
-        check_output_folder("--html", args.html)
-        if Path(args.html).is_dir():
-            raise InputError(f"--html: {args.html}: expected a file, found a folder")
-    if args.sentence is not None:
-        queries = [_marked(sentence) for sentence in args.sentence]
-    else:
-        queries = _spread(args.text, args.word, args.queries)
-    elmo = load_elmo(args)
-    layer: str | int = args.layer
-    if args.layer not in ("top", "average"):
-        if not args.layer.isdecimal() or int(args.layer) >= elmo.n_layers:
-            fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
-        layer = int(args.layer)
-    sentences = text_sentences(args.text)
-    found = nearest_occurrences(
-        elmo, queries, sentences, k=args.k, layer=layer, same_word=args.same_word
-    )
-    for query, neighbours in zip(queries, found):
-        print_text(f"\n{_text(query)}")
-        for neighbour in neighbours:
-            occurrence = neighbour.occurrence
-            print_text(
-                f"  {neighbour.cosine:.3f}  {_text(occurrence)}  ({occurrence.sentence.source})"
-            )
-    if args.html is not None:
-        caption = f"Layer {args.layer}, cosine; the text is {args.text}."
-        with atomic_write(args.html) as temporary:
-            temporary.write_text(page(queries, found, caption), "utf-8", "backslashreplace")
-        print_text(f"\nwrote {args.html}")
+    def run(self, args: argparse.Namespace) -> None:
+        check_path("text", args.text)
+        check_count("--queries", args.queries)
+        check_count("-k", args.k)
+        if args.html is not None:
+            check_output_file("--html", args.html)
+        if args.sentence is not None:
+            queries = [_marked(sentence) for sentence in args.sentence]
+        else:
+            queries = _spread(args.text, args.word, args.queries)
+        elmo = load_elmo(args, args.initial_state)
+        layer: str | int = args.layer
+        if args.layer not in ("top", "average"):
+            if not args.layer.isdecimal() or int(args.layer) >= elmo.n_layers:
+                fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
+            layer = int(args.layer)
+        sentences = text_sentences(args.text)
+        found = nearest_occurrences(
+            elmo, queries, sentences, k=args.k, layer=layer, same_word=args.same_word
+        )
+        for query, neighbours in zip(queries, found):
+            print_text(f"\n{_text(query)}")
+            for neighbour in neighbours:
+                occurrence = neighbour.occurrence
+                print_text(
+                    f"  {neighbour.cosine:.3f}  {_text(occurrence)}  ({occurrence.sentence.source})"
+                )
+        if args.html is not None:
+            caption = f"Layer {args.layer}, cosine; the text is {args.text}."
+            with atomic_write(args.html) as temporary:
+                temporary.write_text(page(queries, found, caption), "utf-8", "backslashreplace")
+            print_text(f"\nwrote {args.html}")
 
 
 def _marked(sentence: str) -> Occurrence:

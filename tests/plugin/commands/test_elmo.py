@@ -478,7 +478,7 @@ def test_an_existing_output_stays(run, text, tmp_path, options):
     with pytest.raises(InputError, match="found one; remove it to write it again"):
         run(text, out, "--top", *options)
     assert out.read_text() == "mine"
-    with pytest.raises(InputError, match=r"new file, found a folder$"):
+    with pytest.raises(InputError, match=r"a file to write, found a folder$"):
         run(text, tmp_path, "--top", *options)
 
 
