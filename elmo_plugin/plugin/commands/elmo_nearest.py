@@ -1,42 +1,22 @@
 import argparse
-from collections.abc import Sequence
-from html import escape
+from itertools import islice
 
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError, check_count, check_path, fail, shown
 from elmo_plugin.elmo.nearest import (
-    Neighbour,
     Occurrence,
     Sentence,
     nearest_occurrences,
     occurrences,
     text_sentences,
 )
-from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.plugin.commands.command import (
     Command,
     add_model_arguments,
-    check_output_file,
     load_elmo,
     print_text,
 )
-
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<title>Nearest neighbours in context</title>
-<style>
-body {{ font-family: sans-serif; max-width: 60em; margin: 2em auto; }}
-td {{ padding: 0.2em 0.6em; vertical-align: top; }}
-td:first-child, td:last-child {{ color: #666; white-space: nowrap; }}
-mark {{ background: #cde; font-weight: bold; }}
-</style>
-<h1>Nearest neighbours in context</h1>
-<p>{caption}</p>
-{sections}
-</html>
-"""
 
 
 @Subcommand.register("elmo-nearest")
@@ -56,7 +36,6 @@ class ElmoNearest(Command):
         queries.add_argument(
             "--sentence",
             action="append",
-            metavar="SENTENCE",
             help="a sentence with one word between asterisks, as in 'the *stick* .'; may be "
             "repeated",
         )
@@ -80,25 +59,16 @@ class ElmoNearest(Command):
             help="look only at occurrences of the same word, which is faster",
         )
         add_model_arguments(parser)
-        parser.add_argument(
-            "--initial-state",
-            choices=["zero", "warm"],
-            default="warm",
-            help="the LSTM state at the start of a sentence",
-        )
-        parser.add_argument("--html", metavar="FILE", help="a page to write")
 
     def run(self, args: argparse.Namespace) -> None:
         check_path("text", args.text)
         check_count("--queries", args.queries)
         check_count("-k", args.k)
-        if args.html is not None:
-            check_output_file("--html", args.html)
         if args.sentence is not None:
             queries = [_marked(sentence) for sentence in args.sentence]
         else:
             queries = _spread(args.text, args.word, args.queries)
-        elmo = load_elmo(args, args.initial_state)
+        elmo = load_elmo(args)
         layer: str | int = args.layer
         if args.layer not in ("top", "average"):
             if not args.layer.isdecimal() or int(args.layer) >= elmo.n_layers:
@@ -110,16 +80,8 @@ class ElmoNearest(Command):
         )
         for query, neighbours in zip(queries, found):
             print_text(f"\n{_text(query)}")
-            for neighbour in neighbours:
-                occurrence = neighbour.occurrence
-                print_text(
-                    f"  {neighbour.cosine:.3f}  {_text(occurrence)}  ({occurrence.sentence.source})"
-                )
-        if args.html is not None:
-            caption = f"Layer {args.layer}, cosine; the text is {args.text}."
-            with atomic_write(args.html) as temporary:
-                temporary.write_text(page(queries, found, caption), "utf-8", "backslashreplace")
-            print_text(f"\nwrote {args.html}")
+            for cosine, other in neighbours:
+                print_text(f"  {cosine:.3f}  {_text(other)}  ({other.sentence.source})")
 
 
 def _marked(sentence: str) -> Occurrence:
@@ -136,38 +98,15 @@ def _marked(sentence: str) -> Occurrence:
 
 def _spread(text: str, word: str, most: int) -> list[Occurrence]:
     """At most `most` occurrences of a word, at equal distances in the list of all."""
-    n_occurrences = sum(1 for _ in occurrences(text_sentences(text), word))
-    if not n_occurrences:
-        fail("--word", f"a word of {text}", word)
-    most = min(most, n_occurrences)
-    chosen = {i * n_occurrences // most for i in range(most)}
-    every = enumerate(occurrences(text_sentences(text), word))
-    found = [occurrence for number, occurrence in every if number in chosen]
-    if len(found) < most:
-        fail("--word", "a text that can be read several times, not a pipe", text)
-    return found
+    n_found = sum(1 for _ in occurrences(text_sentences(text), word))
+    step = max(1, n_found // most)
+    queries = list(islice(occurrences(text_sentences(text), word), 0, step * most, step))
+    if not queries:
+        fail("--word", f"a word of {text}, which is read several times and cannot be a pipe", word)
+    return queries
 
 
 def _text(occurrence: Occurrence) -> str:
     words = list(occurrence.sentence.words)
     words[occurrence.position] = f"*{occurrence.word}*"
-    return " ".join(words)
-
-
-def page(queries: Sequence[Occurrence], found: Sequence[Sequence[Neighbour]], caption: str) -> str:
-    """A page in HTML that needs no other file."""
-    sections = []
-    for query, neighbours in zip(queries, found):
-        rows = [
-            f"<tr><td>{neighbour.cosine:.3f}</td><td>{_html(neighbour.occurrence)}</td>"
-            f"<td>{escape(neighbour.occurrence.sentence.source)}</td></tr>"
-            for neighbour in neighbours
-        ]
-        sections.append("\n".join([f"<h3>{_html(query)}</h3>", "<table>", *rows, "</table>"]))
-    return PAGE.format(caption=escape(caption), sections="\n".join(sections))
-
-
-def _html(occurrence: Occurrence) -> str:
-    words = [escape(word) for word in occurrence.sentence.words]
-    words[occurrence.position] = f"<mark>{words[occurrence.position]}</mark>"
     return " ".join(words)

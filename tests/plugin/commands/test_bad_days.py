@@ -87,9 +87,6 @@ COMMANDS = {
         "bilm-import IN/model/options.json IN/model/weights.hdf5 IN/model/vocabulary.txt OUT",
         _members,
     ),
-    "elmo-nearest": Command(
-        "elmo-nearest IN/lines.txt --word the --archive IN/model.tar.gz --html OUT", _sums
-    ),
 }
 each_command = pytest.mark.parametrize("name", COMMANDS)
 
