@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from allennlp.commands.subcommand import Subcommand
-from allennlp.common import logging as common_logging
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError, check_count
 from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, check_is_new, dump
 from elmo_plugin.elmo.sentence_keys import check_sentence_keys
 from elmo_plugin.modules.initial_state import INITIAL_STATES
@@ -50,7 +49,7 @@ class ElmoCommand(Command):
         add_model_arguments(parser)
         parser.add_argument(
             "--batch-size",
-            type=_batch_size,
+            type=int,
             default=64,
             help="the number of sentences of ordinary length in a batch",
         )
@@ -81,14 +80,12 @@ class ElmoCommand(Command):
             action="store_true",
             help="name datasets by their sentences instead of line numbers",
         )
-        parser.add_argument(
-            "--file-friendly-logging", action="store_true", help="show progress on separate lines"
-        )
 
     def run(self, args: argparse.Namespace) -> None:
-        common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
         check_output_file("output_file", args.output_file)
         check_is_new(args.output_file)
+        # A batch cannot have more sentences than a part of the dump.
+        check_count("--batch-size", args.batch_size, most=PART_SENTENCES)
         shard, n_shards = args.shard
         if args.initial_state == "carry" and n_shards > 1:
             raise InputError(
@@ -134,15 +131,6 @@ class ElmoCommand(Command):
             forget_sentences=args.forget_sentences,
             total=total,
         )
-
-
-def _batch_size(text: str) -> int:
-    # A batch cannot have more sentences than a part of the dump.
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= PART_SENTENCES:
-        raise argparse.ArgumentTypeError(
-            f"expected a number from 1 to {PART_SENTENCES}, found {shown(text)}"
-        )
-    return int(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -18,17 +18,14 @@ class ElmoLibsonnet(Command):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("folder", help="the folder of the configs")
-        parser.add_argument("--force", action="store_true", help="replace a file that was changed")
 
     def run(self, args: argparse.Namespace) -> None:
         check_path("folder", args.folder)
         path = Path(args.folder) / LIBRARY.name
         check_output_file("folder", str(path))
         library = LIBRARY.read_text()
-        if path.exists() and not args.force and path.read_text() != library:
-            raise InputError(
-                f"folder: {path}: expected no such file, found another one (--force replaces it)"
-            )
+        if path.exists() and path.read_text() != library:
+            raise InputError(f"folder: {path}: expected no such file, found another one; remove it")
         with atomic_write(path) as temporary:
             temporary.write_text(library)
         print_text(f"wrote {path}; in a config: local elmo = import '{path.name}';")

@@ -80,7 +80,7 @@ def _trained(out: Path) -> Any:
 
 COMMANDS = {
     "train": Command("train IN/bilm.json -s OUT --include-package elmo_plugin", _trained, "-r"),
-    "bilm-encode": Command("bilm-encode IN/text OUT --shard-tokens 200", _sums),
+    "bilm-encode": Command("bilm-encode IN/text OUT", _sums),
     "elmo": Command("elmo IN/lines.txt OUT --all --archive IN/model.tar.gz", _sums),
     "bilm-export": Command("bilm-export IN/model.tar.gz OUT --softmax", _sums, ""),
     "bilm-import": Command(
