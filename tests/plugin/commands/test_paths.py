@@ -33,7 +33,6 @@ def allennlp(*arguments: str | Path) -> None:
         ),
         ("text", ["elmo-nearest", "", *WORD]),
         ("archive", ["elmo-mix", ""]),
-        ("--plot", ["elmo-mix", "text", "--plot", ""]),
         ("folder", ["elmo-libsonnet", ""]),
         ("text", ["bilm-encode", "", "out"]),
         ("out", ["bilm-encode", "text", ""]),
