@@ -1,6 +1,6 @@
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
@@ -9,7 +9,6 @@ from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError, check_count
 from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, check_is_new, dump
-from elmo_plugin.elmo.sentence_keys import check_sentence_keys
 from elmo_plugin.modules.initial_state import INITIAL_STATES
 from elmo_plugin.plugin.commands.command import (
     Command,
@@ -19,9 +18,6 @@ from elmo_plugin.plugin.commands.command import (
     load_elmo,
 )
 from elmo_plugin.text.lines import read_blocks
-
-ORDINARY_LENGTH = 32
-"""The length in tokens of a sentence in `--batch-size`; longer ones count as several."""
 
 
 @Subcommand.register("elmo")
@@ -116,16 +112,12 @@ class ElmoCommand(Command):
         total = None
         if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
             total = sum(1 for _ in sentences())  # which finds blank lines now, not after hours
-        text: Iterable[Sentence] = sentences()
-        if args.use_sentence_keys:
-            text = check_sentence_keys(text, name)
         dump(
             elmo,
-            text,
+            sentences(),
             args.output_file,
             layer=args.layer,
             batch_size=args.batch_size,
-            max_tokens=args.batch_size * ORDINARY_LENGTH,
             dtype="float16" if args.float16 else "float32",
             use_sentence_keys=args.use_sentence_keys,
             forget_sentences=args.forget_sentences,
