@@ -25,7 +25,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.elmo import MAX_TOKENS, Elmo, batches_by_length
+from elmo_plugin.elmo.elmo import Elmo, batches_by_length
 from elmo_plugin.elmo.word_cache import WordVectorCache
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
 from elmo_plugin.files.checksum import append_checksum, ends_in_checksum
@@ -37,6 +37,8 @@ from elmo_plugin.ops.lstm_kernel import KERNEL_STATUS
 logger = logging.getLogger(__name__)
 
 PART_SENTENCES = 4096
+ORDINARY_LENGTH = 32
+"""The length in tokens of a sentence in the batch size; longer ones count as several."""
 STATE = "state"
 """The group of a part that holds the LSTM state after its last sentence, under `carry`."""
 
@@ -55,7 +57,6 @@ def dump(
     *,
     layer: str,
     batch_size: int = 64,
-    max_tokens: int = MAX_TOKENS,
     dtype: str = "float32",
     use_sentence_keys: bool = False,
     forget_sentences: bool = False,
@@ -76,14 +77,13 @@ def dump(
     layer : `str`
         `"all"`, `"top"` or `"average"`.
     batch_size : `int`
-        The number of sentences in a batch, under `carry`.
-    max_tokens : `int`
-        The highest number of tokens in a batch, under `zero` and `warm`.
+        The number of sentences in a batch: under `carry` of any sentences, otherwise of sentences
+        of `ORDINARY_LENGTH`, so that memory has a bound.
     dtype : `str`
         The type of the numbers in the file, `"float32"` or `"float16"`.
     use_sentence_keys : `bool`
-        Name datasets by their sentences instead of their line numbers, which HDF5 can do if
-        `check_sentence_keys` passes. The last of several equal sentences is written.
+        Name datasets by their sentences instead of their line numbers. The last of several equal
+        sentences is written.
     forget_sentences : `bool`
         Leave out `sentence_to_index`, without which memory does not grow with the text.
     total : `int | None`
@@ -92,13 +92,17 @@ def dump(
     # Raises
 
     `InputError`
-        If `out` exists, if another process is writing it, or if an interrupted dump was of another
-        model or text or had other settings.
+        If `out` exists, if another process is writing it, if an interrupted dump was of another
+        model or text or had other settings, or if a sentence cannot be the name of a dataset.
     `DiskFullError`
         If there is no space for a part or for `out`. Finished parts are kept.
     """
     out = Path(os.path.realpath(out))  # a link stays
-    settings = _settings(elmo, layer, batch_size, max_tokens, dtype)
+    settings = _settings(elmo, layer, batch_size, dtype)
+    part_size = PART_SENTENCES
+    if elmo.layers.initial_state == "carry":
+        # Whole batches, whose rows continue those of the batch before.
+        part_size = max(1, PART_SENTENCES // batch_size) * batch_size
     elmo.layers.word_vectors = WordVectorCache(same_bits=True)
     index: dict[str, int] = {}
     paths = []
@@ -107,7 +111,7 @@ def dump(
             _parts_folder(out) as parts,
             tqdm(total=total, unit=" sentences", desc=out.name) as progress,
         ):
-            for number, part in enumerate(_groups(sentences, _part_size(elmo, batch_size))):
+            for number, part in enumerate(_groups(sentences, part_size)):
                 paths.append(path := parts / f"{number:08d}.hdf5")
                 if path.exists() and _resume(elmo, path, part, settings):
                     progress.update(len(part))
@@ -116,7 +120,7 @@ def dump(
                         batches = _groups(part, batch_size)
                     else:
                         lengths = [len(sentence.text.split()) for sentence in part]
-                        places = batches_by_length(lengths, max_tokens)
+                        places = batches_by_length(lengths, batch_size * ORDINARY_LENGTH)
                         batches = ([part[place] for place in batch] for batch in places)
                     _write_part(elmo, part, path, batches, layer, dtype, settings, progress)
                 if use_sentence_keys or not forget_sentences:
@@ -130,18 +134,8 @@ def dump(
         ) from None
 
 
-def _part_size(elmo: Elmo, batch_size: int) -> int:
-    """The number of sentences in a part, which under `carry` consists of whole batches: a sentence
-    starts in the state of the same row of the batch before."""
-    if elmo.layers.initial_state != "carry":
-        return PART_SENTENCES
-    return max(1, PART_SENTENCES // batch_size) * batch_size
-
-
 def check_is_new(out: str | os.PathLike) -> None:
     """Raises an `InputError` if there is a file or a folder of this name."""
-    if Path(out).is_dir():
-        raise InputError(f"{out}: expected to write a new file, found a folder")
     if Path(out).exists():
         raise InputError(
             f"{out}: expected to write a new file, found one; remove it to write it again"
@@ -245,7 +239,17 @@ def _join(
                     key = str(line) if keys is None else keys.get(line)
                     if key is None:  # an equal sentence follows
                         continue
-                    part.copy(str(line), joined, name=key)
+                    try:
+                        if "\0" in key:  # where HDF5 would cut the name
+                            raise ValueError
+                        part.copy(str(line), joined, name=key)
+                    except (RuntimeError, ValueError):
+                        disk.check()
+                        raise InputError(
+                            f"{out}: line {line + 1}: {key!r}: HDF5 cannot have a dataset of this "
+                            "name, or not next to those of other lines, because a slash separates "
+                            "groups; leave out --use-sentence-keys, and nothing is computed again"
+                        ) from None
             disk.check()
         if index is not None:
             string = h5py.special_dtype(vlen=str)
@@ -255,7 +259,7 @@ def _join(
     os.replace(whole, out)
 
 
-def _settings(elmo: Elmo, layer: str, batch_size: int, max_tokens: int, dtype: str) -> str:
+def _settings(elmo: Elmo, layer: str, batch_size: int, dtype: str) -> str:
     """All but the text that the numbers depend on, to the bit."""
     device = elmo.bilm.boundaries.device
     # Another number of threads, or another GPU, may round differently.
@@ -263,7 +267,7 @@ def _settings(elmo: Elmo, layer: str, batch_size: int, max_tokens: int, dtype: s
     processor = torch.cuda.get_device_name(device) if is_gpu else torch.get_num_threads()
     model = elmo.fingerprint().hex()
     numbers = [torch.__version__, KERNEL_STATUS, processor, model]
-    return json.dumps([*numbers, layer, batch_size, max_tokens, dtype])
+    return json.dumps([*numbers, layer, batch_size, dtype])
 
 
 def _digest(part: list[Sentence]) -> str:

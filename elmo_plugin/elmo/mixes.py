@@ -12,7 +12,8 @@ _GAMMA = re.compile(r"(?P<mix>(?:.*\.)?scalar_mix(?:_\d+)?)\.gamma")
 
 class Mix(NamedTuple):
     """
-    A mix of layers, gamma * sum_j s_j h_j (Peters et al. 2018, equation 1).
+    A mix of layers, gamma * sum_j s_j h_j (Peters et al. 2018, equation 1). As text it is
+    `s 0.3023 0.3155 0.3822, gamma 1.1636`.
 
     weights : `list[float]`
         s_0 .. s_L, after the softmax. It is empty for a mix that is the top layer alone.
@@ -22,6 +23,10 @@ class Mix(NamedTuple):
 
     weights: list[float]
     gamma: float
+
+    def __str__(self) -> str:
+        weights = " ".join(f"{s_j:.4f}" for s_j in self.weights) or "the top layer alone"
+        return f"s {weights}, gamma {self.gamma:.4f}"
 
 
 def find_mixes(state: Mapping[str, Tensor]) -> dict[str, Mix]:

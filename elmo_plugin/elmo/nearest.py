@@ -4,12 +4,12 @@ The occurrences of words in a text that are nearest to given ones, by the cosine
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch.nn.functional import normalize
 from tqdm import tqdm
 
 from elmo_plugin.elmo.elmo import Elmo
@@ -20,11 +20,7 @@ PART_TOKENS = 2**14
 
 
 class Sentence(NamedTuple):
-    """
-    words : `tuple[str, ...]`
-    source : `str`
-        The place of the sentence in the text, such as `news.txt, line 7`.
-    """
+    """A sentence, and its place in the text, such as `news.txt, line 7`."""
 
     words: tuple[str, ...]
     source: str = ""
@@ -32,11 +28,8 @@ class Sentence(NamedTuple):
 
 class Occurrence(NamedTuple):
     """
-    A word in its sentence.
-
-    sentence : `Sentence`
-    position : `int`
-        The number of the word in the sentence, from 0.
+    A word in its sentence, at a position that is counted from 0. Equal words at the same position
+    of equal sentences have the same `key`, because their vectors are equal.
     """
 
     sentence: Sentence
@@ -48,7 +41,6 @@ class Occurrence(NamedTuple):
 
     @property
     def key(self) -> tuple[tuple[str, ...], int]:
-        """Equal words at the same position of equal sentences have equal vectors."""
         return self.sentence.words, self.position
 
 
@@ -110,61 +102,45 @@ def nearest_occurrences(
     `list[list[Neighbour]]`
         For each query at most `k` occurrences, the nearest first.
     """
+    sentences = tqdm(sentences, unit=" sentences")
+    if same_word:  # sentences with no such word need not be read
+        words = {query.word.lower() for query in queries}
+        sentences = (s for s in sentences if any(word.lower() in words for word in s.words))
     vectors = elmo.embed([query.sentence.words for query in queries], layer, as_tensors=True)
-    goals = _unit(torch.stack([x[query.position] for x, query in zip(vectors, queries)]))
-    words = {query.word.lower() for query in queries} if same_word else None
-    best: list[list[Neighbour]] = [[] for _ in queries]
-    for part in _parts(sentences, words):
+    goals = torch.stack([x[query.position] for x, query in zip(vectors, queries)])
+    best: list[dict[object, Neighbour]] = [{} for _ in queries]  # by key
+    for part in _parts(sentences):
         vectors = elmo.embed([sentence.words for sentence in part], layer, as_tensors=True)
-        cosines = goals @ _unit(torch.cat(vectors)).T  # (number of queries, tokens)
+        # (number of queries, tokens)
+        cosines = normalize(goals, dim=-1) @ normalize(torch.cat(vectors), dim=-1).T
         found = [Occurrence(s, position) for s in part for position in range(len(s.words))]
-        for query, cosine, neighbours in zip(queries, cosines, best):
-            hidden = [other.key == query.key for other in found]
-            if same_word:
-                hidden = [a or not _same(query, other) for a, other in zip(hidden, found)]
-            cosine[torch.tensor(hidden)] = -torch.inf
+        for row, (query, cosine) in enumerate(zip(queries, cosines)):
+            is_hidden = [
+                other.key == query.key or (same_word and other.word.lower() != query.word.lower())
+                for other in found
+            ]
+            cosine[torch.tensor(is_hidden)] = -torch.inf
             values, places = cosine.topk(min(k, len(found)))
-            new = zip(values.tolist(), places.tolist())
-            neighbours += [Neighbour(x, found[place]) for x, place in new if x > -torch.inf]
-            neighbours[:] = _top(neighbours, k)
-    return best
+            for value, place in zip(values.tolist(), places.tolist()):
+                if value > -torch.inf:
+                    # Of a repeated occurrence the first in the text is kept: products of other
+                    # shapes round otherwise, so a repetition's cosine may be larger by a little.
+                    best[row].setdefault(found[place].key, Neighbour(value, found[place]))
+            nearest = sorted(best[row].items(), key=lambda item: -item[1].cosine)[:k]
+            best[row] = dict(nearest)
+    return [list(neighbours.values()) for neighbours in best]
 
 
-def _same(one: Occurrence, other: Occurrence) -> bool:
-    return one.word.lower() == other.word.lower()
-
-
-def _top(neighbours: list[Neighbour], k: int) -> list[Neighbour]:
-    """
-    The first `k` distinct occurrences. Of a repeated one the first in the text is kept: products of
-    other shapes round otherwise, so that the cosine of a repetition may be larger by a little.
-    """
-    distinct: dict[object, Neighbour] = {}
-    for neighbour in neighbours:
-        distinct.setdefault(neighbour.occurrence.key, neighbour)
-    return sorted(distinct.values(), key=lambda neighbour: -neighbour.cosine)[:k]
-
-
-def _parts(
-    sentences: Iterable[Sentence], words: Collection[str] | None
-) -> Iterator[list[Sentence]]:
-    """
-    Parts of the text of about `PART_TOKENS`, each with distinct sentences; only those with one of
-    `words`, if there are some.
-    """
+def _parts(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+    """Parts of the text of about `PART_TOKENS`, each with distinct sentences."""
     part: dict[tuple[str, ...], Sentence] = {}
     n_tokens = 0
-    for sentence in tqdm(sentences, unit=" sentences"):
-        if words is None or any(word.lower() in words for word in sentence.words):
-            if sentence.words not in part:
-                part[sentence.words] = sentence
-                n_tokens += len(sentence.words)
-            if n_tokens >= PART_TOKENS:
-                yield list(part.values())
-                part, n_tokens = {}, 0
+    for sentence in sentences:
+        if sentence.words not in part:
+            part[sentence.words] = sentence
+            n_tokens += len(sentence.words)
+        if n_tokens >= PART_TOKENS:
+            yield list(part.values())
+            part, n_tokens = {}, 0
     if part:
         yield list(part.values())
-
-
-def _unit(x: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(x, dim=-1)

@@ -51,9 +51,7 @@ class ElmoMixCallback(TrainerCallback):
 def _log(trainer: GradientDescentTrainer) -> None:
     scalars: dict[str, float] = {}
     for name, mix in find_mixes(dict(trainer.model.named_parameters())).items():
-        weights = " ".join(f"{s_j:.4f}" for s_j in mix.weights) or "the top layer alone"
-        batches = trainer._total_batches_completed
-        logger.info("batch %d, %s: s %s, gamma %.4f", batches, name, weights, mix.gamma)
+        logger.info("batch %d, %s: %s", trainer._total_batches_completed, name, mix)
         scalars.update({f"{name}/s_{j}": s_j for j, s_j in enumerate(mix.weights)})
         scalars[f"{name}/gamma"] = mix.gamma
     for callback in trainer._callbacks:

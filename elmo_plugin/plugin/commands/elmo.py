@@ -1,44 +1,39 @@
-"""
-`allennlp elmo` writes the ELMo vectors of a text, one sentence a line, to an HDF5 file.
-"""
-
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
+from typing import BinaryIO
 
 from allennlp.commands.subcommand import Subcommand
-from allennlp.common import logging as common_logging
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError, check_count
 from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, check_is_new, dump
-from elmo_plugin.elmo.sentence_keys import check_sentence_keys
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.plugin.commands.model_arguments import add_model_arguments, load_elmo
-from elmo_plugin.plugin.commands.paths import check_output_folder, input_path
+from elmo_plugin.plugin.commands.command import (
+    Command,
+    add_model_arguments,
+    check_output_file,
+    input_path,
+    load_elmo,
+)
 from elmo_plugin.text.lines import read_blocks
-
-ORDINARY_LENGTH = 32
-"""The length in tokens of a sentence in `--batch-size`; longer ones count as several."""
 
 
 @Subcommand.register("elmo")
-class ElmoCommand(Subcommand):
+class ElmoCommand(Command):
     """
-    The command `elmo` of AllenNLP 0.9, with its options and file layout. `--vocab-path` is missing,
-    because the vector of each distinct word is computed only once anyway.
+    Writes the ELMo vectors of a text, one sentence a line, to an HDF5 file, with the options and
+    the file layout of AllenNLP 0.9.
     """
 
-    def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
-        description = "Write the ELMo vectors of a text, one sentence a line, to an HDF5 file."
-        subparser = parser.add_parser(self.name, description=description, help=description)
-        subparser.add_argument(
-            "input_file", type=str, help="the text, plain or compressed; - for standard input"
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "input_file", help="the text, plain or compressed; - for standard input"
         )
-        subparser.add_argument("output_file", type=str, help="the HDF5 file to write")
+        parser.add_argument("output_file", help="the HDF5 file to write")
 
-        layers = subparser.add_mutually_exclusive_group(required=True)
+        layers = parser.add_mutually_exclusive_group(required=True)
         for layer, text in (
             ("all", "all layers: (layers + 1, tokens, vector size) for each sentence"),
             ("top", "the top layer: (tokens, vector size)"),
@@ -47,109 +42,87 @@ class ElmoCommand(Subcommand):
             layers.add_argument(
                 f"--{layer}", dest="layer", action="store_const", const=layer, help=text
             )
-        add_model_arguments(subparser)
-        subparser.add_argument(
+        add_model_arguments(parser)
+        parser.add_argument(
             "--batch-size",
-            type=_batch_size,
+            type=int,
             default=64,
             help="the number of sentences of ordinary length in a batch",
         )
-        subparser.add_argument(
+        parser.add_argument(
             "--initial-state",
             choices=INITIAL_STATES,
             default="warm",
             help="the LSTM state at the start of a sentence: warm, one fixed state; zero, zeros; "
             "carry, the state after earlier sentences, as in AllenNLP 0.9",
         )
-        subparser.add_argument(
+        parser.add_argument(
             "--float16", action="store_true", help="write float16, half as many bytes"
         )
-        subparser.add_argument(
+        parser.add_argument(
             "--shard",
             type=_shard,
             default="1/1",
             metavar="I/N",
             help="read every N-th line from the I-th on, so that 1/4 to 4/4 are all lines",
         )
-        subparser.add_argument(
+        parser.add_argument(
             "--forget-sentences",
             action="store_true",
             help="leave out sentence_to_index, which holds the whole text",
         )
-        subparser.add_argument(
+        parser.add_argument(
             "--use-sentence-keys",
             action="store_true",
             help="name datasets by their sentences instead of line numbers",
         )
-        subparser.add_argument(
-            "--file-friendly-logging", action="store_true", help="show progress on separate lines"
-        )
-        subparser.set_defaults(func=elmo_from_args)
-        return subparser
 
-
-def elmo_from_args(args: argparse.Namespace) -> None:
-    common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
-    check_output_folder("output_file", args.output_file)
-    check_is_new(args.output_file)
-    shard, n_shards = args.shard
-    if args.initial_state == "carry" and n_shards > 1:
-        raise InputError(
-            "--shard: expected --initial-state zero or warm, found carry, under which vectors "
-            "depend on earlier sentences, which are in another shard"
-        )
-    if args.input_file == "-" and sys.stdin is None:
-        raise InputError("input_file: -: expected a text on stdin, found it closed")
-    elmo = load_elmo(args)
-    if args.input_file == "-":
-        name = "stdin"
-        blocks = read_blocks(sys.stdin.buffer, name=name)
-        total = None
-    else:
+    def run(self, args: argparse.Namespace) -> None:
+        check_output_file("output_file", args.output_file)
+        check_is_new(args.output_file)
+        # A batch cannot have more sentences than a part of the dump.
+        check_count("--batch-size", args.batch_size, most=PART_SENTENCES)
+        shard, n_shards = args.shard
+        if args.initial_state == "carry" and n_shards > 1:
+            raise InputError(
+                "--shard: expected --initial-state zero or warm, found carry, under which vectors "
+                "depend on earlier sentences, which are in another shard"
+            )
         name = args.input_file
-        file = Path(input_path("input_file", name, "a text, one sentence a line"))
-        if file.is_dir():
-            raise InputError(f"input_file: {name}: expected a file, found a folder")
-        blocks = read_blocks(file, name=name)
+        file: Path | BinaryIO
+        if name != "-":
+            file = Path(input_path("input_file", name, "a text, one sentence a line"))
+            if file.is_dir():
+                raise InputError(f"input_file: {name}: expected a file, found a folder")
+        elif sys.stdin is None:
+            raise InputError("input_file: -: expected a text on stdin, found it closed")
+        else:
+            name, file = "stdin", sys.stdin.buffer
+        elmo = load_elmo(args, args.initial_state)
+
+        def sentences() -> Iterator[Sentence]:
+            lines = chain.from_iterable(read_blocks(file, name=name))
+            for number, line in islice(enumerate(lines), shard, None, n_shards):
+                if not line.strip():
+                    raise InputError(
+                        f"{name}, line {number + 1}: expected a sentence, found an empty line"
+                    )
+                yield Sentence(number, line.strip())
+
         total = None
-        if file.is_file():  # a pipe can be read only once
-            # Counting also finds blank lines now, not after hours.
-            total = sum(1 for _ in _sentences(read_blocks(file, name=name), name, shard, n_shards))
-    sentences: Iterable[Sentence] = _sentences(blocks, name, shard, n_shards)
-    if args.use_sentence_keys:
-        sentences = check_sentence_keys(sentences, name)
-    dump(
-        elmo,
-        sentences,
-        args.output_file,
-        layer=args.layer,
-        batch_size=args.batch_size,
-        max_tokens=args.batch_size * ORDINARY_LENGTH,
-        dtype="float16" if args.float16 else "float32",
-        use_sentence_keys=args.use_sentence_keys,
-        forget_sentences=args.forget_sentences,
-        total=total,
-    )
-
-
-def _sentences(
-    blocks: Iterable[list[str]], name: str, shard: int, n_shards: int
-) -> Iterator[Sentence]:
-    for number, line in enumerate(chain.from_iterable(blocks)):
-        if number % n_shards != shard:
-            continue
-        if not line.strip():
-            raise InputError(f"{name}, line {number + 1}: expected a sentence, found an empty line")
-        yield Sentence(number, line.strip())
-
-
-def _batch_size(text: str) -> int:
-    # A batch cannot have more sentences than a part of the dump.
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= PART_SENTENCES:
-        raise argparse.ArgumentTypeError(
-            f"expected a number from 1 to {PART_SENTENCES}, found {shown(text)}"
+        if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
+            total = sum(1 for _ in sentences())  # which finds blank lines now, not after hours
+        dump(
+            elmo,
+            sentences(),
+            args.output_file,
+            layer=args.layer,
+            batch_size=args.batch_size,
+            dtype="float16" if args.float16 else "float32",
+            use_sentence_keys=args.use_sentence_keys,
+            forget_sentences=args.forget_sentences,
+            total=total,
         )
-    return int(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -1,78 +1,50 @@
-"""
-`allennlp bilm-encode` makes an encoded corpus from text, which training then opens at once.
-"""
-
 import argparse
 import os
 import time
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import InputError, check_count, check_path
-from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
-from elmo_plugin.text.corpus import is_corpus
-from elmo_plugin.text.encoding import SHARD_TOKENS, encode
+from elmo_plugin.checks import InputError, check_path
+from elmo_plugin.plugin.commands.command import Command
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
+from elmo_plugin.text.encoding import encode
 from elmo_plugin.text.lines import find_files
 
 
 @Subcommand.register("bilm-encode")
-class BilmEncode(Subcommand):
+class BilmEncode(Command):
     """
-    Encodes text to a folder, which a config can name as its `train_data_path`. A config can also
-    name the text itself, which is then encoded on first use.
+    Encodes text, one sentence a line, to a folder, which a config can name as its train_data_path.
+    A config can also name the text itself, which is then encoded on first use.
     """
 
-    def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
-        description = "Encode text, one sentence a line, to train language models."
-        subparser = parser.add_parser(self.name, description=description, help=description)
-        subparser.add_argument(
-            "text", type=str, help="a file, a glob or a folder; plain, .gz, .xz or .zst"
-        )
-        subparser.add_argument("out", type=str, help="the folder to write")
-        subparser.add_argument(
-            "--max-characters",
-            type=int,
-            default=DEFAULT_MAX_CHARACTERS,
-            metavar="N",
-            help="the max_characters_per_token of a model, to report the words that it would crop; "
-            "the corpus has whole words",
-        )
-        subparser.add_argument(
-            "--shard-tokens",
-            type=int,
-            default=SHARD_TOKENS,
-            metavar="N",
-            help="the highest number of tokens in a shard, which bounds memory",
-        )
-        subparser.add_argument(
-            "--force", action="store_true", help="replace an existing encoded corpus"
-        )
-        subparser.set_defaults(func=encode_from_args)
-        return subparser
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("text", help="a file, a glob or a folder; plain, .gz, .xz or .zst")
+        parser.add_argument("out", help="the folder to write")
 
-
-def encode_from_args(args: argparse.Namespace) -> None:
-    check_max_characters("--max-characters", args.max_characters)
-    check_count("--shard-tokens", args.shard_tokens)
-    check_path("text", args.text)
-    check_path("out", args.out)
-    if os.path.exists(args.out) and not args.force:
-        found = (
-            "an encoded corpus (--force replaces it)" if is_corpus(args.out) else "something else"
+    def run(self, args: argparse.Namespace) -> None:
+        check_path("text", args.text)
+        check_path("out", args.out)
+        if os.path.exists(args.out):
+            raise InputError(
+                f"out: {args.out}: expected a new folder to write, found one; remove it to encode "
+                "the text again"
+            )
+        started = time.monotonic()
+        corpus = encode(find_files(args.text), args.out)
+        seconds = time.monotonic() - started
+        most = DEFAULT_MAX_CHARACTERS - 2  # and the word's two boundaries
+        lengths = corpus.word_lengths()
+        cropped = lengths > most
+        occurrences = int(corpus.counts[cropped].sum())
+        print(f"tokens          {corpus.num_tokens:>15,}")
+        print(f"sentences       {corpus.num_sentences:>15,}")
+        print(f"documents       {corpus.num_documents:>15,}")
+        print(f"distinct words  {corpus.num_words:>15,}")
+        print(
+            f"cropped words   {int(cropped.sum()):>15,}  longer than {most} bytes, "
+            f"{occurrences / corpus.num_tokens:.4%} of the tokens"
         )
-        raise InputError(f"out: {args.out}: expected a new folder to write, found {found}")
-    started = time.monotonic()
-    corpus = encode(find_files(args.text), args.out, args.shard_tokens, args.force)
-    seconds = time.monotonic() - started
-    cropped = corpus.word_lengths() > args.max_characters - 2
-    occurrences = int(corpus.counts[cropped].sum())
-    print(f"tokens          {corpus.num_tokens:>15,}")
-    print(f"sentences       {corpus.num_sentences:>15,}")
-    print(f"documents       {corpus.num_documents:>15,}")
-    print(f"distinct words  {corpus.num_words:>15,}")
-    print(
-        f"cropped words   {int(cropped.sum()):>15,}  longer than {args.max_characters - 2} bytes, "
-        f"{occurrences / corpus.num_tokens:.4%} of the tokens"
-    )
-    print(f"shards          {len(corpus.shards):>15,}")
-    print(f"tokens/s        {corpus.num_tokens / seconds:>15,.0f}")
+        print(f"longest word    {int(lengths.max()):>15,}  bytes")
+        print(f"shards          {len(corpus.shards):>15,}")
+        print(f"tokens/s        {corpus.num_tokens / seconds:>15,.0f}")

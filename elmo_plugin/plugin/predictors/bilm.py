@@ -1,18 +1,19 @@
+import json
 import math
-from typing import List
+from typing import Any, List
 
 from allennlp.common import JsonDict
 from allennlp.data import Instance
 from allennlp.predictors import Predictor
 from overrides import overrides
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.plugin.models.substitutes import substitutes
-from elmo_plugin.plugin.predictors.sentences import SentencePredictor
 
 
 @Predictor.register("bilm")
-class BilmPredictor(SentencePredictor):
+class BilmPredictor(Predictor):
     """
     Probabilities of a language model for a sentence. The input is one sentence a line with white
     space between its tokens, or JSON: `{"sentence": "He threw the stick ."}` or
@@ -32,6 +33,37 @@ class BilmPredictor(SentencePredictor):
 
     n_substitutes = 5
     _model: BilmLanguageModel
+
+    @overrides
+    def load_line(self, line: str) -> JsonDict:
+        if line.lstrip().startswith("{"):
+            try:
+                return json.loads(line)
+            except json.JSONDecodeError:
+                pass
+        return {"sentence": line.strip()}
+
+    @overrides
+    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
+        tokens: Any = json_dict.get("tokens")
+        if tokens is None and isinstance(json_dict.get("sentence"), str):
+            tokens = json_dict["sentence"].split()
+        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+            raise InputError(
+                'expected {"sentence": "tokens separated by spaces"} or {"tokens": ["..."]}, '
+                f"found {json.dumps(json_dict)[:80]}"
+            )
+        return self._dataset_reader.text_to_instance(tokens)
+
+    @overrides
+    def dump_line(self, outputs: JsonDict) -> str:
+        line = json.dumps(outputs, ensure_ascii=False)
+        # UTF-8 has no lone surrogates, and JSON writes them as this escape.
+        return line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
+
+    @overrides
+    def predict_instance(self, instance: Instance) -> JsonDict:
+        return self.predict_batch_instance([instance])[0]
 
     @overrides
     def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:

@@ -8,11 +8,11 @@ from overrides import overrides
 
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.plugin.predictors.sentences import SentencePredictor
+from elmo_plugin.plugin.predictors.bilm import BilmPredictor
 
 
 @Predictor.register("elmo")
-class ElmoPredictor(SentencePredictor):
+class ElmoPredictor(BilmPredictor):
     """
     ELMo vectors from the archive of a `bilm`. The input is that of the predictor "bilm". The output
     has `tokens` and `layers`, which are L + 1 lists, first of the words and then of each LSTM

@@ -6,7 +6,6 @@ trained model.
 import sys
 from pathlib import Path
 
-import matplotlib
 import pytest
 import torch
 from allennlp.commands import main
@@ -43,21 +42,15 @@ def test_stock_elmo_and_top_layer(
     state = {f"{prefix}{name}": tensor for name, tensor in stock.state_dict().items()}
     run = save(tmp_path / "run", {**state, "encoder.layer_norm.gamma": torch.ones(8)})
     top = save(tmp_path / "top", {"elmo.scalar_mix_0.gamma": torch.tensor([1.5])})
-    picture = tmp_path / "mix.svg"
-    matplotlib.use("svg")
-    elmo_mix(run, top, "--plot", picture)
-    assert matplotlib.get_backend() == "svg"  # as the caller has set it
-    header, first, second, wrote = capsys.readouterr().out.splitlines()[-4:]
-    assert header.split() == ["s_0", "s_1", "s_2", "gamma"]
-    assert first.split() == [str(run), MIX, "0.5000", "0.2500", "0.2500", "1.0000"]
-    assert second.split() == [str(top), "elmo.scalar_mix_0", *"the top layer alone 1.5000".split()]
-    assert wrote == f"wrote {picture}"
-    assert picture.read_text().startswith("<?xml") and "</svg>" in picture.read_text()
+    elmo_mix(run, top)
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"{run} {MIX}: s 0.5000 0.2500 0.2500, gamma 1.0000",
+        f"{top} elmo.scalar_mix_0: s the top layer alone, gamma 1.5000",
+    ]
 
 
 def test_bad_input(bilm_archive: str, tmp_path: Path) -> None:
-    """The error names the archive or the argument, and no picture is written."""
-    run = save(tmp_path / "run", {"elmo.scalar_mix_0.gamma": torch.tensor([1.5])})
+    """The error names the archive or the argument."""
     with pytest.raises(InputError, match=r"model\.tar\.gz: expected a model with a mix of"):
         elmo_mix(bilm_archive)
     with pytest.raises(FileNotFoundError, match=r"^archive: gone: expected the model\.tar\.gz"):
@@ -65,12 +58,6 @@ def test_bad_input(bilm_archive: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no: expected weights, weights\.th or best\.th"):
         (tmp_path / "no").mkdir()
         elmo_mix(tmp_path / "no")
-    for picture in ("mix.txt", "mix"):
-        with pytest.raises(InputError, match=r"^--plot: .*mix.* expected a file to write"):
-            elmo_mix(run, "--plot", tmp_path / picture)
-    with pytest.raises(InputError, match=r"^--plot: .*expected the existing folder"):
-        elmo_mix(run, "--plot", tmp_path / "gone" / "mix.png")
     code = save(tmp_path / "code", {"elmo.scalar_mix_0.gamma": torch.nn.Linear(1, 1)})
     with pytest.raises(InputError, match=r"code: .*expected a whole file of torch\.save"):
         elmo_mix(code)
-    assert not list(tmp_path.glob("mix*"))

@@ -50,41 +50,44 @@ def test_a_marked_word(text: Path, bilm_archive: str, capsys: pytest.CaptureFixt
         assert line == f"  {cosine:.3f}  {' '.join(words)}  ({occurrence.sentence.source})"
 
 
-def test_a_word_of_the_text_and_a_page(
-    text: Path, bilm_files: BiLMFiles, tmp_path: Path, capsys: pytest.CaptureFixture
+def test_a_word_of_the_text(
+    text: Path, bilm_files: BiLMFiles, capsys: pytest.CaptureFixture
 ) -> None:
     """By hand: of the three occurrences of stick, the first two are the queries, and each has the
-    other two as neighbours. The page shows text as it is, not as HTML."""
+    other two as neighbours."""
     model = ["--options-file", bilm_files.options_file, "--weight-file", bilm_files.weight_file]
-    page = tmp_path / "page.html"
-    elmo_nearest(text, "--word", "STICK", "--queries", 2, "--same-word", *model, "--html", page)
-    printed = capsys.readouterr().out
-    lines = [line for line in printed.splitlines() if "*" in line]
+    elmo_nearest(text, "--word", "STICK", "--queries", 2, "--same-word", *model)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "*" in line]
     sources = {"line 1": "*stick* to the", "line 2": "*Stick* to it", "line 4": "a *stick* ."}
     for query, (first, *rest) in zip(sources, (lines[:3], lines[3:])):
         assert sources[query] in first
         assert {re.findall(r"line \d", line)[0] for line in rest} == sources.keys() - {query}
 
-    content = page.read_text("utf-8")
-    assert "Stick</mark> to it &amp; &lt;b&gt; win &lt;/b&gt; ." in content and "<b>" not in content
-    assert content.count("<mark>") == 6 and content.count("<h3>") == 2
-    assert not re.search(r"(?:src|href)=|@import|url\(", content)
+
+def test_queries_are_spread_over_the_text(
+    tmp_path: Path, bilm_archive: str, capsys: pytest.CaptureFixture
+) -> None:
+    """By hand: two of five occurrences are the first one and the third one."""
+    (tmp_path / "text.txt").write_text("".join(f"dog {k}\n" for k in range(5)))
+    elmo_nearest(
+        tmp_path / "text.txt", "--word", "dog", "--queries", 2, "--archive-file", bilm_archive
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("*dog*")] == ["*dog* 0", "*dog* 2"]
 
 
 def test_a_terminal_that_is_not_utf8(
     text: Path, bilm_archive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By hand: such a terminal gets Python's escapes, and the page the words themselves. The byte
-    0xff of an argument, which is no text, is shown as an escape too."""
+    """By hand: such a terminal gets Python's escapes. The byte 0xff of an argument, which is no
+    text, is shown as an escape too."""
     terminal = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, "ascii", write_through=True))
     (tmp_path / "text.txt").write_text("the caf\u00e9\n", "utf-8")
-    sentence, page = "the *caf\u00e9* \udcff", tmp_path / "page.html"
-    model = ["--archive-file", bilm_archive]
-    elmo_nearest(text, "--sentence", sentence, *model, "-k", 1, "--html", page)
-    query, neighbour = terminal.getvalue().decode("ascii").splitlines()[-4:-2]
+    sentence = "the *caf\u00e9* \udcff"
+    elmo_nearest(text, "--sentence", sentence, "--archive-file", bilm_archive, "-k", 1)
+    query, neighbour = terminal.getvalue().decode("ascii").splitlines()[-2:]
     assert query == r"the *caf\xe9* \udcff" and r"*caf\xe9*" in neighbour
-    assert "caf\u00e9</mark> \\udcff" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -92,12 +95,11 @@ def test_a_terminal_that_is_not_utf8(
     [
         (["--sentence", "a dog"], r"^--sentence: 'a dog': expected one word .*, found 0$"),
         (["--sentence", "*a* *dog*"], r"^--sentence: .*, found 2$"),
-        (["--word", "cat"], r"^--word: expected a word of .*text\.txt, found 'cat'$"),
+        (["--word", "cat"], r"^--word: expected a word of .*text\.txt, which .*, found 'cat'$"),
         (["--word", "dog", "-k", 0], r"^-k: expected a whole number from 1"),
         (["--word", "dog", "--queries", 0], r"^--queries: expected a whole number from 1"),
         (["--word", "dog", "--layer", "3"], r"^--layer: expected top, average or .* found '3'$"),
         (["--word", "dog", "--layer", "-1"], r"^--layer: expected top, average or .* found '-1'$"),
-        (["--word", "dog", "--html", "gone/a.html"], r"^--html: .* expected the existing folder"),
         (["--word", "dog", "--cuda-device", 99], r"^--cuda-device: expected -1 or one of"),
     ],
 )
@@ -111,7 +113,7 @@ def test_a_pipe_is_refused(bilm_archive: str) -> None:
     pipe, end = os.pipe()
     os.write(end, TEXT.encode())
     os.close(end)
-    with pytest.raises(InputError, match=r"^--word: .*several times, not a pipe, found"):
+    with pytest.raises(InputError, match=r"^--word: .* and cannot be a pipe, found"):
         elmo_nearest(f"/dev/fd/{pipe}", "--word", "dog", "--archive-file", bilm_archive)
     os.close(pipe)
 

@@ -1,0 +1,119 @@
+"""The parts that commands share: their form, the arguments that name a biLM, paths, and output."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import torch
+from allennlp.commands.subcommand import Subcommand
+from allennlp.common.file_utils import cached_path
+
+from elmo_plugin.checks import InputError, check_path, fail
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.pretrained import pretrained_names
+
+
+class Command(Subcommand):
+    """A command of `allennlp`. Its help begins with the docstring of its class."""
+
+    def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
+        subparser = parser.add_parser(self.name, description=self.__doc__, help=self.__doc__)
+        self.add_arguments(subparser)
+        subparser.set_defaults(func=self.run)
+        return subparser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        raise NotImplementedError
+
+    def run(self, args: argparse.Namespace) -> None:
+        raise NotImplementedError
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pretrained",
+        choices=pretrained_names(),
+        help="the name of a model that is part of the package",
+    )
+    parser.add_argument(
+        "--archive-file",
+        help="the model.tar.gz of a trained bilm, or a folder or zip file with bilm-tf's "
+        "options.json and an HDF5 file",
+    )
+    parser.add_argument("--options-file", help="the options file of bilm-tf")
+    parser.add_argument("--weight-file", help="the weight file of bilm-tf")
+    parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")
+
+
+def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
+    """
+    The biLM of the arguments, in evaluation mode and on its device.
+
+    # Raises
+
+    `InputError`
+        If there is no such GPU, or if the arguments do not name one biLM that reads characters.
+    `FileNotFoundError`
+        If a file does not exist.
+    """
+    n_gpus = torch.cuda.device_count()
+    if not -1 <= args.cuda_device < n_gpus:
+        fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
+    names = ("--pretrained", "--archive-file", "--options-file", "--weight-file")
+    values = (args.pretrained, args.archive_file, args.options_file, args.weight_file)
+    given = [name for name, value in zip(names, values) if value is not None]
+    match given:
+        case ["--pretrained"]:
+            elmo = Elmo.from_pretrained(args.pretrained, initial_state=initial_state)
+        case ["--archive-file"]:
+            expected = "the model.tar.gz of a trained bilm, or a folder or zip of bilm-tf's files"
+            archive = input_path("--archive-file", args.archive_file, expected)
+            elmo = Elmo.from_archive(archive, initial_state=initial_state)
+        case ["--options-file", "--weight-file"]:
+            options = input_path("--options-file", args.options_file, "bilm-tf's options.json")
+            weights = input_path("--weight-file", args.weight_file, "bilm-tf's weights in HDF5")
+            elmo = Elmo.from_files(options, weights, initial_state=initial_state)
+        case _:
+            raise InputError(
+                "expected one of --pretrained, --archive-file, or --options-file and "
+                f"--weight-file, found {' and '.join(given) or 'none'}"
+            )
+    _ = elmo.max_characters_per_token  # an error for a biLM that reads words
+    return elmo.eval().to("cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}")
+
+
+def input_path(argument: str, path: str, expected: str) -> str:
+    """
+    The local path of an input file or folder, which is downloaded if it is a URL. If it does not
+    exist, the `FileNotFoundError` names the argument.
+    """
+    check_path(argument, path)
+    try:
+        return cached_path(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{argument}: {path}: expected {expected}, found nothing") from None
+
+
+def check_output_file(argument: str, file: str) -> None:
+    """
+    Raises an `InputError` that names the argument if the output `file` is a folder, or if its own
+    folder does not exist or is not writable. If it is a link, this is the folder to which it leads.
+    """
+    check_path(argument, file)
+    folder = Path(os.path.realpath(file)).parent
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "none"
+        raise InputError(
+            f"{argument}: {file}: expected the existing folder {folder}, found {found}"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{argument}: {file}: expected a writable folder, found {folder}")
+    if Path(file).is_dir():
+        raise InputError(f"{argument}: {file}: expected a file to write, found a folder")
+
+
+def print_text(text: str) -> None:
+    """Prints text in which what the terminal's encoding lacks is escaped, as in `caf\\xe9`."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
