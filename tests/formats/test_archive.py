@@ -61,7 +61,7 @@ def edit_config(folder: Path, edit: Callable[[Config], Any]) -> None:
 
 def check_same(found: BilmLanguageModel, expected: BilmLanguageModel, message: str = "") -> None:
     """Compares weights, options and vocabulary."""
-    assert found.options == expected.options, message
+    assert found.bilm.options == expected.bilm.options, message
     assert vocabulary_words(found.vocab) == vocabulary_words(expected.vocab), message
     for name, tensor in expected.state_dict().items():
         assert torch.equal(found.state_dict()[name], tensor), (name, message)
