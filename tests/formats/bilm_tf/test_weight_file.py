@@ -89,6 +89,10 @@ def golden_batches(folder: Path) -> list[list[list[str]]]:
     return [[row[k].split() for row in rows] for k in range(len(rows[0]))]
 
 
+def lengths_of(batch: list[list[str]]) -> torch.Tensor:
+    return torch.tensor([len(tokens) for tokens in batch])
+
+
 def test_activations_are_those_of_the_original(golden):
     """The expected values are bilm-tf's results in TensorFlow, with a state carried over ten
     batches."""
@@ -97,7 +101,7 @@ def test_activations_are_those_of_the_original(golden):
     for k, batch in enumerate(golden_batches(golden)):
         ids = batch_to_ids(batch)
         with torch.no_grad():
-            read = bilm.sentences(ids, state)
+            read = bilm.sentences(ids, lengths_of(batch), state)
         state = state.put(read.state)
         for row, tokens in enumerate(batch):
             with h5py.File(golden / f"lm_embeddings_{row}.hdf5") as file:
@@ -127,7 +131,7 @@ def test_every_layer_is_that_of_allennlp(golden):
     for batch in golden_batches(golden):
         ids = batch_to_ids(batch)
         with torch.no_grad():
-            read = bilm.sentences(ids, state)
+            read = bilm.sentences(ids, lengths_of(batch), state)
             expected = stock(ids)["activations"]
         state = state.put(read.state)
         for found, layer in zip(read.layers, expected):
@@ -141,8 +145,9 @@ def test_gradients_are_those_of_allennlp(golden):
     files = str(golden / "options.json"), str(golden / "lm_weights.hdf5")
     stock = StockElmo(*files, 1, requires_grad=True)._elmo_lstm
     bilm = load_bilm(*files)
-    ids = batch_to_ids(golden_batches(golden)[0])
-    read = bilm.sentences(ids, bilm.bilstm.zero_state(3))
+    batch = golden_batches(golden)[0]
+    ids = batch_to_ids(batch)
+    read = bilm.sentences(ids, lengths_of(batch), bilm.bilstm.zero_state(3))
     for layers in (stock(ids)["activations"], read.layers):
         sum(
             (layer * torch.sin(torch.arange(layer.numel())).view_as(layer)).sum()
@@ -203,7 +208,8 @@ def test_allennlp_reads_what_we_write(files):
     ids = batch_to_ids(SENTENCES)
     with torch.no_grad():
         expected = stock(ids)["activations"]
-        found = bilm.sentences(ids, bilm.bilstm.zero_state(3)).layers
+        state = bilm.bilstm.zero_state(3)
+        found = bilm.sentences(ids, lengths_of(SENTENCES), state).layers
     for ours, theirs in zip(found, expected):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
