@@ -1,18 +1,25 @@
 """
-Digests (BLAKE2b), which identify content: two different contents never have the same digest. Use
-them for keys, for comparing inputs, and for files that are read once. They detect damage, not
-malice, because whoever can write a file can write its digest. They run at 0.9 GiB/s on a core; for
-vectors, which are written and read much more often, use `checksum`.
+Digests (BLAKE2b) and checksums (CRC-32) of stored data.
+
+A digest identifies content: two different contents never have the same one. Use it for keys, for
+comparing inputs, and for files that are read once, at 0.9 GiB/s on a core. A checksum only detects
+damage: of 2^32 damaged files one goes unnoticed. Use it for vectors, at 4 GiB/s: with digests a
+read from the cache of layers would take 2.4 times as long. Neither protects against malice, because
+whoever can write a file can write its digest.
 """
 
 import json
 import os
+import zlib
+from collections.abc import Iterable
 from hashlib import blake2b
 from hashlib import file_digest as _hash_file
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 DIGEST = "digest"
 """The key of the digest in a sealed JSON object."""
+CHECKSUM_SIZE = 4
 
 
 def new_digest(data: Any = b"", size: int = 20) -> blake2b:
@@ -33,14 +40,37 @@ def file_digest(path: str | os.PathLike) -> str:
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
     """The JSON object `content` with a digest of it."""
-    return {**content, DIGEST: _digest_of_content(content)}
+    rest = {key: value for key, value in content.items() if key != DIGEST}
+    return {**rest, DIGEST: digest(json.dumps(rest, sort_keys=True).encode("utf-8"))}
 
 
 def is_sealed(content: Any) -> bool:
     """Whether a value read from JSON is an undamaged result of `sealed`."""
-    return isinstance(content, dict) and content.get(DIGEST) == _digest_of_content(content)
+    return isinstance(content, dict) and content == sealed(content)
 
 
-def _digest_of_content(content: dict[str, Any]) -> str:
-    rest = {key: value for key, value in content.items() if key != DIGEST}
-    return digest(json.dumps(rest, sort_keys=True).encode("utf-8"))
+def checksum(pieces: Iterable[bytes | memoryview]) -> bytes:
+    """The checksum of the pieces, one after another."""
+    found = 0
+    for piece in pieces:
+        found = zlib.crc32(piece, found)
+    return found.to_bytes(CHECKSUM_SIZE, "little")
+
+
+def append_checksum(path: Path) -> None:
+    """Appends its checksum to a file. HDF5 ignores bytes after the end of its own content."""
+    with open(path, "r+b") as file:
+        file.write(_file_checksum(file, path.stat().st_size))
+
+
+def ends_in_checksum(path: Path) -> bool:
+    """Whether a file is undamaged since `append_checksum`."""
+    with open(path, "rb") as file:
+        size = path.stat().st_size - CHECKSUM_SIZE
+        return size >= 0 and _file_checksum(file, size) == file.read()
+
+
+def _file_checksum(file: BinaryIO, size: int) -> bytes:
+    """The checksum of the next `size` bytes."""
+    step = 2**20
+    return checksum(file.read(min(step, size - start)) for start in range(0, size, step))

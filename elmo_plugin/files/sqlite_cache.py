@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from elmo_plugin.files.checksum import CHECKSUM_SIZE, checksum
+from elmo_plugin.files.digest import CHECKSUM_SIZE, checksum
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +27,6 @@ FAULTS = (OSError, sqlite3.Error, UnicodeDecodeError)
 """Damage can get into SQLite's own messages, which Python then cannot decode."""
 MAX_PAGES = 2**32 - 2
 """The highest number of pages that SQLite supports."""
-MAX_VALUE = 10**9 - 1
-"""The largest value with its checksum that SQLite supports, in bytes."""
 LOCK_SECONDS = 10.0
 """Time to wait for a lock, which other processes hold for milliseconds unless they are stopped."""
 
@@ -70,17 +68,14 @@ class SQLiteCache:
         yield from [None] * n_left
 
     def put(self, values: Mapping[bytes, bytes]) -> None:
-        """Stores or replaces values, except those longer than `MAX_VALUE`, in one transaction."""
+        """Stores or replaces values in one transaction."""
         if not self.is_writable:
             return
         rows = [(key, value + checksum([key, value])) for key, value in values.items()]
         try:
             with self._open() as database:
                 database.execute("BEGIN IMMEDIATE")
-                database.executemany(
-                    "INSERT OR REPLACE INTO entries VALUES (?, ?)",
-                    (row for row in rows if len(row[1]) <= MAX_VALUE),
-                )
+                database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", rows)
                 database.execute("COMMIT")
         except FAULTS as error:
             self.is_writable = False

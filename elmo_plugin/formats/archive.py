@@ -14,20 +14,20 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.formats.archive_files import CONFIG, WORDS, opened_archive, read_weights
-from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.formats.meta_modules import meta_modules
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.corpus import SPECIAL_WORDS
 
-PARAMETERS: dict[str, tuple[type, ...]] = {
-    "lstm": (dict,),
-    "char_cnn": (dict,),
-    "dropout": (float, int),
-    "n_negative_samples": (int, type(None)),
-    "initial_state": (str,),
-    "precision": (str,),
-    "sparse_gradients": (bool,),
-}
-"""Keys that the block `model` may have, and the JSON types of their values."""
+PARAMETERS = (
+    "lstm",
+    "char_cnn",
+    "dropout",
+    "n_negative_samples",
+    "initial_state",
+    "precision",
+    "sparse_gradients",
+)
+"""Keys that the block `model` may have; options and model check their values."""
 
 TRAINING_ONLY = (
     "type",
@@ -129,12 +129,7 @@ def _read_parameters(file: Path) -> dict[str, Any]:
             raise InputError(
                 f"{CONFIG}: model: expected keys among {', '.join(PARAMETERS)}, found {shown(key)}"
             )
-        if type(value) not in PARAMETERS[key]:
-            expected = " or ".join(kind.__name__ for kind in PARAMETERS[key])
-            raise InputError(f"{CONFIG}: model.{key}: expected {expected}, found {shown(value)}")
         parameters[key] = value
-    if "lstm" not in parameters:
-        raise InputError(f"{CONFIG}: model: expected a key lstm, found none")
     return parameters
 
 
@@ -143,25 +138,10 @@ def _check_sizes(n_words: int, parameters: dict[str, Any], state: dict[str, Tens
     Compares the config's sizes with those of the weights before any memory is allocated for them,
     and returns the biLM's.
     """
-    try:
-        options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model")
-        char_cnn = options.char_cnn
-        n_layers = options.lstm.n_layers + 1 + len(char_cnn.filters) + char_cnn.n_highway
-        if n_layers > len(state):
-            raise InputError(
-                f"expected the weights of {n_layers} layers, as {CONFIG} has them, found "
-                f"{len(state)} tensors"
-            )
-        with torch.device("meta"):
-            bilm = BiLM(options)
-            softmax = SampledSoftmax(
-                n_words=n_words, dim=options.lstm.projection_dim, n_negative_samples=None
-            )
-        modules = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax})
-        expected = modules.state_dict()
-    except (ValueError, OverflowError, RuntimeError, TypeError) as error:
-        message = str(error).partition("\n")[0]
-        raise InputError(message) from error
+    options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model")
+    bilm, softmax = meta_modules(options, n_words, most_layers=len(state))
+    assert softmax is not None
+    expected = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax}).state_dict()
     for name in sorted(expected.keys() | state.keys()):
         one, other = (_described(tensors.get(name)) for tensors in (expected, state))
         if one != other:

@@ -7,7 +7,6 @@ from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.ops.linear import linear
 from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
-from elmo_plugin.ops.take_rows import take_rows
 
 IGNORE = -100
 """The target at places without a prediction: PyTorch's own `ignore_index`."""
@@ -129,7 +128,8 @@ class SampledSoftmax(nn.Module):
 
     def _rows(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         if self.sparse_gradients:
-            return take_rows(self.weight, numbers), take_rows(self.bias, numbers)
+            weight = F.embedding(numbers, self.weight, sparse=True)
+            return weight, torch.gather(self.bias, 0, numbers, sparse_grad=True)
         return F.embedding(numbers, self.weight), self.bias[numbers]
 
 

@@ -4,9 +4,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.matmul import batched_matmul, matmul
+from elmo_plugin.ops.matmul import Weights, batched_matmul, matmul, pack_weights
 from elmo_plugin.ops.no_double_backward import no_double_backward
-from elmo_plugin.ops.packed_weights import PackedWeightCache, Weights, pack_weights
+from elmo_plugin.ops.packed_weights import PackedWeightCache
 
 
 class Linear(nn.Linear):

@@ -21,11 +21,10 @@ from elmo_plugin.ops.lstm_kernel import (
     pack_for_kernel,
     takes,
 )
-from elmo_plugin.ops.matmul import batched_matmul
+from elmo_plugin.ops.lstm_reference import scan_gradients
+from elmo_plugin.ops.matmul import Weights, batched_matmul, pack_weights
 from elmo_plugin.ops.no_double_backward import no_double_backward
-from elmo_plugin.ops.packed_weights import Weights, pack_weights
 from elmo_plugin.ops.private_torch import is_graph_kept
-from elmo_plugin.ops.scan_gradients import scan_gradients
 
 BLOCK = 128
 """Rows of a product that fit in a core's caches and are enough for full speed."""
@@ -60,7 +59,7 @@ def lstm_scan(
     matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]
     uses_kernel = isinstance(recurrent_weight, KernelWeights) or takes(recurrent_weight)
     tensors = (inputs, bias, *matrices)
-    scan: Callable[..., tuple[Tensor, Tensor, Tensor]]
+    scan: Callable[..., tuple[Tensor, ...]]
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
         scan = (KernelScan if uses_kernel else _Scan).apply
     elif uses_kernel:
@@ -70,7 +69,10 @@ def lstm_scan(
     else:
         scan = _scan
     w_x, w_h, w_p = matrices
-    return scan(inputs, memory, output, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes)
+    outputs, c, h, *_ = scan(
+        inputs, memory, output, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes
+    )
+    return outputs, c, h
 
 
 def _scan(

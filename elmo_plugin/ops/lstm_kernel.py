@@ -9,16 +9,15 @@ import os
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from elmo_plugin.ops.lstm_reference import reference_lstm
+from elmo_plugin.ops.lstm_reference import reference_lstm, scan_gradients
 from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
-from elmo_plugin.ops.scan_gradients import scan_gradients
 
 logger = logging.getLogger(__name__)
 
@@ -29,30 +28,17 @@ PADDED_TO = 32
 """Packed weights have a multiple of these rows, which are as many as a bf16 tile of AMX has."""
 
 
-class KernelWeights:
-    """
-    A stack of frozen matrices in the kernel's order of memory.
+class KernelWeights(NamedTuple):
+    """A stack of matrices in the kernel's order of memory, as `pack` returns it."""
 
-    # Parameters
-
-    weights : `Tensor`
-        Matrices, shape `(2, k, n_gates * n)`.
-    n_gates : `int`
-        Number of gates whose columns follow one another in each matrix.
-    """
-
-    def __init__(self, weights: Tensor, n_gates: int) -> None:
-        self.shape = weights.shape
-        self.dtype = weights.dtype
-        self.device = weights.device
-        self.packed = pack(weights, n_gates)
+    packed: Tensor
 
 
 def pack(weights: Tensor, n_gates: int) -> Tensor:
     """
-    `weights`, shape `(2, k, n_gates * n)`, as shape `(2, blocks, n_gates, K, BLOCK)`: blocks of
-    columns that are zero after the first n, with K - k rows of zeros. In bf16 pairs of rows are
-    interleaved: numbers of one column stand next to each other.
+    `weights`, shape `(2, k, n_gates * n)`, the gates' columns one after another, as shape `(2,
+    blocks, n_gates, K, BLOCK)`: blocks of columns that are zero after the first n, with K - k rows
+    of zeros. In bf16 pairs of rows are interleaved: numbers of one column stand next to each other.
     """
     n_stack, k, columns = weights.shape
     n = columns // n_gates
@@ -64,9 +50,9 @@ def pack(weights: Tensor, n_gates: int) -> Tensor:
     return x.view(*x.shape[:3], -1, BLOCK)
 
 
-def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[KernelWeights | None]:
-    """The weights of a scan: W_x, W_h and, if there is a projection, W_P."""
-    return [w if w is None else KernelWeights(w, n) for w, n in zip(weights, (4, 4, 1))]
+def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[Any]:
+    """The `KernelWeights` of a scan: W_x, W_h and, if there is a projection, W_P."""
+    return [w if w is None else KernelWeights(pack(w, n)) for w, n in zip(weights, (4, 4, 1))]
 
 
 def takes(weight: Any) -> bool:
@@ -87,24 +73,23 @@ def kernel_scan(
     recurrent_weight: KernelWeights,
     bias: Tensor,
     projection_weight: KernelWeights | None,
-    cell_clip: float | None,
-    proj_clip: float | None,
-    batch_sizes: Sequence[int],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`reference_lstm` for frozen weights."""
-    results = torch.ops.elmo_plugin.lstm_scan(
+    *clips_and_sizes: Any,
+    keep: bool = False,
+) -> tuple[Tensor, ...]:
+    """
+    `reference_lstm` for packed weights. The results are followed by what the backward pass needs:
+    if `keep`, the gates, c and m of every step, and otherwise three times `None`.
+    """
+    outputs, c, h, *kept = torch.ops.elmo_plugin.lstm_scan(
         *(x.float().contiguous() for x in (inputs, memory, output)),
         input_weight.packed,
         recurrent_weight.packed,
         bias.float(),
         None if projection_weight is None else projection_weight.packed,
-        cell_clip,
-        proj_clip,
-        batch_sizes,
-        False,
+        *clips_and_sizes,
+        keep,
     )
-    outputs, c, h = results[:3]
-    return outputs.to(inputs.dtype), c.to(memory.dtype), h.to(output.dtype)
+    return outputs.to(inputs.dtype), c.to(memory.dtype), h.to(output.dtype), *kept
 
 
 class KernelScan(torch.autograd.Function):
@@ -120,27 +105,16 @@ class KernelScan(torch.autograd.Function):
         recurrent_weight: Tensor,
         bias: Tensor,
         projection_weight: Tensor | None,
-        cell_clip: float | None,
-        proj_clip: float | None,
-        batch_sizes: Sequence[int],
+        *clips_and_sizes: Any,
     ) -> tuple[Tensor, Tensor, Tensor]:
         x, c_0, h_0 = (tensor.float().contiguous() for tensor in (inputs, memory, output))
-        outputs, last_c, last_h, *kept = torch.ops.elmo_plugin.lstm_scan(
-            x,
-            c_0,
-            h_0,
-            pack(input_weight, 4),
-            pack(recurrent_weight, 4),
-            bias.float(),
-            None if projection_weight is None else pack(projection_weight, 1),
-            cell_clip,
-            proj_clip,
-            batch_sizes,
-            True,
-        )
         weights = input_weight, recurrent_weight, projection_weight
+        w_x, w_h, w_p = pack_for_kernel(weights)
+        outputs, last_c, last_h, *kept = kernel_scan(
+            x, c_0, h_0, w_x, w_h, bias, w_p, *clips_and_sizes, keep=True
+        )
         ctx.save_for_backward(x, c_0, h_0, *weights, outputs, *kept)
-        ctx.clips_and_sizes = cell_clip, proj_clip, batch_sizes
+        ctx.clips_and_sizes = clips_and_sizes
         ctx.mark_non_differentiable(last_c, last_h)
         return outputs.to(inputs.dtype), last_c, last_h
 

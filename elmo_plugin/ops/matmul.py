@@ -9,11 +9,37 @@ fault; its operators are those that `torch.compile` calls. `make bench` measures
 A product is computed in the precision of its weight, and the result has the input's.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.packed_weights import PackedWeights, Weights
-from elmo_plugin.ops.private_torch import is_onednn_weight, onednn_linear
+from elmo_plugin.ops.private_torch import is_onednn_weight, onednn_linear, pack
+
+
+class PackedWeights:
+    """
+    A stack of frozen matrices in the order of memory that oneDNN multiplies fastest: nearly twice
+    as fast as unpacked for a batch of 32, and four times for one row.
+
+    # Parameters
+
+    weights : `Tensor`
+        Matrices, shape `(s, k, m)`.
+    """
+
+    def __init__(self, weights: Tensor) -> None:
+        self.shape = weights.shape
+        self.dtype = weights.dtype
+        self.matrices = [pack(w.t()) for w in weights]  # (m, k) each
+
+
+Weights = Tensor | PackedWeights
+
+
+def pack_weights(weights: Sequence[Tensor]) -> list[Weights]:
+    """Packs the weights that oneDNN multiplies."""
+    return [PackedWeights(w) if is_onednn_weight(w) else w for w in weights]
 
 
 def matmul(x: Tensor, weight: Tensor) -> Tensor:

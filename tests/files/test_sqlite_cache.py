@@ -212,14 +212,6 @@ def test_bounded(tmp_path, warnings):
     assert f"{cache.file}: the cache takes no more (database or disk is full)" in warning
 
 
-def test_a_value_too_long_for_sqlite(full, monkeypatch, warnings):
-    """With a smaller limit for the test, such a value is left out without a warning."""
-    monkeypatch.setattr(sqlite_cache, "MAX_VALUE", 250_000)
-    full.put({**OTHERS, b"short": b"value"})
-    assert found(full, {**OTHERS, b"short": b"value"}) == 1
-    assert not warnings()
-
-
 def test_a_full_disk(full, warnings):
     """A limit on the size of files stands for the full disk. There is one warning, and the values
     in the file are found."""

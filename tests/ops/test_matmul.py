@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from elmo_plugin.ops.matmul import batched_matmul, matmul
-from elmo_plugin.ops.packed_weights import PackedWeights
+from elmo_plugin.ops.matmul import PackedWeights, batched_matmul, matmul
 from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 from tests.compare import assert_close
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from elmo_plugin.ops.linear import Linear
-from elmo_plugin.ops.matmul import batched_matmul
+from elmo_plugin.ops.matmul import batched_matmul, pack_weights
 from elmo_plugin.ops.packed_weights import PackedWeightCache
 from tests.compare import assert_close
 
@@ -13,7 +13,7 @@ from tests.compare import assert_close
 def test_weights_are_packed_only_if_no_gradient_passes():
     """Weights that want a gradient, or might, are not packed. Frozen weights are packed once, and
     again when they change."""
-    cache = PackedWeightCache()
+    cache = PackedWeightCache(pack_weights)
     weights = torch.nn.Parameter(torch.randn(1, 3, 2), requires_grad=False)
     assert cache([weights], None) is None
     with torch.no_grad():

@@ -1,7 +1,6 @@
 """The two files of a model that is published as a folder or as a zip file."""
 
 import os
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
+from elmo_plugin.files.atomic_write import DiskFullError, name_full_disk
 
 OPTIONS = "options.json"
 HDF5_ENDINGS = (".hdf5", ".h5")
@@ -61,20 +60,12 @@ def _choose(source: Path, files: Iterable[Path] | Iterable[PurePosixPath]) -> tu
 
 
 def _extract(path: Path, folder: Path) -> tuple[str, str]:
-    """Unpacks under fixed names, so that no name in the zip file can choose another folder."""
-    targets = str(folder / OPTIONS), str(folder / "weights.hdf5")
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = _choose(path, map(PurePosixPath, archive.namelist()))
-            for member, target in zip(members, targets):
-                with (
-                    archive.open(member) as source,
-                    atomic_write(target) as temporary,
-                    temporary.open("wb") as file,
-                ):
-                    shutil.copyfileobj(source, file, 2**20)  # checks the CRC at the end
+        with name_full_disk(folder), zipfile.ZipFile(path) as archive:
+            options, weights = _choose(path, map(PurePosixPath, archive.namelist()))
+            # This checks each CRC, and no name can choose another folder.
+            return archive.extract(options, folder), archive.extract(weights, folder)
     except (InputError, DiskFullError):
         raise
     except Exception as error:  # zipfile raises many kinds of errors for damage
         raise InputError(f"{path}: expected a whole zip file, found {error}") from None
-    return targets

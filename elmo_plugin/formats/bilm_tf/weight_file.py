@@ -8,8 +8,6 @@ without these checks.
 
 import json
 import os
-from collections.abc import Iterator
-from itertools import chain
 
 import h5py
 import torch
@@ -27,8 +25,9 @@ from elmo_plugin.files.hdf5 import (
     write_array,
     write_text,
 )
-from elmo_plugin.formats.bilm_tf.arrays import Array, array_views, bilm_arrays, softmax_arrays
+from elmo_plugin.formats.bilm_tf.arrays import array_views
 from elmo_plugin.formats.bilm_tf.options_file import parse_options, read_options
+from elmo_plugin.formats.meta_modules import meta_modules
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
@@ -74,13 +73,15 @@ def check_weights(
         If the file was written for other options, or if an array is missing or has another shape.
         The message names the first such array.
     """
-    arrays: Iterator[Array] = bilm_arrays(options)
-    if n_softmax_words is not None:
-        arrays = chain(arrays, softmax_arrays(n_softmax_words, options.lstm.projection_dim))
     with open_hdf5(path) as file:
         _check_options(file, options)
-        for array in arrays:
-            _find(file, array.name, array.shape)
+        try:
+            # An array takes more than 100 bytes.
+            modules = meta_modules(options, n_softmax_words, os.path.getsize(path) // 100)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        for name, parts in array_views(*modules).items():
+            _find(file, name, parts)
 
 
 def read_weights(
@@ -163,18 +164,13 @@ def n_softmax_words(path: str | os.PathLike) -> int | None:
         return None if weight is None else int(weight.shape[0]) if weight.shape else 0
 
 
-def has_softmax(path: str | os.PathLike) -> bool:
-    """Whether a weight file contains the softmax."""
-    return n_softmax_words(path) is not None
-
-
 def _read(file: h5py.File, name: str, parts: list[Tensor]) -> Tensor:
-    """Reads the array `name`, which must have the shape of the concatenated views `parts`."""
-    shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
-    return torch.from_numpy(read_array(_find(file, name, shape)))
+    return torch.from_numpy(read_array(_find(file, name, parts)))
 
 
-def _find(file: h5py.File, name: str, expected: tuple[int, ...]) -> h5py.Dataset:
+def _find(file: h5py.File, name: str, parts: list[Tensor]) -> h5py.Dataset:
+    """The array `name`, which must have the shape of the concatenated views `parts`."""
+    expected = (sum(len(part) for part in parts), *parts[0].shape[1:])
     found = find_array(file, name)
     if found is None:
         # bilm-tf names the one cell of a one-layer model without the cells' common level.

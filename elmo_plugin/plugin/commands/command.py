@@ -79,7 +79,6 @@ def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
                 "expected one of --pretrained, --archive-file, or --options-file and "
                 f"--weight-file, found {' and '.join(given) or 'none'}"
             )
-    _ = elmo.max_characters_per_token  # an error for a biLM that reads words
     return elmo.eval().to("cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}")
 
 

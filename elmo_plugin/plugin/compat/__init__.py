@@ -16,14 +16,3 @@ from elmo_plugin.plugin.compat import (
     spacy_models,
     sparse_gradients,
 )
-
-__all__ = [
-    "confidence_checks",
-    "import_warnings",
-    "initializers",
-    "nltk_downloads",
-    "ptb_folder",
-    "reduce_on_plateau",
-    "spacy_models",
-    "sparse_gradients",
-]

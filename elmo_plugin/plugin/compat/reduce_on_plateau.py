@@ -6,7 +6,7 @@ Here another class is registered under this name, with the same parameters excep
 can go when AllenNLP no longer passes `verbose`.
 """
 
-from typing import List, Union
+from typing import Any
 
 from allennlp.training.learning_rate_schedulers import (
     LearningRateScheduler,
@@ -18,37 +18,22 @@ from allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers import (
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from elmo_plugin.checks import InputError
+
 
 @LearningRateScheduler.register("reduce_on_plateau", exist_ok=True)
 class ReduceOnPlateau(ReduceOnPlateauLearningRateScheduler):
     """
-    AllenNLP's scheduler of this name, without the parameter `verbose`.
+    AllenNLP's scheduler of this name, whose parameters `FromParams` reads, without `verbose`.
 
     Registered as a `LearningRateScheduler` with name "reduce_on_plateau", in place of AllenNLP's.
     """
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        mode: str = "min",
-        factor: float = 0.1,
-        patience: int = 10,
-        threshold_mode: str = "rel",
-        threshold: float = 1e-4,
-        cooldown: int = 0,
-        min_lr: Union[float, List[float]] = 0,
-        eps: float = 1e-8,
-    ) -> None:
-        scheduler = ReduceLROnPlateau(
-            optimizer,
-            mode=mode,  # type: ignore[arg-type]
-            factor=factor,
-            patience=patience,
-            threshold_mode=threshold_mode,  # type: ignore[arg-type]
-            threshold=threshold,
-            cooldown=cooldown,
-            min_lr=min_lr,
-            eps=eps,
-        )
+    def __init__(self, optimizer: Optimizer, **kwargs: Any) -> None:
+        if "verbose" in kwargs:
+            raise InputError(
+                "reduce_on_plateau: verbose: expected none, since PyTorch has removed it"
+            )
+        scheduler = ReduceLROnPlateau(optimizer, **kwargs)
         # Not through AllenNLP's own `__init__`, which is what fails.
         _PyTorchLearningRateSchedulerWithMetricsWrapper.__init__(self, scheduler)  # type: ignore[arg-type]

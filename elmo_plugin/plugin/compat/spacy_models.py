@@ -3,16 +3,14 @@ AllenNLP's predictors of taggers, roles and coreference, and the readers whose c
 tokenizer, load the spaCy model `en_core_web_sm` even where no text is tokenized. A missing model is
 downloaded, and without a network that ends in a long traceback.
 
-Here nothing is downloaded: a blank pipeline takes the place of a missing model, with a warning. Its
-tokens are the same, because spaCy's tokenizers are rules and are not trained; its sentences end at
-punctuation; and it gives no tags. Indexers that read tags then raise an error, as for any token
-without a tag, and so do predictors that read tags, but only when they are given text. This can go
-when AllenNLP loads a model where one is needed.
+Here nothing is downloaded. If the model is missing, a blank pipeline takes its place, with a
+warning. Its tokens are the same, because spaCy's tokenizers are rules and are not trained; its
+sentences end at punctuation; and it gives no tags. Indexers that read tags then raise an error, as
+for any token without a tag, and so do predictors that read tags, but only when they are given text.
+This can go when AllenNLP loads a model where one is needed.
 """
 
 import logging
-import re
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, List
 
@@ -33,12 +31,12 @@ from elmo_plugin.checks import InputError
 logger = logging.getLogger(__name__)
 
 SENTENCES = "sentencizer"
-# spaCy's names of trained pipelines, such as en_core_web_sm
-TRAINED = re.compile(r"(?P<language>[a-z]{2,3})_(core|dep|ent|sent)_[a-z]+_(sm|md|lg|trf)")
+DEFAULT = "en_core_web_sm"
+"""The model that AllenNLP loads where a config names none."""
 
 
 def load(name: str, **kwargs: Any) -> Language:
-    """`spacy.load`, or a blank pipeline where spaCy's own model is not installed."""
+    """`spacy.load`, or a blank pipeline where AllenNLP's default model is not installed."""
     if name.startswith("blank:"):
         return blank(name.removeprefix("blank:"))
     try:
@@ -46,19 +44,17 @@ def load(name: str, **kwargs: Any) -> Language:
     except OSError as error:
         if spacy.util.is_package(name):  # installed, but damaged
             raise
-        trained = TRAINED.fullmatch(name)
-        if trained is None or find_spec(f"spacy.lang.{trained['language']}") is None:
+        if name != DEFAULT:
             raise InputError(
-                f"there is no spaCy model {name!r}: expected the name of an installed one, such as "
-                'en_core_web_sm, a folder, or "blank:en"'
+                f"there is no spaCy model {name!r}: expected the name of an installed one (for "
+                f'spaCy\'s own: python -m spacy download NAME), a folder, or "blank:en"'
             ) from error
-    language = trained["language"]
     logger.warning(
-        f"The spaCy model {name} is not installed. A blank pipeline (blank:{language}) splits text "
-        "into the same tokens but gives no tags, and its sentences end at punctuation. To have the "
+        f"The spaCy model {name} is not installed. A blank pipeline (blank:en) splits text into "
+        "the same tokens but gives no tags, and its sentences end at punctuation. To have the "
         f"model: python -m spacy download {name}"
     )
-    return blank(language)
+    return blank("en")
 
 
 def blank(language: str) -> Language:

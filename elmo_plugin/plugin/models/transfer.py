@@ -12,7 +12,7 @@ from torch import Tensor
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
-from elmo_plugin.formats.bilm_tf.weight_file import has_softmax, read_weights
+from elmo_plugin.formats.bilm_tf.weight_file import n_softmax_words, read_weights
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 
@@ -100,7 +100,7 @@ def _read_hdf5(bilm: BiLM, weights: File, vocabulary_file: Optional[File]) -> Pr
     words, softmax = [], None
     if vocabulary_file is not None:
         words = read_vocabulary_file(vocabulary_file)
-        if not has_softmax(weights):
+        if n_softmax_words(weights) is None:
             raise InputError(
                 f"{weights}: softmax/W: expected the softmax of the words in {vocabulary_file}, "
                 "found none"

@@ -53,10 +53,9 @@ def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
     before = sorted(path.parent.rglob("*"))
     with model_files(path) as files:
         found = [Path(file) for file in files]
-        assert [file.name for file in found] == ["options.json", "weights.hdf5"]
-        assert found[0].parent == found[1].parent
+        assert [file.name for file in found] == ["options.json", "model.hdf5"]
         assert found[1].read_bytes() == Path(bilm_files.weight_file).read_bytes()
-    assert not found[0].parent.exists()
+    assert not found[0].exists() and not found[1].exists()
     assert sorted(path.parent.rglob("*")) == before
 
 

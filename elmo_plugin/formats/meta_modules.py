@@ -1,0 +1,37 @@
+import torch
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.options import BiLMOptions
+
+
+def meta_modules(
+    options: BiLMOptions, n_words: int | None, most_layers: int
+) -> tuple[BiLM, SampledSoftmax | None]:
+    """
+    A biLM and, if there are words, a softmax on PyTorch's device "meta": they have shapes but take
+    no memory, so that a file's arrays can be compared with them first.
+
+    # Raises
+
+    `InputError`
+        If `options` have more than `most_layers` layers, which is as many as the file can hold, or
+        if PyTorch has no tensors as large.
+    """
+    n_layers = (
+        options.lstm.n_layers + 1 + len(options.char_cnn.filters) + options.char_cnn.n_highway
+    )
+    if n_layers > most_layers:
+        raise InputError(
+            f"expected the weights of {n_layers} layers, as the options have them, found at most "
+            f"{most_layers}"
+        )
+    try:
+        with torch.device("meta"):
+            bilm = BiLM(options)
+            if n_words is None:
+                return bilm, None
+            size = options.lstm.projection_dim
+            return bilm, SampledSoftmax(n_words=n_words, dim=size, n_negative_samples=None)
+    except (ValueError, OverflowError, RuntimeError, TypeError) as error:
+        raise InputError(str(error).partition("\n")[0]) from error
