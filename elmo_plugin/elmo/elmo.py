@@ -146,7 +146,7 @@ class Elmo(nn.Module):
         if weight_file is None:
             with model_files(options_file) as files:
                 return cls.from_files(*files, **kwargs)
-        return cls(load_bilm(local_path(options_file), local_path(weight_file)), **kwargs)
+        return cls(load_bilm(options_file, weight_file), **kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:

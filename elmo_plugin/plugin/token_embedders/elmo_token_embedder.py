@@ -9,6 +9,7 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, check_count, check_path, fail
 from elmo_plugin.elmo import Elmo
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     is_archive,
@@ -209,7 +210,8 @@ def _load(files: dict[str, Any], known: Optional[BiLMOptions], **kwargs: Any) ->
             return Elmo.from_archive(files["archive_file"], **kwargs)
         if files["pretrained"] is not None:
             return Elmo.from_pretrained(files["pretrained"], **kwargs)
-        return Elmo.from_files(files["options_file"], files["weight_file"], **kwargs)
+        paths = local_path(files["options_file"]), local_path(files["weight_file"])
+        return Elmo.from_files(*paths, **kwargs)
     except FileNotFoundError as error:
         raise InputError(
             f"{NAME}: expected a file, found none: {error} (relative paths start at {os.getcwd()})"
