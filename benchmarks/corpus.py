@@ -18,9 +18,9 @@ from allennlp.data.tokenizers import Token
 
 from benchmarks.measure import Record, in_turns, memory_of, print_table, progress
 from benchmarks.settings import Settings
-from elmo_plugin.plugin.data.data_loader import BilmDataLoader
-from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.text.encoding import encode
 from elmo_plugin.text.lines import find_files, read_blocks, read_sentences
 
@@ -36,7 +36,7 @@ def run(settings: Settings) -> Record:
     with tempfile.TemporaryDirectory() as folder:
         with quiet():
             corpus = encode(files, Path(folder) / "corpus")
-        vocabulary = BilmVocabulary.from_corpus(str(corpus.folder))
+        vocabulary = BiLMVocabulary.from_corpus(str(corpus.folder))
         n_peer = sum(map(len, first_sentences(settings.text)))
         with quiet():
             encoding, splitting, counting = in_turns(
@@ -97,7 +97,7 @@ def split_lines(files: Sequence[Path]) -> None:
 
 def read_epoch(folder: Path, vocabulary: Vocabulary) -> None:
     """Makes all windows of an epoch."""
-    loader = BilmDataLoader(BilmDatasetReader(), str(folder), batch_size=ROWS, window=WINDOW)
+    loader = BiLMDataLoader(BiLMDatasetReader(), str(folder), batch_size=ROWS, window=WINDOW)
     loader.index_with(vocabulary)
     for batch in loader:
         batch["window"].tensors()
@@ -106,7 +106,7 @@ def read_epoch(folder: Path, vocabulary: Vocabulary) -> None:
 def encode_and_read(files: Sequence[Path], n_times: int) -> None:
     with tempfile.TemporaryDirectory() as folder, quiet():
         corpus = encode([*files] * n_times, Path(folder) / "corpus")
-        read_epoch(corpus.folder, BilmVocabulary.from_corpus(str(corpus.folder), max_size=50_000))
+        read_epoch(corpus.folder, BiLMVocabulary.from_corpus(str(corpus.folder), max_size=50_000))
 
 
 def first_sentences(text: str) -> Iterator[list[str]]:

@@ -57,7 +57,7 @@ class AllenNLPLanguageModel(nn.Module):
 
     def forward(self, starts: Tensor, window: LazyWindow) -> dict[str, Tensor]:
         """
-        See `BilmLanguageModel.forward`. The loss is multiplied by the window's length, as the
+        See `LanguageModel.forward`. The loss is multiplied by the window's length, as the
         gradients are there.
         """
         tensors = window.tensors(starts.device)

@@ -26,7 +26,7 @@ from benchmarks.training import (
 )
 from benchmarks.workers import forked
 from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.corpus_cache import open_corpus
 
 N_ROUNDS = 9
@@ -125,7 +125,7 @@ def trainer(settings: Settings, way: Way, gradients: str) -> Trainer:
     [model] = (QUICK if settings.quick else SMALL).values()
     vocabulary = vocabulary_of(settings)
     torch.manual_seed(0)
-    language_model: torch.nn.Module = BilmLanguageModel(
+    language_model: torch.nn.Module = LanguageModel(
         vocabulary,
         model["lstm"],
         model["char_cnn"],

@@ -11,8 +11,8 @@ from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table,
 from benchmarks.settings import QUICK, SMALL, Settings, options_of
 from benchmarks.training import DROPOUT, Trainer, filled, first_batches, operations
 from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.corpus_cache import open_corpus
 
 BASE = {"rows": 64, "window": 20, "vocabulary": 50_000, "negatives": 8192, "gradients": "dense"}
@@ -82,8 +82,8 @@ def trainer(
     gradients: str,
 ) -> Trainer:
     torch.manual_seed(0)
-    made = BilmVocabulary.from_words(filled(words, vocabulary))
-    language_model = BilmLanguageModel(
+    made = BiLMVocabulary.from_words(filled(words, vocabulary))
+    language_model = LanguageModel(
         made,
         model["lstm"],
         model["char_cnn"],

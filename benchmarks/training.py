@@ -34,10 +34,10 @@ from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
-from elmo_plugin.plugin.data.data_loader import BilmDataLoader
-from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.plugin.training.optimizer import ClippedAdagradOptimizer
 from elmo_plugin.text.corpus import SPECIAL_WORDS
 from elmo_plugin.text.corpus_cache import open_corpus
@@ -106,8 +106,8 @@ def sizes(settings: Settings) -> tuple[int, int, int]:
     return (8, 256, 4000) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES, N_WORDS)
 
 
-def vocabulary_of(settings: Settings) -> BilmVocabulary:
-    return BilmVocabulary.from_words(filled(open_corpus(settings.text).words(), sizes(settings)[2]))
+def vocabulary_of(settings: Settings) -> BiLMVocabulary:
+    return BiLMVocabulary.from_words(filled(open_corpus(settings.text).words(), sizes(settings)[2]))
 
 
 def peer_trainer(settings: Settings, name: str) -> "Trainer":
@@ -124,7 +124,7 @@ def own_trainer(settings: Settings, name: str, precision: str) -> "Trainer":
     rows, n_negative_samples, _ = sizes(settings)
     torch.manual_seed(0)
     vocabulary = vocabulary_of(settings)
-    model = BilmLanguageModel(
+    model = LanguageModel(
         vocabulary,
         models(settings)[name]["lstm"],
         models(settings)[name]["char_cnn"],
@@ -142,10 +142,10 @@ def filled(words: list[str], size: int) -> list[str]:
 
 
 def first_batches(
-    text: str, vocabulary: BilmVocabulary, rows: int, window: int, count: int
+    text: str, vocabulary: BiLMVocabulary, rows: int, window: int, count: int
 ) -> list[Batch]:
     """Returns the first `count` batches of an epoch whose windows are full."""
-    loader = BilmDataLoader(BilmDatasetReader(), text, batch_size=rows, window=window)
+    loader = BiLMDataLoader(BiLMDatasetReader(), text, batch_size=rows, window=window)
     loader.index_with(vocabulary)
     full = (batch for batch in loader if bool((tensors(batch)["forward_targets"] != IGNORE).all()))
     found = list(islice(full, count))

@@ -32,7 +32,7 @@ from nltk.tokenize.treebank import TreebankWordTokenizer
 from elmo_plugin import Elmo
 from elmo_plugin.plugin.data.vocabulary import word_ids
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import UNKNOWN
 from experiments.markdown import table
@@ -82,7 +82,7 @@ def read_as(document: Document, reading: str) -> Document:
     return document if reading == "sentences" else [[w for s in document for w in s]]
 
 
-def word_losses(model: BilmLanguageModel, sentences: Document) -> np.ndarray:
+def word_losses(model: LanguageModel, sentences: Document) -> np.ndarray:
     """
     The negative log likelihoods of the words of sentences, each read by itself, in nats. *Shape:*
     `(2, N)` for both directions and all words in their order.

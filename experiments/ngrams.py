@@ -33,7 +33,7 @@ from elmo_plugin.files.digest import digest
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.plugin.data.vocabulary import (
     WORDS_NAMESPACE,
-    BilmVocabulary,
+    BiLMVocabulary,
     ids_of_corpus_words,
     vocabulary_words,
 )
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("texts", nargs="+", help="held-out texts")
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     arguments = parser.parse_args()
-    vocab = BilmVocabulary.from_words(read_vocabulary_file(arguments.vocabulary))
+    vocab = BiLMVocabulary.from_words(read_vocabulary_file(arguments.vocabulary))
     models = NGramModels(vocab, open_corpus(arguments.train), arguments.work)
     corpora = {Path(text).stem: open_corpus(text) for text in arguments.texts}
     print(ngram_table(models, corpora))

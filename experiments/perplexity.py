@@ -25,11 +25,11 @@ import elmo_plugin.plugin  # noqa: F401  registers docs:// and task://
 from elmo_plugin.elmo.elmo import batches_by_length
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.sampled_softmax import IGNORE
-from elmo_plugin.plugin.data.data_loader import BilmDataLoader
-from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import UNKNOWN, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
@@ -50,13 +50,13 @@ class Perplexity(NamedTuple):
         return math.sqrt(self.forward * self.backward)
 
 
-def perplexity(model: BilmLanguageModel, corpus: EncodedCorpus, initial_state: str) -> Perplexity:
+def perplexity(model: LanguageModel, corpus: EncodedCorpus, initial_state: str) -> Perplexity:
     """
     The perplexity of a corpus.
 
     # Parameters
 
-    model : `BilmLanguageModel`
+    model : `LanguageModel`
         Modified in place: its mode and its initial state are set.
     corpus : `EncodedCorpus`
         The text.
@@ -71,9 +71,9 @@ def perplexity(model: BilmLanguageModel, corpus: EncodedCorpus, initial_state: s
         return _of_sentences(model, corpus)
 
 
-def _of_running_text(model: BilmLanguageModel, corpus: EncodedCorpus) -> Perplexity:
-    reader = BilmDatasetReader(max_characters_per_token=model.bilm.max_characters_per_token)
-    loader = BilmDataLoader(reader, str(corpus.folder), batch_size=ROWS, shuffle=None)
+def _of_running_text(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
+    reader = BiLMDatasetReader(max_characters_per_token=model.bilm.max_characters_per_token)
+    loader = BiLMDataLoader(reader, str(corpus.folder), batch_size=ROWS, shuffle=None)
     loader.index_with(model.vocab)
     model.get_metrics(reset=True)
     for batch in loader:
@@ -82,7 +82,7 @@ def _of_running_text(model: BilmLanguageModel, corpus: EncodedCorpus) -> Perplex
     return Perplexity(metrics["forward_perplexity"], metrics["backward_perplexity"])
 
 
-def _of_sentences(model: BilmLanguageModel, corpus: EncodedCorpus) -> Perplexity:
+def _of_sentences(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
     sums = np.zeros(2)
     sentences = list(sentences_of_ranks(corpus))
     ids = torch.from_numpy(ids_of_corpus_words(corpus, model.vocab))
@@ -113,14 +113,14 @@ def sentences_of_ranks(corpus: EncodedCorpus) -> Iterator[np.ndarray]:
         yield from np.split(tokens, shard.sentences[1:-1])
 
 
-def unknown_rate(model: BilmLanguageModel, corpus: EncodedCorpus) -> float:
+def unknown_rate(model: LanguageModel, corpus: EncodedCorpus) -> float:
     """The share of tokens that are not in the model's vocabulary, in percent."""
     unknown = ids_of_corpus_words(corpus, model.vocab) == UNKNOWN
     return 100 * float(corpus.counts[unknown].sum()) / corpus.num_tokens
 
 
 def perplexity_table(
-    model: BilmLanguageModel, corpora: dict[str, EncodedCorpus], states: Sequence[str]
+    model: LanguageModel, corpora: dict[str, EncodedCorpus], states: Sequence[str]
 ) -> str:
     """One row for each text and initial state."""
     columns = ["text", "tokens", "`<UNK>`", "read", "forward", "backward", "joint"]

@@ -19,7 +19,7 @@ from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import lstm_kernel
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 
 # The models are tiny, so that a second thread would only wait for the first, and a forked process
 # could wait for threads that it does not have. The variable is for commands that tests start.
@@ -129,7 +129,7 @@ def write_bilm_archive(
     }
     run = folder / "run"
     run.mkdir(parents=True)
-    vocabulary = BilmVocabulary.from_words(WORDS)
+    vocabulary = BiLMVocabulary.from_words(WORDS)
     vocabulary.save_to_files(str(run / "vocabulary"))
     model = Model.from_params(Params(json.loads(json.dumps(config["model"]))), vocab=vocabulary)
     model.bilm.warm_up()

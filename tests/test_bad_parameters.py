@@ -24,8 +24,8 @@ from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.optimizers import Optimizer
 
 from elmo_plugin import Elmo
-from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from tests.conftest import BLOCKS, WORDS
 
 NAN, INF = math.nan, math.inf
@@ -265,7 +265,7 @@ class Builder:
                     "cache_dir": str(folder / "corpora"),
                     "data_path": str(self.text),
                 },
-                {"reader": BilmDatasetReader()},
+                {"reader": BiLMDatasetReader()},
             ),
             (Vocabulary, "bilm"): (
                 {"corpus": str(self.text), "cache_dir": str(folder / "corpora")},
@@ -316,7 +316,7 @@ class Builder:
         return kind.from_params(Params({"type": name, **params}), **extras)
 
     def _vocab(self) -> Vocabulary:
-        return BilmVocabulary.from_words(WORDS)
+        return BiLMVocabulary.from_words(WORDS)
 
 
 @pytest.fixture(scope="module")

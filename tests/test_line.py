@@ -92,7 +92,7 @@ REGISTERED = "from allennlp.models import Model; print(Model.by_name('bilm').__m
 )
 def test_what_registers(imports):
     """In Python, by `--include-package`, and by the plugins file of this folder."""
-    assert "elmo_plugin.plugin.models.bilm" in python("-c", f"{imports}\n{REGISTERED}")
+    assert "elmo_plugin.plugin.models.language_model" in python("-c", f"{imports}\n{REGISTERED}")
 
 
 def test_the_plugins_file_in_the_home_folder(tmp_path):

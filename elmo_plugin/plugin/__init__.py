@@ -24,10 +24,10 @@ from elmo_plugin.plugin.callbacks import keep_freed_memory, learning_curve, wand
 from elmo_plugin.plugin.commands import (
     bilm_export,
     bilm_import,
-    elmo,
     elmo_libsonnet,
     elmo_mix,
     elmo_nearest,
+    elmo_vectors,
     encode,
 )
 from elmo_plugin.plugin.data import (
@@ -38,9 +38,8 @@ from elmo_plugin.plugin.data import (
     token_indexer,
     vocabulary,
 )
-from elmo_plugin.plugin.models import archives, bilm
-from elmo_plugin.plugin.predictors import bilm as bilm_predictor
-from elmo_plugin.plugin.predictors import elmo as elmo_predictor
+from elmo_plugin.plugin.models import archives, language_model
+from elmo_plugin.plugin.predictors import sentences
 from elmo_plugin.plugin.seq2seq_encoders import elmo_output
 from elmo_plugin.plugin.task_models import bcn, bidaf, qanet
 from elmo_plugin.plugin.token_embedders import elmo_token_embedder

@@ -23,8 +23,8 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM, lstm
 from elmo_plugin.ops.lstm_reference import reference_lstm
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.prefetch import LazyWindow
 
@@ -146,9 +146,9 @@ def test_memory_of_a_process():
 def test_peer_is_the_same_model():
     """Both models have the same numbers of parameters, and all of the peer's are trained."""
     n_words = 40
-    vocabulary = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", *map(str, range(n_words - 3))])
+    vocabulary = BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *map(str, range(n_words - 3))])
     options = options_of(NAME, MODEL)
-    ours = BilmLanguageModel(vocabulary, **MODEL, n_negative_samples=8)
+    ours = LanguageModel(vocabulary, **MODEL, n_negative_samples=8)
     peer = AllenNLPLanguageModel(options, n_words, 8, dropout=0.0)
 
     def count(model: torch.nn.Module) -> int:

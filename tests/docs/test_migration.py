@@ -11,7 +11,7 @@ from allennlp.modules.elmo import Elmo as AllenNLPElmo
 from allennlp.modules.token_embedders import ElmoTokenEmbedder
 
 from elmo_plugin import Elmo
-from elmo_plugin.plugin.commands.elmo import ElmoCommand
+from elmo_plugin.plugin.commands.elmo_vectors import ElmoCommand
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from tests.docs.configs import evaluate

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import ngrams
@@ -27,7 +27,7 @@ def corpus(folder: Path, *sentences: str) -> EncodedCorpus:
 
 
 def perplexities(folder: Path, train: list[str], heldout: list[str]) -> NGrams:
-    vocab = BilmVocabulary.from_words(WORDS)
+    vocab = BiLMVocabulary.from_words(WORDS)
     models = NGramModels(vocab, corpus(folder, *train), folder / "work", discount_fallback=True)
     return models.perplexities(corpus(folder, *heldout))
 
@@ -35,7 +35,7 @@ def perplexities(folder: Path, train: list[str], heldout: list[str]) -> NGrams:
 def test_lines(tmp_path: Path) -> None:
     """By hand: numbers of the vocabulary, so that KenLM takes no word for one of its own."""
     text = corpus(tmp_path, "the dog <unk> </s>", "cat")
-    vocab = BilmVocabulary.from_words(WORDS)
+    vocab = BiLMVocabulary.from_words(WORDS)
     assert ngrams._lines(text, vocab, 1) == b"3 4 7 6\n2\n"
     assert ngrams._lines(text, vocab, -1) == b"6 7 4 3\n2\n"
 

@@ -21,7 +21,7 @@ from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.files.torch_file import DamagedFileError
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from tests.conftest import Fuzz
 from tests.damage import damage
 
@@ -59,7 +59,7 @@ def edit_config(folder: Path, edit: Callable[[Config], Any]) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def check_same(found: BilmLanguageModel, expected: BilmLanguageModel, message: str = "") -> None:
+def check_same(found: LanguageModel, expected: LanguageModel, message: str = "") -> None:
     """Compares weights, options and vocabulary."""
     assert found.bilm.options == expected.bilm.options, message
     assert vocabulary_words(found.vocab) == vocabulary_words(expected.vocab), message

@@ -5,14 +5,14 @@ from typing import Any
 from allennlp.training.callbacks import TrainerCallback
 
 from elmo_plugin.checks import InputError, check_flag
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.plugin.models.export import export, refused_by_allennlp, who_reads
+from elmo_plugin.plugin.models.language_model import LanguageModel
 
 logger = logging.getLogger(__name__)
 
 
 @TrainerCallback.register("bilm_export")
-class BilmExportCallback(TrainerCallback):
+class BiLMExportCallback(TrainerCallback):
     """
     Writes the best weights of a finished run as bilm-tf's files, to the folder `bilm-tf` inside the
     run's output folder. Before training it warns if AllenNLP's own ELMo will not read them.
@@ -33,7 +33,7 @@ class BilmExportCallback(TrainerCallback):
         self.softmax = softmax
 
     def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:
-        if not isinstance(trainer.model, BilmLanguageModel):
+        if not isinstance(trainer.model, LanguageModel):
             raise InputError(
                 'callback of type "bilm_export": expected a model of type "bilm", found '
                 f"{type(trainer.model).__name__}"

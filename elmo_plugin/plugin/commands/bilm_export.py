@@ -10,7 +10,7 @@ from elmo_plugin.plugin.models.export import export, who_reads
 
 
 @Subcommand.register("bilm-export")
-class BilmExport(Command):
+class BiLMExport(Command):
     """
     Writes a trained bilm as bilm-tf's options.json, weights.hdf5 and vocabulary.txt, and says
     whether AllenNLP's own ELMo can read them.

@@ -7,7 +7,7 @@ from elmo_plugin.plugin.models.archives import import_files
 
 
 @Subcommand.register("bilm-import")
-class BilmImport(Command):
+class BiLMImport(Command):
     """
     Makes the archive of a bilm, as `train` would, from the files of bilm-tf.
     """

@@ -12,7 +12,7 @@ from elmo_plugin.text.lines import find_files
 
 
 @Subcommand.register("bilm-encode")
-class BilmEncode(Command):
+class BiLMEncode(Command):
     """
     Encodes text, one sentence a line, to a folder, which a config can name as its train_data_path.
     A config can also name the text itself, which is then encoded on first use.

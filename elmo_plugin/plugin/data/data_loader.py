@@ -13,7 +13,7 @@ from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
 from elmo_plugin.checks import InputError, check_choice, check_count, check_path
 from elmo_plugin.modules.sampled_softmax import IGNORE
-from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, word_ids
 from elmo_plugin.text.corpus import UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
@@ -31,7 +31,7 @@ MANY_UNKNOWN = 0.1
 
 
 @DataLoader.register("bilm")
-class BilmDataLoader(DataLoader):
+class BiLMDataLoader(DataLoader):
     """
     Each batch is a window of T time steps of B rows of running text. Each row continues in the next
     window. An epoch reads every sentence once. A row ends at the end of a sentence, and rows that
@@ -93,7 +93,7 @@ class BilmDataLoader(DataLoader):
         cache_dir: str | None = None,
     ) -> None:
         name = 'data_loader of type "bilm"'
-        if not isinstance(reader, BilmDatasetReader):
+        if not isinstance(reader, BiLMDatasetReader):
             raise InputError(
                 f'{name}: expected a dataset_reader of type "bilm", found {type(reader).__name__}'
             )

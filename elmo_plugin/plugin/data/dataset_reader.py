@@ -58,7 +58,7 @@ class WordIdsField(Field[torch.Tensor]):
 
 
 @DatasetReader.register("bilm")
-class BilmDatasetReader(DatasetReader):
+class BiLMDatasetReader(DatasetReader):
     """
     Reads text with one sentence a line, tokens separated by white space, and blank lines between
     documents. The path may be a file, a glob, a folder, or anything else that `cached_path`

@@ -25,7 +25,7 @@ NEWLINE_ESCAPE = "@@NEWLINE@@"
 
 
 @Vocabulary.register("bilm", constructor="from_corpus")
-class BilmVocabulary(Vocabulary):
+class BiLMVocabulary(Vocabulary):
     """
     A vocabulary of the words of an encoded corpus or of bilm-tf's vocabulary file.
 
@@ -41,7 +41,7 @@ class BilmVocabulary(Vocabulary):
         max_size: int | None = None,
         min_count: int = 1,
         cache_dir: str | None = None,
-    ) -> "BilmVocabulary":
+    ) -> "BiLMVocabulary":
         """
         # Parameters
 
@@ -90,7 +90,7 @@ class BilmVocabulary(Vocabulary):
         return cls.from_words(islice(words, max_size))
 
     @classmethod
-    def from_words(cls, words: Iterable[str]) -> "BilmVocabulary":
+    def from_words(cls, words: Iterable[str]) -> "BiLMVocabulary":
         """
         # Parameters
 

@@ -26,13 +26,13 @@ from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.formats.archive import PARAMETERS, read_archive
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import check_weights, n_softmax_words, read_weights
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary, vocabulary_words
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.version import VERSION
 
 
-def load_language_model(archive_file: Union[str, os.PathLike]) -> BilmLanguageModel:
+def load_language_model(archive_file: Union[str, os.PathLike]) -> LanguageModel:
     """
     Loads the language model of an archive, or of a training run's folder, without running anything
     that is in it; see `read_archive`.
@@ -44,7 +44,7 @@ def load_language_model(archive_file: Union[str, os.PathLike]) -> BilmLanguageMo
     """
     archive = read_archive(archive_file)
     try:
-        model = BilmLanguageModel(BilmVocabulary.from_words(archive.words), **archive.parameters)
+        model = LanguageModel(BiLMVocabulary.from_words(archive.words), **archive.parameters)
     except InputError as error:
         raise InputError(f"{archive_file}: {error}") from error
     model.load_state_dict(archive.state)
@@ -70,7 +70,7 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
             f"{weights}: expected a softmax, which a language model needs, found none; for vectors "
             "alone, name the files in the embedder"
         )
-    vocab = BilmVocabulary.from_corpus(file=vocabulary)
+    vocab = BiLMVocabulary.from_corpus(file=vocabulary)
     n_listed = len(vocabulary_words(vocab))
     if n_words != n_listed:
         raise InputError(
@@ -80,7 +80,7 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
     sizes = read_options(options)
     check_weights(sizes, weights, n_words)
     blocks = {key: value for key, value in sizes.to_dict().items() if key in PARAMETERS}
-    model = BilmLanguageModel(vocab, n_negative_samples=None, **blocks)
+    model = LanguageModel(vocab, n_negative_samples=None, **blocks)
     read_weights(model.bilm, weights, model.softmax)
     n_characters = sizes.char_cnn.max_characters_per_token
     config = {
@@ -93,7 +93,7 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
         _write_archive(model, config, Path(archive))
 
 
-def _write_archive(model: BilmLanguageModel, config: dict[str, Any], archive: Path) -> None:
+def _write_archive(model: LanguageModel, config: dict[str, Any], archive: Path) -> None:
     archive = Path(os.path.realpath(archive))  # a link stays
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.name}.") as name:
         run = Path(name)

@@ -12,12 +12,12 @@ from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 
 
 def export(
-    model: BilmLanguageModel,
+    model: LanguageModel,
     folder: str | Path,
     *,
     with_softmax: bool,
@@ -29,7 +29,7 @@ def export(
 
     # Parameters
 
-    model : `BilmLanguageModel`
+    model : `LanguageModel`
     folder : `str | Path`
         Folder for the files, which is created if it does not exist.
     with_softmax : `bool`

@@ -7,13 +7,13 @@ from allennlp.nn import util
 
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.corpus import SPECIAL_WORDS
 
 
 @torch.no_grad()
 def substitutes(
-    model: BilmLanguageModel, instances: List[Instance], n_substitutes: int
+    model: LanguageModel, instances: List[Instance], n_substitutes: int
 ) -> List[List[List[Dict[str, Any]]]]:
     """
     Predicts for each token of each sentence the most probable words in its place, from both

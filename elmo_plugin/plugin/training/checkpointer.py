@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 @Checkpointer.register("bilm")
-class BilmCheckpointer(Checkpointer):
+class BiLMCheckpointer(Checkpointer):
     """
     A checkpointer for exact recovery with AllenNLP's `GradientDescentTrainer`: a run that was
     killed at any moment and recovered ends with the same weights, to the bit on a CPU, and the same

@@ -13,8 +13,8 @@ from allennlp.models import Model
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights
 from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.plugin.callbacks.bilm_export import BilmExportCallback
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.callbacks.bilm_export import BiLMExportCallback
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from tests.plugin.models.test_training import config
 
 
@@ -50,10 +50,10 @@ def test_a_warning_before_training_where_allennlp_will_not_read_it(tmp_path, cap
             params = config(tmp_path / "cache").as_dict()["model"]
             params["lstm"] |= lstm
             params["n_negative_samples"] = None
-            words = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "a"])
+            words = BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "a"])
             self.model = Model.from_params(Params(params), vocab=words)
 
-    callback: Any = BilmExportCallback(str(tmp_path))
+    callback: Any = BiLMExportCallback(str(tmp_path))
     with pytest.raises(InputError, match=r'"bilm_export": expected .* found Linear'):
         callback.on_start(SimpleNamespace(model=torch.nn.Linear(1, 1)))
     callback.on_start(Trainer())

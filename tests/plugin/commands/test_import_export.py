@@ -30,9 +30,9 @@ from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.callbacks.bilm_export import BilmExportCallback
+from elmo_plugin.plugin.callbacks.bilm_export import BiLMExportCallback
 from elmo_plugin.plugin.commands.bilm_import import import_files
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary, vocabulary_words
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export import export, refused_by_allennlp, who_reads
 from tests.conftest import BLOCKS
@@ -121,7 +121,7 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
     bilm.options = replace(bilm.options, lstm=replace(bilm.options.lstm, cell_clip=0.1))
     torch.nn.init.normal_(bilm.token_encoder.projection.weight)
     words = [*vocabulary_words(models[1].vocab)[:3], *"abcdefg"]
-    models[1].vocab = BilmVocabulary.from_words(words)
+    models[1].vocab = BiLMVocabulary.from_words(words)
     sets = []
     for number, model in enumerate(models):
         export(model, tmp_path / str(number), with_softmax=False)
@@ -311,7 +311,7 @@ def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
 
         model = load_language_model(bilm_archive)
 
-    callback = BilmExportCallback(str(tmp_path), softmax=True)
+    callback = BiLMExportCallback(str(tmp_path), softmax=True)
     callback.on_end(Trainer(), metrics=None)
     assert not (tmp_path / "bilm-tf").exists()
     callback.on_end(Trainer(), metrics={"loss": 1.0})

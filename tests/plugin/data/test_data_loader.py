@@ -18,9 +18,9 @@ from allennlp.training.util import get_batch_size
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data import data_loader
-from elmo_plugin.plugin.data.data_loader import BilmDataLoader
-from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary, vocabulary_words
+from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import CorpusError
 
@@ -46,18 +46,18 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def make(file: Path, **params) -> BilmDataLoader:
+def make(file: Path, **params) -> BiLMDataLoader:
     """Makes a loader from a config, with a vocabulary of the 40 most frequent words."""
     cache_dir = str(file.parent / "cache")
-    reader = BilmDatasetReader(max_characters_per_token=12)
+    reader = BiLMDatasetReader(max_characters_per_token=12)
     loader = DataLoader.from_params(
         Params({"type": "bilm", "batch_size": 4, "window": 5, "cache_dir": cache_dir, **params}),
         reader=reader,
         data_path=str(file),
     )
-    vocab = BilmVocabulary.from_corpus(corpus=str(file), max_size=40, cache_dir=cache_dir)
+    vocab = BiLMVocabulary.from_corpus(corpus=str(file), max_size=40, cache_dir=cache_dir)
     loader.index_with(vocab)
-    assert isinstance(loader, BilmDataLoader)
+    assert isinstance(loader, BiLMDataLoader)
     return loader
 
 
@@ -96,7 +96,7 @@ def test_a_window_is_what_the_model_reads(file: Path) -> None:
     sentences. The characters are those of `words_to_characters`, and the ids are those of the
     vocabulary, or 2 for unknown words."""
     cache_dir = str(file.parent / "cache")
-    words = vocabulary_words(BilmVocabulary.from_corpus(corpus=str(file), cache_dir=cache_dir))
+    words = vocabulary_words(BiLMVocabulary.from_corpus(corpus=str(file), cache_dir=cache_dir))
     ids = {word: rank if rank < 40 else 2 for rank, word in enumerate(words)}
     spelled = dict(zip(map(tuple, words_to_characters(words, 12).tolist()), words, strict=True))
     rows: list[list[tuple]] = [[] for _ in range(4)]
@@ -260,7 +260,7 @@ def test_ranks_read_what_one_process_would(
 ) -> None:
     """The oracle is one process with all rows: the rows of two ranks together are its rows."""
 
-    def read(loader: BilmDataLoader) -> Iterator[dict[str, list]]:
+    def read(loader: BiLMDataLoader) -> Iterator[dict[str, list]]:
         for batch in map(tensors, loader):
             characters = batch["words"]
             yield {
@@ -316,7 +316,7 @@ def test_a_vocabulary_of_another_text_is_warned_of(
     of 60 words about a third are, and for all its words none is."""
     loader = make(file)
     caplog.clear()
-    other = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "elsewhere"])
+    other = BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "elsewhere"])
     loader.index_with(other)
     assert "text.txt: 100.0 % of its" in caplog.text
     assert "vocabulary's 4 words, and a perplexity counts them as one word, <UNK>" in caplog.text
@@ -326,7 +326,7 @@ def test_a_vocabulary_of_another_text_is_warned_of(
     caplog.clear()
     all_words = [f"w{k}" for k in range(60)]
     with caplog.at_level("INFO"):
-        loader.index_with(BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", *all_words]))
+        loader.index_with(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *all_words]))
     assert "text.txt: 0.0 % of its" in caplog.text and "another text" not in caplog.text
 
 
@@ -375,32 +375,32 @@ def test_wrong_parameters_are_named(file: Path, key: str, values: list) -> None:
     gigabyte."""
     params: dict[str, Any] = {"batch_size": 4, "cache_dir": str(file.parent / "cache")}
     params["data_path"] = str(file)
-    BilmDataLoader(BilmDatasetReader(), **params)
+    BiLMDataLoader(BiLMDatasetReader(), **params)
     for value in values:
         with pytest.raises(InputError, match=rf"{key}: expected .*, found "):
-            BilmDataLoader(BilmDatasetReader(), **{**params, key: value})
+            BiLMDataLoader(BiLMDatasetReader(), **{**params, key: value})
 
 
 def test_missing_files_are_named(file: Path) -> None:
     """The message has the key and the path."""
     with pytest.raises(FileNotFoundError, match=r"data_path: 3: expected a file, a folder"):
-        BilmDataLoader(BilmDatasetReader(), "3")
+        BiLMDataLoader(BiLMDatasetReader(), "3")
     for cache in (str(file), "x" * 5000):
         with pytest.raises(InputError, match=rf"cache_dir: {cache}: expected a folder that"):
-            BilmDataLoader(BilmDatasetReader(), str(file), cache_dir=cache)
+            BiLMDataLoader(BiLMDatasetReader(), str(file), cache_dir=cache)
 
 
 def test_a_part_of_a_text_is_refused(file: Path) -> None:
     """The loader reads whole texts, and the error says so."""
     with pytest.raises(InputError, match=r"without max_instances, .* found 3"):
-        BilmDataLoader(BilmDatasetReader(max_instances=3), str(file))
+        BiLMDataLoader(BiLMDatasetReader(max_instances=3), str(file))
 
 
 def test_another_reader_is_refused(file: Path) -> None:
     """The loader takes its number of characters from the reader."""
     reader: DatasetReader = SequenceTaggingDatasetReader()
     with pytest.raises(InputError, match="found SequenceTaggingDatasetReader"):
-        BilmDataLoader(reader, str(file))
+        BiLMDataLoader(reader, str(file))
 
 
 def test_instances_are_the_readers(file: Path) -> None:

@@ -9,8 +9,8 @@ from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 from allennlp.data.fields import MetadataField
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.encoding import encode
 
@@ -32,21 +32,21 @@ def words_of(instances) -> list[list[str]]:
 def test_sentences_of_text_and_of_a_corpus(tmp_path: Path, file: Path) -> None:
     """There is one sentence for each line that is not blank, and an encoded corpus gives the same
     text."""
-    reader = BilmDatasetReader()
+    reader = BiLMDatasetReader()
     encode([file], tmp_path / "corpus")
     assert words_of(reader.read(str(file))) == SENTENCES
     assert words_of(reader.read(str(tmp_path / "corpus"))) == SENTENCES
-    assert words_of(BilmDatasetReader(max_instances=2).read(str(file))) == SENTENCES[:2]
+    assert words_of(BiLMDatasetReader(max_instances=2).read(str(file))) == SENTENCES[:2]
 
 
 @pytest.mark.parametrize("oov_token", ["@@UNKNOWN@@", "<UNK>"])
 def test_the_tensors_of_a_batch(tmp_path: Path, file: Path, oov_token: str) -> None:
     """Ids are the vocabulary's line numbers, 2 for words that it lacks and -100 at padding.
     Characters are those of `words_to_characters`, and 0 at padding."""
-    BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "the", "dog"]).save_to_files(
+    BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "the", "dog"]).save_to_files(
         str(tmp_path / "v")
     )
-    batch = Batch(BilmDatasetReader(max_characters_per_token=10).read(str(file)))
+    batch = Batch(BiLMDatasetReader(max_characters_per_token=10).read(str(file)))
     batch.index_instances(Vocabulary.from_files(tmp_path / "v", oov_token=oov_token))
     tensors: dict[str, Any] = batch.as_tensor_dict()
     assert set(tensors) == {"source", "targets", "metadata"}
@@ -60,7 +60,7 @@ def test_the_tensors_of_a_batch(tmp_path: Path, file: Path, oov_token: str) -> N
 
 def test_text_to_instance_takes_a_string_or_tokens() -> None:
     """An empty sentence is a sentence too, in which only the boundaries are predicted."""
-    reader = BilmDatasetReader()
+    reader = BiLMDatasetReader()
 
     def words(instance: Instance) -> list[str]:
         return [token.text for token in instance["source"].tokens]  # type: ignore[attr-defined]
@@ -72,12 +72,12 @@ def test_text_to_instance_takes_a_string_or_tokens() -> None:
 
 def test_an_empty_sentence_in_a_batch() -> None:
     """An empty sentence is a row of padding."""
-    reader = BilmDatasetReader()
+    reader = BiLMDatasetReader()
     instances = [reader.text_to_instance(""), reader.text_to_instance("dog")]
     for instance in instances:
         reader.apply_token_indexers(instance)
     batch = Batch(instances)
-    batch.index_instances(BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "dog"]))
+    batch.index_instances(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "dog"]))
     tensors: dict[str, Any] = batch.as_tensor_dict()
     assert tensors["targets"].tolist() == [[-100], [3]]
 
@@ -86,7 +86,7 @@ def test_worker_processes_share_the_sentences(file: Path) -> None:
     """Two workers of AllenNLP's loader together read every sentence once."""
     found = []
     for worker in range(2):
-        reader = BilmDatasetReader()
+        reader = BiLMDatasetReader()
         reader._set_worker_info(WorkerInfo(2, worker))
         found.append(words_of(reader.read(str(file))))
     assert found == [SENTENCES[::2], SENTENCES[1::2]]
@@ -97,7 +97,7 @@ def test_from_a_config_in_allennlps_loader(file: Path) -> None:
     params = {"type": "bilm", "token_indexers": {"chars": {"type": "elmo"}}}
     reader = DatasetReader.from_params(Params(params))
     loader = MultiProcessDataLoader(reader, str(file), batch_size=3, quiet=True)
-    loader.index_with(BilmVocabulary.from_words(["<S>", "</S>", "<UNK>"]))
+    loader.index_with(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>"]))
     (batch,) = cast(list[dict[str, Any]], list(loader))
     assert batch["source"]["chars"]["elmo_tokens"].shape == (3, 3, 50)
 
@@ -114,4 +114,4 @@ def test_wrong_parameters_are_named(key: str, values: list) -> None:
     """The rules are those of the docstring."""
     for value in values:
         with pytest.raises(InputError, match=rf"{key}: expected .*, found "):
-            BilmDatasetReader(**{key: value})
+            BiLMDatasetReader(**{key: value})

@@ -7,7 +7,7 @@ from allennlp.data import Vocabulary
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file, write_vocabulary_file
 from elmo_plugin.plugin.data.vocabulary import (
-    BilmVocabulary,
+    BiLMVocabulary,
     ids_of_corpus_words,
     vocabulary_words,
     word_ids,
@@ -45,11 +45,11 @@ def test_words_come_by_frequency(tmp_path: Path, text: Path) -> None:
 
 
 @pytest.mark.parametrize("oov_token", [None, "<UNK>", "@@UNKNOWN@@", "the"])
-@pytest.mark.parametrize("kind", [Vocabulary, BilmVocabulary])
+@pytest.mark.parametrize("kind", [Vocabulary, BiLMVocabulary])
 def test_ids_survive_files(tmp_path: Path, kind: type[Vocabulary], oov_token: str | None) -> None:
     """The ids are the same, whichever class reads them and whatever its OOV token is: `distributed`
     and `--recover` use the base class, and an archive uses the class of the config."""
-    vocab = BilmVocabulary.from_words(WORDS)
+    vocab = BiLMVocabulary.from_words(WORDS)
     vocab.add_token_to_namespace("NOUN", "tags")
     vocab.save_to_files(str(tmp_path / "vocabulary"))
     again = kind.from_files(tmp_path / "vocabulary", oov_token=oov_token)
@@ -96,7 +96,7 @@ def test_a_word_that_a_file_cannot_hold_is_refused(tmp_path: Path, word: str) ->
 def test_a_word_that_a_vocabulary_cannot_hold_is_refused() -> None:
     """AllenNLP's vocabulary files read `@@NEWLINE@@` as a line break."""
     with pytest.raises(InputError, match="found 'x@@NEWLINE@@'"):
-        BilmVocabulary.from_words([*WORDS, "x@@NEWLINE@@"])
+        BiLMVocabulary.from_words([*WORDS, "x@@NEWLINE@@"])
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,6 @@ def test_words_that_the_vocabulary_lacks_are_unknown(tmp_path: Path, text: Path)
     """The corpus's words, in the order of their ranks, are looked up by hand in another
     vocabulary."""
     corpus = open_corpus(text, tmp_path / "cache")
-    vocab = BilmVocabulary.from_words(["<S>", "</S>", "<UNK>", "a", "z", "c"])
+    vocab = BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "a", "z", "c"])
     assert corpus.words()[3:] == ["c", "b", "@@NEWLINE@@", "a", "@@UNKNOWN@@", "d"]
     assert ids_of_corpus_words(corpus, vocab).tolist() == [0, 1, 2, 5, 2, 2, 3, 2, 2]

@@ -11,8 +11,8 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
 
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.prefetch import LazyWindow
 from tests import oracle
@@ -37,9 +37,7 @@ TEXT: list[Row] = [
 """Rows of 12, 15 and 4 time steps (a sentence of n words takes n + 1)."""
 
 
-def language_model(
-    seed: int = 0, vocab: Vocabulary | None = None, **params: Any
-) -> BilmLanguageModel:
+def language_model(seed: int = 0, vocab: Vocabulary | None = None, **params: Any) -> LanguageModel:
     """Builds a model from a config, in float64 and in training mode, with random weights and a
     random warm state."""
     config = {
@@ -53,7 +51,7 @@ def language_model(
     torch.manual_seed(seed)
     model = Model.from_params(
         Params(json.loads(json.dumps(config))),
-        vocab=BilmVocabulary.from_words(WORDS) if vocab is None else vocab,
+        vocab=BiLMVocabulary.from_words(WORDS) if vocab is None else vocab,
     )
     randomize(model)
     model.bilm.warm_state.set(random_state(model.bilm, 1, seed))

@@ -17,10 +17,10 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
 from elmo_plugin.plugin.models.export import export
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS
 from tests.plugin.models.test_training import TEXT, config
@@ -28,12 +28,12 @@ from tests.plugin.models.test_training import TEXT, config
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
 
 
-def tuned(vocabulary: list[str], **extra: Any) -> BilmLanguageModel:
+def tuned(vocabulary: list[str], **extra: Any) -> LanguageModel:
     params = {**BLOCKS, "type": "bilm", "n_negative_samples": 3, **extra}
-    return Model.from_params(Params(params), vocab=BilmVocabulary.from_words(vocabulary))
+    return Model.from_params(Params(params), vocab=BiLMVocabulary.from_words(vocabulary))
 
 
-def check_carried_over(source: BilmLanguageModel, model: BilmLanguageModel) -> None:
+def check_carried_over(source: LanguageModel, model: LanguageModel) -> None:
     """Checks every weight of the biLM, and the softmax of the words that both models know, which
     "new" is not."""
     for name, tensor in source.bilm.state_dict().items():

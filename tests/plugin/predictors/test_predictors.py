@@ -12,10 +12,10 @@ from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.plugin.data.vocabulary import BilmVocabulary
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
-from elmo_plugin.plugin.predictors.bilm import BilmPredictor
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.predictors.sentences import BiLMPredictor
 from tests.conftest import BLOCKS, WORDS
 
 TOKENS = ["he", "threw", "unheard-of", "dog", "."]
@@ -98,10 +98,10 @@ def test_substitutes(bilm):
 def test_substitutes_of_few_words(n_words):
     """A vocabulary of five words or fewer gives all of them and nothing else, so that their
     probabilities add up to 1."""
-    vocab = BilmVocabulary.from_words(WORDS[: 3 + n_words])
+    vocab = BiLMVocabulary.from_words(WORDS[: 3 + n_words])
     sizes: dict[str, Any] = {**BLOCKS, "n_negative_samples": None}
-    model = BilmLanguageModel(vocab, **sizes)
-    predictor = BilmPredictor(model, BilmDatasetReader())
+    model = LanguageModel(vocab, **sizes)
+    predictor = BiLMPredictor(model, BiLMDatasetReader())
     for found in predictor.predict_json({"tokens": TOKENS})["substitutes"]:
         assert sorted(x["word"] for x in found) == sorted(WORDS[3 : 3 + n_words])
         if n_words:

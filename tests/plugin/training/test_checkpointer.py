@@ -27,7 +27,7 @@ from allennlp.training import TrainerCallback
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point
-from elmo_plugin.plugin.training.checkpointer import BilmCheckpointer
+from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
 from tests.conftest import Fuzz
 from tests.damage import damage
 from tests.plugin.training.toy_training import (
@@ -439,7 +439,7 @@ def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
 
 def test_sharded_model_is_refused(tmp_path: Path) -> None:
     """Each process has only a part of a sharded model."""
-    checkpointer = BilmCheckpointer(tmp_path, ToyModel())
+    checkpointer = BiLMCheckpointer(tmp_path, ToyModel())
     checkpointer.state_is_sharded = True
     with pytest.raises(InputError, match="sharded"):
         checkpointer.load_checkpoint()

@@ -1,19 +1,21 @@
 import json
 import math
+from copy import deepcopy
 from typing import Any, List
 
 from allennlp.common import JsonDict
-from allennlp.data import Instance
+from allennlp.data import DatasetReader, Instance
 from allennlp.predictors import Predictor
 from overrides import overrides
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.plugin.models.substitutes import substitutes
 
 
 @Predictor.register("bilm")
-class BilmPredictor(Predictor):
+class BiLMPredictor(Predictor):
     """
     Probabilities of a language model for a sentence. The input is one sentence a line with white
     space between its tokens, or JSON: `{"sentence": "He threw the stick ."}` or
@@ -32,7 +34,7 @@ class BilmPredictor(Predictor):
     """
 
     n_substitutes = 5
-    _model: BilmLanguageModel
+    _model: LanguageModel
 
     @overrides
     def load_line(self, line: str) -> JsonDict:
@@ -86,3 +88,34 @@ class BilmPredictor(Predictor):
 def _perplexity(output: JsonDict) -> float:
     log_p = output["forward_log_probabilities"] + output["backward_log_probabilities"]
     return math.exp(-sum(log_p) / len(log_p))
+
+
+@Predictor.register("elmo")
+class ElmoPredictor(BiLMPredictor):
+    """
+    ELMo vectors from the archive of a `bilm`. The input is that of the predictor "bilm". The output
+    has `tokens` and `layers`, which are L + 1 lists, first of the words and then of each LSTM
+    layer, with a vector of 2P numbers for each token. `initial_state` and `precision` are those of
+    the model.
+
+    Registered as a `Predictor` with name "elmo".
+    """
+
+    def __init__(
+        self, model: LanguageModel, dataset_reader: DatasetReader, frozen: bool = True
+    ) -> None:
+        super().__init__(model, dataset_reader, frozen)
+        # `Elmo` freezes its biLM, so it gets a copy.
+        self._elmo = Elmo(
+            deepcopy(model.bilm),
+            initial_state=model.initial_state,
+            precision=model.precision,
+        ).eval()
+
+    @overrides
+    def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
+        sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
+        return [
+            {"tokens": tokens, "layers": layers.tolist()}
+            for tokens, layers in zip(sentences, self._elmo.embed(sentences, layer="all"))
+        ]

@@ -8,8 +8,8 @@ import torch
 from allennlp.data import Batch, Instance
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.data.dataset_reader import BilmDatasetReader
-from elmo_plugin.plugin.models.bilm import BilmLanguageModel
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.models.language_model import LanguageModel
 from tests import oracle
 from tests.compare import assert_close
 from tests.plugin.models.running_text import (
@@ -23,7 +23,7 @@ from tests.plugin.models.running_text import (
 from tests.random_bilm import CHAR_CNN, arrays_of, oracle_state
 
 SENTENCES = [*TEXT[0], [], *TEXT[1]]
-READER = BilmDatasetReader(max_characters_per_token=CHAR_CNN["max_characters_per_token"])
+READER = BiLMDatasetReader(max_characters_per_token=CHAR_CNN["max_characters_per_token"])
 
 
 def instances(sentences: list[list[str]]) -> list[Instance]:
@@ -33,7 +33,7 @@ def instances(sentences: list[list[str]]) -> list[Instance]:
     return found
 
 
-def batch_of(model: BilmLanguageModel, sentences: list[list[str]]) -> dict[str, Any]:
+def batch_of(model: LanguageModel, sentences: list[list[str]]) -> dict[str, Any]:
     batch = Batch(instances(sentences))
     batch.index_instances(model.vocab)
     return batch.as_tensor_dict()

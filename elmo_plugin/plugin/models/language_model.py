@@ -33,7 +33,7 @@ from elmo_plugin.text.prefetch import LazyWindow
 
 
 @Model.register("bilm")
-class BilmLanguageModel(Model):
+class LanguageModel(Model):
     """
     The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN, L
     layers of clipped, projected LSTMs in both directions, and one softmax for both.
@@ -161,7 +161,7 @@ class BilmLanguageModel(Model):
         check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> "BilmLanguageModel":
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> "LanguageModel":
         super()._apply(fn, *args)
         for training, state in self._carried.items():  # same device and precision as the weights
             self._carried[training] = state and LSTMState(*map(fn, state))
@@ -364,7 +364,7 @@ class BilmLanguageModel(Model):
 
 
 def _take_resume_state(
-    model: BilmLanguageModel, state_dict: Dict[str, Any], prefix: str, *_: Any
+    model: LanguageModel, state_dict: Dict[str, Any], prefix: str, *_: Any
 ) -> None:
     """Takes the rows' states out of a checkpoint's state dictionary; see `resume_state`."""
     rows = state_dict.pop(prefix + "resume_state", None)
