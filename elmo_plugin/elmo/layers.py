@@ -214,8 +214,8 @@ class BiLMLayers:
             self.carried_state = read.state if carried is None else carried.put(read.state)
         return read.layers if boundaries else [without_boundaries(h, mask) for h in read.layers]
 
-    def _initial_state(self, n_rows: int) -> LSTMState:
-        return self.bilm.initial_state(self.initial_state, n_rows, self.carried_state)
+    def _initial_state(self, batch_size: int) -> LSTMState:
+        return self.bilm.initial_state(self.initial_state, batch_size, self.carried_state)
 
     def fingerprint(self) -> bytes:
         """

@@ -254,26 +254,28 @@ class BiLM(nn.Module):
     def _with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """`tokens` with `<S>` before and `</S>` after each row's own, shape `(B, T + 2, C)`."""
         begin, end = self.boundaries.to(tokens)
-        n_rows, n_steps, n_characters = tokens.shape
-        padded = tokens.new_zeros(n_rows, n_steps + 2, n_characters)
+        batch_size, n_steps, n_characters = tokens.shape
+        padded = tokens.new_zeros(batch_size, n_steps + 2, n_characters)
         padded[:, 1:-1] = tokens
         padded[:, 0] = begin
-        padded[torch.arange(n_rows, device=tokens.device), lengths + 1] = end
+        padded[torch.arange(batch_size, device=tokens.device), lengths + 1] = end
         return padded
 
-    def initial_state(self, kind: str, n_rows: int, carried: LSTMState | None = None) -> LSTMState:
+    def initial_state(
+        self, kind: str, batch_size: int, carried: LSTMState | None = None
+    ) -> LSTMState:
         """
-        The state of shape `(L, 2, B, ..)` from which a batch of `n_rows` sentences, or the first
+        The state of shape `(L, 2, B, ..)` from which a batch of `batch_size` sentences, or the first
         window of a text, is read. `kind` is one of `INITIAL_STATES`: `"zero"`; `"warm"`, the mean
         state that training found at the starts of sentences; or `"carry"`, the state after the same
         row of the batch before, as in bilm-tf and AllenNLP, so that a vector depends on what was
         read before. This is `carried`, by default zeros.
         """
         if kind == "warm":
-            return self.warm_state(n_rows)
+            return self.warm_state(batch_size)
         if kind == "carry" and carried is not None:
-            return carried.take(n_rows)
-        return self.bilstm.zero_state(n_rows)
+            return carried.take(batch_size)
+        return self.bilstm.zero_state(batch_size)
 
     def after_boundary(self, state: LSTMState) -> LSTMState:
         """

@@ -24,7 +24,7 @@ class LSTMState(NamedTuple):
     hidden: Tensor
 
     @property
-    def n_rows(self) -> int:
+    def batch_size(self) -> int:
         return self.cell.size(2)
 
     def stored(self) -> dict[str, Tensor]:
@@ -36,24 +36,24 @@ class LSTMState(NamedTuple):
         """The state of which `stored` is the `stored()`."""
         return cls(stored["memory"], stored["output"])
 
-    def expand(self, n_rows: int) -> LSTMState:
-        """One row, repeated `n_rows` times."""
-        return LSTMState(*(x.expand(-1, -1, n_rows, -1) for x in self))
+    def expand(self, batch_size: int) -> LSTMState:
+        """One row, repeated `batch_size` times."""
+        return LSTMState(*(x.expand(-1, -1, batch_size, -1) for x in self))
 
     def detach(self) -> LSTMState:
         return LSTMState(*(x.detach() for x in self))
 
-    def take(self, n_rows: int) -> LSTMState:
-        """The first `n_rows` rows; rows beyond the last are zeros, as in bilm-tf."""
-        missing = n_rows - self.n_rows
+    def take(self, batch_size: int) -> LSTMState:
+        """The first `batch_size` rows; rows beyond the last are zeros, as in bilm-tf."""
+        missing = batch_size - self.batch_size
         if missing <= 0:
-            return LSTMState(*(x[:, :, :n_rows] for x in self))
+            return LSTMState(*(x[:, :, :batch_size] for x in self))
         return LSTMState(*(torch.nn.functional.pad(x, (0, 0, 0, missing)) for x in self))
 
     def put(self, rows: LSTMState) -> LSTMState:
         """This state with its first rows replaced by `rows`, as in bilm-tf."""
         return LSTMState(
-            *(torch.cat([new, old[:, :, rows.n_rows :]], 2) for old, new in zip(self, rows))
+            *(torch.cat([new, old[:, :, rows.batch_size :]], 2) for old, new in zip(self, rows))
         )
 
     def select(self, rows: Tensor) -> LSTMState:
@@ -236,12 +236,12 @@ class BiLSTM(nn.Module):
     def n_layers(self) -> int:
         return len(self.layers)
 
-    def zero_state(self, n_rows: int) -> LSTMState:
-        """The initial state of zeros for `n_rows` rows."""
+    def zero_state(self, batch_size: int) -> LSTMState:
+        """The initial state of zeros for `batch_size` rows."""
         weight = self.layers[0].recurrent_weight
         return LSTMState(
-            weight.new_zeros(self.n_layers, 2, n_rows, self.dim),
-            weight.new_zeros(self.n_layers, 2, n_rows, self.projection_dim),
+            weight.new_zeros(self.n_layers, 2, batch_size, self.dim),
+            weight.new_zeros(self.n_layers, 2, batch_size, self.projection_dim),
         )
 
     def forward(

@@ -30,9 +30,9 @@ class WarmState(nn.Module):
         self.register_buffer("output", zero.hidden.clone())
         self.register_buffer("count", torch.zeros((), dtype=torch.long))
 
-    def forward(self, n_rows: int) -> LSTMState:
-        """The same state for each of `n_rows` rows."""
-        return LSTMState(self.memory, self.output).expand(n_rows)
+    def forward(self, batch_size: int) -> LSTMState:
+        """The same state for each of `batch_size` rows."""
+        return LSTMState(self.memory, self.output).expand(batch_size)
 
     @torch.no_grad()
     def observe(self, state: LSTMState, rows: Tensor) -> None:

@@ -304,7 +304,7 @@ def test_batches_of_different_sizes_are_bilm_tfs():
     state = state.put(rows_of([21, 22, 23, 24, 25]))
     assert numbers_of(state) == [21, 22, 23, 24, 25]
     assert numbers_of(state.take(1)) == [21]
-    assert state.n_rows == 5
+    assert state.batch_size == 5
 
 
 def test_rows_are_chosen_by_number_and_by_mask():

@@ -220,16 +220,16 @@ class LanguageModel(Model):
         backward_targets: Tensor,
     ) -> Tensor:
         self._check_characters(words.size(1))
-        n_rows = len(starts)
-        zero = self.bilm.bilstm.zero_state(n_rows)
+        batch_size = len(starts)
+        zero = self.bilm.bilstm.zero_state(batch_size)
         before = self._carried[self.training] or zero
         # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
         # not used here, because at this point it would depend on the number of processes.
-        start = zero if self.training else self.bilm.initial_state(self.initial_state, n_rows)
-        state = before.take(n_rows).where(starts, start)
+        start = zero if self.training else self.bilm.initial_state(self.initial_state, batch_size)
+        state = before.take(batch_size).where(starts, start)
         if self.training:
             first = words[forward_inputs[:, 0]]
-            at_start = (first == self.bilm.boundaries[0]).view(n_rows, -1).all(dim=1)
+            at_start = (first == self.bilm.boundaries[0]).view(batch_size, -1).all(dim=1)
             has_text = forward_targets[:, 0] != IGNORE
             self.bilm.warm_state.observe(state, at_start & has_text & ~starts)
         layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
@@ -268,15 +268,15 @@ class LanguageModel(Model):
         tokens = found[0]
         self._check_characters(tokens.size(2))
         lengths = self.bilm.sentence_lengths(tokens)
-        n_rows = len(tokens)
+        batch_size = len(tokens)
         carried = self._carried[self.training]
-        state = self.bilm.initial_state(self.initial_state, n_rows, carried)
+        state = self.bilm.initial_state(self.initial_state, batch_size, carried)
         read = self.bilm.sentences(tokens, lengths, state)
         if self.initial_state == "carry":
             self._carried[self.training] = carried.put(read.state) if carried else read.state
 
         goals = _between_boundaries(targets, lengths)
-        nothing = goals.new_full((n_rows, 1), IGNORE)
+        nothing = goals.new_full((batch_size, 1), IGNORE)
         forward_goals = torch.cat([goals[:, 1:], nothing], dim=1)
         backward_goals = torch.cat([nothing, goals[:, :-1]], dim=1)
         backward_goals = backward_goals.masked_fill(goals == IGNORE, IGNORE)
