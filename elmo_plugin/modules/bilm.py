@@ -265,7 +265,7 @@ class BiLM(nn.Module):
         self, kind: str, batch_size: int, carried: LSTMState | None = None
     ) -> LSTMState:
         """
-        The state of shape `(L, 2, B, ..)` from which a batch of `batch_size` sentences, or the first
+        The state of shape `(L, 2, B, ..)` from which `batch_size` sentences, or the first
         window of a text, is read. `kind` is one of `INITIAL_STATES`: `"zero"`; `"warm"`, the mean
         state that training found at the starts of sentences; or `"carry"`, the state after the same
         row of the batch before, as in bilm-tf and AllenNLP, so that a vector depends on what was
