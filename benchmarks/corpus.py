@@ -40,7 +40,7 @@ def run(settings: Settings) -> Record:
         n_peer = sum(map(len, first_sentences(settings.text)))
         with quiet():
             encoding, splitting, counting = in_turns(
-                lambda: encode(files, corpus.folder, force=True),
+                lambda: encode(files, Path(tempfile.mkdtemp(dir=folder)) / "corpus"),
                 lambda: split_lines(files),
                 lambda: Vocabulary.from_instances(instances(settings.text)),
             )

@@ -31,7 +31,6 @@ from elmo_plugin.text.corpus import (
     VERSION,
     WORDS_FILE,
     EncodedCorpus,
-    is_corpus,
     shard_files,
 )
 from elmo_plugin.text.lines import read_blocks
@@ -43,10 +42,7 @@ SHARD_TOKENS = 1 << 23
 
 
 def encode(
-    files: Sequence[Path],
-    folder: str | os.PathLike,
-    shard_tokens: int = SHARD_TOKENS,
-    force: bool = False,
+    files: Sequence[Path], folder: str | os.PathLike, shard_tokens: int = SHARD_TOKENS
 ) -> EncodedCorpus:
     """
     Encodes text files. The folder appears whole at the end or not at all. One process at a time
@@ -62,52 +58,27 @@ def encode(
         The largest number of tokens of a shard, unless one sentence has more. A shard ends with a
         document if that leaves it at least half full. Otherwise the document is cut, and its rest
         counts as another document in shuffling.
-    force : `bool`, optional (default=`False`)
-        Whether to replace an existing encoded corpus.
 
     # Raises
 
     `InputError`
-        If the folder exists, if it is to be replaced and is the current one, if the files hold no
-        token, or if a file can't be read as text.
+        If the folder exists, if the files hold no token, or if a file can't be read as text.
     `OSError`
         If a file can't be opened, or the corpus can't be written.
     """
     if shard_tokens < 1:
         raise InputError(f"shard_tokens: expected at least 1, found {shard_tokens}")
     folder = Path(os.path.realpath(folder))  # a link stays, and "." has a name
-    if force and Path.cwd().is_relative_to(folder):
-        raise InputError(
-            f"{folder}: expected a folder that can be replaced as a whole, "
-            "found the current folder or one around it"
-        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial")
-    replaced = folder.with_name(f".{folder.name}.replaced")
     with FileLock(folder.with_name(f".{folder.name}.lock")):
-        if replaced.exists():  # the process that replaced it was killed
-            if folder.exists():
-                shutil.rmtree(replaced)
-            else:
-                os.replace(replaced, folder)
-        if folder.exists() and not force:
-            raise InputError(
-                f"{folder}: expected a folder to be made, found one that exists (force replaces it)"
-            )
-        if folder.exists() and not is_corpus(folder):
-            raise InputError(
-                f"{folder}: expected an encoded corpus to replace, found something else"
-            )
+        if folder.exists():
+            raise InputError(f"{folder}: expected a folder to be made, found one that exists")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         try:
             _encode(files, partial, shard_tokens)
-            if folder.exists():
-                os.replace(folder, replaced)
-                os.replace(partial, folder)
-                shutil.rmtree(replaced)
-            else:
-                os.replace(partial, folder)
+            os.replace(partial, folder)
         except OSError as error:
             if error.filename is not None:
                 raise

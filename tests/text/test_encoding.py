@@ -1,5 +1,6 @@
 import errno
 import os
+import shutil
 import signal
 from collections import Counter
 from multiprocessing import get_context
@@ -50,7 +51,8 @@ def test_a_corpus_holds_the_text(tmp_path: Path, documents: list[list[list[str]]
     """The oracles are the text itself and `collections.Counter`, whose `most_common` keeps words of
     equal count in the order of their first occurrence."""
     file = write_documents(tmp_path / "text", documents)
-    corpus = encode([file], tmp_path / "corpus", force=True)
+    shutil.rmtree(tmp_path / "corpus", ignore_errors=True)
+    corpus = encode([file], tmp_path / "corpus")
     tokens = [word for document in documents for sentence in document for word in sentence]
     counter = Counter(tokens)
     ordinary = Counter(word for word in tokens if word not in SPECIAL_WORDS)
@@ -77,9 +79,11 @@ def test_shards_are_whole_sentences_up_to_a_size(
     """By definition, the text is unchanged, a shard has at most `shard_tokens` tokens or one
     sentence, and the cuts do not depend on how the text was read."""
     file = write_documents(tmp_path / "text", documents)
-    whole = encode([file], tmp_path / "whole", shard_tokens, force=True)
+    for folder in ("whole", "pieces"):
+        shutil.rmtree(tmp_path / folder, ignore_errors=True)
+    whole = encode([file], tmp_path / "whole", shard_tokens)
     monkeypatch.setattr(lines, "BLOCK_BYTES", block_bytes)
-    corpus = encode([file], tmp_path / "pieces", shard_tokens, force=True)
+    corpus = encode([file], tmp_path / "pieces", shard_tokens)
     assert list(corpus.sentences()) == [sentence for document in documents for sentence in document]
     assert documents_of(corpus) == documents_of(whole)
     for shard in corpus.shards:
@@ -125,17 +129,14 @@ def test_a_text_without_tokens_is_an_error(tmp_path: Path, content: str) -> None
     assert {file.name for file in tmp_path.iterdir()} == {"empty.txt", ".corpus.lock"}
 
 
-def test_a_folder_that_exists_is_replaced_only_on_demand(tmp_path: Path) -> None:
-    """`force` replaces a corpus, but no other folder."""
+def test_a_folder_that_exists_stays(tmp_path: Path) -> None:
+    """The message names the folder, whose text is still the old one."""
     file = write_documents(tmp_path / "text", [[["a"]]])
     encode([file], tmp_path / "corpus")
+    file.write_text("b\n")
     with pytest.raises(InputError, match="corpus: expected a folder to be made"):
         encode([file], tmp_path / "corpus")
-    file.write_text("b\n")
-    assert list(encode([file], tmp_path / "corpus", force=True).sentences()) == [["b"]]
-    (tmp_path / "photos").mkdir()
-    with pytest.raises(InputError, match="photos: expected an encoded corpus to replace"):
-        encode([file], tmp_path / "photos", force=True)
+    assert list(EncodedCorpus.open(tmp_path / "corpus").sentences()) == [["a"]]
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,26 +161,6 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
         assert raised.value.filename in (file, str(file))
         assert "corpus" not in str(raised.value)
     assert {file.name for file in tmp_path.iterdir()} == {".corpus.lock"}
-
-
-@pytest.mark.parametrize("new_is_there", [False, True])
-def test_a_replacement_that_was_killed(tmp_path: Path, new_is_there: bool) -> None:
-    """If it was killed between the two moves, the old corpus comes back from its other name. If it
-    was killed before the old corpus was removed, the next run removes it."""
-    file = write_documents(tmp_path / "text", [[["b"]]])
-    encode([file], tmp_path / ("corpus" if new_is_there else ".corpus.partial"))
-    file.write_text("a\n")
-    encode([file], tmp_path / "old")
-    os.replace(tmp_path / "old", tmp_path / ".corpus.replaced")
-    with pytest.raises(InputError, match="corpus: expected a folder to be made"):
-        encode([file], tmp_path / "corpus")
-    found = list(EncodedCorpus.open(tmp_path / "corpus").sentences())
-    assert found == ([["b"]] if new_is_there else [["a"]])
-    file.write_text("c\n")
-    assert list(encode([file], tmp_path / "corpus", force=True).sentences()) == [["c"]]
-    assert {"corpus", ".corpus.partial", ".corpus.replaced"} & set(os.listdir(tmp_path)) == {
-        "corpus"
-    }
 
 
 def _encode_and_die(file: Path, folder: Path, saves: int) -> None:

@@ -1,3 +1,4 @@
+import shutil
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +23,8 @@ def make_corpus(folder: Path, lengths: list[list[int]], shard_tokens: int) -> En
         for document in lengths
     )
     (folder / "text").write_text(text)
-    return encode([folder / "text"], folder / "corpus", shard_tokens, force=True)
+    shutil.rmtree(folder / "corpus", ignore_errors=True)
+    return encode([folder / "text"], folder / "corpus", shard_tokens)
 
 
 def sentences_of(corpus: EncodedCorpus) -> list[Sentence]:
