@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from elmo_plugin.ops.matmul import matmul
+from elmo_plugin.ops.linear import matmul
 
 Record = dict[str, Any]
 """One row of a table, by column."""

@@ -21,6 +21,9 @@ from elmo_plugin.text.characters import (
 
 ACTIVATIONS = ("relu", "tanh")
 
+MOST_LAYERS = 1000
+"""More would only take memory until there is none."""
+
 NULL_IS_ABSENT = ("n_highway", "use_skip_connections")
 """bilm-tf reads these with `.get(key)` and tests the result for truth."""
 
@@ -39,8 +42,9 @@ class LSTMOptions:
     use_skip_connections: bool = False
 
     def __post_init__(self) -> None:
-        for key in ("dim", "projection_dim", "n_layers"):
-            check_count(f"lstm.{key}", getattr(self, key))
+        check_count("lstm.dim", self.dim)
+        check_count("lstm.projection_dim", self.projection_dim)
+        check_count("lstm.n_layers", self.n_layers, most=MOST_LAYERS)
         for key in ("cell_clip", "proj_clip"):
             clip = getattr(self, key)
             if clip is not None:

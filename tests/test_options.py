@@ -101,8 +101,13 @@ COUNT = "a whole number from 1 to 2147483647"
             ({"lstm": {**LSTM, "dim": dim}}, f"lstm.dim: expected {COUNT}, found {found}")
             for dim, found in (("7", "'7'"), (True, "true"), (2**31, 2147483648), (7.0, 7.0))
         ),
-        ({"lstm": {**LSTM, "n_layers": 0}}, f"lstm.n_layers: expected {COUNT}, found 0"),
-        ({"lstm": {**LSTM, "n_layers": None}}, f"lstm.n_layers: expected {COUNT}, found null"),
+        *(
+            (
+                {"lstm": {**LSTM, "n_layers": n_layers}},
+                f"lstm.n_layers: expected a whole number from 1 to 1000, found {found}",
+            )
+            for n_layers, found in ((0, 0), (None, "null"), (10**9, 10**9))
+        ),
         (
             {"lstm": {**LSTM, "use_skip_connections": 1}},
             "lstm.use_skip_connections: expected true or false, found 1",

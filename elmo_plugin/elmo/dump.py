@@ -25,8 +25,8 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.caches import WordVectorCache
 from elmo_plugin.elmo.elmo import Elmo, batches_by_length
-from elmo_plugin.elmo.word_cache import WordVectorCache
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, check_number, fail
+from elmo_plugin.elmo.caches import lock_of
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.shared_lock import lock_of
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_files

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.caches import WordVectorCache, lock_of
 from elmo_plugin.elmo.layer_cache import LayerCache
-from elmo_plugin.elmo.shared_lock import lock_of
-from elmo_plugin.elmo.word_cache import WordVectorCache
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import SentenceLayers

@@ -2,8 +2,7 @@
 The paper in plain PyTorch: character CNN, biLM, scalar mix and softmax (Peters et al. 2018).
 
 These modules know neither AllenNLP nor files. Read them in the order of the paper: `char_cnn`,
-`lstm`, `bilm` (with `warm_state`, the state from which a sentence is read), `scalar_mix`,
-`sampled_softmax`. The equations are here; their kernels are in `ops`.
+`lstm`, `bilm`, `scalar_mix`, `sampled_softmax`. The equations are here; their kernels are in `ops`.
 """
 
 from elmo_plugin.modules.bilm import BiLM

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
 from elmo_plugin.ops.frozen_state import is_plain
-from elmo_plugin.ops.linear import Linear
-from elmo_plugin.ops.packed_weights import PackedWeightCache
+from elmo_plugin.ops.linear import Linear, PackedWeightCache
 
 _CONVOLUTION = (1,), (0,), (1,), 1
 """Stride, padding, dilation and groups of the convolutions."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmo_plugin.ops.linear import Weights, batched_matmul, pack_weights
 from elmo_plugin.ops.lstm_kernel import (
     KernelScan,
     KernelWeights,
@@ -22,7 +23,6 @@ from elmo_plugin.ops.lstm_kernel import (
     takes,
 )
 from elmo_plugin.ops.lstm_reference import scan_gradients
-from elmo_plugin.ops.matmul import Weights, batched_matmul, pack_weights
 from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.private_torch import is_graph_kept
 

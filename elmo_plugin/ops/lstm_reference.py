@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.matmul import batched_matmul
+from elmo_plugin.ops.linear import batched_matmul
 
 
 def reference_lstm(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.matmul import matmul
+from elmo_plugin.ops.linear import matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
 
 BLOCK_NUMBERS = 2**21

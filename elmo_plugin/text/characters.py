@@ -93,7 +93,6 @@ def bytes_to_characters(
     `text`: text in UTF-8, *shape* `(bytes,)` uint8. `starts`, `lengths`: the first byte and the
     number of bytes of each word, *shape* `(N,)`.
     """
-    check_max_characters("max_characters_per_token", max_characters_per_token)
     kept = np.minimum(lengths, max_characters_per_token - 2)[:, None]  # (N, 1)
     position = np.arange(-1, max_characters_per_token - 1)[None, :]  # (1, C), 0 at the first byte
     rows = np.full((len(starts), max_characters_per_token), PADDING, dtype=np.int16)

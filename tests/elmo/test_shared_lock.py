@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.shared_lock import SharedLock
+from elmo_plugin.elmo.caches import SharedLock
 from tests.compare import assert_close
 
 SENTENCE = "He threw the stick to the dog .".split()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.word_cache import BLOCK, WordVectorCache
+from elmo_plugin.elmo.caches import BLOCK, WordVectorCache
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops.frozen_state import FrozenState
 from tests.compare import assert_close

@@ -4,8 +4,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.modules import LSTMState
-from elmo_plugin.modules.bilm import N_BOUNDARIES, SentenceLayers
-from elmo_plugin.ops.unique_words import unique_words
+from elmo_plugin.modules.bilm import N_BOUNDARIES, SentenceLayers, unique_words
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from elmo_plugin.ops.matmul import PackedWeights, batched_matmul, matmul
+from elmo_plugin.ops.linear import PackedWeights, batched_matmul, matmul
 from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 from tests.compare import assert_close
 

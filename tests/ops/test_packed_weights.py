@@ -4,9 +4,7 @@ import pickle
 import pytest
 import torch
 
-from elmo_plugin.ops.linear import Linear
-from elmo_plugin.ops.matmul import batched_matmul, pack_weights
-from elmo_plugin.ops.packed_weights import PackedWeightCache
+from elmo_plugin.ops.linear import Linear, PackedWeightCache, batched_matmul, pack_weights
 from tests.compare import assert_close
 
 

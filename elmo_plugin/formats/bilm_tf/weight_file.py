@@ -139,9 +139,12 @@ def write_weights(
 
     # Raises
 
+    `InputError`
+        If a setting of the biLM is no longer that of its options, which the file says it is for.
     `DiskFullError`
         If there is no space for the file.
     """
+    _check_settings(bilm)
     arrays = array_views(bilm, softmax)
     arrays["warm_state/memory"] = [bilm.warm_state.memory]
     arrays["warm_state/output"] = [bilm.warm_state.output]
@@ -201,3 +204,23 @@ def _check_options(file: h5py.File, options: BiLMOptions) -> None:
             f"{file.filename}: expected weights for {key} {expected}, as the options say, found "
             f"weights that were written for {key} {stored}"
         )
+
+
+def _check_settings(bilm: BiLM) -> None:
+    layers = bilm.bilstm.layers
+    lstm, char_cnn = bilm.options.lstm, bilm.options.char_cnn
+    for name, expected, found in (
+        ("lstm.cell_clip", lstm.cell_clip, {layer.cell_clip for layer in layers}),
+        ("lstm.proj_clip", lstm.proj_clip, {layer.proj_clip for layer in layers}),
+        (
+            "lstm.use_skip_connections",
+            lstm.use_skip_connections,
+            {bilm.bilstm.use_skip_connections},
+        ),
+        ("char_cnn.activation", char_cnn.activation, {bilm.token_encoder.activation}),
+    ):
+        if found != {expected}:
+            raise InputError(
+                f"{name}: expected {expected}, as the biLM was built, found "
+                f"{', '.join(map(str, found))}, which was set later"
+            )

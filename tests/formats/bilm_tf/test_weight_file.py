@@ -570,3 +570,22 @@ def test_a_full_disk(files, capfd):
     assert capfd.readouterr().err == ""
     assert path.read_bytes() == before
     assert sorted(path.parent.iterdir()) == names
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        (lambda bilm: bilm.bilstm.layers[1], "cell_clip", 9.0),
+        (lambda bilm: bilm.bilstm.layers[0], "proj_clip", None),
+        (lambda bilm: bilm.bilstm, "use_skip_connections", False),
+        (lambda bilm: bilm.token_encoder, "activation", "tanh"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_settings_that_were_changed_are_not_written_as_others(tmp_path, part, key, value):
+    """The file says which options it is for, and they are those that the biLM was built from."""
+    bilm = BiLM(options_with())
+    setattr(part(bilm), key, value)
+    with pytest.raises(InputError, match=rf"{key}: expected .*, as the biLM was built, found .*"):
+        write_weights(bilm, tmp_path / "weights.hdf5")
+    assert not (tmp_path / "weights.hdf5").exists()

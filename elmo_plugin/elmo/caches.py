@@ -1,7 +1,16 @@
+"""What threads share that compute vectors: a lock for each biLM, and the vectors of words."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition, get_ident
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.elmo.shared_lock import SharedLock
 from elmo_plugin.ops.frozen_state import FrozenState
 
 CAPACITY = 2**15
@@ -15,6 +24,82 @@ rows round differently on CPUs, and a word's vector must not depend on which wor
 
 BLOCK = 256
 """Words in a batch for the encoder if a word's vector must have the same bits in all batches."""
+
+
+class SharedLock:
+    """
+    Several threads may use what it guards at the same time, and one that changes it waits for them
+    and is then alone. A thread may enter it again, in either way. It is open in a forked child,
+    which has none of the threads that held it, and so is a copy.
+    """
+
+    def __init__(self) -> None:
+        self.open()
+        _locks.add(self)
+
+    def open(self) -> None:
+        self._changed = Condition()
+        self._users: Counter[int] = Counter()  # how often each thread has entered it
+        self._n_waiting = 0  # threads that want to be alone, before which no other thread enters
+        self._owner: int | None = None  # the thread that is alone
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        me = get_ident()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: me in self._users or (self._owner is None and not self._n_waiting)
+            )
+            self._users[me] += 1
+        try:
+            yield
+        finally:
+            self._leave(me)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        me = get_ident()
+        with self._changed:
+            self._n_waiting += 1
+            try:
+                self._changed.wait_for(lambda: not self._users.keys() - {me})
+            finally:
+                self._n_waiting -= 1
+                self._changed.notify_all()
+            self._users[me] += 1
+            before, self._owner = self._owner, me
+        try:
+            yield
+        finally:
+            self._owner = before
+            self._leave(me)
+
+    def _leave(self, me: int) -> None:
+        with self._changed:
+            self._users[me] -= 1
+            if self._users[me] <= 0:
+                del self._users[me]
+            self._changed.notify_all()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return SharedLock, ()
+
+
+_locks: WeakSet[SharedLock] = WeakSet()
+_lock_of: WeakKeyDictionary[Any, SharedLock] = WeakKeyDictionary()
+
+
+def lock_of(shared: object) -> SharedLock:
+    """The one lock of an object that several others share."""
+    return _lock_of.get(shared) or _lock_of.setdefault(shared, SharedLock())
+
+
+def _open_all() -> None:
+    for lock in _locks:
+        lock.open()
+
+
+os.register_at_fork(after_in_child=_open_all)
 
 
 class WordVectorCache:
