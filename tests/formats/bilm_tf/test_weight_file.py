@@ -314,7 +314,7 @@ def test_the_warm_state_is_written_and_read(files):
     "block, key, value, message",
     [
         ("lstm", "dim", 10**9, r"Cell0/LSTMCell/W_0: the options ask for .* \(12, 4000000000\)"),
-        ("lstm", "n_layers", 20000, "expected the weights of 20004 layers, .* found at most"),
+        ("lstm", "n_layers", 1000, "expected the weights of 1004 layers, .* found at most"),
         ("lstm", "n_layers", 3, "Cell2/LSTMCell/W_0: expected an array, found none"),
         ("char_cnn", "n_highway", 10**9, "expected the weights of 1000000005 layers, .* found at"),
         ("char_cnn", "filters", [[1, 10**9]], r"W_cnn_0: the options ask for .* 1000000000\)"),
