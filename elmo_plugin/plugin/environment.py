@@ -1,14 +1,15 @@
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-# Their own pins exclude every PyTorch for Python 3.11.
-WITHOUT_PINS = "allennlp==2.10.1", "allennlp-models==2.10.1", "torchvision==0.15.2"
+# Their own pins exclude every PyTorch for Python 3.11 and later.
+WITHOUT_PINS = "allennlp==2.10.1", "allennlp-models==2.10.1"
 
 INSTALL = (
-    f"pip install elmo_plugin; pip install --no-deps {' '.join(WITHOUT_PINS)} (see the README)"
+    "pip install 'elmo_plugin[allennlp]' && "
+    f"pip install --no-deps {' '.join(WITHOUT_PINS)} (see the README)"
 )
 
-NEEDED = ("torch", "allennlp", "allennlp_models", "torchvision", "h5py")
+NEEDED = ("torch", "allennlp", "allennlp_models", "transformers", "spacy", "h5py")
 
 # Without one of these AllenNLP only logs a line and loads no class of allennlp-models, so that a
 # config fails later because of a name that is not registered.
