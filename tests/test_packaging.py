@@ -88,7 +88,7 @@ def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None
     )
     if reached.returncode != 0:
         pytest.skip("pip reaches no package index")
-    _run(python, "-m", "pip", "install", wheel, folder=empty)
+    _run(python, "-m", "pip", "install", f"{wheel}[allennlp]", folder=empty)
     _run(python, "-m", "pip", "install", "--no-deps", *WITHOUT_PINS, folder=empty)
     _run(python, "-c", VECTORS, folder=empty)
     expected = Elmo.from_pretrained("tiny").embed(["He", "threw", "the", "stick"])
