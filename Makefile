@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/installed
 DOCS_INSTALLED := $(VENV)/docs-installed
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install demo test test-all docs docs-test lint format bench lock lock-check clean
+.PHONY: install demo test test-short test-all docs docs-test lint format bench lock lock-check clean
 
 install: $(INSTALLED)
 
@@ -36,6 +36,12 @@ demo: install
 
 test: install
 	$(RUN)/python -m pytest -n auto
+
+# Import, training, `elmo`, predict, archives, and vectors without AllenNLP.
+SHORT := test_install.py test_torchvision.py test_line.py plugin/commands/test_elmo.py \
+	plugin/commands/test_import_export.py plugin/predictors plugin/training/test_trainer.py
+test-short: install
+	$(RUN)/python -m pytest -n auto $(SHORT:%=tests/%)
 
 # What takes longer than `make test` may, and many more random cases; SEED=N gives others.
 test-all: install
