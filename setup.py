@@ -59,7 +59,7 @@ setup(
     ext_modules=kernels(),
     python_requires=">=3.11,<3.15",
     # What vectors need. No newer PyTorch than the last one here was tried.
-    install_requires=["torch>=2.6,<2.14", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],
+    install_requires=["torch>=2.6,<2.16", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],
     extras_require={
         # AllenNLP 2.10.1 and allennlp-models 2.10.1 are not in this list: their own pins exclude
         # this torch, so that nothing could resolve it. They are installed with --no-deps
@@ -97,7 +97,7 @@ setup(
             # py-rouge imports pkg_resources, which left setuptools with 81.
             "setuptools<81",
             # AllenNLP derives a class from transformers.AdamW, which 4.50 removed.
-            "transformers>=4.48,<4.49",
+            "transformers>=4.45,<4.50",
         ],
         "dev": [
             "hypothesis",

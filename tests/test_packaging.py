@@ -91,7 +91,7 @@ def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None
     _run(python, "-m", "pip", "install", wheel, folder=empty)
     _run(python, "-c", VECTORS, folder=empty)
     expected = Elmo.from_pretrained("small").embed(["He", "threw", "the", "stick"])
-    np.testing.assert_allclose(np.load(empty / "vectors.npy"), expected, atol=1e-6)
+    np.testing.assert_allclose(np.load(empty / "vectors.npy"), expected, atol=1e-5)
     for module in ("allennlp", "transformers", "spacy"):
         command = [python, "-c", f"import {module}"]
         assert subprocess.run(command, cwd=empty, capture_output=True).returncode != 0
