@@ -1,19 +1,28 @@
 # Each target stands alone: it makes .venv and installs on first use, and does nothing twice.
-PYTHON ?= python3.11
+PYTHONS := 3.13 3.12 3.11 3.14
+# The first that runs: a name in PATH may stand for a Python that is not installed (pyenv).
+PYTHON ?= $(shell for python in $(PYTHONS:%=python%) python3; do \
+	$$python -c $(SUPPORTED) 2>/dev/null && { echo $$python; break; }; done)
+SUPPORTED := 'import sys; sys.exit("3.%d" % sys.version_info[1] not in "$(PYTHONS)".split())'
 VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 DOCS_INSTALLED := $(VENV)/docs-installed
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install demo test test-all docs docs-test lint format bench lock clean
+.PHONY: install demo test test-short test-all docs docs-test lint format bench lock lock-check clean
 
 install: $(INSTALLED)
 
 $(INSTALLED): requirements.txt setup.py elmo_plugin/ops/csrc/lstm_scan.cpp
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
-		echo "requirements.txt is a lock for Python 3.11, which $(PYTHON) is not;" \
-			"say where one is: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(or $(PYTHON),false) -c $(SUPPORTED) 2>/dev/null || { \
+		echo "expected Python $(sort $(PYTHONS)), found $(or $(PYTHON),none of them);" \
+			"Debian and Ubuntu: apt install python3 python3-venv;" \
+			"one that PATH lacks: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) lacks ensurepip, which makes environments; Debian and Ubuntu: apt install" \
+			"$$($(PYTHON) -c 'import sys; print("python3.%d-venv" % sys.version_info[1])')" >&2; \
+		exit 1; }
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	@# PyTorch by itself, with its own dependencies: the CPU and the CUDA builds have different ones.
 	$(RUN)/python -m pip install torch==2.13.0
@@ -27,6 +36,12 @@ demo: install
 
 test: install
 	$(RUN)/python -m pytest -n auto
+
+# Import, training, `elmo`, predict, archives, and vectors without AllenNLP.
+SHORT := test_install.py test_torchvision.py test_line.py plugin/commands/test_elmo.py \
+	plugin/commands/test_import_export.py plugin/predictors plugin/training/test_trainer.py
+test-short: install
+	$(RUN)/python -m pytest -n auto $(SHORT:%=tests/%)
 
 # What takes longer than `make test` may, and many more random cases; SEED=N gives others.
 test-all: install
@@ -60,10 +75,10 @@ bench: install
 	$(RUN)/python -m benchmarks --json benchmarks.json
 
 # Their own pins exclude this PyTorch; see setup.py. A CUDA build of PyTorch brings its packages itself.
-WITHOUT_PINS := allennlp==2.10.1 allennlp-models==2.10.1 torchvision==0.15.2
+WITHOUT_PINS := allennlp==2.10.1 allennlp-models==2.10.1
 lock: install
 	$(RUN)/python -m pip install uv
-	echo torch==2.13.0 | $(RUN)/uv pip compile setup.py - --extra dev --python-version 3.11 \
+	echo torch==2.13.0 | $(RUN)/uv pip compile setup.py - --extra allennlp --extra dev --python-version 3.11 \
 		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
 	{ grep -Ev '^(cuda|nvidia|triton)' $(VENV)/lock; printf '%s\n' $(WITHOUT_PINS); } | sort -t= -k1,1 \
 		> $(VENV)/requirements.txt
@@ -71,6 +86,15 @@ lock: install
 	$(RUN)/uv pip compile requirements-docs.in --constraint requirements.txt --python-version 3.11 \
 		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
 	grep -vxFf requirements.txt $(VENV)/lock > requirements-docs.txt
+	$(MAKE) lock-check
+
+# Each Python finds a build of each package, but for the two that have only sources, in Python.
+lock-check: install
+	$(RUN)/python -m pip install -q uv
+	for python in $(PYTHONS); do \
+		$(RUN)/uv pip install --quiet --dry-run --no-deps --target $(VENV)/none \
+			--only-binary :all: --no-binary fairscale --no-binary word2number \
+			--python-version $$python -r requirements.txt || exit 1; done
 
 clean:
 	rm -rf $(VENV) demo-out

@@ -50,68 +50,74 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["elmo_plugin", "elmo_plugin.*"]),
+    py_modules=["elmo_plugin_torchvision"],
     package_data={
         "elmo_plugin": ["py.typed"],
         "elmo_plugin.libsonnet": ["elmo.libsonnet"],
         "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
     },
     ext_modules=kernels(),
-    python_requires=">=3.11,<3.12",
-    install_requires=[
-        "torch>=2.13",
-        "cached-path>=1.5",
-        "h5py>=3.6",
-        "jsonnet>=0.20",
-        "matplotlib>=3.8",
-        "nltk>=3.8",
-        "numpy>=1.26",
-        "overrides>=7",
-        "spacy>=3.8",
-        "zstandard>=0.22",
-        # AllenNLP 2.10.1, allennlp-models 2.10.1 and torchvision 0.15.2 are needed and not in this
-        # list: their own pins exclude this torch, so that nothing could resolve it. They are
-        # installed with --no-deps (`elmo_plugin/plugin/environment.py`). What follows is what they
-        # need.
-        # AllenNLP imports torchvision, of which nothing here is used. 0.15.2 registers no operators
-        # when it is imported, so it loads next to any build of torch; later ones load only next to
-        # the one that they were built for. It has no build for Python 3.12.
-        "base58>=2.1.1",
-        "conllu>=4.4.2",
-        "datasets>=2",
-        "dill>=0.3.4",
-        "fairscale==0.4.6",
-        "filelock>=3.12",
-        "ftfy>=6",
-        "huggingface-hub>=0.24",
-        "lmdb>=1.4",
-        "more-itertools>=8.12",
-        "pillow>=4.1.1",
-        "protobuf>=4",
-        "py-rouge==1.1",
-        "pytest>=7",
-        "requests>=2.28",
-        "sacremoses>=0.1",
-        "scikit-learn>=1.3",
-        "scipy>=1.11",
-        "sentencepiece>=0.2",
-        "tensorboardX>=2.6",
-        "termcolor>=1.1",
-        "tqdm>=4.62",
-        "traitlets>5.1.1",
-        "typer>=0.4.1",
-        "wandb>=0.16",
-        "word2number>=1.1",
-        # py-rouge imports pkg_resources, which left setuptools with 81.
-        "setuptools<81",
-        # AllenNLP derives a class from transformers.AdamW, which 4.50 removed.
-        "transformers>=4.48,<4.49",
-    ],
+    python_requires=">=3.11,<3.15",
+    # What vectors need. No newer PyTorch than the last one here was tried.
+    install_requires=["torch>=2.6,<2.16", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],
     extras_require={
-        "dev": ["hypothesis", "import-linter", "mypy", "pytest-xdist", "ruff", "types-tqdm"],
+        # AllenNLP 2.10.1 and allennlp-models 2.10.1 are not in this list: their own pins exclude
+        # this torch, so that nothing could resolve it. They are installed with --no-deps
+        # (`elmo_plugin/plugin/environment.py`), and this is what they and the plugin need.
+        "allennlp": [
+            "base58>=2.1.1",
+            "cached-path>=1.5",
+            "conllu>=4.4.2",
+            "datasets>=2",
+            "dill>=0.3.4",
+            "fairscale==0.4.6",
+            "filelock>=3.12",
+            "ftfy>=6",
+            "huggingface-hub>=0.24",
+            "jsonnet>=0.20",
+            "lmdb>=1.4",
+            "matplotlib>=3.8",
+            "more-itertools>=8.12",
+            "nltk>=3.8",
+            "overrides>=7",
+            "protobuf>=4",
+            "py-rouge==1.1",
+            "requests>=2.28",
+            "sacremoses>=0.1",
+            "scikit-learn>=1.3",
+            "scipy>=1.11",
+            "sentencepiece>=0.2",
+            "spacy>=3.8",
+            "tensorboardX>=2.6",
+            "termcolor>=1.1",
+            "traitlets>5.1.1",
+            "typer>=0.4.1",
+            "word2number>=1.1",
+            "zstandard>=0.22",
+            # py-rouge imports pkg_resources, which left setuptools with 81.
+            "setuptools<81",
+            # AllenNLP derives a class from transformers.AdamW, which 4.50 removed.
+            "transformers>=4.45,<4.50",
+        ],
+        "dev": [
+            "hypothesis",
+            "import-linter",
+            "mypy",
+            "pytest",
+            "pytest-xdist",
+            "ruff",
+            "types-tqdm",
+            "wandb",  # of the callback that is tested, and of AllenNLP's own metadata
+        ],
     },
+    # PyTorch calls this when it is imported.
+    entry_points={"torch.backends": ["elmo_plugin = elmo_plugin_torchvision:install"]},
     classifiers=[
-        # What is tested; see torchvision above.
+        # What is tested.
         "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",
         "Operating System :: POSIX :: Linux",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],

@@ -5,15 +5,20 @@ wrong with a config, an argument or a file in one line; with the environment var
 `ALLENNLP_DEBUG` also where it was found.
 """
 
-# Before AllenNLP, which warns as it loads.
-import elmo_plugin.plugin  # isort: split
-
 import logging
 import os
 import sys
 import traceback
 from argparse import Namespace
 from collections.abc import Sequence
+
+# Before AllenNLP, which warns as it loads.
+try:
+    import elmo_plugin.plugin
+except ImportError as error:
+    if "ALLENNLP_DEBUG" in os.environ:
+        raise
+    sys.exit(f"python -m elmo_plugin: {error}")
 
 from allennlp.commands import main
 from allennlp.common.checks import ConfigurationError

@@ -103,8 +103,11 @@ def _makefile() -> str:
     return (ROOT / "Makefile").read_text()
 
 
-def _declared() -> set[str]:
-    return {canonicalize_name(Requirement(line).name) for line in _setup("install_requires")}
+def _declared(*extras: str) -> set[str]:
+    """Returns the names that setup.py asks for, with those of its extras."""
+    lines = list(_setup("install_requires"))
+    lines += [line for extra in extras for line in _setup("extras_require")[extra]]
+    return {canonicalize_name(Requirement(line).name) for line in lines}
 
 
 def _imported(path: Path) -> set[str]:
@@ -122,19 +125,21 @@ def test_what_the_package_imports_is_declared() -> None:
     """The imports are read from the source, and the distribution of a module from its metadata."""
     providers = metadata.packages_distributions()
     imported = set().union(*map(_imported, (ROOT / "elmo_plugin").rglob("*.py")))
-    installed = _declared() | {Requirement(line).name for line in environment.WITHOUT_PINS}
-    foreign = imported - set(sys.stdlib_module_names) - {"elmo_plugin"}
+    without_pins = {Requirement(line).name for line in environment.WITHOUT_PINS}
+    installed = _declared("allennlp") | without_pins
+    foreign = imported - set(sys.stdlib_module_names) - {"elmo_plugin", "elmo_plugin_torchvision"}
     undeclared = {
         module
         for module in foreign
         if not {canonicalize_name(name) for name in providers[module]} & installed
     }
-    assert not undeclared, f"imported, but not among setup.py's install_requires: {undeclared}"
+    assert not undeclared, f"imported, but not in setup.py: {undeclared}"
 
 
 def test_what_allennlp_needs_is_declared() -> None:
     """AllenNLP is installed without its dependencies, so setup.py lists them. The expected names
-    are those of the metadata of AllenNLP, allennlp-models and torchvision."""
+    are those of the metadata of AllenNLP and allennlp-models. torchvision has a stand-in, and
+    pytest and wandb are for AllenNLP's own tests and a callback."""
     without_pins = {canonicalize_name(Requirement(line).name) for line in environment.WITHOUT_PINS}
     needed = {
         canonicalize_name(need.name)
@@ -142,13 +147,14 @@ def test_what_allennlp_needs_is_declared() -> None:
         for need in map(Requirement, metadata.requires(name) or [])
         if need.marker is None or need.marker.evaluate({"extra": ""})
     }
-    assert needed - without_pins <= _declared()
-    assert not without_pins & _declared()
+    assert needed - without_pins - {"torchvision"} <= _declared("allennlp", "dev")
+    assert not (without_pins | {"torchvision", "pytest", "wandb"}) & _declared("allennlp")
 
 
 def test_the_lock_is_complete() -> None:
     """The lock is installed without dependencies, so it must contain them all: every need that the
-    metadata of an installed distribution of the lock states for this Python and platform."""
+    metadata of an installed distribution of the lock states for this Python and platform, but for
+    torchvision, which has a stand-in."""
     lock = _requirements("requirements.txt")
     absent: dict[str, set[str]] = {}
     for name in lock:
@@ -157,7 +163,7 @@ def test_the_lock_is_complete() -> None:
             needed = canonicalize_name(need.name)
             if need.marker is not None and not need.marker.evaluate({"extra": ""}):
                 continue
-            if needed not in lock and not needed.startswith(CUDA_ONLY):
+            if needed not in lock and not needed.startswith((*CUDA_ONLY, "torchvision")):
                 absent.setdefault(needed, set()).add(name)
     assert not absent, f"needed, but not in requirements.txt: {absent}"
 
@@ -166,8 +172,7 @@ def test_the_lock_pins_one_version_of_each_need() -> None:
     """The lock has one version of each need, and admits every build of PyTorch, local versions
     included."""
     lock = _requirements("requirements.txt")
-    development = {Requirement(line).name for line in _setup("extras_require")["dev"]}
-    assert _declared() | development <= set(lock)
+    assert _declared("allennlp", "dev") <= set(lock)
     assert set(environment.WITHOUT_PINS) <= {str(pin) for pin in lock.values()}
     assert f"WITHOUT_PINS := {' '.join(environment.WITHOUT_PINS)}\n" in _makefile()
     assert all(re.fullmatch(r"==[^*]+", str(pin.specifier)) for pin in lock.values())
@@ -205,25 +210,30 @@ def test_a_missing_package_is_named_in_one_line(
     message = str(error.value)
     assert error.value.name == module
     assert module.replace("_", "-") in message.lower()
-    assert "pip install elmo_plugin; pip install --no-deps allennlp==2.10.1 " in message
+    assert "pip install 'elmo_plugin[allennlp]' && pip install --no-deps allennlp==" in message
     assert "\n" not in message
 
 
-def test_another_allennlp_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2.9.3 was AllenNLP's release before 2.10."""
+def test_another_version_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2.9.3 was AllenNLP's release before 2.10, and 4.50 the first of transformers without the
+    class of which AllenNLP derives its own."""
     monkeypatch.setattr(environment, "version", lambda distribution: "2.9.3")
     with pytest.raises(ImportError, match=r"needs allennlp 2\.10\.1, found 2\.9\.3: pip install"):
+        environment.check_environment()
+    versions = {"transformers": "4.50.0"}
+    monkeypatch.setattr(environment, "version", lambda name: versions.get(name, "2.10.1"))
+    with pytest.raises(ImportError, match=r"needs transformers<4\.50, found 4\.50\.0: pip"):
         environment.check_environment()
 
 
 def test_pythons_are_the_same_everywhere() -> None:
-    """The expected version is the lock's, as the Makefile resolves it, which is the oldest and the
-    one that is tested."""
-    (locked,) = set(re.findall(r"--python-version (\S+)", _makefile()))
+    """The expected versions are those for which the Makefile checks the lock."""
+    (pythons,) = re.findall(r"^PYTHONS := (.*)$", _makefile(), re.MULTILINE)
     supported = SpecifierSet(_setup("python_requires"))
-    assert supported.contains(f"{locked}.2") and not supported.contains("3.10.14")
-    pythons = [c for c in _setup("classifiers") if c.startswith("Programming Language")]
-    assert pythons == [f"Programming Language :: Python :: {locked}"]
+    versions = [f"3.{minor}" for minor in range(30) if supported.contains(f"3.{minor}.9")]
+    assert versions == sorted(pythons.split())
+    classifiers = [c for c in _setup("classifiers") if c.startswith("Programming Language")]
+    assert classifiers == [f"Programming Language :: Python :: {version}" for version in versions]
 
 
 def test_allennlp_finds_the_plugin_in_the_repository() -> None:

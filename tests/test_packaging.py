@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from elmo_plugin import Elmo
-from elmo_plugin.plugin.environment import WITHOUT_PINS
+from elmo_plugin.plugin.environment import INSTALL, WITHOUT_PINS
 from elmo_plugin.version import VERSION
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 VECTORS = """
 import numpy
 from elmo_plugin import Elmo
-numpy.save("vectors.npy", Elmo.from_pretrained("tiny").embed(["He", "threw", "the", "stick"]))
+numpy.save("vectors.npy", Elmo.from_pretrained("small").embed(["He", "threw", "the", "stick"]))
 """
 
 
@@ -75,8 +75,8 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
-    """The README's two commands install the wheel in a new environment; its vectors are those of
-    this environment, whose versions are the lock's, within fp32's rounding."""
+    """The README's commands install the wheel in a new environment, first for vectors alone, which
+    are those of this environment within fp32's rounding, and then with AllenNLP."""
     environment = tmp_path / "environment"
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -89,9 +89,16 @@ def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None
     if reached.returncode != 0:
         pytest.skip("pip reaches no package index")
     _run(python, "-m", "pip", "install", wheel, folder=empty)
-    _run(python, "-m", "pip", "install", "--no-deps", *WITHOUT_PINS, folder=empty)
     _run(python, "-c", VECTORS, folder=empty)
-    expected = Elmo.from_pretrained("tiny").embed(["He", "threw", "the", "stick"])
-    np.testing.assert_allclose(np.load(empty / "vectors.npy"), expected, atol=1e-6)
+    expected = Elmo.from_pretrained("small").embed(["He", "threw", "the", "stick"])
+    np.testing.assert_allclose(np.load(empty / "vectors.npy"), expected, atol=1e-5)
+    for module in ("allennlp", "transformers", "spacy"):
+        command = [python, "-c", f"import {module}"]
+        assert subprocess.run(command, cwd=empty, capture_output=True).returncode != 0
+    command = [python, "-m", "elmo_plugin", "elmo", "--help"]
+    refused = subprocess.run(command, cwd=empty, capture_output=True, text=True)
+    assert refused.stderr == f"python -m elmo_plugin: elmo_plugin needs allennlp: {INSTALL}\n"
+    _run(python, "-m", "pip", "install", f"{wheel}[allennlp]", folder=empty)
+    _run(python, "-m", "pip", "install", "--no-deps", *WITHOUT_PINS, folder=empty)
     helped = _run(python, "-m", "elmo_plugin", "elmo", "--help", folder=empty)
     assert helped.stdout.startswith("usage: python -m elmo_plugin elmo ")

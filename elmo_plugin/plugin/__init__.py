@@ -11,9 +11,12 @@ texts `docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`
 `pretrained://NAME` of the models that come with the package.
 """
 
+import elmo_plugin_torchvision
 from elmo_plugin.plugin.environment import check_environment
 
 check_environment()
+# PyTorch has called this, unless its autoload is off or this package is on the path alone.
+elmo_plugin_torchvision.install()
 
 # What other modules import from here on is repaired.
 from elmo_plugin.plugin import compat  # isort: split

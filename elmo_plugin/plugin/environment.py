@@ -1,18 +1,20 @@
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-# Their own pins exclude every PyTorch for Python 3.11.
-WITHOUT_PINS = "allennlp==2.10.1", "allennlp-models==2.10.1", "torchvision==0.15.2"
+# Their own pins exclude every PyTorch for Python 3.11 and later.
+WITHOUT_PINS = "allennlp==2.10.1", "allennlp-models==2.10.1"
 
 INSTALL = (
-    f"pip install elmo_plugin; pip install --no-deps {' '.join(WITHOUT_PINS)} (see the README)"
+    "pip install 'elmo_plugin[allennlp]' && "
+    f"pip install --no-deps {' '.join(WITHOUT_PINS)} (see the README)"
 )
 
-NEEDED = ("torch", "allennlp", "allennlp_models", "torchvision", "h5py")
+NEEDED = ("torch", "allennlp", "allennlp_models", "transformers", "spacy", "h5py")
 
 # Without one of these AllenNLP only logs a line and loads no class of allennlp-models, so that a
 # config fails later because of a name that is not registered.
 NEEDED_BY_ALLENNLP_MODELS = ("conllu", "datasets", "ftfy", "nltk", "rouge", "word2number")
+NEEDED_BY_ROUGE = ("pkg_resources",)  # which setuptools has had until 81
 
 
 def check_environment() -> None:
@@ -24,11 +26,11 @@ def check_environment() -> None:
     `ModuleNotFoundError`
         If a package is missing that the plugin or allennlp-models needs.
     `ImportError`
-        If AllenNLP is not 2.10.
+        If AllenNLP is not 2.10, or transformers has no `AdamW`, of which AllenNLP derives a class.
     """
-    for module in NEEDED + NEEDED_BY_ALLENNLP_MODELS:
+    for module in NEEDED + NEEDED_BY_ALLENNLP_MODELS + NEEDED_BY_ROUGE:
         if find_spec(module) is None:
-            name = module.replace("_", "-")
+            name = "setuptools<81" if module == "pkg_resources" else module.replace("_", "-")
             raise ModuleNotFoundError(f"elmo_plugin needs {name}: {INSTALL}", name=module)
     for distribution in ("allennlp", "allennlp-models"):
         try:
@@ -37,3 +39,6 @@ def check_environment() -> None:
             continue
         if not found.startswith("2.10."):
             raise ImportError(f"elmo_plugin needs {distribution} 2.10.1, found {found}: {INSTALL}")
+    found = version("transformers")
+    if tuple(map(int, found.split(".")[:2])) >= (4, 50):
+        raise ImportError(f"elmo_plugin needs transformers<4.50, found {found}: {INSTALL}")

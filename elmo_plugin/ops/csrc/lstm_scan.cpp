@@ -5,7 +5,9 @@
 // another before the end, and a row's numbers depend neither on the other rows nor on the number of
 // threads. For each step and each block of units, the products, the cell and the clips follow one
 // another while the numbers are in cache. The products are PyTorch's `brgemm`, which is oneDNN's
-// kernel for the processor at hand; the rest is compiled for AVX2 and for AVX-512.
+// kernel for the processor at hand; the rest is compiled for AVX2 and for AVX-512. For other
+// processors than x86-64 this is empty, as `brgemm` would be a slow product.
+#if defined(__x86_64__)
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
@@ -40,7 +42,6 @@ constexpr int64_t INPUT_ROWS = 128;  // rows of input gates that are computed at
 
 #define INLINE __attribute__((always_inline))
 
-#if defined(__x86_64__)
 template <class Loop>
 __attribute__((target("avx2,fma"))) void run_avx2(const Loop& loop) {
   loop();
@@ -64,14 +65,6 @@ bool is_supported(at::ScalarType type) {
   if (type == at::kBFloat16) return capability == "AVX512" && __builtin_cpu_supports("avx512bf16");
   return capability == "AVX2" || capability == "AVX512";
 }
-#else
-template <class Loop>
-void vectorized(const Loop& loop) {
-  loop();
-}
-
-bool is_supported(at::ScalarType) { return false; } // brgemm would be a slow product
-#endif
 
 INLINE inline float clip(float x, float bound) { // NaN stays NaN
   x = x > bound ? bound : x;
@@ -601,3 +594,4 @@ TORCH_LIBRARY(elmo_plugin, library) {
       "int[] batch_sizes) -> (Tensor, Tensor, Tensor)",
       scan_backward_of_any_type);
 }
+#endif

@@ -1,6 +1,6 @@
 """
 Repairs of what AllenNLP 2.10.1 and allennlp-models 2.10.1, their last releases, do wrong on current
-versions of PyTorch, NLTK, spaCy and torchvision. Importing a module applies its repair. Each module
+versions of PyTorch, NLTK and spaCy. Importing a module applies its repair. Each module
 is complete in itself: remove the file, its line here and its test when its reason is gone.
 """
 

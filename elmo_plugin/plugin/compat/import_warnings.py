@@ -1,7 +1,6 @@
 """
 Importing and using AllenNLP 2.10.1 prints warnings that its users can do nothing about:
 
-- torchvision 0.15 misses its image codecs next to any other PyTorch, and says that it is beta;
 - fairscale 0.4.6 and AllenNLP's trainer call `torch.cuda.amp`, which PyTorch 2.4 deprecated;
 - rouge imports `pkg_resources`, which setuptools deprecated.
 
@@ -13,8 +12,6 @@ import; `python -m elmo_plugin` does not.
 import warnings
 
 for category, message, module in (
-    (UserWarning, "Failed to load image Python extension", r"torchvision\.io\.image"),
-    (UserWarning, "The torchvision.datapoints and", r"torchvision\."),
     (FutureWarning, r"`torch\.cuda\.amp\.custom_", r"fairscale\."),
     (FutureWarning, r"`torch\.cuda\.amp\.", r"allennlp\."),
     (UserWarning, "pkg_resources is deprecated", r"rouge\."),

@@ -1,0 +1,129 @@
+"""
+What AllenNLP gets in place of torchvision. Each test starts processes of its own, because a module
+is imported once in a process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import elmo_plugin_torchvision
+
+ROOT = Path(__file__).parents[1]
+
+IMPORT_TORCH = """
+import json, sys
+from importlib.util import find_spec
+finders, found = list(sys.meta_path), find_spec("torchvision")
+import torch
+print(json.dumps([
+    "elmo_plugin_torchvision" in sys.modules,
+    [name for name in ("allennlp", "elmo_plugin", "torchvision") if name in sys.modules],
+    [str(f) for f in sys.meta_path if "elmo_plugin_torchvision" in str(f) and f not in finders],
+    find_spec("torchvision") == found,
+]))
+"""
+
+IMPORT_ALLENNLP = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torchvision":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+import allennlp.nn.util
+sys.meta_path.insert(0, Absent())
+from allennlp.data import image_loader
+from allennlp.modules.vision import grid_embedder, region_detector
+del sys.meta_path[0]
+assert "torchvision" not in sys.modules
+try:
+    image_loader.torchvision.io.read_image("a.png")
+except AttributeError as error:
+    print(error)
+"""
+
+# Stands for AllenNLP where a test looks only at the import.
+IMAGE_LOADER = """
+import torchvision
+import torchvision.ops.boxes as boxes
+from importlib.util import find_spec
+assert find_spec("torchvision") is torchvision.__spec__
+"""
+REPORT = """
+import json, sys
+import elmo_plugin_torchvision
+elmo_plugin_torchvision.install()
+elmo_plugin_torchvision.install()
+from allennlp.data import image_loader
+print(json.dumps([
+    image_loader.torchvision.__dict__.get("NAME"),
+    image_loader.boxes.__name__,
+    [name for name in sys.modules if name.startswith("torchvision")],
+    sum("elmo_plugin_torchvision" in str(finder) for finder in sys.meta_path),
+]))
+"""
+
+
+def python(script: str, folder: Path = ROOT) -> str:
+    known = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env=known, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
+
+
+def test_import_torch():
+    """PyTorch has called the entry point, which adds one finder and imports nothing; whether there
+    is a torchvision is as it was before."""
+    called, imported, (finder,), same = json.loads(python(IMPORT_TORCH))
+    assert called and same and not imported
+    assert "_Finder" in finder
+
+
+def test_allennlp_without_torchvision():
+    """AllenNLP's three modules are imported, and only the use of an image is an error."""
+    message = python(IMPORT_ALLENNLP)
+    assert message.startswith(
+        "torchvision.io is needed, and no torchvision is installed that loads"
+    )
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("torchvision", "name", "left"),
+    [
+        ("NAME = 'a real one'", "a real one", ["", ".ops", ".ops.boxes"]),
+        # that of a torchvision built for another PyTorch
+        ("raise RuntimeError('operator torchvision::nms does not exist')", None, []),
+        (None, None, []),
+    ],
+)
+def test_a_torchvision_that_loads_wins(torchvision, name, left, tmp_path):
+    """The modules on the path are written here: AllenNLP's with its two imports, and a torchvision
+    that loads, one that fails half-way, and none."""
+    init = {"allennlp/__init__.py": "", "allennlp/data/__init__.py": ""}
+    _write(tmp_path, {**init, "allennlp/data/image_loader.py": IMAGE_LOADER})
+    absent = "import sys; sys.modules['torchvision'] = None\n" if torchvision is None else ""
+    files = {"__init__.py": f"import torchvision.ops.boxes\n{torchvision}", "ops/boxes.py": ""}
+    _write(tmp_path / "torchvision", {**files, "ops/__init__.py": ""})
+    found, boxes, modules, finders = json.loads(python(absent + REPORT, tmp_path))
+    assert found == name and boxes == "torchvision.ops.boxes"
+    assert sorted(modules) == [f"torchvision{part}" for part in left]
+    assert finders == 1
+
+
+def test_import_torch_cannot_fail(monkeypatch):
+    """A tuple has no `insert`, which stands for anything that can go wrong."""
+    monkeypatch.setattr(sys, "meta_path", ())
+    elmo_plugin_torchvision.install()
