@@ -59,7 +59,7 @@ setup(
     ext_modules=kernels(),
     python_requires=">=3.11,<3.15",
     # What vectors need, with the oldest and the newest PyTorch that passed the tests.
-    install_requires=["torch>=2.9,<2.16", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],
+    install_requires=["torch>=2.12,<2.16", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],
     extras_require={
         # AllenNLP 2.10.1 and allennlp-models 2.10.1 are not in this list: their own pins exclude
         # this torch, so that nothing could resolve it. They are installed with --no-deps

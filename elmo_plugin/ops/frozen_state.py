@@ -123,13 +123,6 @@ def _is_plain(module: nn.Module) -> bool:
     )
 
 
-def _fp32_precisions() -> list[str]:
-    """The precisions of products of fp32 numbers; before PyTorch 2.9, one for all devices."""
-    if not hasattr(torch.backends.mkldnn, "matmul"):
-        return [torch.get_float32_matmul_precision()]
-    return [b.matmul.fp32_precision for b in (torch.backends.mkldnn, torch.backends.cuda)]
-
-
 def frozen_state(module: nn.Module) -> FrozenState | None:
     """
     The state of a module with all its parts, and the precisions of products. `None` if it cannot be
@@ -143,7 +136,8 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
     settings: list[Any] = [
         torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
         torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
-        *_fp32_precisions(),
+        torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
+        torch.backends.cuda.matmul.fp32_precision,
     ]
     n_trained = 0
     for name, part in module.named_modules(remove_duplicate=False):
