@@ -119,6 +119,8 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
     models = [load_language_model(bilm_archive), load_language_model(bilm_archive)]
     bilm = models[1].bilm
     bilm.options = replace(bilm.options, lstm=replace(bilm.options.lstm, cell_clip=0.1))
+    for layer in bilm.bilstm.layers:
+        layer.cell_clip = 0.1
     torch.nn.init.normal_(bilm.token_encoder.projection.weight)
     words = [*vocabulary_words(models[1].vocab)[:3], *"abcdefg"]
     models[1].vocab = BiLMVocabulary.from_words(words)
