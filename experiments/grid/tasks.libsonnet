@@ -20,7 +20,7 @@ local epochs(num_epochs, patience) = {
 };
 {
   ner: {
-    title: 'entities',
+    title: 'NER',
     data: 'WNUT-17',
     metric: 'f1-measure-overall',
     seconds: 250,
@@ -32,8 +32,8 @@ local epochs(num_epochs, patience) = {
     embedder: { dropout: 0.0 },
   },
   sst: {
-    title: 'sentiment',
-    data: 'SST-5, whole sentences',
+    title: 'SST-5',
+    data: 'whole sentences',
     metric: 'accuracy',
     seconds: 250,
     config: configs.sst + data('sst/train.txt', 'sst/dev.txt') + epochs(8, 3),
@@ -42,7 +42,7 @@ local epochs(num_epochs, patience) = {
     embedder: { dropout: 0.0 },
   },
   pos: {
-    title: 'parts of speech',
+    title: 'POS tagging',
     data: 'UD English-EWT',
     metric: 'accuracy',
     seconds: 400,
@@ -57,8 +57,8 @@ local epochs(num_epochs, patience) = {
     embedder: { dropout: 0.2 },
   },
   snli: {
-    title: 'entailment',
-    data: 'SNLI, its dev part split',
+    title: 'SNLI',
+    data: 'its development set, split',
     metric: 'accuracy',
     seconds: 400,
     config: configs.snli + data('snli/snli_dev_as_train.jsonl', 'snli/snli_dev_as_dev.jsonl')
@@ -68,8 +68,8 @@ local epochs(num_epochs, patience) = {
     embedder: { do_layer_norm: true, dropout: 0.0 },
   },
   srl: {
-    title: 'roles',
-    data: 'PropBank of the English Web Treebank',
+    title: 'SRL',
+    data: 'English Web Treebank',
     metric: 'f1-measure-overall',
     seconds: 3000,
     // Adadelta needs many more epochs.
@@ -101,8 +101,8 @@ local epochs(num_epochs, patience) = {
     embedder: { dropout: 0.5 },
   },
   squad: {
-    title: 'questions',
-    data: 'SQuAD 1.1, its dev part split',
+    title: 'SQuAD',
+    data: '1.1, its development set, split',
     metric: 'f1',
     seconds: 4000,
     config: configs.squad + data('squad/squad1.1dev-train.json', 'squad/squad1.1dev-dev.json')

@@ -10,8 +10,8 @@ from experiments.rows import Row, read_rows
 
 TABLES = {
     "Table 4: nearest neighbours in context": (neighbours.FILE, [neighbours.neighbours_table]),
-    "Table 5: word senses": (wsd.FILE, [wsd.wsd_table]),
-    "Table 6: parts of speech": (probe.FILE, [probe.rows_table]),
+    "Table 5: word sense disambiguation (WSD)": (wsd.FILE, [wsd.wsd_table]),
+    "Table 6: POS tagging": (probe.FILE, [probe.rows_table]),
     "Documents as one sentence": (
         documents.FILE,
         [documents.documents_table, documents.cosines_table, documents.accuracy_table],

@@ -12,21 +12,22 @@ from experiments.report.statistics import NOT_RUN, Results, Summary, error_reduc
 
 # A line of prose may end inside of braces. Other braces match without groups, as an error.
 PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)(\s+error\s+reduction)?\}|\{[^{}]*\}")
-PROSE = ("Results", "What the numbers say")
+PROSE = ("Results", "What the numbers say", "Method")
 """Sections without a table."""
 
 ORDER = (
     "Results",
-    "What the numbers say",
     "Table 1: with and without ELMo",
+    "What the numbers say",
     "Table 2: layers",
     "Table 3: places",
     "Table 4: nearest neighbours in context",
-    "Table 5: word senses",
-    "Table 6: parts of speech",
+    "Table 5: word sense disambiguation (WSD)",
+    "Table 6: POS tagging",
     "Figure 1: size of the training data",
     "Figure 2: learned weights of the layers",
     "Documents as one sentence",
+    "Method",
     "Cost",
 )
 ROLES = {"none": "without ELMo", "random": "with `random`", "small": "with `small`"}
@@ -35,7 +36,7 @@ ROLES = {"none": "without ELMo", "random": "with `random`", "small": "with `smal
 def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
     """The tables of the grid's rows by title. The pictures are written into the folder."""
     return {
-        "Table 1: with and without ELMo": _table_1(results),
+        "Table 1: with and without ELMo": _table_1(results, pictures_folder),
         "Table 2: layers": _table_2(results),
         "Table 3: places": _table_3(results),
         "Figure 1: size of the training data": _figure_1(results, pictures_folder),
@@ -82,10 +83,16 @@ def read_text(file: Path) -> dict[str, str]:
     return {title: prose.strip() for title, prose in zip(parts[1::2], parts[2::2])}
 
 
-def _table_1(results: Results) -> str:
+def _table_1(results: Results, folder: Path) -> str:
     lines: list[list[object]] = []
+    bars: dict[str, dict[str, Summary]] = {}
     for task, bilms in _by_task(results, "table 1").items():
         summaries = {bilm: results.summary(settings) for bilm, settings in bilms.items()}
+        facts = results.grid.tasks[task]
+        metric = "accuracy" if facts["metric"] == "accuracy" else "F1"
+        bars[f"{facts['title']}, {metric}"] = {
+            ROLES[bilm]: summary for bilm, summary in summaries.items() if bilm != "random"
+        }
         baseline = results.baseline(next(iter(bilms.values())))
         gains = [_gain(baseline, s) for bilm, s in summaries.items() if bilm != "none"]
         published = paper.BASELINE_AND_ELMO.get(task)
@@ -104,7 +111,9 @@ def _table_1(results: Results) -> str:
         )
     columns = ["task", "examples", *ROLES.values()]
     columns += ["error reduction by `random`", "by `small`", "paper", "its error reduction"]
-    return table(columns, lines)
+    pictures.gains(bars, folder / "gains.svg")
+    picture = "![results without ELMo and with small](results/gains.svg)"
+    return f"{picture}\n\n{table(columns, lines)}"
 
 
 def _table_2(results: Results) -> str:

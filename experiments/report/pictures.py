@@ -54,6 +54,34 @@ def learning_curves(
     save(figure, file)
 
 
+def gains(results: Mapping[str, Mapping[str, Summary]], file: Path) -> None:
+    """
+    Two bars for each task, without ELMo and with a biLM, with the standard deviation over seeds.
+
+    # Parameters
+
+    results : `Mapping[str, Mapping[str, Summary]]`
+        By the task's title and the label of the bar.
+    """
+    figure = Figure(figsize=(7, 1 + 0.5 * len(results)), layout="constrained")
+    panel = figure.subplots()
+    labels = list(next(iter(results.values())))
+    height = 0.8 / len(labels)
+    for k, label in enumerate(labels):
+        found = [bars[label] for bars in results.values()]
+        places = [place + k * height for place in range(len(found))]
+        means = [s.mean if s.values else 0.0 for s in found]
+        deviations = [s.deviation or 0.0 for s in found]
+        bars = panel.barh(places, means, height, xerr=deviations, label=label, color=f"C{k}")
+        panel.bar_label(bars, fmt="%.1f", padding=4)
+    panel.set_yticks([place + 0.4 - height / 2 for place in range(len(results))], list(results))
+    panel.invert_yaxis()
+    panel.set_xlim(0, 105)
+    panel.set_xlabel("F1 or accuracy, %")
+    panel.legend(ncols=len(labels), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    save(figure, file)
+
+
 def mix_weights(weights: Mapping[str, Sequence[float]], file: Path) -> None:
     """
     Stacked bars of the weights s of the layers.
