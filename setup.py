@@ -45,7 +45,7 @@ exec(Path("elmo_plugin/version.py").read_text(), version)
 setup(
     name="elmo_plugin",
     version=version["VERSION"],
-    description="ELMo for AllenNLP on a current Python and PyTorch: train it, swap it in",
+    description="ELMo on a current Python and PyTorch, and in any AllenNLP config",
     long_description=Path("README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
