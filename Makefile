@@ -47,10 +47,12 @@ test-short: install
 test-all: install
 	$(RUN)/python -m pytest -n auto --long --fuzz-seed $(or $(SEED),0) -o faulthandler_timeout=1800
 
-# The pages in build/site, with the API reference.
+# The pages in build/site, with the API reference, and a check of their links.
 docs: $(DOCS_INSTALLED)
+	$(RUN)/python -m docs.site.pictures
 	$(RUN)/python docs/site/stage.py
 	$(RUN)/zensical build --strict
+	$(RUN)/python docs/site/check.py
 
 # Every command of the README and of docs/, and the recipes: one process for each, because the
 # commands of a page follow one another.

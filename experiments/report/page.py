@@ -91,7 +91,9 @@ def _table_1(results: Results, folder: Path) -> str:
         facts = results.grid.tasks[task]
         metric = "accuracy" if facts["metric"] == "accuracy" else "F1"
         bars[f"{facts['title']}, {metric}"] = {
-            ROLES[bilm]: summary for bilm, summary in summaries.items() if bilm != "random"
+            ROLES[bilm].replace("`", ""): summary
+            for bilm, summary in summaries.items()
+            if bilm != "random"
         }
         baseline = results.baseline(next(iter(bilms.values())))
         gains = [_gain(baseline, s) for bilm, s in summaries.items() if bilm != "none"]
