@@ -45,8 +45,8 @@ def faults(file: Path) -> list[str]:
         target = (start / unquote(parts.path).lstrip("/")).resolve() if parts.path else file
         target = target / "index.html" if target.is_dir() else target
         anchor = unquote(parts.fragment)
-        missing_anchor = anchor and target.suffix == ".html" and target.exists()
-        if not target.exists() or missing_anchor and anchor not in read(target).anchors:
+        has_anchors = anchor and target.suffix == ".html" and target.exists()
+        if not target.exists() or (has_anchors and anchor not in read(target).anchors):
             found.append(f"{file.relative_to(SITE)}: {link}")
     return found
 
