@@ -4,8 +4,8 @@ An encoded corpus: text as numbers on disk, which are memory-mapped.
 A corpus is a folder with the files
 
     corpus.json           description, with a digest of itself and of each other file
-    words.txt             each distinct word, one per line, in UTF-8: `<S>`, `</S>`, `<UNK>`, then by
-                          falling frequency; words of equal frequency by first occurrence
+    words.txt             each distinct word, one per line, in UTF-8: `<S>`, `</S>`, `<UNK>`, then
+                          by falling frequency; words of equal frequency by first occurrence
     word_offsets.npy      (W + 1,) int64, offset of each word in words.txt
     word_counts.npy       (W,) int64, number of occurrences of each word in the text
     tokens-00000.npy      int32, the words' ranks, in reading order, without boundaries
