@@ -60,7 +60,7 @@ class WordIdsField(Field[torch.Tensor]):
 @DatasetReader.register("bilm")
 class BiLMDatasetReader(DatasetReader):
     """
-    Reads text with one sentence a line, tokens separated by white space, and blank lines between
+    Reads text with one sentence per line, tokens separated by white space, and blank lines between
     documents. The path may be an encoded corpus, or text: a file, a glob, a folder, or anything
     else that `cached_path` resolves, plain or compressed with gzip, xz or zstd. Sentences are read
     lazily.

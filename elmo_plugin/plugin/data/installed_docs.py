@@ -1,8 +1,8 @@
 """
 English text from any installation, as `docs://train` and `docs://heldout`: Python's documentation,
 and the docstrings of its library and of the installed scientific packages. `cached_path` resolves
-these addresses, so a config that trains on them works offline.
-Source files are parsed, never executed. spaCy splits sentences and tokens.
+these addresses, so a config that trains on them works offline. Source files are parsed, never
+executed. spaCy splits sentences and tokens.
 """
 
 import ast
