@@ -1,12 +1,12 @@
 """
-AllenNLP 2.10.1 imports torchvision in three modules and uses nothing of it before a model of images
-is built. A torchvision loads only next to the PyTorch that it was built for, and none of them loads
-next to every PyTorch. Where there is none that loads, this gives these three modules an empty one.
+Replaces torchvision for AllenNLP 2.10.1, which imports it in three modules but uses it only in
+image models. Each torchvision works only with the PyTorch version that it was built for. If no
+working torchvision is installed, these three modules get an empty one.
 
-The command `allennlp` imports AllenNLP before it imports a plugin, and PyTorch before both. So
-PyTorch calls `install` each time it is imported (entry point `torch.backends` in `setup.py`), and
-this is a module outside the package, whose import would need PyTorch. It can go when AllenNLP
-imports without torchvision.
+The command `allennlp` imports PyTorch, then AllenNLP, then plugins. Therefore PyTorch calls
+`install` each time it is imported (entry point `torch.backends` in `setup.py`), and this module is
+outside the package, whose import needs PyTorch. Remove it when AllenNLP no longer imports
+torchvision.
 """
 
 import sys
@@ -26,7 +26,10 @@ IMPORTED = "torchvision", "torchvision.ops", "torchvision.ops.boxes"
 
 
 def install() -> None:
-    """Adds a finder of the three modules. It never raises, as `import torch` would fail with it."""
+    """
+    Add a finder for the three modules. It never raises, because that would make `import torch`
+    fail.
+    """
     try:
         if _Finder not in sys.meta_path:
             sys.meta_path.insert(0, _Finder)
@@ -35,7 +38,10 @@ def install() -> None:
 
 
 class _Finder:
-    """Finds AllenNLP's three modules as Python does, and executes them with some torchvision."""
+    """
+    Finds AllenNLP's three modules as Python does, and executes them with a working or empty
+    torchvision.
+    """
 
     @staticmethod
     def find_spec(
@@ -51,7 +57,7 @@ class _Finder:
 
 
 class _Empty(ModuleType):
-    """A module without content, whose use is an error that says what is missing."""
+    """An empty module. Using it raises an error that explains what is missing."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -76,8 +82,10 @@ def _with_torchvision(execute: Callable[[ModuleType], None]) -> Callable[[Module
 
 @contextmanager
 def _empty_unless_it_loads() -> Iterator[None]:
-    """While in this context, torchvision can be imported. The empty modules are removed at its end,
-    so that other packages still find that there is none."""
+    """
+    Make torchvision importable in this context. The empty modules are removed at its end, so that
+    other packages do not find them.
+    """
     if _loads():
         yield
         return

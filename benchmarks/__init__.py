@@ -1,1 +1,1 @@
-"""Measures speed, next to that of the peers and to the limit of the machine."""
+"""Measures speed, compared with the peers and with the limit of the machine."""

@@ -1,4 +1,4 @@
-"""`make bench`: each figure next to the peer's and to the machine's limit, from the same run."""
+"""`make bench`: each figure with the peer's and the machine's limit, from the same run."""
 
 import argparse
 import importlib
@@ -16,15 +16,15 @@ PARTS = {
     "dump": "vectors of a whole text, written to a file",
     "training": "steps of training",
     "corpus": "encoding and reading text",
-    "scaling": "what more rows, longer windows, more words and more negatives cost",
-    "processes": "training on one core and on two, by threads and by processes",
+    "scaling": "the cost of more rows, longer windows, more words and more negatives",
+    "processes": "training on one core and on two, with threads and with processes",
 }
 
 
 def main() -> None:
     arguments = parse()
-    # Importing AllenNLP warns of what is neither ours nor the reader's concern; so do the processes
-    # that are started to measure their memory.
+    # Importing AllenNLP prints irrelevant warnings, also in the processes that are started to
+    # measure memory.
     os.environ["PYTHONWARNINGS"] = "ignore"
     warnings.simplefilter("ignore")
     import elmo_plugin.plugin  # noqa: F401  registers docs://
@@ -65,11 +65,17 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; by default all")
     parser.add_argument("--text", default="docs://train", help="a file, a glob or a folder")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
-    parser.add_argument("--quick", action="store_true", help="tiny models: does it all work?")
-    parser.add_argument("--profile", action="store_true", help="print our largest costs, too")
     parser.add_argument(
-        "--threads", type=int, default=torch.get_num_threads(), help="of PyTorch (%(default)s)"
+        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny models, to check that everything works"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="also print our most expensive operators"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="PyTorch threads (%(default)s)"
     )
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - PARTS.keys():
@@ -82,7 +88,7 @@ def parse() -> argparse.Namespace:
 
 
 def conditions(quick: bool) -> dict[str, object]:
-    """Returns the conditions of the run, on which the figures depend."""
+    """Return the conditions of the run that affect the figures."""
     from benchmarks.measure import MatrixProductPeak
     from elmo_plugin.ops.lstm_kernel import KERNEL_STATUS
 

@@ -1,7 +1,6 @@
 """
-Compares encoding text and reading windows from it with AllenNLP's way, which is a `Vocabulary` from
-instances and batches of their character ids. It also measures the memory, which does not grow with
-the text.
+Compares encoding text and reading windows with AllenNLP's method: a `Vocabulary` from instances,
+and batches of their character ids. Also measures the memory, which does not grow with the text.
 """
 
 import contextlib
@@ -26,11 +25,11 @@ from elmo_plugin.text.lines import find_files, read_blocks, read_sentences
 
 ROWS, WINDOW = 64, 20
 PEER_SENTENCES = 2000
-"""AllenNLP's way reads them in a second or so, and more would take it as much longer."""
+"""AllenNLP reads these in about a second; its time grows in proportion."""
 
 
 def run(settings: Settings) -> Record:
-    """Prints the tables and returns them, by name."""
+    """Print the tables and return them, by name."""
     progress("the corpus")
     files = find_files(settings.text)
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +82,7 @@ def record(work: str, ours: float, allennlp: float, limit: float | None) -> Reco
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Runs without progress bars."""
+    """Disable progress bars."""
     with contextlib.redirect_stderr(io.StringIO()):
         yield
 
@@ -96,7 +95,7 @@ def split_lines(files: Sequence[Path]) -> None:
 
 
 def read_epoch(folder: Path, vocabulary: Vocabulary) -> None:
-    """Makes all windows of an epoch."""
+    """Make all windows of an epoch."""
     loader = BiLMDataLoader(BiLMDatasetReader(), str(folder), batch_size=ROWS, window=WINDOW)
     loader.index_with(vocabulary)
     for batch in loader:
@@ -114,7 +113,7 @@ def first_sentences(text: str) -> Iterator[list[str]]:
 
 
 def instances(text: str) -> Iterator[Instance]:
-    """Returns the first sentences as allennlp-models' `simple_language_modeling` makes them."""
+    """Return the first sentences as allennlp-models' `simple_language_modeling` makes them."""
     indexers = {"tokens": SingleIdTokenIndexer(), "characters": ELMoTokenCharactersIndexer()}
     for words in first_sentences(text):
         yield Instance({"source": TextField([Token(word) for word in words], indexers)})

@@ -1,6 +1,6 @@
 """
 Measures `allennlp elmo` on a whole text, from the first sentence to the closed file, and the shares
-of reading the text, computing vectors and writing them.
+of reading text, computing vectors and writing them.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ MOST_TOKENS = 1_200_000
 
 
 def run(settings: Settings) -> Record:
-    """Prints the table and returns it, by name."""
+    """Print the table and return it, by name."""
     [(name, model)] = (QUICK if settings.quick else SMALL).items()
     progress(f"vectors of a whole text by {name}")
     options = options_of(name, model)

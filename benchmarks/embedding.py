@@ -1,7 +1,7 @@
 """
-Compares vectors of sentences with AllenNLP's own `Elmo`, both with the same random weights from the
+Compares sentence vectors with AllenNLP's own `Elmo`, both with the same random weights from the
 same files, on batches of 32 sentences sorted by length. Each measurement is a first pass over its
-text: no word vector is cached before it.
+text, with no word vectors cached.
 """
 
 import tempfile
@@ -39,11 +39,11 @@ from elmo_plugin.text.lines import read_sentences
 
 ROWS = 32
 SENTENCE = 20
-"""Tokens of the sentences whose latency is measured."""
+"""Length in tokens of the sentences for the latency."""
 
 
 def run(settings: Settings) -> Record:
-    """Prints the tables and returns them, by name."""
+    """Print the tables and return them, by name."""
     speeds: list[Record] = []
     memories: list[Record] = []
     latencies: list[Record] = []
@@ -85,8 +85,8 @@ def run(settings: Settings) -> Record:
 
 def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[str]]:
     """
-    Returns `n_sentences` from all over a text. With `length` it returns only the beginnings of this
-    length, of sentences that have as many tokens.
+    Return `n_sentences` evenly spread over a text. With `length`, only sentences of at least this
+    length are used, truncated to it.
     """
     found = [s[:length] for s in read_sentences(text) if length is None or len(s) >= length]
     if len(found) < n_sentences:
@@ -98,7 +98,7 @@ def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[
 
 
 def write_random_weights(options: BiLMOptions, folder: Path) -> tuple[str, str]:
-    """Writes bilm-tf's two files of an untrained biLM."""
+    """Write bilm-tf's two files of an untrained biLM."""
     torch.manual_seed(0)
     bilm = BiLM(options)
     bilm.warm_up()
@@ -113,7 +113,7 @@ def stock_elmo(options_file: str, weight_file: str) -> StockElmo:
 
 
 def to_batches(elmo: Elmo, sentences: list[list[str]]) -> list[Tensor]:
-    """Sorts sentences by length into batches, each of shape `(ROWS, T, C)`."""
+    """Sort sentences by length into batches, each of shape `(ROWS, T, C)`."""
     ordered = sorted(sentences, key=len)
     return [elmo.characters(ordered[i : i + ROWS]) for i in range(0, len(ordered), ROWS)]
 
@@ -134,7 +134,7 @@ def compare_speed(
     name: str, ours: Elmo, stock: StockElmo, batches: list[Tensor], quick: bool
 ) -> list[Record]:
     """
-    Returns a record for each initial state and precision. The stock module supports only `"carry"`
+    Return a record for each initial state and precision. The stock module supports only `"carry"`
     and fp32.
     """
     peaks = {
@@ -149,7 +149,9 @@ def compare_speed(
         return first_pass(ours, batches)
 
     expected = stock_pass(stock, batches)
-    found = {way: pass_in(*way) for way in ways if way[0] == "carry"}  # and all are warmed up
+    found = {
+        way: pass_in(*way) for way in ways if way[0] == "carry"
+    }  # this also warms up all of them
     _, _, stock_time, *times = in_turns(
         *peaks.values(),
         partial(stock_pass, stock, batches),
@@ -183,7 +185,7 @@ NOT_COMPARED = {"largest_difference": None, "largest_number": None, "mean_cosine
 
 
 def compare(found: Sequence[Tensor], expected: Sequence[Tensor]) -> dict[str, float]:
-    """Compares our vectors with those of the stock module, both of shape `(B, T, 2P)`."""
+    """Compare our vectors with those of the stock module, both of shape `(B, T, 2P)`."""
     cosines = [
         torch.cosine_similarity(x[real], y[real], dim=-1)
         for x, y in zip(found, expected)
@@ -198,8 +200,8 @@ def compare(found: Sequence[Tensor], expected: Sequence[Tensor]) -> dict[str, fl
 
 def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int:
     """
-    Counts each distinct word of the whole text once. If a sentence always starts from the same
-    state, its first boundary's step is a constant. The step after its last one is never needed.
+    Count each distinct word of the text once. If sentences always start from the same state, the
+    step of the first boundary is a constant. The step of the last boundary is never needed.
     """
     present = [(batch > 0).any(-1) for batch in batches]
     n_tokens = sum(int(mask.sum()) for mask in present)
@@ -211,7 +213,7 @@ def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int
 
 
 def clear_state(stock: StockElmo) -> None:
-    """Clears the states that it carries from batch to batch."""
+    """Clear the states that the stock module carries between batches."""
     for module in stock.modules():
         if isinstance(module, ElmoLstm):
             module.reset_states()
@@ -219,7 +221,7 @@ def clear_state(stock: StockElmo) -> None:
 
 @torch.no_grad()
 def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) -> Record:
-    """Measures sentences that come one by one, with words that are new in each of them or not."""
+    """Measure single sentences, with new words in each or with known words."""
     ours.layers.initial_state = "warm"
     ours.clear_caches()
     clear_state(stock)

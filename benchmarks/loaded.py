@@ -1,6 +1,5 @@
 """
-Measures vectors and steps of training on a quiet machine, and next to two processes that never
-rest:
+Measures vectors and training steps on an idle machine and next to two CPU-bound processes:
 
     python -m benchmarks.loaded
 """
@@ -35,7 +34,7 @@ def main() -> None:
 
 
 def run(settings: Settings) -> Record:
-    """Prints the table and returns it, by name."""
+    """Print the table and return it, by name."""
     [(name, model)] = (QUICK if settings.quick else SMALL).items()
     options = options_of(name, model)
     torch.manual_seed(0)

@@ -1,5 +1,6 @@
 """
-Compares one LSTM layer by the compiled kernel with the same by PyTorch's operators, in turns:
+Compares one LSTM layer with the compiled kernel and with PyTorch's operators, alternating between
+the two:
 
     OMP_NUM_THREADS=1 python -m benchmarks.lstm_kernel
 """
@@ -34,7 +35,7 @@ def main() -> None:
 def compare(
     dtype: torch.dtype, dim: int, projection_dim: int, rows: int, steps: int, *, train: bool
 ) -> Record:
-    """Vectors of frozen weights, or a forward and a backward pass."""
+    """Compare a forward pass with frozen weights, or with `train` a forward and a backward pass."""
     torch.manual_seed(0)
     lstms = [
         ProjectedLSTM(
@@ -76,7 +77,7 @@ def compare(
 
 @contextmanager
 def kernel_for(dtypes: frozenset[torch.dtype]) -> Iterator[None]:
-    """Uses the kernel for these precisions."""
+    """Use the kernel for these precisions."""
     before = lstm_kernel.KERNEL_DTYPES
     lstm_kernel.KERNEL_DTYPES = dtypes
     try:

@@ -1,7 +1,6 @@
 """
-Measures for all benchmarks here. The machine may be busy with other things, so the compared works
-run in turns, A B A B, and medians are reported. The machine's own limit is measured with them, in
-the same process.
+Measurements for all benchmarks. The machine may be busy, so the compared tasks alternate, A B A B,
+and medians are reported. The machine's limit is measured along with them, in the same process.
 """
 
 import sys
@@ -25,12 +24,12 @@ Record = dict[str, Any]
 
 
 def progress(what: str) -> None:
-    """Prints what is being measured; the tables come at the end of a part."""
+    """Print what is being measured. The tables follow at the end of a part."""
     print(f"measuring {what}", file=sys.stderr, flush=True)
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Returns the seconds of a single run of `work`."""
+    """Return the seconds of a single run of `work`."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -40,8 +39,8 @@ def in_turns(
     *works: Callable[[], object], n_rounds: int = 3, least_seconds: float = 2.0
 ) -> list[float]:
     """
-    Returns the median seconds of each of `works` over rounds in which they take turns. There are
-    `n_rounds` rounds, or more if the works are short, so that a busy moment does not matter.
+    Return the median seconds of each of `works`, which alternate for `n_rounds` rounds. Short tasks
+    get more rounds, so that a busy moment does not matter.
     """
     rounds: list[list[float]] = []
     began = time.perf_counter()
@@ -52,15 +51,15 @@ def in_turns(
 
 class MatrixProductPeak:
     """
-    The highest rate of operations in the product of two square matrices, by PyTorch's product or by
-    oneDNN's. Each call measures both again. In turns with other work, it is the limit of that
-    work under the same conditions.
+    The highest rate of operations in a product of two square matrices, with PyTorch or oneDNN. Each
+    call measures both again. Alternating with other work, it gives the limit of that work under the
+    same conditions.
 
     # Parameters
 
-    dtype : `torch.dtype`
+    dtype : `torch.dtype`, optional (default = `torch.float32`)
         Type of the matrices.
-    quick : `bool`
+    quick : `bool`, optional (default = `False`)
         Whether to use smaller matrices.
     """
 
@@ -81,14 +80,14 @@ class MatrixProductPeak:
 
     @property
     def gflops_of_torch(self) -> float:
-        """Returns the rate of PyTorch's own product, which the peers use."""
+        """Return the rate of PyTorch's product, which the peers use."""
         return self._gflops(self._best[torch.mm])
 
     def _gflops(self, least_seconds: float) -> float:
         return 2 * self._size**3 / least_seconds / 1e9
 
     def seconds_at_least(self, n_operations: float) -> float:
-        """Returns the seconds of `n_operations` at this rate."""
+        """Return the seconds of `n_operations` at this rate."""
         return n_operations / self.gflops / 1e9
 
 
@@ -105,8 +104,8 @@ class MemoryUse(NamedTuple):
 
 def memory_of(work: Callable[..., object], *arguments: Any) -> MemoryUse:
     """
-    Measures the memory of a new process that only does `work`. (`getrusage` would count the memory
-    of this process at the time it started the other.)
+    Measure the memory of a new process that only runs `work`. (`getrusage` would include this
+    process's memory at the time of the fork.)
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(_memory_of, work, arguments).result()
@@ -119,7 +118,7 @@ def _memory_of(work: Callable[..., object], arguments: Sequence[Any]) -> MemoryU
 
     def watch() -> None:
         nonlocal without_files
-        while not done.wait(0.01):  # the system keeps no maximum of it
+        while not done.wait(0.01):  # the system records no maximum of it
             without_files = max(without_files, _memory("RssAnon"))
 
     watcher = threading.Thread(target=watch)
@@ -138,7 +137,7 @@ def _memory(kind: str) -> float:
 
 
 def largest_costs(work: Callable[[], object], n_costs: int = 3) -> list[Record]:
-    """Returns the operators that `work` spends most of its time in, and their share of it."""
+    """Return the most expensive operators of `work`, and their share of its time."""
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         work()
     operators = sorted(profiler.key_averages(), key=lambda x: -x.self_cpu_time_total)
@@ -150,7 +149,7 @@ def largest_costs(work: Callable[[], object], n_costs: int = 3) -> list[Record]:
 
 
 def print_table(title: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Prints `records` below one another, with their keys as columns."""
+    """Print `records` as a table, with their keys as columns."""
     columns = list(records[0])
     rows = [[_text(column, record[column]) for column in columns] for record in records]
     heads = [column.replace("_", " ") for column in columns]

@@ -1,7 +1,6 @@
 """
-Counts the useful operations of a piece of work: 2 for each multiplication and addition of its
-matrix products, and nothing for the rest. Divided by the machine's matrix-product peak, they are
-the time that the work takes at least.
+Counts the useful operations of a task: 2 for each multiply-add in its matrix products, and none for
+the rest. Divided by the machine's matrix-product peak, they give the task's minimum time.
 """
 
 from torch import Tensor
@@ -10,11 +9,11 @@ from elmo_plugin.ops.char_conv import sort_by_length
 from elmo_plugin.options import BiLMOptions
 
 FORWARD_AND_BACKWARD = 3
-"""Each product has two in the backward pass: for its input's gradient and for its weight's."""
+"""Each product needs two more in the backward pass, for the gradients of input and weight."""
 
 
 def lstm_operations(options: BiLMOptions, n_steps: int) -> int:
-    """Counts all layers and both directions, each of which reads `n_steps` tokens."""
+    """Count all layers and both directions, each of which reads `n_steps` tokens."""
     lstm = options.lstm
     gates = 2 * lstm.projection_dim * 4 * lstm.dim  # from the input and from the last output
     projection = lstm.dim * lstm.projection_dim if lstm.dim != lstm.projection_dim else 0
@@ -23,8 +22,8 @@ def lstm_operations(options: BiLMOptions, n_steps: int) -> int:
 
 def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
     """
-    Counts each of `words`, shape `(U, C)`, once. A convolution counts the windows up to the first
-    that holds nothing but padding, because all that follow are the same.
+    Count each of `words`, shape `(U, C)`, once. For a convolution, windows count up to the first
+    that contains only padding, because all later ones are equal.
     """
     char_cnn = options.char_cnn
     n_filters = char_cnn.n_filters
@@ -41,7 +40,7 @@ def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
 
 def softmax_operations(options: BiLMOptions, n_targets: int, n_negative_samples: int) -> int:
     """
-    Counts both directions, each of which predicts `n_targets` words out of the sampled and the true
+    Count both directions, each of which predicts `n_targets` words out of the sampled and the true
     one.
     """
     return 2 * 2 * n_targets * (n_negative_samples + 1) * options.lstm.projection_dim

@@ -1,4 +1,4 @@
-"""The peer in training: the same biLM, made of AllenNLP's own parts."""
+"""The peer in training: the same biLM, built from AllenNLP's modules."""
 
 import torch
 from allennlp.modules.elmo_lstm import ElmoLstm
@@ -15,8 +15,7 @@ from elmo_plugin.text.prefetch import LazyWindow
 class AllenNLPLanguageModel(nn.Module):
     """
     Reads the windows of our data loader, with the same words, number of targets and sizes. Only the
-    order in which the backward direction reads differs, because `ElmoLstm` reverses its input
-    itself.
+    reading order of the backward direction differs, because `ElmoLstm` reverses its input itself.
 
     # Parameters
 
@@ -57,8 +56,8 @@ class AllenNLPLanguageModel(nn.Module):
 
     def forward(self, starts: Tensor, window: LazyWindow) -> dict[str, Tensor]:
         """
-        See `LanguageModel.forward`. The loss is multiplied by the window's length, as the
-        gradients are there.
+        See `LanguageModel.forward`. The loss is multiplied by the window's length, like the
+        gradients there.
         """
         tensors = window.tensors(starts.device)
         forward_inputs, forward_targets = tensors["forward_inputs"], tensors["forward_targets"]

@@ -1,6 +1,6 @@
 """
-Compares our steps of training on one core, on two cores with one process, and on two cores with two
-processes, which have half of the rows each and exchange gradients through gloo.
+Compares our training steps on one core, on two cores with one process, and on two cores with two
+processes, each of which has half of the rows; gradients are exchanged through Gloo.
 """
 
 import os
@@ -36,7 +36,7 @@ GRADIENTS = ("dense", "sparse")
 class Way(NamedTuple):
     processes: int
     threads: int
-    """Number of threads of each process, on a core each."""
+    """Number of threads of each process, one per core."""
 
 
 WAYS = (Way(1, 1), Way(1, 2), Way(2, 1))
@@ -51,7 +51,7 @@ class Steps(NamedTuple):
 
 
 def run(settings: Settings) -> Record:
-    """Prints the table and returns it, by name."""
+    """Print the table and return it, by name."""
     [name] = QUICK if settings.quick else SMALL
     text = settings.text
     settings = replace(settings, text=str(open_corpus(settings.text).folder))
@@ -84,7 +84,7 @@ def run(settings: Settings) -> Record:
 
 
 def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
-    """Returns the figures of each process."""
+    """Return the figures of each process."""
     with tempfile.TemporaryDirectory() as folder, forked(way.processes) as pool:
         store = f"file://{folder}/store"
         ranks = [
@@ -94,14 +94,14 @@ def run_processes(settings: Settings, way: Way) -> list[list[Steps]]:
 
 
 def time_steps(settings: Settings, way: Way, rank: int, store: str) -> list[Steps]:
-    """Runs in each process, and returns the figures by kind of gradients."""
+    """Measure in one process. Returns the figures by kind of gradients."""
     bind(way, rank)
     keep_freed_memory()
     if way.processes > 1:
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=way.processes)
     trainers = [trainer(settings, way, gradients) for gradients in GRADIENTS]
     peak = MatrixProductPeak(quick=settings.quick)
-    # As many rounds in each process, for they wait for one another in each step.
+    # The same number of rounds in each process, because they wait for each other in each step.
     _, *seconds = in_turns(
         peak, *(each.step for each in trainers), n_rounds=N_ROUNDS, least_seconds=0
     )
@@ -113,7 +113,7 @@ def time_steps(settings: Settings, way: Way, rank: int, store: str) -> list[Step
 
 
 def bind(way: Way, rank: int) -> None:
-    """Binds a process to its cores, which are shared if there are too few."""
+    """Bind a process to its cores, which are shared if there are too few."""
     cores = sorted(os.sched_getaffinity(0))
     first = rank * way.threads
     os.sched_setaffinity(0, {cores[i % len(cores)] for i in range(first, first + way.threads)})
@@ -135,7 +135,7 @@ def trainer(settings: Settings, way: Way, gradients: str) -> Trainer:
     )
     if way.processes > 1:
         language_model = DistributedDataParallel(language_model)  # as AllenNLP's trainer does
-    # The loader gives each process rows of its own.
+    # The loader gives each process different rows.
     own_rows = rows // way.processes
     batches = first_batches(settings.text, vocabulary, own_rows, WINDOW, N_WINDOWS)
     return Trainer(language_model, batches)

@@ -1,5 +1,5 @@
 """
-Draws where the work lies under the machine's limits, and compares with a BERT for orientation:
+Plots our work under the machine's limits (a roofline), and compares with BERT:
 
     python -m benchmarks.roofline --text TEXT --picture docs/roofline.png
 """
@@ -26,16 +26,16 @@ from elmo_plugin.options import BiLMOptions
 ROWS, STEPS = 64, 20
 N_NEGATIVES = 8192
 BANDWIDTH_NUMBERS = 2**26
-"""256 MiB of fp32 numbers, more than any cache holds."""
+"""256 MiB of fp32 numbers, larger than any cache."""
 BERTS = {
     "2x4096_512": {"hidden_size": 768, "num_hidden_layers": 10, "intermediate_size": 3072},
     "2x1024_128": {"hidden_size": 256, "num_hidden_layers": 7, "intermediate_size": 1024},
     "2x64_16": {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64},
 }
-"""BERTs with about as many parameters as ours."""
+"""BERT models with about as many parameters as ours."""
 
 Work = tuple[Callable[[], object], float, float]
-"""What is done, its operations, and the bytes that it reads and writes at least."""
+"""A function, its number of operations, and the minimum number of bytes it reads and writes."""
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def main() -> None:
 
 @torch.no_grad()
 def run(settings: Settings, picture: str) -> Record:
-    """Prints the tables, draws the picture, and returns the tables by name."""
+    """Print the tables, draws the picture, and return the tables by name."""
     models = QUICK if settings.quick else PUBLISHED
     sentences = sample(settings.text, 96)
     numbers = torch.ones(BANDWIDTH_NUMBERS // (64 if settings.quick else 1))
@@ -68,7 +68,7 @@ def run(settings: Settings, picture: str) -> Record:
             elmo = Elmo(bilm, precision=precision).eval()
             works = works_of(bilm, options, elmo, sentences, dtype or torch.float32)
             for work, _, _ in works.values():
-                work()  # weights are packed
+                work()  # packs the weights
             _, copy, *times = in_turns(
                 peak, partial(other.copy_, numbers), *(work for work, _, _ in works.values())
             )
@@ -96,7 +96,9 @@ def run(settings: Settings, picture: str) -> Record:
 def works_of(
     bilm: BiLM, options: BiLMOptions, elmo: Elmo, sentences: list[list[str]], dtype: torch.dtype
 ) -> dict[str, Work]:
-    """A forward pass of a layer and of the char CNN, and the sampled softmax with its gradient."""
+    """
+    A forward pass of an LSTM layer and of the char CNN, and the sampled softmax with its gradient.
+    """
     layer = bilm.bilstm.layers[1]
     n, size, number = ROWS * STEPS, layer.projection_dim, dtype.itemsize
     x = torch.randn(2, STEPS, ROWS, size)
@@ -134,8 +136,10 @@ def _softmax(hidden: Tensor, *others: Tensor) -> Tensor:
 def compare_with_bert(
     name: str, precision: str, elmo: Elmo, sentences: list[list[str]]
 ) -> dict[str, Any]:
-    """The BERT has random weights and reads one piece for each token, fewer than its own tokenizer
-    makes."""
+    """
+    Compare with a BERT of random weights that reads one word piece per token, fewer than its
+    tokenizer makes.
+    """
     config = BertConfig(**BERTS[name], num_attention_heads=4)
     bert = BertModel(config, add_pooling_layer=False).eval().to(PRECISIONS[precision])
     batches = to_batches(elmo, sentences)
@@ -147,7 +151,7 @@ def compare_with_bert(
             bert(input_ids=batch, attention_mask=mask.long())
 
     def embed() -> None:
-        elmo.layers.word_vectors.clear()  # a first pass, with weights that are packed
+        elmo.layers.word_vectors.clear()  # a first pass, with packed weights
         for batch in batches:
             elmo(batch)
 
@@ -166,7 +170,7 @@ def compare_with_bert(
 
 
 def draw(limits: list[Record], points: list[Record], picture: str) -> None:
-    """Draws the limits as lines and the work as points, by operations for each byte."""
+    """Draw the limits as lines and the work as points, by operations per byte."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")

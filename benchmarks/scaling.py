@@ -1,6 +1,6 @@
 """
-Measures how the time of our training step grows with the rows, the window, the vocabulary and the
-negatives, one varied at a time; the vocabulary is varied with row-sparse gradients too.
+Measures how the time of our training step grows with rows, window, vocabulary and negatives,
+varying one at a time; the vocabulary also with row-sparse gradients.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ QUICK_VARIED = {
 
 
 def run(settings: Settings) -> Record:
-    """Prints the tables and returns them, by name."""
+    """Print the tables and return them, by name."""
     keep_freed_memory()
     base, varied = (QUICK_BASE, QUICK_VARIED) if settings.quick else (BASE, VARIED)
     [(name, model)] = (QUICK if settings.quick else SMALL).items()

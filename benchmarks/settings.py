@@ -1,4 +1,4 @@
-"""Settings of a run of the benchmarks, and the models that it measures."""
+"""Settings of a benchmark run, and the models that it measures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ PUBLISHED_FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """
-    text : `str`
+    text : `str`, optional (default = `"docs://train"`)
         Text to read, as for `elmo_plugin.text.lines.find_files`.
-    quick : `bool`
-        Whether to use such small models and texts that the run only shows that everything works.
-    threads : `int`
-        Number of PyTorch's threads, for us and for the peers.
-    profile : `bool`
-        Whether to print our largest costs too.
+    quick : `bool`, optional (default = `False`)
+        Whether to use tiny models and texts, only to check that everything works.
+    threads : `int`, optional (default = `1`)
+        Number of PyTorch threads, for us and for the peers.
+    profile : `bool`, optional (default = `False`)
+        Whether to also print our most expensive operators.
     """
 
     text: str = "docs://train"
@@ -31,7 +31,7 @@ class Settings:
 def blocks(
     dim: int, projection_dim: int, filters: list[list[int]], n_highway: int
 ) -> dict[str, dict[str, Any]]:
-    """A model's blocks `lstm` and `char_cnn`; the other sizes are those of the paper."""
+    """A model's blocks `lstm` and `char_cnn`; other sizes are the paper's."""
     return {
         "lstm": {
             "dim": dim,

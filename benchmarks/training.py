@@ -1,6 +1,6 @@
 """
-Compares our steps of training with those of the same model made of AllenNLP's own parts, both on
-the same windows of our data loader and with the same optimizer.
+Compares our training steps with those of the same model built from AllenNLP's modules, on the same
+windows of our data loader and with the same optimizer.
 """
 
 import time
@@ -54,7 +54,7 @@ Batch = dict[str, Any]
 
 
 def run(settings: Settings) -> Record:
-    """Prints the tables and returns them, by name."""
+    """Print the tables and return them, by name."""
     corpus = open_corpus(settings.text)
     encoded = replace(settings, text=str(corpus.folder))
     rows, n_negative_samples, n_words = sizes(settings)
@@ -65,7 +65,7 @@ def run(settings: Settings) -> Record:
     for name, model in models(settings).items():
         progress(f"training of {name}")
         n_operations = operations(options_of(name, model), n_negative_samples, batches)
-        # Each has a process of its own, because ours keeps the memory that it frees.
+        # Each has a separate process, because ours keeps the memory that it frees.
         with Worker(settings.threads, peer_trainer, encoded, name) as peer:
             for precision, dtype in PRECISIONS.items():
                 peak = MatrixProductPeak(dtype or torch.float32, quick=settings.quick)
@@ -102,7 +102,7 @@ def run(settings: Settings) -> Record:
 
 
 def sizes(settings: Settings) -> tuple[int, int, int]:
-    """Returns the numbers of rows, of negatives and of words."""
+    """Return the numbers of rows, of negatives and of words."""
     return (8, 256, 4000) if settings.quick else (ROWS, N_NEGATIVE_SAMPLES, N_WORDS)
 
 
@@ -136,7 +136,7 @@ def own_trainer(settings: Settings, name: str, precision: str) -> "Trainer":
 
 
 def filled(words: list[str], size: int) -> list[str]:
-    """Returns the first `size` words, filled up with words that do not occur if there are fewer."""
+    """Return the first `size` words, padded with invented words if there are fewer."""
     others = (f"{SPECIAL_WORDS[2]} {number}" for number in range(size - len(words)))
     return [*words[:size], *others]
 
@@ -144,7 +144,7 @@ def filled(words: list[str], size: int) -> list[str]:
 def first_batches(
     text: str, vocabulary: BiLMVocabulary, rows: int, window: int, count: int
 ) -> list[Batch]:
-    """Returns the first `count` batches of an epoch whose windows are full."""
+    """Return the first `count` batches of an epoch whose windows are full."""
     loader = BiLMDataLoader(BiLMDatasetReader(), text, batch_size=rows, window=window)
     loader.index_with(vocabulary)
     full = (batch for batch in loader if bool((tensors(batch)["forward_targets"] != IGNORE).all()))
@@ -162,14 +162,14 @@ def tensors(batch: Batch) -> dict[str, Tensor]:
 
 class Trainer:
     """
-    Steps of training as in bilm-tf and in our configs.
+    Training steps as in bilm-tf and in our configs.
 
     # Parameters
 
     model : `nn.Module`
     batches : `list[Batch]`
-        Batches that the steps read in turn. To warm up, each is read here, a few times if that is
-        quick: each number of distinct words gives other shapes, and memory settles.
+        Batches that the steps read in turn. Each is first read here to warm up, several times if
+        that is fast, because every number of distinct words allocates other shapes.
     """
 
     def __init__(self, model: nn.Module, batches: list[Batch]) -> None:
@@ -198,8 +198,7 @@ class Trainer:
 
 def operations(options: BiLMOptions, n_negative_samples: int, batches: list[Batch]) -> float:
     """
-    Returns the useful operations of a step, the mean over `batches`, in which each distinct word
-    counts once.
+    Return the useful operations of a step, the mean over `batches`. Each distinct word counts once.
     """
     total = 0
     for window in map(tensors, batches):

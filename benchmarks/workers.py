@@ -1,4 +1,4 @@
-"""Runs work in separate processes, so that it shares no memory or threads with other work."""
+"""Runs functions in separate processes, which share no memory or threads."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -10,8 +10,8 @@ import torch
 
 def forked(n_processes: int, **kwargs: Any) -> ProcessPoolExecutor:
     """
-    The processes are forked from one that has imported everything and computed nothing, because the
-    threads of OpenMP and MKL do not survive a fork.
+    Start processes that are forked from one that has imported everything and computed nothing,
+    because the threads of OpenMP and MKL do not survive a fork.
     """
     context = get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.training"])
@@ -20,14 +20,14 @@ def forked(n_processes: int, **kwargs: Any) -> ProcessPoolExecutor:
 
 class Worker:
     """
-    An object in a separate process. A call with a name calls that method of the object.
+    An object in a separate process. Calling the worker with a name calls that method.
 
     # Parameters
 
     threads : `int`
-        Number of PyTorch's threads.
+        Number of PyTorch threads.
     make : `Callable`
-        Makes the object in that process, from the `arguments`.
+        Function that makes the object in that process from the `arguments`.
     """
 
     def __init__(self, threads: int, make: Callable[..., Any], *arguments: Any) -> None:

@@ -1,7 +1,7 @@
 """
 `make demo`: trains, evaluates and uses a biLM.
 
-Each step but the first and the last is an `allennlp` command, which is printed when it is run.
+Each step except the first and the last is an `allennlp` command, which is printed.
 """
 
 import json
@@ -24,16 +24,16 @@ from elmo_plugin.text.lines import read_sentences
 
 OUT = Path("demo-out")
 BILM, TEXT = OUT / "bilm", OUT / "text"
-EVERY = 3  # of the training text's documents, so that the demonstration takes minutes
+EVERY = 3  # uses every third training document, so that the demo takes minutes
 STICK = ("Let 's stick to improvisation in this skit .", "He threw the stick to the dog .")
 SENTENCES = (*STICK, "Returns the number of elements in the array .")
 COLUMNS = ("forward", "backward", "joint")
 TAGGERS: dict[str, str | None] = {
     "without ELMo": None,
-    "with the biLM of this demonstration": str(BILM / "model.tar.gz"),
+    "with the biLM of this demo": str(BILM / "model.tar.gz"),
     "with `small`, which is in the package": "pretrained://small",
 }
-# AllenNLP logs every parameter; a demonstration is easier to follow without.
+# AllenNLP logs every parameter; the demo is easier to follow without.
 QUIET = {"ALLENNLP_LOG_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore"}
 CONFIG = f"""(import '../training_configs/bilm.jsonnet') + {{
   train_data_path: '{TEXT / "train"}',
@@ -56,42 +56,42 @@ def main() -> None:
         shutil.rmtree(OUT)
     TEXT.mkdir(parents=True)
 
-    say("1. Text that is in every installation, encoded once")
+    say("1. Encode text that every installation contains")
     for split in SPLITS:
         write_text(split)
         allennlp("bilm-encode", TEXT / f"{split}.txt", TEXT / split)
 
-    say("2. A biLM, trained on it for a minute")
+    say("2. Train a biLM on it for a minute")
     config = OUT / "bilm.jsonnet"
     config.write_text(CONFIG)
     print(f"{CONFIG}")
     allennlp("train", config, *INCLUDE, "-s", BILM)
 
-    say("3. Its perplexity on held-out text, with the full softmax")
+    say("3. Evaluate its perplexity on held-out text, with the full softmax")
     metrics = OUT / "heldout.json"
     heldout = TEXT / "heldout.txt"
     allennlp("evaluate", BILM / "model.tar.gz", heldout, "--output-file", metrics)
 
-    say("4. Its predictions for three sentences")
+    say("4. Predict lexical substitutes in three sentences")
     sentences, predictions = OUT / "sentences.txt", OUT / "predictions.jsonl"
     sentences.write_text("".join(sentence + "\n" for sentence in SENTENCES))
     allennlp("predict", BILM / "model.tar.gz", sentences, "--output-file", predictions, "--silent")
     for line in predictions.read_text().splitlines():
         show_prediction(json.loads(line))
 
-    say("5. A tagger without ELMo, and the same with ELMo swapped in")
+    say("5. Train a POS tagger without and with ELMo")
     accuracies = {}
     for number, (name, archive) in enumerate(TAGGERS.items()):
         accuracies[name] = train_tagger(OUT / f"tagger{number}", archive)
 
     say("6. Results")
     summarise(json.loads(metrics.read_text()))
-    print("\nAccuracy of the tagger, trained on 160 sentences:\n")
+    print("\nPOS tagging accuracy after training on 160 sentences:\n")
     for name, accuracy in accuracies.items():
         print(f"  {name:40} {accuracy:.1%}")
     print(TO_TRY_NEXT)
     minutes, seconds = divmod(int(time.monotonic() - began), 60)
-    print(f"\nAll of this took {minutes} min {seconds:02d} s.")
+    print(f"\nThe demo took {minutes} min {seconds:02d} s.")
 
 
 def say(title: str) -> None:
@@ -99,14 +99,14 @@ def say(title: str) -> None:
 
 
 def write_text(split: str) -> None:
-    """Writes the documents of the split that the demonstration uses."""
+    """Write the documents of the split that the demo uses."""
     documents = Path(cached_path(f"docs://{split}")).read_text("utf-8").split("\n\n")
     used = documents[:: EVERY if split == "train" else 1]
     (TEXT / f"{split}.txt").write_text("\n\n".join(used), "utf-8")
 
 
 def train_tagger(folder: Path, archive: str | None) -> float:
-    """Trains the tagger, with the vectors of the biLM in `archive` if there is one."""
+    """Train the tagger, with ELMo vectors if `archive` is given. Returns its accuracy."""
     config = "training_configs/tagger.jsonnet"
     if archive is not None:
         config = "training_configs/tagger_elmo.jsonnet"
@@ -146,7 +146,9 @@ def comparison(
 
 
 def not_beaten(compared: dict[str, tuple[float, float, float]]) -> list[str]:
-    """Cases of the `comparison` in which a model is as good as the biLM, and the two numbers."""
+    """
+    Cases of the `comparison` in which a model is at least as good as the biLM, with both numbers.
+    """
     return [
         f"{model} ({column}): {found:.1f} against {perplexity:.1f}"
         for model, row in compared.items()

@@ -11,15 +11,16 @@ class KneserNeyBigram:
 
         p(w | v) = max(c(v, w) - d, 0) / c(v) + d N(v) / c(v) * p_1(w)
 
-    where N(v) is how many different words follow v, p_1(w) in the same way how many different words
-    w follows, and d = n_1 / (n_1 + 2 n_2) of the counts that are 1 and 2. p_1 is smoothed with the
-    uniform distribution, so that every word has some probability. Without it the numerator would be
-    symmetric in v and w: both directions of a text give almost the same perplexity.
+    where N(v) is the number of distinct words that follow v, p_1(w) is proportional to the number
+    of distinct words that w follows, and d = n_1 / (n_1 + 2 n_2), with n_k the number of counts
+    that are k. p_1 is smoothed with the uniform distribution, so that every word has some
+    probability. Both directions of a text have almost the same perplexity, because the first
+    numerator is symmetric in v and w.
 
     # Parameters
 
     sentences : `Iterable[np.ndarray]`
-        Word numbers of each sentence, both boundaries included.
+        Word numbers of each sentence, including both boundaries.
     n_words : `int`
         V.
     """
@@ -31,7 +32,7 @@ class KneserNeyBigram:
         n_1, n_2 = (counts == 1).sum(), (counts == 2).sum()
         self.discount = n_1 / (n_1 + 2 * n_2) if n_1 and n_2 else 0.5
         self._pairs = pairs
-        self._discounted = np.append(counts - self.discount, 0.0)  # the last for pairs unseen
+        self._discounted = np.append(counts - self.discount, 0.0)  # the last for unseen pairs
         self._total = np.bincount(before, counts, n_words)  # c(v)
         self._followers = np.bincount(before, minlength=n_words)  # N(v)
         contexts = np.bincount(after, minlength=n_words).astype(float)
@@ -61,7 +62,7 @@ def perplexities(
     # Parameters
 
     train, heldout : `list[np.ndarray]`
-        Word numbers of each sentence, both boundaries included.
+        Word numbers of each sentence, including both boundaries.
     n_words : `int`
         V.
 
@@ -70,7 +71,7 @@ def perplexities(
     `dict[str, float]`
         `unigram`, `forward_bigram` and `backward_bigram`.
     """
-    # Unigrams: every word and one boundary a sentence, add-one smoothed.
+    # Unigrams: every word and one boundary per sentence, add-one smoothed.
     counts = np.bincount(np.concatenate([s[1:] for s in train]), minlength=n_words) + 1.0
     log_unigram = np.log(counts / counts.sum())
     result = {"unigram": _perplexity(log_unigram[np.concatenate([s[1:] for s in heldout])])}

@@ -1,7 +1,7 @@
 """
-ELMo, which is plain PyTorch, and in `elmo_plugin.plugin` all that it adds to AllenNLP. AllenNLP
-imports this package by the name that a plugins file has, and that registers the plugin. In a
-program of your own, `import elmo_plugin.plugin` does.
+ELMo in plain PyTorch. `elmo_plugin.plugin` contains everything that is registered with AllenNLP.
+AllenNLP imports this package if a plugins file names it, which registers the plugin. In your own
+program, use `import elmo_plugin.plugin`.
 """
 
 import sys

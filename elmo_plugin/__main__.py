@@ -1,8 +1,8 @@
 """
-`python -m elmo_plugin` runs AllenNLP with the plugin's commands in any folder. `allennlp` itself
-finds them only if a file `.allennlp_plugins` names the plugin. It is quieter, and prints what is
-wrong with a config, an argument or a file in one line; with the environment variable
-`ALLENNLP_DEBUG` also where it was found.
+`python -m elmo_plugin` runs AllenNLP with the plugin's commands in any folder; `allennlp` itself
+finds them only where a file `.allennlp_plugins` names the plugin. It logs less, and prints an error
+in a config, an argument or a file as one line. Set the environment variable `ALLENNLP_DEBUG` to see
+the traceback.
 """
 
 import logging
@@ -12,7 +12,7 @@ import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 
-# Before AllenNLP, which warns as it loads.
+# Before AllenNLP, whose import prints warnings.
 try:
     import elmo_plugin.plugin
 except ImportError as error:
@@ -29,19 +29,19 @@ from elmo_plugin.checks import InputError
 
 NAME = "python -m elmo_plugin"
 ONE_SENTENCE = (ConfigurationError, InputError, OSError)
-"""Errors whose message says what is wrong."""
+"""Errors whose message is sufficient by itself."""
 JSONNET = "RUNTIME ERROR", "STATIC ERROR"
-"""How the messages of jsonnet begin."""
+"""First words of Jsonnet's messages."""
 LONGEST = 1000
-"""Characters of a message, after which it is cut."""
+"""Length in characters at which a message is truncated."""
 
 
 def run(arguments: Sequence[str]) -> int | str | None:
     """
-    Runs a command and returns what `sys.exit` takes: an error in one line, which names the file and
-    the key of a config where they are known, or the number of another end.
+    Run a command and return the argument of `sys.exit`: an error in one line, which names the
+    config's file and key if they are known, or an exit code.
     """
-    # Processes of distributed training import what `--include-package` names, and nothing else.
+    # Processes of distributed training import only the packages of `--include-package`.
     is_train = bool(arguments) and arguments[0] == "train"
     sys.argv = [NAME, *arguments, *(["--include-package", "elmo_plugin"] if is_train else [])]
     try:
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int | str | None:
 
 def _in_one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
-    if isinstance(error, ProcessRaisedException):  # its message is the traceback of that process
+    if isinstance(error, ProcessRaisedException):  # its message is that process's traceback
         message = str(error).strip().splitlines()[-1]
     elif not isinstance(error, ONE_SENTENCE) and not message.startswith(JSONNET):
         message = f"{type(error).__name__}: {message}; ALLENNLP_DEBUG=1 shows where"
@@ -72,8 +72,8 @@ def _in_one_line(error: Exception) -> str:
 
 def _place(error: Exception) -> tuple[str, str]:
     """
-    The config or the archive that was read, and the key of the object that was built from it, as
-    far as AllenNLP's calls show them; else empty strings.
+    The config or archive that was read, and the key of the object that was built from it, taken
+    from the stack frames of AllenNLP; empty strings if they are not there.
     """
     file = key = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 MOST = 2**31 - 1
-"""The default upper limit of counts, which fits into all integer types."""
+"""Default upper limit of counts, which fits into all integer types."""
 LARGEST = sys.float_info.max
 WHOLE = (int, np.integer)
 NUMBER = (int, np.integer, float, np.floating)
@@ -23,13 +23,13 @@ SHOWN = 60
 
 class InputError(ValueError):
     """
-    What a user gave cannot be used: a value, a file, or what is in it. The message is one sentence
-    that names it, what was expected and what was found.
+    A value or a file from the user is invalid. The message is one sentence that names it, what was
+    expected and what was found.
     """
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> None:
-    """Requires a whole number from `least` to `most`, which `true` and 3.0 are not."""
+    """Require an integer from `least` to `most`. Rejects booleans and floats."""
     if isinstance(value, bool) or not isinstance(value, WHOLE) or not least <= value <= most:
         fail(name, f"a whole number from {least} to {most}", value)
 
@@ -43,11 +43,11 @@ def check_number(
     most: float | None = None,
     below: float | None = None,
 ) -> None:
-    """Requires a finite number within the given bounds, which `true` is not."""
+    """Require a finite number within the given bounds. Rejects booleans."""
     if (
         isinstance(value, bool)
         or not isinstance(value, NUMBER)
-        or not -LARGEST <= value <= LARGEST  # or NaN, or an integer that no float holds
+        or not -LARGEST <= value <= LARGEST  # also NaN, and integers too large for a float
         or (least is not None and value < least)
         or (above is not None and value <= above)
         or (most is not None and value > most)
@@ -59,31 +59,31 @@ def check_number(
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Requires `true` or `false`, which 1 and "true" are not."""
+    """Require `true` or `false`. Rejects 1 and "true"."""
     if not isinstance(value, bool):
         fail(name, "true or false", value)
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    """Requires one of `choices` with the same type, so that `true` is not 1."""
+    """Require one of `choices`, with the same type: `true` is not 1."""
     if not any(type(value) is type(choice) and value == choice for choice in choices):
         fail(name, f"one of {', '.join(map(shown, choices))}", value)
 
 
 def check_path(name: str, value: Any) -> None:
-    """Requires a path or a URL: a string or `Path` that is not empty and has no NUL."""
+    """Require a path or a URL: a non-empty string or `Path` without NUL."""
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         fail(name, "a path", value)
 
 
 def check_text(name: str, value: Any) -> None:
-    """Requires a string that is not empty."""
+    """Require a non-empty string."""
     if not isinstance(value, str) or not value:
         fail(name, "a string that is not empty", value)
 
 
 def fail(name: str, expected: str, found: Any) -> NoReturn:
-    """Raises the `InputError` of a check."""
+    """Raise the `InputError` of a check."""
     raise InputError(f"{name}: expected {expected}, found {shown(found)}")
 
 

@@ -4,7 +4,7 @@ The options of a biLM, under the keys that bilm-tf's options files and our confi
     lstm        {dim, projection_dim, n_layers, cell_clip, proj_clip, use_skip_connections}
     char_cnn    {embedding: {dim}, filters, n_highway, activation, max_characters_per_token}
 
-Each block has a dataclass whose fields are the keys of the block and which checks their values.
+Each block is a dataclass that checks its values.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from elmo_plugin.text.characters import (
 ACTIVATIONS = ("relu", "tanh")
 
 MOST_LAYERS = 1000
-"""More would only take memory until there is none."""
+"""More layers would exhaust the memory."""
 
 NULL_IS_ABSENT = ("n_highway", "use_skip_connections")
 """bilm-tf reads these with `.get(key)` and tests the result for truth."""
@@ -32,7 +32,7 @@ Block = TypeVar("Block")
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMOptions:
-    """The block `lstm`; see `BiLSTM`. A clip of 0 is none, as in bilm-tf."""
+    """The block `lstm`; see `BiLSTM`. A clip of 0 disables clipping, as in bilm-tf."""
 
     dim: int
     projection_dim: int
@@ -65,8 +65,7 @@ class CharEmbeddingOptions:
 class CharCNNOptions:
     """
     The block `char_cnn`; see `CharCNN`. `max_characters_per_token` counts the two marks of a word.
-    An options file says in `n_characters` whether it was written for training or for inference,
-    which makes no difference here.
+    `n_characters` differs between options files for training and for inference; both are accepted.
     """
 
     embedding: CharEmbeddingOptions
@@ -102,7 +101,7 @@ class CharCNNOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BiLMOptions:
-    """The options of a biLM: those of its character CNN and those of the LSTMs above it."""
+    """The options of a biLM: character CNN and LSTMs."""
 
     lstm: LSTMOptions
     char_cnn: CharCNNOptions
@@ -115,7 +114,7 @@ class BiLMOptions:
         options : `Mapping[str, Any]`
             The blocks `lstm` and `char_cnn`. Other keys are ignored.
         source : `str`
-            The name of the options in error messages: a file's path, or `"model"`.
+            Name of the options in error messages: a file's path, or `"model"`.
 
         # Raises
 
@@ -131,15 +130,15 @@ class BiLMOptions:
             raise InputError(f"{source}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents of an options file for inference, from which `from_dict` reads the same."""
+        """The contents of an options file for inference; the inverse of `from_dict`."""
         blocks = asdict(self)
         blocks["char_cnn"]["n_characters"] = NUM_CHARACTERS
         blocks["char_cnn"]["filters"] = [list(pair) for pair in self.char_cnn.filters]
-        # The keys of a block stand in alphabetical order.
+        # The keys of a block are in alphabetical order.
         return {name: dict(sorted(blocks[name].items())) for name in ("lstm", "char_cnn")}
 
     def difference(self, other: Self) -> tuple[str, Any, Any] | None:
-        """The first key whose values differ, the value here and that of `other`."""
+        """The first key whose values differ, with both values."""
         theirs = other.to_dict()
         for name, block in self.to_dict().items():
             for key, value in block.items():
@@ -149,7 +148,7 @@ class BiLMOptions:
 
 
 def read_block(block_type: type[Block], block: Any, name: str) -> Block:
-    """Makes a dataclass from the block `name`, whose keys are its fields."""
+    """Build a dataclass from the block `name`."""
     if isinstance(block, block_type):
         return block
     if not isinstance(block, Mapping):

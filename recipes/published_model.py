@@ -1,6 +1,6 @@
 """
-The vectors of a sentence from a published model: a zip file or a folder with `options.json` and one
-HDF5 file, on disk or at an address, from which cached-path downloads it once.
+Vectors of a sentence from a published model: a zip file or a folder with `options.json` and one
+HDF5 file, on disk or at a URL, which cached-path downloads once.
 
     python recipes/published_model.py MODEL "He threw the stick to the dog ." OUT.npz
 

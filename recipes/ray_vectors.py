@@ -1,5 +1,7 @@
-"""Vectors of a large corpus with Ray Data: python recipes/ray_vectors.py TEXT OUT MODEL.
-TEXT has one sentence a line, each sentence once. The same command resumes, on a CPU of its own."""
+"""
+Vectors of a large corpus with Ray Data: python recipes/ray_vectors.py TEXT OUT MODEL. TEXT has one
+sentence per line, without duplicates. Running the same command again resumes.
+"""
 
 import sys
 

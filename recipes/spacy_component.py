@@ -1,4 +1,4 @@
-"""A spaCy component: nlp.add_pipe("elmo") gives documents, spans and tokens ELMo vectors."""
+"""A spaCy component: nlp.add_pipe("elmo") adds ELMo vectors to documents, spans and tokens."""
 
 import numpy as np
 from spacy.language import Language

@@ -1,5 +1,6 @@
 """
-A static vector for each word, the mean of its ELMo vectors in a text, as Gensim reads them:
+A static vector for each word, the mean of its ELMo vectors in a text, in a format that Gensim
+reads:
 
     python recipes/static_vectors.py TEXT OUT.bin
 """

@@ -1,4 +1,4 @@
-"""Lets mkdocstrings read AllenNLP-style docstrings: their sections become those of NumPy style."""
+"""Makes mkdocstrings read AllenNLP-style docstrings by converting their sections to NumPy style."""
 
 import re
 from typing import Any

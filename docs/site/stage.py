@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def stage(source: Path) -> Path:
-    """Writes the page of a file or a folder and of all that it links to. Returns its path."""
+    """Write the page of a file or a folder and of all that it links to. Return its path."""
     page = page_of(source)
     if page.exists():
         return page
@@ -75,7 +75,7 @@ def folders() -> list[Path]:
 
 
 def write_reference(folder: Path) -> str:
-    """Writes the API reference of a folder of the package. Returns the folder's module."""
+    """Write the API reference of a folder of the package. Return the folder's module."""
     package = ".".join(folder.relative_to(ROOT).parts)
     modules = [package, *(f"{package}.{file.stem}" for file in sorted(folder.glob("[a-z]*.py")))]
     text = f"# {package}\n\n" + "".join(f"::: {module}\n\n" for module in modules)

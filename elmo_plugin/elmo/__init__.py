@@ -1,4 +1,4 @@
-"""ELMo vectors: `Elmo`, its caches, and their output to a file."""
+"""ELMo vectors: `Elmo`, its caches, and writing vectors to a file."""
 
 from elmo_plugin.elmo.elmo import Elmo
 

@@ -1,4 +1,6 @@
-"""What threads share that compute vectors: a lock for each biLM, and the vectors of words."""
+"""
+State shared by threads that compute vectors: a lock for each biLM, and a cache of word vectors.
+"""
 
 import os
 from collections import Counter
@@ -14,23 +16,23 @@ from torch import Tensor, nn
 from elmo_plugin.ops.frozen_state import FrozenState
 
 CAPACITY = 2**15
-"""Capacity in words, which are 64 MiB of vectors at the paper's P = 512."""
+"""Capacity in words: 64 MiB of vectors at the paper's P = 512."""
 
 FEWEST = 8
 """
-The fewest words in a batch for the encoder; smaller batches are repeated. Matrix products of fewer
+Minimum batch size of the encoder in words; smaller batches are repeated. Matrix products of fewer
 rows round differently on CPUs, and a word's vector must not depend on which words were cached.
 """
 
 BLOCK = 256
-"""Words in a batch for the encoder if a word's vector must have the same bits in all batches."""
+"""Batch size of the encoder in words if word vectors must be bit-identical in all batches."""
 
 
 class SharedLock:
     """
-    Several threads may use what it guards at the same time, and one that changes it waits for them
-    and is then alone. A thread may enter it again, in either way. It is open in a forked child,
-    which has none of the threads that held it, and so is a copy.
+    A readers-writer lock. Several threads may read at the same time; a writer waits for them and
+    then has exclusive access. It is reentrant for both. It is unlocked in a forked child, where the
+    threads that held it do not exist, and in a copy.
     """
 
     def __init__(self) -> None:
@@ -39,9 +41,9 @@ class SharedLock:
 
     def open(self) -> None:
         self._changed = Condition()
-        self._users: Counter[int] = Counter()  # how often each thread has entered it
-        self._n_waiting = 0  # threads that want to be alone, before which no other thread enters
-        self._owner: int | None = None  # the thread that is alone
+        self._users: Counter[int] = Counter()  # how often each thread has entered
+        self._n_waiting = 0  # waiting writers, which go before new readers
+        self._owner: int | None = None  # the writer
 
     @contextmanager
     def shared(self) -> Iterator[None]:
@@ -90,7 +92,7 @@ _lock_of: WeakKeyDictionary[Any, SharedLock] = WeakKeyDictionary()
 
 
 def lock_of(shared: object) -> SharedLock:
-    """The one lock of an object that several others share."""
+    """The lock of a shared object."""
     return _lock_of.get(shared) or _lock_of.setdefault(shared, SharedLock())
 
 
@@ -104,19 +106,19 @@ os.register_at_fork(after_in_child=_open_all)
 
 class WordVectorCache:
     """
-    A cache of the vectors that a frozen token encoder computes of words. It is cleared when it is
-    full, and when the encoder's state changes.
+    A cache of word vectors from a frozen token encoder. It is cleared when it is full or the
+    encoder's state changes.
 
-    A copy of it is empty. Several threads may share it.
+    A copy starts empty. Threads may share it.
 
     # Parameters
 
-    capacity : `int`
-        The highest number of words.
-    same_bits : `bool`
-        Give a word the same vector to the bit, whatever words are new with it: the encoder then
-        reads words in blocks of `BLOCK`, which are filled up with words given twice. Otherwise the
-        last bit may differ.
+    capacity : `int`, optional (default = `CAPACITY`)
+        Maximum number of words.
+    same_bits : `bool`, optional (default = `False`)
+        Whether word vectors are bit-identical regardless of batch composition: the encoder then
+        reads words in blocks of `BLOCK`, padded with repeated words. Otherwise the last bit may
+        differ.
     """
 
     def __init__(self, capacity: int = CAPACITY, same_bits: bool = False) -> None:
@@ -136,13 +138,13 @@ class WordVectorCache:
 
     def __call__(self, encoder: nn.Module, words: Tensor, state: FrozenState | None) -> Tensor:
         """
-        Word vectors of shape `(U, P)`. `encoder` is the token encoder, which is called only for
-        words that are not cached, or for all words if there is no `state` of it. `words`: character
-        ids of shape `(U, C)`, preferably distinct.
+        Word vectors, shape `(U, P)`. `encoder`: the token encoder, called only for words that are
+        not cached, or for all words if its `state` is `None`. `words`: character ids, shape
+        `(U, C)`, preferably distinct.
         """
         if state is None:  # nothing is cached
             return self._encode(encoder, words) if len(words) else encoder(words)
-        # Cached vectors may be used outside of inference mode.
+        # Cached vectors may be used outside inference mode.
         with self._lock.alone(), torch.inference_mode(False), torch.no_grad():
             resized = self._vectors is not None and len(self._vectors) != self.capacity
             if state != self._state or resized:
@@ -167,7 +169,7 @@ class WordVectorCache:
             self._rows.update(zip(new, rows))
         if self._vectors is None:
             return encoder(words)
-        # Without a dtype, no rows, of empty sentences alone, would be floats.
+        # Without a dtype, an empty index (only empty sentences) would be float.
         found = torch.tensor([self._rows[key] for key in keys], dtype=torch.long)
         return self._vectors[found.to(words.device)]
 

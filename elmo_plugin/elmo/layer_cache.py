@@ -1,6 +1,6 @@
 """
-A cache on disk for the layers of a frozen biLM, so that it reads each sentence of a task only once
-in all epochs and runs. The file holds numbers alone, and nothing in it can run code.
+A disk cache for the layers of a frozen biLM, so that each sentence of a task is computed only once
+in all epochs and runs. The file contains only numbers; loading it never executes code.
 """
 
 import os
@@ -21,23 +21,23 @@ FILE = "layers.sqlite"
 
 class LayerCache:
     """
-    Layers of sentences, by a key of the model and the sentence. Several models, tasks and processes
-    may share a cache.
+    Layers of sentences, keyed by model and sentence. Several models, tasks and processes may share
+    a cache.
 
     # Parameters
 
     folder : `str | os.PathLike`
-        The folder of the cache, which is created if it does not exist.
-    dtype : `str`
-        The type of the stored numbers: `"float32"`, or `"float16"` for half the size. A sentence
-        with NaN or with a number that the type cannot hold (above 65504 in float16) is not stored.
-    size_gb : `float`
-        The highest size of the cache, in GiB. Once it is full, nothing more is stored.
+        Folder of the cache, created if it does not exist.
+    dtype : `str`, optional (default = `"float32"`)
+        Type of the stored numbers: `"float32"`, or `"float16"` for half the size. Sentences with
+        NaN or with numbers outside the type's range (above 65504 in float16) are not stored.
+    size_gb : `float`, optional (default = `10.0`)
+        Maximum size of the cache in GiB. Once it is full, nothing more is stored.
 
     # Raises
 
     `InputError`
-        If `folder` is not a path, or if `dtype` or `size_gb` has another value.
+        If `folder` is not a path, or `dtype` or `size_gb` is invalid.
     `ValueError`
         If the folder cannot be created.
     """
@@ -60,9 +60,9 @@ class LayerCache:
 
     def keys(self, model: bytes, tokens: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """
-        One key for each sentence: a digest of the model (see `Elmo.fingerprint`), the dtype and the
-        sentence's tokens. `tokens`: character ids of shape `(B, T, C)`. `lengths`: sentence
-        lengths, in tokens.
+        One key per sentence: a digest of the model (see `Elmo.fingerprint`), the dtype and the
+        sentence's tokens. `tokens`: character ids, shape `(B, T, C)`. `lengths`: sentence lengths
+        in tokens.
         """
         prefix = model + self.dtype.encode()
         rows = tokens.to("cpu", torch.int32).numpy()
@@ -73,10 +73,9 @@ class LayerCache:
 
     def get(self, keys: Sequence[bytes], layers: Sequence[np.ndarray]) -> list[int]:
         """
-        Fills in the layers that are stored and returns the indices of the sentences that are
-        missing, whose layers are left as they are. For each sentence of n tokens `layers` has a
-        float32 array of shape `(L + 1, n, 2P)`, or n + 2 with boundaries, which is modified in
-        place.
+        Fill in the stored layers and return the indices of the missing sentences. `layers`: for
+        each sentence of n tokens an array to fill, shape `(L + 1, n, 2P)`, float32, or n + 2 with
+        boundaries.
         """
         missing = []
         dtype = DTYPES[self.dtype]
@@ -89,8 +88,7 @@ class LayerCache:
 
     def put(self, keys: Sequence[bytes], layers: Sequence[np.ndarray]) -> None:
         """
-        Stores layers, and rounds them in place to the numbers that `get` will find. Parameters as
-        for `get`.
+        Store layers, and round them in place to the stored precision. Parameters as for `get`.
         """
         values = {}
         for key, computed in zip(keys, layers):

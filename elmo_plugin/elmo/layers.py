@@ -22,10 +22,10 @@ from elmo_plugin.version import VERSION
 
 class BiLMLayers:
     """
-    Computes the layers of a biLM for sentences. While the biLM is frozen, they are computed without
-    dropout, whatever mode the biLM is in, and with caches, which are used only while the biLM has
-    the state that they were made from; see `frozen_state`. Several threads may read sentences while
-    another moves, loads or converts the weights.
+    Computes the layers of a biLM for sentences. A frozen biLM runs without dropout, even in
+    training mode, and with caches that are valid only while its state does not change; see
+    `frozen_state`. Threads may read sentences while another thread moves, loads or converts the
+    weights.
 
     # Parameters
 
@@ -69,8 +69,10 @@ class BiLMLayers:
         return any(parameter.requires_grad for parameter in self.bilm.parameters())
 
     def read_words(self, words: Collection[str]) -> None:
-        """Caches the vectors of all words of a text, if the cache can hold them and the biLM is
-        frozen. Fewer and larger batches of words take less time."""
+        """
+        Cache the vectors of all words of a text in large batches, which is faster, if the biLM is
+        frozen and the cache is large enough.
+        """
         if not words or len(words) > self.word_vectors.capacity:
             return
         with lock_of(self.bilm).shared():
@@ -80,14 +82,14 @@ class BiLMLayers:
                 self.word_vectors(self.bilm.token_encoder, tokens, state)
 
     def clear(self) -> None:
-        """Clears carried states and caches, but not the files in `cache_dir`."""
+        """Clear carried states and caches, except the files in `cache_dir`."""
         with lock_of(self.bilm).alone():
             self.carried_state = None
             self._forget()
             self.bilm.clear_packed_weights()
 
     def _forget(self) -> None:
-        """Frees what was made of a state that is gone."""
+        """Free everything computed from an outdated state."""
         self.word_vectors.clear()
         self._digest.clear()
         self._sentence_start.clear()
@@ -99,23 +101,23 @@ class BiLMLayers:
         # Parameters
 
         tokens : `Tensor`
-            Character ids of shape `(B, T, C)`, zeros at padding.
-        boundaries : `bool`
-            Add the vectors of the two boundaries, as the first and the last of a sentence. A frozen
-            biLM that carries no state computes two steps fewer without them.
+            Character ids, shape `(B, T, C)`, zeros at padding.
+        boundaries : `bool`, optional (default = `True`)
+            Whether to add the vectors of the two boundaries, as the first and the last of a
+            sentence. Without them, a frozen biLM that carries no state computes two steps fewer.
 
         # Returns
 
         `tuple[list[Tensor], Tensor]`
-            The L + 1 layers, each of shape `(B, T, 2P)`, and the mask, of shape `(B, T)`. With
-            `boundaries` T is T + 2.
+            The L + 1 layers, each of shape `(B, T, 2P)`, and the mask, shape `(B, T)`. With
+            `boundaries`, T + 2 replaces T.
 
         # Raises
 
         `RuntimeError`
             If the biLM has no weights.
         `ValueError`
-            If the biLM reads another number of characters a token, and as `BiLM.sentence_lengths`.
+            If the biLM has another `max_characters_per_token`, and as `BiLM.sentence_lengths`.
         """
         if not self.has_weights:
             raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
@@ -154,8 +156,8 @@ class BiLMLayers:
         state: FrozenState,
     ) -> list[Tensor]:
         """
-        As `_compute`, but takes the layers that are cached from there, and computes and caches the
-        other sentences as one smaller batch.
+        Like `_compute`, but reads cached layers, and computes and caches the other sentences as one
+        smaller batch.
         """
         sizes = mask.sum(dim=1).tolist()
         model = self._digest_of(state) + (b"" if boundaries else b"without boundaries")
@@ -173,7 +175,7 @@ class BiLMLayers:
             for k, row in enumerate(missing):
                 for layer, target in zip(computed, sentences[row], strict=True):
                     target[:] = layer[k, : sizes[row]].float().cpu().numpy()
-            # Another thread may have changed the weights since they were digested.
+            # Another thread may have changed the weights since the digest was computed.
             if frozen_state(self.bilm) == state:
                 cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
         return list(torch.from_numpy(layers).to(tokens.device))
@@ -187,7 +189,7 @@ class BiLMLayers:
         boundaries: bool,
         state: FrozenState | None,
     ) -> list[Tensor]:
-        """The layers of at least one sentence by a frozen biLM in this state."""
+        """The layers of at least one sentence, computed by a frozen biLM in this state."""
         if state is None:
             self._forget()
         read = partial(
@@ -198,7 +200,7 @@ class BiLMLayers:
             dropout=False,
         )
         if not boundaries and self.initial_state != "carry":
-            # It is the same for all sentences, and may be used outside of inference mode.
+            # It is the same for all sentences, and may be used outside inference mode.
             with torch.inference_mode(False), torch.no_grad():
                 start = self._sentence_start.find(
                     state and (state, self.initial_state),
@@ -223,14 +225,14 @@ class BiLMLayers:
         # Raises
 
         `ValueError`
-            If there is none, because the biLM is trained or has parts whose effect is not known.
+            If the biLM is trained or contains parts whose effect is unknown.
         """
         with lock_of(self.bilm).shared():
             if (state := frozen_state(self.bilm)) is None:
                 raise ValueError(
                     "expected a frozen biLM without hooks and parametrizations, with parameters "
-                    "that were not made in inference mode and have no gradient, found another, of "
-                    "which there is no digest"
+                    "that were not made in inference mode and have no gradient, found another, "
+                    "which has no digest"
                 )
             return self._digest_of(state)
 
@@ -248,8 +250,8 @@ class BiLMLayers:
 
 def without_boundaries(x: Tensor, mask: Tensor) -> Tensor:
     """
-    `x`, of shape `(B, T + 2, 2P)`, without the boundaries of sentences. `mask` is true at their
-    tokens, of shape `(B, T)`.
+    Remove the boundaries from `x`, shape `(B, T + 2, 2P)`. `mask`: true at the sentences' tokens,
+    shape `(B, T)`.
     """
-    # The slice leaves the final boundary of shorter sentences, which the mask sets to zero.
+    # The slice keeps the final boundary of shorter sentences, which the mask sets to zero.
     return x[:, 1:-1] * mask[:, :, None]

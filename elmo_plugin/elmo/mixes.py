@@ -16,9 +16,9 @@ class Mix(NamedTuple):
     `s 0.3023 0.3155 0.3822, gamma 1.1636`.
 
     weights : `list[float]`
-        s_0 .. s_L, after the softmax. It is empty for a mix that is the top layer alone.
+        s_0 .. s_L, after the softmax; empty for a mix with `use_top_only`.
     gamma : `float`
-        The scale.
+        Scale.
     """
 
     weights: list[float]
@@ -31,11 +31,11 @@ class Mix(NamedTuple):
 
 def find_mixes(state: Mapping[str, Tensor]) -> dict[str, Mix]:
     """
-    The mixes of any AllenNLP model, by name, such as
-    `_text_field_embedder.token_embedder_elmo._elmo.scalar_mix_0`. Those of this package and those
-    of AllenNLP's own ELMo have the same names.
+    The mixes of any AllenNLP model by name, such as
+    `_text_field_embedder.token_embedder_elmo._elmo.scalar_mix_0`. AllenNLP's own ELMo uses the same
+    names.
 
-    `state` has the model's parameters by name, as in its `state_dict`.
+    `state`: the model's parameters by name, as in its `state_dict`.
     """
     found = {}
     for name, gamma in state.items():

@@ -1,6 +1,6 @@
 """
-The occurrences of words in a text that are nearest to given ones, by the cosine of their vectors
-(Peters et al. 2018, table 4). The text is read once, a part at a time.
+Finds the nearest occurrences of words in a text by cosine similarity (Peters et al. 2018, table 4).
+The text is read once, in parts.
 """
 
 import os
@@ -16,11 +16,11 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.text.lines import find_files, read_blocks
 
 PART_TOKENS = 2**14
-"""Tokens whose vectors are in memory at a time, which are 64 MiB at the paper's 2P = 1024."""
+"""Number of tokens whose vectors are in memory at a time: 64 MiB at the paper's 2P = 1024."""
 
 
 class Sentence(NamedTuple):
-    """A sentence, and its place in the text, such as `news.txt, line 7`."""
+    """A sentence and its place in the text, such as `news.txt, line 7`."""
 
     words: tuple[str, ...]
     source: str = ""
@@ -28,8 +28,8 @@ class Sentence(NamedTuple):
 
 class Occurrence(NamedTuple):
     """
-    A word in its sentence, at a position that is counted from 0. Equal words at the same position
-    of equal sentences have the same `key`, because their vectors are equal.
+    A word in its sentence, at a position counted from 0. Occurrences with equal sentence and
+    position have the same `key`, because their vectors are equal.
     """
 
     sentence: Sentence
@@ -45,14 +45,14 @@ class Occurrence(NamedTuple):
 
 
 class Neighbour(NamedTuple):
-    """An occurrence, and its cosine with the query."""
+    """An occurrence and its cosine with the query."""
 
     cosine: float
     occurrence: Occurrence
 
 
 def text_sentences(path: str | os.PathLike) -> Iterator[Sentence]:
-    """The sentences of a text that are not empty; see `find_files` for `path`."""
+    """The non-empty sentences of a text; see `find_files` for `path`."""
     files = find_files(path)
     for file in files:
         prefix = f"{file.name}, " if len(files) > 1 else ""
@@ -63,7 +63,7 @@ def text_sentences(path: str | os.PathLike) -> Iterator[Sentence]:
 
 
 def occurrences(sentences: Iterable[Sentence], word: str) -> Iterator[Occurrence]:
-    """The occurrences of a word, in upper or lower case."""
+    """The occurrences of a word, ignoring case."""
     for sentence in sentences:
         for position, other in enumerate(sentence.words):
             if other.lower() == word.lower():
@@ -85,17 +85,17 @@ def nearest_occurrences(
     # Parameters
 
     elmo : `Elmo`
-        The biLM, whose initial state is `zero` or `warm`.
+        Model with the initial state `zero` or `warm`.
     queries : `Sequence[Occurrence]`
-        The words in their sentences, which need not be in the text.
+        Words in their sentences, which need not be in the text.
     sentences : `Iterable[Sentence]`
         The text.
     k : `int`
-        The number of occurrences for each query.
-    layer : `str | int`
+        Number of occurrences for each query.
+    layer : `str | int`, optional (default = `"top"`)
         `"top"`, `"average"` or the number of a layer; see `Elmo.embed`.
-    same_word : `bool`
-        Look only at occurrences of the query's word, in upper or lower case.
+    same_word : `bool`, optional (default = `False`)
+        Whether to consider only occurrences of the query's word, ignoring case.
 
     # Returns
 
@@ -103,7 +103,7 @@ def nearest_occurrences(
         For each query at most `k` occurrences, the nearest first.
     """
     sentences = tqdm(sentences, unit=" sentences")
-    if same_word:  # sentences with no such word need not be read
+    if same_word:  # sentences without such a word need not be read
         words = {query.word.lower() for query in queries}
         sentences = (s for s in sentences if any(word.lower() in words for word in s.words))
     vectors = elmo.embed([query.sentence.words for query in queries], layer, as_tensors=True)
@@ -123,8 +123,8 @@ def nearest_occurrences(
             values, places = cosine.topk(min(k, len(found)))
             for value, place in zip(values.tolist(), places.tolist()):
                 if value > -torch.inf:
-                    # Of a repeated occurrence the first in the text is kept: products of other
-                    # shapes round otherwise, so a repetition's cosine may be larger by a little.
+                    # The first of repeated occurrences is kept. A repetition's cosine may be
+                    # slightly larger, because products of other shapes round differently.
                     best[row].setdefault(found[place].key, Neighbour(value, found[place]))
             nearest = sorted(best[row].items(), key=lambda item: -item[1].cosine)[:k]
             best[row] = dict(nearest)

@@ -1,1 +1,1 @@
-"""Files that are written whole or not at all, and checked when they are read."""
+"""Files that are written completely or not at all, and checked when they are read."""

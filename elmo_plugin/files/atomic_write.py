@@ -1,6 +1,6 @@
 """
-Files that appear whole or not at all: a file is written under a temporary name in the same folder
-and then renamed.
+Files that are written completely or not at all: a file is written under a temporary name in the
+same folder and then renamed.
 """
 
 import errno
@@ -14,29 +14,29 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFullError(OSError):
-    """A file could not be written for lack of space; the message names it."""
+    """A file could not be written because the disk is full; the message names the file."""
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     """
-    Yields a temporary file next to `path`, which is renamed to `path` when the context is left
-    without an error and removed otherwise. If `path` is a symbolic link, the link stays, and the
-    file that it names is written, as by `open`; it need not exist.
+    Yield a temporary file next to `path`. It is renamed to `path` if the context ends without an
+    error, and removed otherwise. If `path` is a symbolic link, the link stays and its target is
+    written, as by `open`; the target need not exist.
 
     # Raises
 
     `DiskFullError`
-        If there is no space for the file.
+        If the disk is full.
     """
     path = Path(os.path.realpath(path))
     with name_full_disk(path):
         temporary = path.with_name(f".{path.name}.{token_hex(4)}")
-        temporary.touch(exist_ok=False)  # with the mode of any new file, as the umask has it
+        temporary.touch(exist_ok=False)  # permissions follow the umask
         try:
             yield temporary
             with temporary.open("rb") as written:
-                os.fsync(written.fileno())  # or a power failure may leave an empty file
+                os.fsync(written.fileno())  # otherwise a power failure may leave an empty file
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -44,7 +44,7 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextmanager
 def name_full_disk(path: str | os.PathLike) -> Iterator[None]:
-    """Raises an `OSError` for lack of space again as a `DiskFullError` that names `path`."""
+    """Turn an `OSError` about a full disk into a `DiskFullError` that names `path`."""
     try:
         yield
     except OSError as error:

@@ -1,11 +1,11 @@
 """
 Digests (BLAKE2b) and checksums (CRC-32) of stored data.
 
-A digest identifies content: two different contents never have the same one. Use it for keys, for
-comparing inputs, and for files that are read once, at 0.9 GiB/s on a core. A checksum only detects
-damage: of 2^32 damaged files one goes unnoticed. Use it for vectors, at 4 GiB/s: with digests a
-read from the cache of layers would take 2.4 times as long. Neither protects against malice, because
-whoever can write a file can write its digest.
+A digest identifies content: different contents have different digests. Use it for keys, for
+comparing inputs, and for files that are read once (0.9 GiB/s on one core). A checksum only detects
+damage, and misses one damaged file in 2^32. Use it for vectors (4 GiB/s): with digests, reading
+from the layer cache would take 2.4 times as long. Neither protects against an attacker, who can
+write a matching digest.
 """
 
 import json
@@ -18,28 +18,28 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 DIGEST = "digest"
-"""The key of the digest in a sealed JSON object."""
+"""Key of the digest in a sealed JSON object."""
 CHECKSUM_SIZE = 4
 
 
 def new_digest(data: Any = b"", size: int = 20) -> blake2b:
-    """A digest of `size` bytes to update piece by piece; `data` is the first piece."""
+    """A digest of `size` bytes that can be updated; `data` is the first piece."""
     return blake2b(data, digest_size=size)
 
 
 def digest(data: Any) -> str:
-    """The digest of bytes, or of the numbers of a contiguous array."""
+    """The digest of bytes or of a contiguous array."""
     return new_digest(data).hexdigest()
 
 
 def file_digest(path: str | os.PathLike) -> str:
-    """The digest of a file, which is read piece by piece."""
+    """The digest of a file."""
     with open(path, "rb") as file:
         return _hash_file(file, new_digest).hexdigest()
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """The JSON object `content` with a digest of it."""
+    """The JSON object `content` with its digest added."""
     rest = {key: value for key, value in content.items() if key != DIGEST}
     return {**rest, DIGEST: digest(json.dumps(rest, sort_keys=True).encode("utf-8"))}
 
@@ -58,13 +58,13 @@ def checksum(pieces: Iterable[bytes | memoryview]) -> bytes:
 
 
 def append_checksum(path: Path) -> None:
-    """Appends its checksum to a file. HDF5 ignores bytes after the end of its own content."""
+    """Append a file's checksum to it. HDF5 ignores bytes after the end of its own content."""
     with open(path, "r+b") as file:
         file.write(_file_checksum(file, path.stat().st_size))
 
 
 def ends_in_checksum(path: Path) -> bool:
-    """Whether a file is undamaged since `append_checksum`."""
+    """Whether a file is unchanged since `append_checksum`."""
     with open(path, "rb") as file:
         size = path.stat().st_size - CHECKSUM_SIZE
         return size >= 0 and _file_checksum(file, size) == file.read()

@@ -1,7 +1,6 @@
 """
-HDF5 files of plain numbers. The reader refuses links and arrays whose bytes are in other files or
-were never written. The writer stores a digest with each array, and the reader checks it if there is
-one.
+HDF5 files of numeric arrays. The reader rejects links, and arrays whose data is in other files or
+was never written. The writer stores a digest with each array, and the reader checks it if present.
 """
 
 import io
@@ -20,18 +19,18 @@ from elmo_plugin.files.digest import new_digest
 
 VERSION = "v108"
 """
-The version of the format to write: HDF5 1.8 of 2008, the first with checksums of shapes, types,
-addresses, names, and attributes of a fixed length, which HDF5 checks.
+Format version to write: HDF5 1.8 (2008), the first with checksums of shapes, types, addresses,
+names, and fixed-length attributes.
 """
 
 DIGEST = "blake2b"
-"""The attribute of an array that holds a digest (of 16 bytes) of its numbers."""
+"""Attribute of an array that holds a 16-byte digest of its data."""
 
 
 class HDF5Bytes(io.FileIO):
     """
-    A new file for `h5py.File` to write to. HDF5 crashes if a write fails, so this file pretends
-    that all writes succeed. After the first one that fails it writes nothing, and `check`, or
+    A new file for `h5py.File` to write to. HDF5 crashes if a write fails, so this file reports
+    every write as successful. After the first failure it writes nothing more, and `check`, or
     leaving the context, raises the error.
 
     # Parameters
@@ -45,7 +44,7 @@ class HDF5Bytes(io.FileIO):
         self._error: OSError | None = None
 
     def check(self) -> None:
-        """Raises the error of the write that failed, if one did."""
+        """Raise the error of the write that failed, if one did."""
         if self._error is not None:
             raise self._error
 
@@ -75,12 +74,12 @@ class HDF5Bytes(io.FileIO):
 @contextmanager
 def open_hdf5(path: str | os.PathLike) -> Iterator[h5py.File]:
     """
-    Opens a file for reading.
+    Open a file for reading.
 
     # Raises
 
     `InputError`
-        If there is no such file, or if it is not an HDF5 file.
+        If the file does not exist or is not an HDF5 file.
     """
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "no such file"
@@ -95,13 +94,12 @@ def open_hdf5(path: str | os.PathLike) -> Iterator[h5py.File]:
 
 def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
     """
-    Finds the array `name` without reading its numbers; `None` if there is no such array.
+    Find the array `name` without reading its data; `None` if there is no such array.
 
     # Raises
 
     `InputError`
-        If it is a link to another file or name, or does not hold floating-point numbers, all in
-        this file.
+        If it is a link, is not floating-point, or has data outside this file.
     """
     with _reading(file, name):
         item = file
@@ -124,12 +122,12 @@ def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
 
 def read_array(array: h5py.Dataset) -> np.ndarray:
     """
-    Reads the numbers of an array from `find_array`, as float32.
+    Read an array from `find_array` as float32.
 
     # Raises
 
     `InputError`
-        If the array is damaged or a number is NaN, infinite or too large for float32.
+        If the array is damaged, or a number is NaN, infinite or too large for float32.
     """
     file, name = array.file, array.name
     with _reading(file, name), np.errstate(over="ignore"):
@@ -144,11 +142,11 @@ def read_array(array: h5py.Dataset) -> np.ndarray:
 
 
 def write_array(file: h5py.File, name: str, numbers: np.ndarray) -> None:
-    """Writes an array and its digest to a file that was opened for writing, with `VERSION`."""
+    """Write an array and its digest to a file that was opened for writing with `VERSION`."""
     *groups, last = name.split("/")
     group = file
     for part in groups:
-        group = group.require_group(part)  # one by one, or HDF5 stores the time of day in them
+        group = group.require_group(part)  # one by one, or HDF5 stores the time in them
     group[last] = numbers
     write_text(group[last], DIGEST, _digest(numbers))
 
@@ -159,12 +157,12 @@ def _digest(numbers: np.ndarray) -> str:
 
 def read_text(item: h5py.File | h5py.Dataset, name: str) -> str | None:
     """
-    Reads the attribute `name` of an array or a file; `None` if there is no such attribute.
+    Read the attribute `name` of an array or a file; `None` if there is no such attribute.
 
     # Raises
 
     `InputError`
-        If it is not a string of a fixed length, as `write_text` writes it.
+        If it is not a fixed-length string, as `write_text` writes it.
     """
     with _reading(item.file, f"{item.name}: {name}"):
         if name not in item.attrs:
@@ -176,7 +174,7 @@ def read_text(item: h5py.File | h5py.Dataset, name: str) -> str | None:
 
 
 def write_text(item: h5py.File | h5py.Dataset, name: str, text: str) -> None:
-    """Writes an attribute of a fixed length, because HDF5 gives only those a checksum."""
+    """Write a fixed-length attribute, because HDF5 checksums only those."""
     item.attrs[name] = np.bytes_(text.encode("utf-8"))
 
 

@@ -4,26 +4,26 @@ from pathlib import Path
 from elmo_plugin.checks import InputError
 
 CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", Path.home() / ".allennlp")) / "cache"
-"""AllenNLP's own cache, which it shares: what one has downloaded the other finds."""
+"""AllenNLP's download cache, which is shared with it."""
 
 
 def local_path(path: str | os.PathLike, extract_archive: bool = False) -> str:
     """
-    The path of a file or a folder, or of the copy of an address, which is downloaded once.
+    The local path of a file or folder. A URL is downloaded once.
 
     # Parameters
 
     path : `str | os.PathLike`
-        A path, or an address that `cached_path` knows.
-    extract_archive : `bool`
-        Unpack an archive, and return its folder.
+        A path, or a URL that `cached_path` supports.
+    extract_archive : `bool`, optional (default = `False`)
+        Whether to unpack an archive and return its folder.
 
     # Raises
 
     `FileNotFoundError`
-        If there is no such file.
+        If the file does not exist.
     `InputError`
-        If it is an address and the package `cached-path` is not installed.
+        If it is a URL and the package `cached-path` is not installed.
     """
     name = os.path.expanduser(os.fspath(path))
     if os.path.exists(name) and not extract_archive:

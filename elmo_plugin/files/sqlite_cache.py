@@ -1,11 +1,11 @@
 """
-A cache in an SQLite database, which several processes may read and write at the same time and which
+A cache in an SQLite database. Several processes may read and write it at the same time, and it
 stays intact if a process is killed. It should be on a local disk, because SQLite needs file locks,
-which many network disks lack.
+which many network file systems lack.
 
-The database is opened for each transaction, which takes 0.1 ms. So threads never share a
-connection, a forked process never inherits one, and the folder may be removed at any time. The file
-is not mapped into memory, because reading a mapped file that was truncated kills the process.
+The database is opened for each transaction, which takes 0.1 ms. Therefore threads never share a
+connection, forked processes never inherit one, and the folder may be removed at any time. The file
+is not memory-mapped, because reading a truncated mapped file kills the process.
 """
 
 import logging
@@ -22,28 +22,28 @@ logger = logging.getLogger(__name__)
 
 TABLE = "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB)"
 PAGE_SIZE = 2**15
-"""Page size in bytes. Large pages make it faster to read values of many bytes."""
+"""Page size in bytes. Large pages make large values faster to read."""
 FAULTS = (OSError, sqlite3.Error, UnicodeDecodeError)
-"""Damage can get into SQLite's own messages, which Python then cannot decode."""
+"""`UnicodeDecodeError`: damage can corrupt SQLite's error messages."""
 MAX_PAGES = 2**32 - 2
-"""The highest number of pages that SQLite supports."""
+"""Maximum number of pages that SQLite supports."""
 LOCK_SECONDS = 10.0
-"""Time to wait for a lock, which other processes hold for milliseconds unless they are stopped."""
+"""Timeout for a lock. Other processes hold it for milliseconds unless they are stopped."""
 
 
 class SQLiteCache:
     """
     A cache of bounded size that never raises an error and never returns a wrong value. Each value
-    is stored with a checksum of the key and the value. A value whose checksum does not match counts
-    as absent, and `put` replaces it. A database that raises an error is no longer used by this
-    process, after one warning.
+    is stored with a checksum of key and value. A value whose checksum does not match counts as
+    absent, and `put` replaces it. After a database error, the process logs one warning and stops
+    using the cache.
 
     # Parameters
 
     file : `Path`
-        The database. It and its folder are created when they are first used.
+        The database. It and its folder are created on first use.
     size : `float`
-        The highest size of the file in bytes. Once it is full, `put` does nothing.
+        Maximum size of the file in bytes. Once it is full, `put` does nothing.
     """
 
     def __init__(self, file: Path, size: float) -> None:
@@ -52,7 +52,7 @@ class SQLiteCache:
         self.is_readable = self.is_writable = True
 
     def get(self, keys: Sequence[bytes]) -> Iterator[memoryview | None]:
-        """Yields the value of each key, or `None` if it is absent or damaged."""
+        """Yield the value of each key, or `None` if it is absent or damaged."""
         n_left = len(keys)
         try:
             if self.is_readable:
@@ -68,7 +68,7 @@ class SQLiteCache:
         yield from [None] * n_left
 
     def put(self, values: Mapping[bytes, bytes]) -> None:
-        """Stores or replaces values in one transaction."""
+        """Store or replace values in one transaction."""
         if not self.is_writable:
             return
         rows = [(key, value + checksum([key, value])) for key, value in values.items()]
@@ -97,12 +97,12 @@ class SQLiteCache:
             _no_fork,
             closing(sqlite3.connect(self.file, LOCK_SECONDS, isolation_level=None)) as database,
         ):
-            # Damage can turn a blob into text that is not valid UTF-8.
+            # Damage can turn a blob into invalid UTF-8 text.
             database.text_factory = bytes
             for setting in (
                 f"page_size = {PAGE_SIZE}",
                 f"max_page_count = {self.max_pages}",
-                "cache_size = -512",  # KiB, which fit into the processor's cache
+                "cache_size = -512",  # KiB, which fit into the CPU cache
                 "synchronous = OFF",  # checksums detect values that a power failure left unwritten
                 "trusted_schema = OFF",
             ):
@@ -120,8 +120,10 @@ def _checked(key: bytes, row: tuple | None) -> memoryview | None:
 
 
 _no_fork = threading.Lock()
-"""Held while SQLite runs: a child that is forked while another thread holds one of SQLite's locks
-would wait for it forever."""
+"""
+Held while SQLite runs, because a child that is forked while another thread holds one of SQLite's
+locks would wait for it forever.
+"""
 os.register_at_fork(
     before=_no_fork.acquire,
     after_in_parent=_no_fork.release,

@@ -1,6 +1,6 @@
 """
-Files of `torch.save`, read without running code. They are zip files, in which each entry has a
-CRC-32, which `torch.load` does not check.
+Files of `torch.save`, read without executing code. They are zip files whose entries have CRC-32
+checksums, which `torch.load` does not check.
 """
 
 import errno
@@ -15,17 +15,17 @@ from elmo_plugin.checks import InputError
 
 
 class DamagedFileError(InputError):
-    """A file is not an undamaged file of `torch.save`; the message names it."""
+    """A file is damaged or was not written by `torch.save`; the message names it."""
 
 
 def check_torch_file(path: str | os.PathLike) -> None:
     """
-    Checks all checksums, which takes about 0.4 s for each GB.
+    Check all checksums of a file, at about 0.4 s per GB.
 
     # Raises
 
     `DamagedFileError`
-        If one does not match, or if the file is not a zip file, as before PyTorch 1.6.
+        If a checksum does not match, or if the file is not a zip file (PyTorch before 1.6).
     """
     try:
         with zipfile.ZipFile(path) as file:
@@ -33,7 +33,7 @@ def check_torch_file(path: str | os.PathLike) -> None:
             size = sum(entry.file_size for entry in file.infolist())
         get_unsafe_globals_in_checkpoint(path)  # PyTorch's reader is stricter
     except Exception as error:  # damage raises errors of many types
-        # Seeking beyond the end of a truncated file is EINVAL. Other errors are the disk's.
+        # Seeking beyond the end of a truncated file is EINVAL. Other errors come from the disk.
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise
         raise _damaged(path, error) from error
@@ -45,12 +45,12 @@ def check_torch_file(path: str | os.PathLike) -> None:
 
 def load_torch_file(path: str | os.PathLike) -> Any:
     """
-    Reads tensors, to the CPU, and plain values.
+    Load tensors to the CPU, and plain values.
 
     # Raises
 
     `DamagedFileError`
-        As `check_torch_file`, and if the file can only be read by running code.
+        As `check_torch_file`, and if loading the file would execute code.
     """
     check_torch_file(path)
     try:

@@ -1,6 +1,6 @@
 """
-Reads the archive of a `bilm` without running anything in it. AllenNLP's own `load_archive`
-constructs whatever class the archive's `config.json` names.
+Reads the archive of a `bilm` without executing code from it. AllenNLP's `load_archive`, in
+contrast, constructs any class that the archive's `config.json` names.
 """
 
 import json
@@ -41,19 +41,18 @@ TRAINING_ONLY = (
 
 class Archive(NamedTuple):
     """
-    Contents of an archive, which fit together.
+    Contents of an archive, checked against each other.
 
     # Parameters
 
     parameters : `dict[str, Any]`
-        Parameters of the model but for the vocabulary.
+        Parameters of the model except the vocabulary.
     options : `BiLMOptions`
         Sizes of the biLM.
     words : `list[str]`
         Words of the softmax.
     state : `dict[str, Tensor]`
-        Weights: those of the biLM, whose names begin with `bilm.`, and those of the softmax, whose
-        names begin with `softmax.`.
+        Weights of the biLM (names with the prefix `bilm.`) and of the softmax (prefix `softmax.`).
     """
 
     parameters: dict[str, Any]
@@ -62,7 +61,7 @@ class Archive(NamedTuple):
     state: dict[str, Tensor]
 
     def weights(self, module: str) -> dict[str, Tensor]:
-        """The weights of `bilm` or of `softmax`, under the names that they have in it."""
+        """The weights of `bilm` or `softmax`, without the prefix."""
         prefix = f"{module}."
         return {
             name.removeprefix(prefix): x
@@ -73,17 +72,17 @@ class Archive(NamedTuple):
 
 def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
     """
-    Reads an archive, or the folder of a training run. Only the block `model`, the vocabulary and
-    the weights are read, and only plain values: nothing that the archive names is imported,
-    constructed or run.
+    Read an archive, or the folder of a training run. Reading never executes code: only the block
+    `model`, the vocabulary and the weights are read, and nothing that the archive names is imported
+    or constructed.
 
     # Raises
 
     `InputError`
-        If the archive is damaged, has members outside its own folder, or holds another kind of
-        model. The message begins with the archive.
+        If the archive is damaged, has members outside its own folder, or contains another kind of
+        model. The message begins with the archive's path.
     `DiskFullError`
-        If there is no space to unpack the archive.
+        If the disk has no space to unpack the archive.
     """
     with opened_archive(archive_file) as folder:
         return _read_folder(folder)
@@ -111,7 +110,7 @@ def _read_text(file: Path) -> str:
 
 
 def _read_parameters(file: Path) -> dict[str, Any]:
-    """Reads the model's parameters from a `config.json`, which AllenNLP writes as JSON."""
+    """Read the model's parameters from a `config.json`, which AllenNLP writes as JSON."""
     text = _read_text(file)
     try:
         config = json.loads(text)
@@ -135,8 +134,7 @@ def _read_parameters(file: Path) -> dict[str, Any]:
 
 def _check_sizes(n_words: int, parameters: dict[str, Any], state: dict[str, Tensor]) -> BiLMOptions:
     """
-    Compares the config's sizes with those of the weights before any memory is allocated for them,
-    and returns the biLM's.
+    Compare the config's sizes with the weights before allocating memory, and return the options.
     """
     options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model")
     bilm, softmax = meta_modules(options, n_words, most_layers=len(state))
@@ -145,9 +143,7 @@ def _check_sizes(n_words: int, parameters: dict[str, Any], state: dict[str, Tens
     for name in sorted(expected.keys() | state.keys()):
         one, other = (_described(tensors.get(name)) for tensors in (expected, state))
         if one != other:
-            raise InputError(
-                f"{name}: expected {one}, as the sizes in {CONFIG} have it, found {other}"
-            )
+            raise InputError(f"{name}: expected {one}, as the sizes in {CONFIG} say, found {other}")
     return options
 
 

@@ -1,6 +1,6 @@
 """
 Opens the archive of any AllenNLP model, a `model.tar.gz` or the folder of a training run, without
-running anything in it.
+executing code from it.
 """
 
 import gzip
@@ -25,7 +25,7 @@ from elmo_plugin.files.torch_file import load_torch_file
 CONFIG = "config.json"
 WORDS = "vocabulary/words.txt"
 WEIGHTS = ("weights.th", "best.th")
-"""The names of the weights in an archive, and in the folder of a training run."""
+"""File names of the weights in an archive and in the folder of a training run."""
 
 DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError)
 
@@ -33,15 +33,15 @@ DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, 
 @contextmanager
 def opened_archive(archive_file: Union[str, os.PathLike]) -> Iterator[Path]:
     """
-    Yields a folder with the config, the words and the weights of an archive.
+    Yield a folder with the config, the words and the weights of an archive.
 
     # Raises
 
     `InputError`
         If the archive is damaged or has members outside its own folder. The message of this error,
-        and of one that is raised in the context, begins with the archive.
+        and of any raised inside the context, begins with the archive's path.
     `DiskFullError`
-        If there is no space to unpack the archive.
+        If the disk has no space to unpack the archive.
     """
     path = local_path(archive_file)
     try:
@@ -65,7 +65,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     # Raises
 
     `InputError`
-        If there are none, or if they are not plain tensors, all stored in the file.
+        If there are none, or if they are not plain tensors stored in the file.
     """
     weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
     if weights is None:
@@ -78,7 +78,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         and tensor.device.type == "cpu"
         for name, tensor in state.items()
     )
-    # A tensor may repeat the stored numbers and so have many more than the file.
+    # A tensor can repeat stored numbers and so be much larger than the file.
     size = weights.stat().st_size
     if not plain or sum(x.numel() * x.element_size() for x in state.values()) > size:
         raise InputError("expected the weights to be plain tensors, found something else")
@@ -86,7 +86,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _unpack(path: str, folder: Path) -> None:
-    """Unpacks the needed files of a `model.tar.gz`, and reads all of it to check its checksum."""
+    """Unpack the needed files of a `model.tar.gz`, and verify the checksum of the whole archive."""
     try:
         with gzip.open(path) as stream:
             with tarfile.open(fileobj=stream, mode="r:") as archive:

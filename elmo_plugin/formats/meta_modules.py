@@ -9,21 +9,21 @@ def meta_modules(
     options: BiLMOptions, n_words: int | None, most_layers: int
 ) -> tuple[BiLM, SampledSoftmax | None]:
     """
-    A biLM and, if there are words, a softmax on PyTorch's device "meta": they have shapes but take
-    no memory, so that a file's arrays can be compared with them first.
+    A biLM and, if there are words, a softmax on PyTorch's device "meta". They have shapes but take
+    no memory, so that a file's arrays can be checked against them first.
 
     # Raises
 
     `InputError`
-        If `options` have more than `most_layers` layers, which is as many as the file can hold, or
-        if PyTorch has no tensors as large.
+        If `options` have more layers than `most_layers`, the most that the file can hold, or sizes
+        beyond PyTorch's limits.
     """
     n_layers = (
         options.lstm.n_layers + 1 + len(options.char_cnn.filters) + options.char_cnn.n_highway
     )
     if n_layers > most_layers:
         raise InputError(
-            f"expected the weights of {n_layers} layers, as the options have them, found at most "
+            f"expected the weights of {n_layers} layers, as the options say, found at most "
             f"{most_layers}"
         )
     try:

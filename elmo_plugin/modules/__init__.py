@@ -1,8 +1,8 @@
 """
 The paper in plain PyTorch: character CNN, biLM, scalar mix and softmax (Peters et al. 2018).
 
-These modules know neither AllenNLP nor files. Read them in the order of the paper: `char_cnn`,
-`lstm`, `bilm`, `scalar_mix`, `sampled_softmax`. The equations are here; their kernels are in `ops`.
+These modules depend on neither AllenNLP nor files. Read them in the order of the paper: `char_cnn`,
+`lstm`, `bilm`, `scalar_mix`, `sampled_softmax`. The equations are here, and the kernels in `ops`.
 """
 
 from elmo_plugin.modules.bilm import BiLM

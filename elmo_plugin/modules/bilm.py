@@ -21,21 +21,21 @@ PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 INITIAL_STATES = ("carry", "zero", "warm")
 
 N_BOUNDARIES = 16
-"""Empty sentences after which one more no longer changes the state noticeably."""
+"""Number of empty sentences after which the state has converged."""
 
 Encode = Callable[[Tensor], Tensor]
-"""Vectors of words, shape `(U, P)`, from their character ids, shape `(U, C)`."""
+"""Maps character ids of words, shape `(U, C)`, to vectors, shape `(U, P)`."""
 
 
 class SentenceLayers(NamedTuple):
     """
-    biLM output for a batch of sentences. T counts the two boundaries of each, if they are there.
+    biLM output for a batch of sentences. T includes the two boundaries, if present.
 
     layers : `list[Tensor]`
-        h_0 .. h_L of equation 1, each of shape `(B, T, 2P)`: the forward direction, then the
-        backward one; h_0 is the character CNN's vector twice. Zeros at padding.
+        h_0 .. h_L of equation 1, each of shape `(B, T, 2P)`: first the forward, then the backward
+        direction; h_0 is the character CNN's vector twice. Zeros at padding.
     state : `LSTMState`
-        The state after each row's sentence, of shape `(L, 2, B, ..)`.
+        State after each row's sentence, shape `(L, 2, B, ...)`.
     """
 
     layers: list[Tensor]
@@ -44,20 +44,20 @@ class SentenceLayers(NamedTuple):
 
 class BiLM(nn.Module):
     """
-    The bidirectional language model without its softmax (Peters et al. 2018, section 3.1), with its
-    initial, untrained weights.
+    The bidirectional language model without its softmax (Peters et al. 2018, section 3.1). The
+    weights are untrained.
 
     # Parameters
 
     options : `BiLMOptions`
-        The sizes of its parts, which stay those of the biLM.
-    dropout : `float`
+        Sizes of the biLM.
+    dropout : `float`, optional (default = `0.0`)
         See `BiLSTM`.
 
     # Raises
 
     `RuntimeError`
-        If there is too little memory for the weights.
+        If there is not enough memory for the weights.
     """
 
     boundaries: Tensor
@@ -88,13 +88,13 @@ class BiLM(nn.Module):
         # Parameters
 
         precision : `str`
-            Precision of the matrix products: `"fp32"`, or `"bf16"`, which takes at most half their
-            time on CPUs with native bfloat16. Weights, memory cells and results stay in fp32.
+            Precision of the matrix products: `"fp32"`, or `"bf16"`, which is at least twice as fast
+            on CPUs with native bfloat16. Weights, memory cells and results stay in fp32.
 
         # Raises
 
         `ValueError`
-            If it is neither.
+            If `precision` has another value.
         """
         if precision not in PRECISIONS:
             raise ValueError(f"precision: expected fp32 or bf16, found {precision!r}")
@@ -103,7 +103,7 @@ class BiLM(nn.Module):
                 module.precision = PRECISIONS[precision]
 
     def clear_packed_weights(self) -> None:
-        """Frozen weights are packed again before the next product."""
+        """Clear packed weights, so that they are packed again before the next product."""
         for module in self.modules():
             if isinstance(module, (CharCNN, Linear, ProjectedLSTM)):
                 module.packed_weights.clear()
@@ -129,7 +129,7 @@ class BiLM(nn.Module):
         dropout: bool = True,
     ) -> tuple[list[Tensor], LSTMState]:
         """
-        Reads two streams of running text, each in its own reading order.
+        Read two streams of running text, each in its own reading order.
 
         # Parameters
 
@@ -138,21 +138,21 @@ class BiLM(nn.Module):
         forward_inputs : `Tensor`
             Index of each token in `words`, shape `(B, T)`.
         backward_inputs : `Tensor`
-            The same of the backward stream.
+            The same for the backward stream.
         state : `LSTMState`
-            Initial LSTM state of shape `(L, 2, B, ..)`.
-        batch_sizes : `Sequence[int] | None`
-            The number of rows at each step, if rows end early; see `ProjectedLSTM.forward`.
-        encode : `Encode | None`
-            Function called in place of `token_encoder`, for example one with a cache.
-        dropout : `bool`
-            Whether there is dropout in training mode.
+            Initial LSTM state of shape `(L, 2, B, ...)`.
+        batch_sizes : `Sequence[int]`, optional
+            Number of rows at each step, if rows end early; see `ProjectedLSTM.forward`.
+        encode : `Encode`, optional
+            Function to call instead of `token_encoder`, for example one with a cache.
+        dropout : `bool`, optional (default = `True`)
+            Whether to apply dropout in training mode.
 
         # Returns
 
         `tuple[list[Tensor], LSTMState]`
             The L + 1 layers, each of shape `(2, T, B, P)`, and the state after the last step. The
-            first layer has the words' vectors.
+            first layer is the words' vectors.
         """
         if torch.is_grad_enabled() and any(x.requires_grad for x in self.parameters()):
             self.n_trained += 1
@@ -164,7 +164,7 @@ class BiLM(nn.Module):
 
     def sentence_lengths(self, tokens: Tensor) -> Tensor:
         """
-        The number of tokens of each sentence without boundaries, shape `(B,)`.
+        Number of tokens of each sentence without boundaries, shape `(B,)`.
 
         # Parameters
 
@@ -174,8 +174,8 @@ class BiLM(nn.Module):
         # Raises
 
         `ValueError`
-            If there is no such character id, or if padding stands before a real token: the tokens
-            after it would get other tokens' vectors.
+            If a character id does not exist, or if padding comes before a real token, because the
+            tokens after it would get other tokens' vectors.
         """
         if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < NUM_CHARACTERS:
             raise ValueError(
@@ -202,7 +202,7 @@ class BiLM(nn.Module):
         dropout: bool = True,
     ) -> SentenceLayers:
         """
-        Reads whole sentences, each in both directions.
+        Read sentences in both directions.
 
         # Parameters
 
@@ -211,13 +211,13 @@ class BiLM(nn.Module):
         lengths : `Tensor`
             Their `sentence_lengths`, shape `(B,)`.
         state : `LSTMState`
-            Initial LSTM state of shape `(L, 2, B, ..)`.
-        boundaries : `bool`
-            Read the boundaries of each sentence too, so that the layers have T + 2 tokens. If not,
-            each direction begins after its first boundary, in a `state` that `after_boundary`
-            gives, and does not read the last one.
-        encode : `Encode | None`
-        dropout : `bool`
+            Initial LSTM state of shape `(L, 2, B, ...)`.
+        boundaries : `bool`, optional (default = `True`)
+            Whether to read the boundaries of each sentence too, so that the layers have T + 2
+            tokens. If not, each direction starts after its first boundary, from a `state` of
+            `after_boundary`, and does not read the last one.
+        encode : `Encode`, optional
+        dropout : `bool`, optional (default = `True`)
             See `forward`.
         """
         if boundaries:
@@ -228,7 +228,7 @@ class BiLM(nn.Module):
         words, indices = unique_words(tokens[order])
         time = torch.arange(indices.size(1), device=tokens.device)
         real = time < lengths[:, None]  # (B, T)
-        # This index reverses each sentence within its length, and applied again restores the order.
+        # This index reverses each sentence within its length; applying it again restores the order.
         backward = torch.where(real, lengths[:, None] - 1 - time, time)
         [x, *outputs], after = self(
             words,
@@ -250,7 +250,7 @@ class BiLM(nn.Module):
         return SentenceLayers(layers, after.select(unsort))
 
     def _with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """`tokens` with `<S>` before and `</S>` after each row's own, shape `(B, T + 2, C)`."""
+        """`tokens` with `<S>` before and `</S>` after each row's tokens, shape `(B, T + 2, C)`."""
         begin, end = self.boundaries.to(tokens)
         batch_size, n_steps, n_characters = tokens.shape
         padded = tokens.new_zeros(batch_size, n_steps + 2, n_characters)
@@ -263,11 +263,11 @@ class BiLM(nn.Module):
         self, kind: str, batch_size: int, carried: LSTMState | None = None
     ) -> LSTMState:
         """
-        The state of shape `(L, 2, B, ..)` from which `batch_size` sentences, or the first
-        window of a text, is read. `kind` is one of `INITIAL_STATES`: `"zero"`; `"warm"`, the mean
-        state that training found at the starts of sentences; or `"carry"`, the state after the same
-        row of the batch before, as in bilm-tf and AllenNLP, so that a vector depends on what was
-        read before. This is `carried`, by default zeros.
+        Initial state for `batch_size` sentences or for the first window of a text, shape
+        `(L, 2, B, ...)`. `kind` is one of `INITIAL_STATES`: `"zero"`; `"warm"`, the mean state at
+        sentence starts in training; or `"carry"`, the final state of the same batch row in the
+        previous batch, as in bilm-tf and AllenNLP, so that a vector depends on earlier batches.
+        This state is `carried`, by default zeros.
         """
         if kind == "warm":
             return self.warm_state(batch_size)
@@ -277,8 +277,8 @@ class BiLM(nn.Module):
 
     def after_boundary(self, state: LSTMState) -> LSTMState:
         """
-        `state`, of one row, after `<S>` in the forward direction, `</S>` in the backward one,
-        without dropout.
+        The state after reading `<S>` in the forward and `</S>` in the backward direction, without
+        dropout. `state` has one row.
         """
         begin = self.boundaries.new_zeros(1, 1, dtype=torch.long)
         return self(self.boundaries, begin, begin + 1, state, dropout=False)[1]
@@ -286,8 +286,8 @@ class BiLM(nn.Module):
     @torch.no_grad()
     def warm_up(self) -> None:
         """
-        Sets the warm state of weights that came without one: the state of one row after
-        `N_BOUNDARIES` empty sentences, `<S> </S>` again and again, from zeros.
+        Compute a warm state for weights that have none: the state of one row after `N_BOUNDARIES`
+        empty sentences, `<S> </S>`, starting from zeros.
         """
         begin_end = torch.tensor([[0, 1] * N_BOUNDARIES], device=self.boundaries.device)
         zero = self.bilstm.zero_state(1)
@@ -297,8 +297,7 @@ class BiLM(nn.Module):
 
 def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
     """
-    Finds the distinct words of a batch: `torch.unique` over the words, but many times faster. The
-    order of the words is arbitrary.
+    Find the distinct words of a batch, in arbitrary order. Many times faster than `torch.unique`.
 
     `tokens`: character ids, shape `(B, T, C)`. Returns the distinct words, shape `(U, C)`, and each
     token's index among them, shape `(B, T)`.
@@ -317,6 +316,8 @@ def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _hash_weights(n: int) -> Tensor:
-    """Fixed random 64-bit numbers; sums of products with them wrap around, as in a hash."""
+    """
+    Fixed random 64-bit numbers. Sums of products with them overflow and wrap around, as in a hash.
+    """
     generator = torch.Generator().manual_seed(n)
     return torch.randint(-(2**63), 2**63 - 1, (n,), generator=generator)

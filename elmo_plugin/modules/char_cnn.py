@@ -23,7 +23,7 @@ class CharCNN(nn.Module):
     # Parameters
 
     n_characters : `int`
-        Number of character ids, id 0 ("no word here", a row of zeros) included.
+        Number of character ids, including id 0 ("no word here", a row of zeros).
     embedding_dim : `int`
         c, the size of a character's vector.
     filters : `Sequence[Sequence[int]]`
@@ -32,7 +32,7 @@ class CharCNN(nn.Module):
         Number of highway layers, 0 or more.
     projection_dim : `int`
         P, the size of a word's vector. If F = P there is no projection.
-    activation : `str`
+    activation : `str`, optional (default = `"relu"`)
         `"relu"` or `"tanh"`.
 
     # Raises
@@ -66,7 +66,7 @@ class CharCNN(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """bilm-tf's initial values."""
+        """Set bilm-tf's initial values."""
         nn.init.uniform_(self.char_embedding.weight, -1.0, 1.0)
         with torch.no_grad():
             self.char_embedding.weight[0].zero_()
@@ -98,7 +98,7 @@ class CharCNN(nn.Module):
         may come before them. `characters`: shape `(U, C)`, int64. Returns shape `(U, F)`.
         """
         if not self._is_as_built():
-            # The definition: hooks and parts put in place of its own see every word.
+            # The definition, so that hooks and replaced parts see every word.
             x = self.char_embedding(characters).transpose(1, 2)  # (U, c, C)
             return torch.cat([conv(x).amax(dim=2) for conv in self.convolutions], dim=1)
         embedding = self.char_embedding.weight
@@ -110,7 +110,7 @@ class CharCNN(nn.Module):
         return max_of_convolutions(characters, embedding, convolutions, tables)
 
     def _is_as_built(self) -> bool:
-        """Whether the characters' parts are those of `__init__`, whatever their sizes."""
+        """Whether embedding and convolutions are those of `__init__`, of any size."""
         return (
             all(map(is_plain, (self.char_embedding, *self.convolutions)))
             and type(self.char_embedding) is nn.Embedding
@@ -126,8 +126,8 @@ class CharCNN(nn.Module):
 
 class Highway(nn.Module):
     """
-    A highway layer (Srivastava et al. 2015), in bilm-tf's convention: `carry` is the gate of the
-    transformed part,
+    A highway layer (Srivastava et al. 2015) in bilm-tf's convention, where `carry` is the gate of
+    the transformed part:
 
         y = s * relu(x W_t + b_t) + (1 - s) * x,     s = sigmoid(x W_c + b_c).
 
@@ -144,7 +144,7 @@ class Highway(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """bilm-tf's initial values; with a bias of -2 most of the input passes at first."""
+        """Set bilm-tf's initial values; with a bias of -2 most of the input passes at first."""
         std = self.transform.in_features**-0.5
         for linear, bias in ((self.transform, 0.0), (self.carry, -2.0)):
             nn.init.normal_(linear.weight, std=std)

@@ -11,7 +11,7 @@ from elmo_plugin.ops.linear import PackedWeightCache
 from elmo_plugin.ops.lstm import lstm_scan, pack_scan_weights
 
 HORIZON = 1000
-"""Latest sentence starts over which the mean is taken, so that it follows the weights."""
+"""Number of latest sentence starts that the mean covers, so that it follows the weights."""
 
 
 class LSTMState(NamedTuple):
@@ -32,12 +32,12 @@ class LSTMState(NamedTuple):
         return self.cell.size(2)
 
     def stored(self) -> dict[str, Tensor]:
-        """The tensors under the names that they have in checkpoints and files."""
+        """The tensors by their names in checkpoints and files."""
         return {"memory": self.cell, "output": self.hidden}
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Tensor]) -> LSTMState:
-        """The state of which `stored` is the `stored()`."""
+        """The inverse of `stored()`."""
         return cls(stored["memory"], stored["output"])
 
     def expand(self, batch_size: int) -> LSTMState:
@@ -61,11 +61,14 @@ class LSTMState(NamedTuple):
         )
 
     def select(self, rows: Tensor) -> LSTMState:
-        """The rows with these numbers, shape `(B',)`, in this order."""
+        """The rows with these indices, shape `(B',)`, in this order."""
         return LSTMState(*(x.index_select(2, rows) for x in self))
 
     def where(self, rows: Tensor, other: LSTMState) -> LSTMState:
-        """The rows of `other` if the `(B,)` mask `rows` is true, and of this state if not."""
+        """
+        The rows of `other` where the mask `rows`, shape `(B,)`, is true, and of this state
+        elsewhere.
+        """
         chosen = rows.view(1, 1, -1, 1)
         return LSTMState(*(torch.where(chosen, new, old) for old, new in zip(self, other)))
 
@@ -80,13 +83,13 @@ class ProjectedLSTM(nn.Module):
         c_t = clip(sigmoid(f + 1) * c_{t-1} + sigmoid(i) * tanh(j), cell_clip)
         h_t = clip((sigmoid(o) * tanh(c_t)) W_P, proj_clip)
 
-    as in TensorFlow's `LSTMCell` without peepholes, which computed the original ELMo. The 1 that is
+    as in TensorFlow's `LSTMCell` without peepholes, which the original ELMo used. The 1 that is
     added to the forget gate is not part of `b`. Without a projection h_t is not clipped.
 
     # Parameters
 
     input_dim : `int`
-        The size of x_t.
+        Size of x_t.
     dim : `int`
         D, the size of the memory cell c_t.
     projection_dim : `int`
@@ -122,7 +125,7 @@ class ProjectedLSTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """TensorFlow's default, Glorot uniform over the joint `(input + P, 4D)` kernel."""
+        """Set TensorFlow's default, Glorot uniform over the joint `(input + P, 4D)` kernel."""
         fan_in, fan_out = self.input_weight.size(1) + self.projection_dim, 4 * self.dim
         bound = (6 / (fan_in + fan_out)) ** 0.5
         nn.init.uniform_(self.input_weight, -bound, bound)
@@ -148,10 +151,10 @@ class ProjectedLSTM(nn.Module):
             c_0 of shape `(2, B, D)`. No gradient flows into it.
         hidden : `Tensor`
             h_0 of shape `(2, B, P)`. No gradient flows into it.
-        batch_sizes : `Sequence[int] | None`
-            Number of rows that are read at each of the T steps, never rising, as in
-            `torch.nn.utils.rnn.PackedSequence`: the first `batch_sizes[t]` rows, which are sorted
-            by falling length. By default all rows at every step.
+        batch_sizes : `Sequence[int]`, optional
+            Number of rows to read at each of the T steps, in descending order, as in
+            `torch.nn.utils.rnn.PackedSequence`: step t reads the first `batch_sizes[t]` rows, and
+            rows are sorted by descending length. By default every step reads all rows.
 
         # Returns
 
@@ -179,7 +182,7 @@ class ProjectedLSTM(nn.Module):
         )
 
     def bias_with_forget(self) -> Tensor:
-        """b plus the 1 that opens the forget gate at first. Shape `(2, 4D)`."""
+        """b plus the forget gate's 1, shape `(2, 4D)`."""
         one = self.bias.new_zeros(4, self.dim)
         one[2] = 1.0
         return self.bias + one.flatten()
@@ -195,16 +198,16 @@ class BiLSTM(nn.Module):
     n_layers : `int`
         L, the number of layers.
     input_dim : `int`
-        The size of the first layer's input.
+        Size of the first layer's input.
     dim : `int`
     projection_dim : `int`
     cell_clip : `float | None`
     proj_clip : `float | None`
         See `ProjectedLSTM` for these four.
     use_skip_connections : `bool`
-        Whether there are residuals.
-    dropout : `float`
-        Dropout rate on every layer's input. The residual adds the input after dropout, as in
+        Whether to add the residuals.
+    dropout : `float`, optional (default = `0.0`)
+        Dropout rate of every layer's input. The residual adds the input after dropout, as in
         bilm-tf.
     """
 
@@ -261,11 +264,11 @@ class BiLSTM(nn.Module):
         inputs : `Tensor`
             Input vectors of shape `(2, T, B, input_dim)`, each direction in its own reading order.
         state : `LSTMState`
-            Initial LSTM state of shape `(L, 2, B, ..)`. No gradient flows into it.
-        batch_sizes : `Sequence[int] | None`
+            Initial LSTM state of shape `(L, 2, B, ...)`. No gradient flows into it.
+        batch_sizes : `Sequence[int]`, optional
             See `ProjectedLSTM.forward`.
-        dropout : `bool`
-            Whether there is dropout in training mode.
+        dropout : `bool`, optional (default = `True`)
+            Whether to apply dropout in training mode.
 
         # Returns
 
@@ -287,14 +290,14 @@ class BiLSTM(nn.Module):
 
 class WarmState(nn.Module):
     """
-    A typical state at the start of a sentence, one for each layer and direction: the running mean
-    of the states that training found there. A biLM sees a state of zeros only at its very first
-    words, so a sentence that stands alone should not start from zeros.
+    A typical state at the start of a sentence, for each layer and direction: the running mean of
+    the states at sentence starts in training. In training a biLM sees a state of zeros only at its
+    very first words, so an isolated sentence should not start from zeros.
 
     # Parameters
 
     zero : `LSTMState`
-        One row of zeros, which gives the sizes.
+        One row of zeros, which determines the sizes.
     """
 
     memory: Tensor
@@ -314,16 +317,16 @@ class WarmState(nn.Module):
     @torch.no_grad()
     def observe(self, state: LSTMState, rows: Tensor) -> None:
         """
-        Adds the rows of `state` at a sentence's start to the mean: a plain mean at first, then an
-        exponential one over about `HORIZON` starts. In distributed training the rows of all
-        processes are added, and each process must call this.
+        Add the rows of `state` at a sentence's start to the mean, which is plain at first and then
+        exponential over about `HORIZON` starts. In distributed training the rows of all processes
+        are added, and each process must call this.
 
         # Parameters
 
         state : `LSTMState`
-            States, shape `(L, 2, B, ..)`.
+            States, shape `(L, 2, B, ...)`.
         rows : `Tensor`
-            Mask of shape `(B,)`, true if the row is about to read a sentence's first token.
+            Mask, shape `(B,)`, true if the row is about to read a sentence's first token.
         """
         chosen = rows.view(1, 1, -1, 1)
         n = _over_processes(rows.sum())
@@ -334,13 +337,13 @@ class WarmState(nn.Module):
         self.count.add_(n)
 
     def set(self, state: LSTMState) -> None:
-        """Replaces the observed mean by `state`, which has one row."""
+        """Replace the observed mean by `state`, which has one row."""
         self.memory.copy_(state.cell)
         self.output.copy_(state.hidden)
 
 
 def _over_processes(x: Tensor) -> Tensor:
-    """The sum of every process's `x`, in place; `x` itself if there is only one process."""
+    """The sum of `x` over all processes, computed in place."""
     if dist.is_available() and dist.is_initialized():
         dist.all_reduce(x)
     return x

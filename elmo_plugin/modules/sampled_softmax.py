@@ -137,9 +137,9 @@ def log_uniform_sample(
     n_samples: int, n_words: int, *, device: torch.device | None = None
 ) -> tuple[Tensor, int]:
     """
-    Draws words from the log-uniform distribution, as if one after the other, until `n_samples` are
-    different. Returns these, shape `(n_samples,)`, and the number of draws. Random numbers come
-    from the CPU, so that a seed draws the same words on every device.
+    Draw words from the log-uniform distribution, as if one after the other, until `n_samples` are
+    different. Return these, shape `(n_samples,)`, and the number of draws. Random numbers come from
+    the CPU, so that a seed draws the same words on every device.
     """
     log_range = math.log(n_words + 1)
     drawn = torch.empty(0, dtype=torch.long)

@@ -11,26 +11,26 @@ class ScalarMix(nn.Module):
         ELMo_k = gamma * sum_j s_j h_{k,j},     s = softmax(w).
 
     The parameters have AllenNLP's names, so that regularizers on `scalar_parameters`, such as the
-    paper's L2 on w, find them.
+    paper's L2 on w, match them.
 
     # Parameters
 
     mixture_size : `int`
         L + 1, the number of layers.
-    do_layer_norm : `bool`
-        Whether each layer is first normalised by the mean and variance of all its numbers at the
+    do_layer_norm : `bool`, optional (default = `False`)
+        Whether to normalize each layer first, by the mean and variance of all its numbers at the
         real tokens of the batch.
-    initial_scalar_parameters : `Sequence[float] | None`
+    initial_scalar_parameters : `Sequence[float]`, optional
         Initial w, before the softmax. By default zeros, which give the average.
-    trainable : `bool`
-        Whether w and gamma are learned.
-    use_top_only : `bool`
-        Use the top layer alone, gamma h_{k,L}, as under this name in bilm-tf. There is then no w.
+    trainable : `bool`, optional (default = `True`)
+        Whether to learn w and gamma.
+    use_top_only : `bool`, optional (default = `False`)
+        Whether to use only the top layer, gamma h_{k,L}, without w, as in bilm-tf.
 
     # Raises
 
     `ValueError`
-        If there is not one initial value for each layer.
+        If the number of initial values is not `mixture_size`.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class ScalarMix(nn.Module):
         # Parameters
 
         layers : `Sequence[Tensor]`
-            h_0 .. h_L, each of shape `(batch_size, timesteps, dim)`.
-        mask : `Tensor | None`
-            Mask of shape `(batch_size, timesteps)`, true at real tokens; required if
-            `do_layer_norm`, otherwise unused.
+            h_0 .. h_L, each of shape `(B, T, dim)`.
+        mask : `Tensor`, optional
+            Mask of shape `(B, T)`, true at real tokens; required if `do_layer_norm`, otherwise
+            unused.
 
         # Returns
 
         `Tensor`
-            Shape `(batch_size, timesteps, dim)`.
+            Shape `(B, T, dim)`.
 
         # Raises
 
@@ -92,7 +92,7 @@ class ScalarMix(nn.Module):
 
 
 def _normalise(h: Tensor, mask: Tensor) -> Tensor:
-    """`h` with mean 0 and variance 1 over all numbers of all real tokens, as in bilm-tf."""
+    """Normalize `h` to mean 0 and variance 1 over all numbers of all real tokens, as in bilm-tf."""
     real = mask.unsqueeze(-1).to(h.dtype)
     count = real.sum() * h.size(-1)
     mean = (h * real).sum() / count

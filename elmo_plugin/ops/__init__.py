@@ -1,4 +1,5 @@
 """
-Kernels in plain PyTorch, one a file, and one in C++, in `csrc/`. Each has its definition too: a
-function `reference_...`, or the PyTorch expression that the docstring names. Tests compare the two.
+Kernels in plain PyTorch, one per file, and one in C++, in `csrc/`. Each has a reference
+implementation: a function `reference_...`, or the PyTorch expression in its docstring. Tests
+compare the two.
 """

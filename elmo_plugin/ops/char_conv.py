@@ -1,13 +1,13 @@
 """
-The convolutions of a character CNN, each followed by its maximum over the word.
+The convolutions of a character CNN, each followed by max-pooling over the word.
 
-On a CPU they take no matrix product over words. There are few characters, so embedding and
-convolution make a table, whose row is what character a at position j of a window adds to each
-filter. A convolution is then a sum of table rows,
+On a CPU they need no matrix product per word. There are few characters, so embedding and
+convolution are precomputed as a table: row a of table_j is what character a at position j of a
+window adds to each filter. A convolution is then a sum of table rows,
 
     y_t = sum_j table_j[a_{t+j}],     table_j = E W_j,
 
-and its maximum over t is updated while t runs, in cache, for the words that have a window at t.
+and its maximum over t is updated step by step, in cache, for the words that have a window at t.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def max_of_convolutions(
     The maximum over each word of every convolution of its embedded characters.
 
     `characters`: character ids, shape `(U, C)`, int64; `embedding`: E, shape `(n_characters, c)`;
-    `tables`: `convolution_tables`, if they are known; no gradient passes them. Returns shape
+    `tables`: `convolution_tables`, if already computed; they have no gradient. Returns shape
     `(U, F)`, where F is the sum of all n.
     """
     if characters.device.type != "cpu":
@@ -62,19 +62,19 @@ def convolution_tables(weights: Sequence[Tensor]) -> list[Tensor]:
 def reference_max_of_convolutions(
     characters: Tensor, embedding: Tensor, convolutions: Convolutions
 ) -> Tensor:
-    """The definition of `max_of_convolutions`, which is also fastest on a GPU."""
+    """The definition of `max_of_convolutions`, which is also the fastest on a GPU."""
     x = F.embedding(characters, embedding).transpose(1, 2)  # (U, c, C)
     return torch.cat([F.conv1d(x, *convolution).amax(dim=2) for convolution in convolutions], 1)
 
 
 def sort_by_length(characters: Tensor) -> tuple[Tensor, Tensor, list[int]]:
     """
-    Sorts words by their number of different windows. From the place on where a word only repeats
-    its last id (its padding), all windows are alike, and one of them is enough for the maximum.
+    Sort words by their number of different windows. Windows that contain only a word's repeated
+    last id (its padding) are all equal, and one of them is enough for the maximum.
 
-    `characters`: character ids, shape `(U, C)`. Returns the words, most windows first, `(U, C)`;
-    the place of each given word among them, `(U,)`; and for t = 0, 1, .. the number of words that
-    have a window of their own at t.
+    `characters`: character ids, shape `(U, C)`. Returns the words, most windows first, shape
+    `(U, C)`; the index of each given word among them, shape `(U,)`; and for t = 0, 1, .. the number
+    of words whose window at t is needed.
     """
     changes = characters[:, 1:] != characters[:, :-1]
     positions = torch.arange(1, characters.size(1), device=characters.device)
@@ -85,7 +85,9 @@ def sort_by_length(characters: Tensor) -> tuple[Tensor, Tensor, list[int]]:
 
 
 class _MaxOfConvolution(torch.autograd.Function):
-    """One convolution's maximum without the bias, `(U, n)`, of words from `sort_by_length`."""
+    """
+    The maximum of one convolution without bias, shape `(U, n)`, of words from `sort_by_length`.
+    """
 
     @staticmethod
     def forward(
@@ -101,10 +103,10 @@ class _MaxOfConvolution(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         characters, embedding, weight, at = ctx.saved_tensors
         n_filters, _, width = weight.shape
-        at, d_best = at.long(), grads[0].to(embedding.dtype)  # autocast may have another
+        at, d_best = at.long(), grads[0].to(embedding.dtype)  # autocast may use another dtype
         d_table = embedding.new_zeros(width, len(embedding), n_filters)
         for j in range(width):
-            # A filter's gradient reaches only the characters of the best window.
+            # A filter's gradient flows only to the characters of the best window.
             d_table[j].scatter_add_(0, characters.gather(1, at + j), d_best)
         d_embedding = torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
         d_weight = torch.matmul(d_table.transpose(1, 2), embedding).permute(1, 2, 0)
@@ -115,8 +117,8 @@ def _best_windows(
     characters: Tensor, n_windows: Sequence[int], table: Tensor, wants_places: bool = False
 ) -> tuple[Tensor, Tensor | None]:
     """
-    The maximum of a convolution without its bias and, if wanted, the place of its window, both of
-    shape `(U, n)`. `table`: shape `(w, n_characters, n)`.
+    The maximum of a convolution without its bias and, if needed, the position of its window, both
+    of shape `(U, n)`. `table`: shape `(w, n_characters, n)`.
     """
     width, n_characters, _ = table.shape
     table = table.flatten(0, 1)

@@ -1,10 +1,10 @@
 """
-What the numbers that a frozen module computes depend on, for caches of such numbers.
+Detects when the output of a frozen module may have changed, to invalidate caches of it.
 
-A cache holds a `FrozenState` next to what it keeps, and uses that only while the module's state is
-equal to it. Where a module has anything whose effect cannot be compared, there is no state, and
-nothing is cached. What no comparison can see is a change of the same memory through another tensor,
-such as `parameter.data.mul_(2)`: after that the caches have to be cleared.
+A cache stores a `FrozenState` with its values, and uses the values only while the module's state is
+equal to it. If a module contains anything whose effect cannot be compared, it has no state and
+nothing is cached. One kind of change cannot be detected: writing to the same memory through another
+tensor, such as `parameter.data.mul_(2)`. Clear the caches after that.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 class FrozenState:
     """
-    The state of a frozen module, or of some frozen tensors. Two states that exist at the same time
-    are equal only if the same was computed from the same input at both times.
+    The state of a frozen module, or of some frozen tensors. If two states that exist at the same
+    time are equal, the module computed the same outputs at both times.
 
-    A state keeps every tensor and an alias of its memory, so that Python gives no other tensor the
-    same identity, and PyTorch no other numbers the same address.
+    A state holds a reference to every tensor and to its memory, so that Python cannot reuse a
+    tensor's identity, nor PyTorch its address.
 
     # Parameters
 
     tensors : `Iterable[Tensor]`
         Parameters and buffers for which `is_frozen` is true.
-    settings : `tuple`
+    settings : `tuple`, optional (default = `()`)
         Everything else that the numbers depend on.
-    n_trained : `int`
-        How often autograd has used the module, which stands for changes that raise no version.
+    n_trained : `int`, optional (default = `0`)
+        How often autograd has used the module, because training can change it without raising a
+        version.
     """
 
     def __init__(self, tensors: Iterable[Tensor], settings: tuple = (), n_trained: int = 0) -> None:
         self.tensors = tuple(tensors)
         self.settings = settings
         self._aliases = [x.detach() for x in self.tensors]
-        # `p.data = x` changes neither the identity nor the version of p. It changes the address,
-        # or if x is a view of the same memory, the type, the shape or the strides.
+        # `p.data = x` changes neither the identity nor the version of p, but its address or, if x
+        # is a view of the same memory, its type, shape or strides.
         self._key = (
             (settings, n_trained),
             tuple(
@@ -64,8 +65,8 @@ class FrozenState:
 
 class FrozenCache:
     """
-    Keeps one thing that was computed from a frozen state. A copy starts empty. Several threads may
-    share it.
+    Caches one value that was computed from a frozen state. A copy starts empty. Threads may share
+    it.
     """
 
     def __init__(self) -> None:
@@ -79,12 +80,11 @@ class FrozenCache:
 
     def find(self, state: Any, compute: Callable[[], T]) -> T:
         """
-        What `compute` returns, or returned for an equal `state`. If that is `None`, nothing is
-        kept.
+        Return the cached value of an equal `state`, or else call `compute`. `None` is not cached.
         """
         kept = self._kept  # another thread may clear or replace it
         if state is None or kept is None or kept[0] != state:
-            self.clear()  # before more memory is taken
+            self.clear()  # before more memory is allocated
             kept = state, compute()
             self._kept = None if state is None else kept
         return kept[1]
@@ -92,8 +92,8 @@ class FrozenCache:
 
 def is_frozen(x: Tensor) -> bool:
     """
-    Whether a parameter or a buffer is a plain one that no training changes. Its version shows other
-    changes: tensors from inference mode have none, and optimizers with `fused` do not raise it.
+    Whether a parameter or buffer is a plain tensor that is not trained and whose version counts
+    changes. Tensors from inference mode have no version, and `fused` optimizers do not raise it.
     """
     return (
         type(x) in (nn.Parameter, Tensor)
@@ -106,9 +106,9 @@ def is_frozen(x: Tensor) -> bool:
 
 def is_plain(module: nn.Module) -> bool:
     """
-    Whether a call of `module` does what a class of this package or of PyTorch defines, and nothing
-    else: there are no hooks, not even global ones, and no parametrizations, and the module has no
-    `forward` of its own.
+    Whether a call of `module` does only what its class defines, and the class is from this package
+    or PyTorch: there are no hooks, not even global ones, no parametrizations, and no `forward` set
+    on the instance.
     """
     return not has_global_hooks() and _is_plain(module)
 
@@ -125,10 +125,10 @@ def _is_plain(module: nn.Module) -> bool:
 
 def frozen_state(module: nn.Module) -> FrozenState | None:
     """
-    The state of a module with all its parts, and the precisions of products. `None` if it cannot be
-    compared with a later one, because a part is not plain, has a tensor that is not frozen, or has
-    an attribute that is not a plain value. An attribute `n_trained` of a part counts how often
-    autograd has used it.
+    The state of a module with all its submodules, and PyTorch's precision settings. `None` if it
+    cannot be compared with a later state, because a submodule is not plain, has a tensor that is
+    not frozen, or has an attribute that is not a plain value. A submodule's attribute `n_trained`
+    counts how often autograd has used it.
     """
     if has_global_hooks():
         return None

@@ -1,12 +1,12 @@
 """
-Matrix products without a gradient, by oneDNN on CPUs and by PyTorch on other devices. Their
+Matrix products without a gradient, computed by oneDNN on CPUs and by PyTorch on other devices. The
 references are `x @ weight` and `torch.bmm`.
 
-On CPUs PyTorch multiplies fp32 with MKL, which uses half of the vector unit of processors that are
-not Intel's, and is slow for matrices with few rows. oneDNN, which PyTorch contains too, has neither
-fault; its operators are those that `torch.compile` calls. `make bench` measures both.
+On CPUs PyTorch computes fp32 products with MKL, which uses half of the vector unit on non-Intel
+CPUs and is slow for matrices with few rows. oneDNN, which PyTorch also contains and which
+`torch.compile` calls, has neither problem. `make bench` measures both.
 
-A product is computed in the precision of its weight, and the result has the input's.
+A product is computed in the precision of its weight; the result has the precision of the input.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ from elmo_plugin.ops.private_torch import is_onednn_weight, onednn_linear, pack
 
 class PackedWeights:
     """
-    A stack of frozen matrices in the order of memory that oneDNN multiplies fastest: nearly twice
-    as fast as unpacked for a batch of 32, and four times for one row.
+    A stack of frozen matrices in oneDNN's memory layout. Products are nearly twice as fast as
+    unpacked for a batch of 32, and four times as fast for one row.
 
     # Parameters
 
@@ -41,16 +41,16 @@ Weights = Tensor | PackedWeights
 
 
 def pack_weights(weights: Sequence[Tensor]) -> list[Weights]:
-    """Packs the weights that oneDNN multiplies."""
+    """Pack the weights that oneDNN multiplies."""
     return [PackedWeights(w) if is_onednn_weight(w) else w for w in weights]
 
 
 def matmul(x: Tensor, weight: Tensor) -> Tensor:
     """
-    x W, where x has the weight's precision. `x`: shape `(n, k)`; `weight`: `(k, m)`. Returns shape
+    x W. x has the precision of the weight. `x`: shape `(n, k)`; `weight`: `(k, m)`. Returns shape
     `(n, m)`.
     """
-    if is_onednn_weight(weight) and x.numel():  # oneDNN refuses empty products
+    if is_onednn_weight(weight) and x.numel():  # oneDNN rejects empty products
         return onednn_linear(x, weight.t())
     return x @ weight
 
@@ -59,8 +59,8 @@ def batched_matmul(
     x: Tensor, weights: Weights, *, out: Tensor | None = None, add: bool = False
 ) -> Tensor:
     """
-    x_s W_s for a stack of s products. The result is written to `out`, or added to it if `add`; by
-    default it is a new tensor.
+    x_s W_s for a stack of s products. The result is written to `out`, by default a new tensor, or
+    added to it if `add`.
 
     `x`: shape `(s, n, k)`; `weights`: shape `(s, k, m)`; `out`: shape `(s, n, m)`, contiguous or
     not. Returns `out`.
@@ -87,13 +87,13 @@ def batched_matmul(
 
 class PackedWeightCache(FrozenCache):
     """
-    Casts frozen weights to a precision and packs them, once and not for each batch. A copy starts
-    empty, because packed weights cannot be copied.
+    Casts frozen weights to a precision and packs them, only once. A copy starts empty, because
+    packed weights cannot be copied.
 
     # Parameters
 
     pack : `Callable[[list[Tensor]], Sequence[Any]]`
-        Packs weights, or computes something else from them.
+        Function that packs weights, or computes something else from them.
     """
 
     def __init__(self, pack: Callable[[list[Tensor]], Sequence[Any]]) -> None:
@@ -104,9 +104,9 @@ class PackedWeightCache(FrozenCache):
         self, weights: Sequence[Tensor], precision: torch.dtype | None
     ) -> Sequence[Any] | None:
         """
-        What `pack` returns for the weights in `precision`, by default their own. `None` if autograd
-        is enabled, because no gradient passes packed weights, or if the weights are not frozen
-        parameters.
+        Return the result of `pack` for the weights in `precision`, by default their own. `None` if
+        autograd is enabled, because packed weights have no gradient, or if the weights are not
+        frozen parameters.
         """
         if not all(isinstance(weight, nn.Parameter) and is_frozen(weight) for weight in weights):
             self.clear()

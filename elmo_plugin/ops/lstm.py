@@ -1,10 +1,10 @@
 """
-The recurrence of `ProjectedLSTM` with its gradient written by hand. Symbols and shapes are those of
-`ProjectedLSTM`, and `reference_lstm` is the equation. `lstm_kernel.py` is used instead where it can
-be; this is what all other machines and types use.
+The recurrence of `ProjectedLSTM` with a hand-written gradient. Symbols and shapes are those of
+`ProjectedLSTM`, and `reference_lstm` is the equation. The compiled kernel (`lstm_kernel.py`) is
+used instead where available; this file serves all other machines and types.
 
-All inputs take one matrix product before the first step, and all weight gradients take one after
-the last step; only the recurrent part is computed inside the loop. Matrix products with bfloat16
+All inputs are multiplied in one matrix product before the first step, and all weight gradients in
+one after the last step; only the recurrent part is inside the loop. Matrix products with bfloat16
 weights are computed in bfloat16, everything else in float32.
 """
 
@@ -27,14 +27,14 @@ from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.private_torch import is_graph_kept
 
 BLOCK = 128
-"""Rows of a product that fit in a core's caches and are enough for full speed."""
+"""Number of rows of a product: they fit in a core's caches and suffice for full speed."""
 
 
 ScanWeights = Weights | KernelWeights
 
 
 def pack_scan_weights(weights: list[Tensor]) -> Sequence[Any]:
-    """Packs the frozen weights of a scan: W_x, W_h and, if there is a projection, W_P."""
+    """Pack the frozen weights of a scan: W_x, W_h and, if there is a projection, W_P."""
     return pack_for_kernel(weights) if all(map(takes, weights)) else pack_weights(weights)
 
 
@@ -51,8 +51,8 @@ def lstm_scan(
     batch_sizes: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
-    See `ProjectedLSTM.forward`; `bias` includes the 1 on the forget gate. Tensors for the backward
-    pass are kept only if a gradient is wanted.
+    See `ProjectedLSTM.forward`; `bias` includes the forget gate's 1. Tensors for the backward pass
+    are kept only if a gradient is needed.
     """
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
@@ -64,7 +64,7 @@ def lstm_scan(
         scan = (KernelScan if uses_kernel else _Scan).apply
     elif uses_kernel:
         scan = kernel_scan
-        if isinstance(recurrent_weight, Tensor):  # it is trained, and changes between evaluations
+        if isinstance(recurrent_weight, Tensor):  # it is trained and changes between evaluations
             matrices = pack_for_kernel(matrices)
     else:
         scan = _scan
@@ -87,13 +87,13 @@ def _scan(
     proj_clip: float | None,
     batch_sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The scan without a gradient, by PyTorch's operators."""
-    # bf16 rounds to 1e-3 anyway, and training does not need the exact tanh either.
+    """The scan without a gradient, with PyTorch's operators."""
+    # bf16 rounds to 1e-3 anyway, and training does not need the exact tanh.
     tanh = torch.tanh if recurrent_weight.dtype == inputs.dtype else quick_tanh
     outputs = inputs.new_zeros(*inputs.shape[:3], output.size(-1))
     c, h = memory.clone(), output.clone()
     m = torch.empty_like(c)
-    # In blocks of steps, so that only the outputs take memory in proportion to the text.
+    # In blocks of steps, so that only the outputs need memory in proportion to the text.
     n_block = max(1, BLOCK // inputs.size(2))
     memory_of_gates = inputs.new_empty(2, n_block * inputs.size(2), bias.size(-1))
     for first in range(0, len(batch_sizes), n_block):
@@ -131,9 +131,9 @@ def _step(
     tanh: Callable[..., Tensor],
 ) -> None:
     """
-    Computes one time step of n rows. `gates`, `(2, n, 4D)`, is replaced by its activations. The
-    results are written to `c`, the new memory, `m` = sigmoid(o) * tanh(c), both `(2, n, D)`, and
-    `h`, `(2, n, P)`.
+    Compute one time step of n rows in place. `gates`, shape `(2, n, 4D)`, is replaced by its
+    activations. The results are written to `c`, the new memory cell, and `m` = sigmoid(o) *
+    tanh(c), both of shape `(2, n, D)`, and to `h`, shape `(2, n, P)`.
     """
     dim = c.size(-1)
     gates[..., :dim].sigmoid_()
@@ -171,7 +171,7 @@ class _Scan(torch.autograd.Function):
         n_steps, n_rows = inputs.shape[1:3]
         gates = inputs.new_empty(2, n_steps * n_rows, bias.size(-1))
         gates = _input_gates(inputs, input_weight, bias, gates)
-        # Zeros cost as much as a small step and are needed only if rows are skipped.
+        # Writing zeros costs as much as a small step, and is needed only if rows are skipped.
         fresh = memory.new_zeros if min(batch_sizes) < n_rows else memory.new_empty
         # Index 0 holds the initial state, so step t starts from c[:, t] and h[:, t].
         c = fresh(2, n_steps + 1, *memory.shape[1:])
@@ -205,7 +205,7 @@ class _Scan(torch.autograd.Function):
             gates = gates.clone()
         d_h = grads[0].clone(memory_format=torch.contiguous_format)
         d_c = torch.zeros_like(c[:, 0])
-        # The activations are replaced by their gradients; products need these in their precision.
+        # The activations are replaced by their gradients, in the precision of the products.
         same = recurrent_weight.dtype == gates.dtype
         d_gates = gates if same else torch.empty_like(gates, dtype=recurrent_weight.dtype)
         recurrent_weight_t = recurrent_weight.transpose(1, 2)
@@ -217,7 +217,7 @@ class _Scan(torch.autograd.Function):
                 batched_matmul(later, recurrent_weight_t, out=d_h_t[:, :n_later], add=True)
             if projection_weight is not None:
                 if proj_clip is not None:
-                    # A clipped number is exactly the bound, and no gradient passes it.
+                    # A clipped number equals the bound and has no gradient.
                     d_h_t.mul_(h[:, t + 1, :n].abs() < proj_clip)
                 d_m = batched_matmul(d_h_t, projection_weight.transpose(1, 2))
             _step_backward(
@@ -236,9 +236,9 @@ def _step_backward(
     gates: Tensor, c_before: Tensor, c: Tensor, d_m: Tensor, d_c: Tensor, cell_clip: float | None
 ) -> None:
     """
-    Computes the gradient of `_step` from `d_m`, the gradient of m. The activations in `gates`,
-    `(2, n, 4D)`, are replaced by their gradients, and in `d_c`, `(2, n, D)`, the gradient of the
-    new memory by that of the old one.
+    Compute the gradient of `_step` in place from `d_m`, the gradient of m. In `gates`, shape
+    `(2, n, 4D)`, the activations are replaced by their gradients; in `d_c`, shape `(2, n, D)`, the
+    gradient of the new memory cell by that of the old one.
     """
     i, j, f, o = gates.chunk(4, dim=-1)
     tanh_c = quick_tanh(c, out=torch.empty_like(c))

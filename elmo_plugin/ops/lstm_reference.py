@@ -1,6 +1,6 @@
 """
-The equation of `ProjectedLSTM`, and the part of its gradient that the compiled kernel and PyTorch's
-operators have in common.
+The equation of `ProjectedLSTM`, and the part of its gradient that the compiled kernel and the
+PyTorch version share.
 """
 
 from collections.abc import Sequence
@@ -56,10 +56,10 @@ def scan_gradients(
     input_weight: Tensor,
 ) -> tuple[Tensor | None, ...]:
     """
-    The gradients of the arguments of `lstm_scan`, of which `ctx` says which are wanted. `inputs`,
-    `h` and `m`, of shapes `(2, T, B, ..)`, were multiplied by W_x, W_h and W_P at each step;
-    `d_gates`, `(2, T, B, 4D)`, `d_h`, of the outputs before their clip, and `d_bias`, `(2, 4D)`,
-    are gradients; `input_weight` is W_x in the precision of the products.
+    The gradients of the arguments of `lstm_scan` that `ctx` requests. `inputs`, `h` and `m`, of
+    shapes `(2, T, B, ...)`, were multiplied by W_x, W_h and W_P at each step; `d_gates`,
+    `(2, T, B, 4D)`, `d_h`, of the outputs before their clip, and `d_bias`, `(2, 4D)`, are
+    gradients; `input_weight` is W_x in the precision of the products.
     """
 
     def flat(x: Tensor) -> Tensor:

@@ -9,14 +9,14 @@ Backward = Callable[..., tuple[Tensor | None, ...]]
 
 def no_double_backward(backward: Backward) -> Backward:
     """
-    Decorator for gradients written by hand, which cannot be differentiated again: the attempt is an
-    error. (PyTorch's `once_differentiable` misses it if the incoming gradient is a constant.)
+    Decorator that raises an error if a hand-written gradient is differentiated again. (PyTorch's
+    `once_differentiable` does not detect this if the incoming gradient is a constant.)
     """
 
     def checked(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise NotImplementedError(
-                "the biLM's gradients are written by hand and cannot be differentiated again: "
+                "the biLM's gradients are hand-written and cannot be differentiated again: "
                 "expected backward without create_graph, found it with create_graph"
             )
         return backward(ctx, *grads)

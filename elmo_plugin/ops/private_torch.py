@@ -1,7 +1,7 @@
 """
 PyTorch's private operators for products and for the graph, and its global hooks. Only this file
-uses these, each is looked up once when it is imported, and without any of them the results are the
-same to rounding.
+uses them. Each is looked up once at import, and without any of them the results are the same up to
+rounding.
 """
 
 from typing import Any
@@ -29,13 +29,13 @@ def _onednn_dtypes() -> set[torch.dtype]:
 
 ONEDNN_DTYPES = _onednn_dtypes()
 """
-The precisions in which oneDNN multiplies on this CPU: bfloat16 only on CPUs that support it, and
-none in builds of PyTorch without oneDNN. PyTorch's own product is used for all others.
+Types for which oneDNN is used on this CPU: bfloat16 only on CPUs that support it, and none in
+builds of PyTorch without oneDNN. All other types use PyTorch's own product.
 """
 
 
 def is_onednn_weight(weight: Tensor) -> bool:
-    """Whether `onednn_linear` takes this weight."""
+    """Whether `onednn_linear` supports this weight."""
     return weight.device.type == "cpu" and weight.dtype in ONEDNN_DTYPES
 
 
@@ -45,22 +45,22 @@ def onednn_linear(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def pack(weight: Tensor) -> Tensor:
-    """`weight`, shape `(m, k)`, in oneDNN's order of memory; unchanged without the operator."""
+    """`weight`, shape `(m, k)`, in oneDNN's memory layout; unchanged without the operator."""
     weight = weight.contiguous()
     return weight if _reorder_linear_weight is None else _reorder_linear_weight(weight)
 
 
 def is_graph_kept() -> bool:
     """
-    Whether the backward pass that is running was called with `retain_graph`. Its saved tensors must
-    not be modified then. Without the operator this is always assumed, at the cost of a copy.
+    Whether the running backward pass was called with `retain_graph`, in which case its saved
+    tensors must not be modified. Without the operator this is assumed, at the cost of a copy.
     """
     return True if _keep_graph is None else _keep_graph()
 
 
 def has_global_hooks() -> bool:
     """
-    Whether there are hooks for the forward passes of all modules. Without the names this is always
-    assumed, and nothing is cached.
+    Whether global forward hooks are set. Without PyTorch's private names this is assumed, and
+    nothing is cached.
     """
     return any(hooks is None or bool(hooks) for hooks in _global_hooks)

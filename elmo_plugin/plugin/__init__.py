@@ -1,24 +1,24 @@
 """
-ELMo for AllenNLP. Importing this registers all that the plugin adds, which is:
+ELMo for AllenNLP. Importing this package registers:
 
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
 (TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder), `bcn_elmo`,
 `bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` and `fused_adam`
-(Optimizers), `learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and `wandb`, repaired
-(TrainerCallbacks), `reduce_on_plateau`, repaired (LearningRateScheduler), `bilm-encode`,
+(Optimizers), `learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and `wandb`, fixed
+(TrainerCallbacks), `reduce_on_plateau`, fixed (LearningRateScheduler), `bilm-encode`,
 `bilm-import`, `bilm-export`, `elmo-libsonnet`, `elmo-mix` and `elmo-nearest` (Subcommands), the
-texts `docs://train` and `docs://heldout`, those of tasks as `task://CONFIG#KEY`, and the archives
-`pretrained://NAME` of the models that come with the package.
+texts `docs://train`, `docs://heldout` and `task://CONFIG#KEY`, and the archives `pretrained://NAME`
+of the models in the package.
 """
 
 import elmo_plugin_torchvision
 from elmo_plugin.plugin.environment import check_environment
 
 check_environment()
-# PyTorch has called this, unless its autoload is off or this package is on the path alone.
+# PyTorch has already called this, unless its autoload is off or the package is not installed.
 elmo_plugin_torchvision.install()
 
-# What other modules import from here on is repaired.
+# This patches AllenNLP for the imports below.
 from elmo_plugin.plugin import compat  # isort: split
 
 from elmo_plugin.plugin.callbacks import bilm_export as bilm_export_callback

@@ -1,7 +1,7 @@
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-# Their own pins exclude every PyTorch for Python 3.11 and later.
+# Their own pins exclude every PyTorch version for Python 3.11 and later.
 WITHOUT_PINS = "allennlp==2.10.1", "allennlp-models==2.10.1"
 
 INSTALL = (
@@ -11,22 +11,22 @@ INSTALL = (
 
 NEEDED = ("torch", "allennlp", "allennlp_models", "transformers", "spacy", "h5py")
 
-# Without one of these AllenNLP only logs a line and loads no class of allennlp-models, so that a
-# config fails later because of a name that is not registered.
+# If one of these is missing, AllenNLP logs a line and loads no class of allennlp-models, so that a
+# config fails later with a name that is not registered.
 NEEDED_BY_ALLENNLP_MODELS = ("conllu", "datasets", "ftfy", "nltk", "rouge", "word2number")
-NEEDED_BY_ROUGE = ("pkg_resources",)  # which setuptools has had until 81
+NEEDED_BY_ROUGE = ("pkg_resources",)  # part of setuptools until 81
 
 
 def check_environment() -> None:
     """
-    Checks the installed packages without importing them, because importing AllenNLP takes seconds.
+    Check the installed packages without importing AllenNLP, which takes seconds.
 
     # Raises
 
     `ModuleNotFoundError`
-        If a package is missing that the plugin or allennlp-models needs.
+        If a package that the plugin or allennlp-models needs is missing.
     `ImportError`
-        If AllenNLP is not 2.10, or transformers has no `AdamW`, of which AllenNLP derives a class.
+        If AllenNLP is not 2.10, or transformers lacks `AdamW`, which AllenNLP subclasses.
     """
     for module in NEEDED + NEEDED_BY_ALLENNLP_MODELS + NEEDED_BY_ROUGE:
         if find_spec(module) is None:

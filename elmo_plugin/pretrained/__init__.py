@@ -1,6 +1,6 @@
 """
-The models that come with the package. Each has a folder of its name with bilm-tf's three files and
-a model card, README.md.
+The models that come with the package. Each has a folder with bilm-tf's three files and a model
+card, README.md.
 """
 
 from pathlib import Path
@@ -14,9 +14,9 @@ class PretrainedFiles(NamedTuple):
     """
     options_file : `str`
     weight_file : `str`
-        The weights of the biLM and of its softmax.
+        Weights of the biLM and of its softmax.
     vocabulary_file : `str`
-        The words of the softmax.
+        Words of the softmax.
     """
 
     options_file: str
@@ -36,7 +36,7 @@ def pretrained_files(name: str) -> PretrainedFiles:
     # Raises
 
     `ValueError`
-        If there is no model of this name. The message lists the names.
+        If there is no model of this name. The message lists the available names.
     """
     names = pretrained_names()
     if name not in names:

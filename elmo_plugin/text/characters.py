@@ -1,9 +1,9 @@
 """
 The character ids of words in ELMo's models.
 
-A word is its UTF-8 bytes between a begin-of-word and an end-of-word mark, padded to a fixed
-length; a sentence boundary is one token with a character of its own. The ids are AllenNLP's, which
-are bilm-tf's plus one, so that 0 can mean "no token here". No other file contains these numbers.
+A word is its UTF-8 bytes between a begin-of-word and an end-of-word mark, padded to a fixed length.
+A sentence boundary is one token with its own character. The ids are AllenNLP's, which are bilm-tf's
+plus one, so that 0 can mean "no token here". These numbers appear only in this file.
 """
 
 from array import array
@@ -16,36 +16,36 @@ import numpy as np
 from elmo_plugin.checks import check_count
 
 NO_TOKEN = 0
-"""Every character of a position that holds no token (the padding of a batch) has this id."""
+"""Id of every character at a position without a token (the padding of a batch)."""
 FIRST_BYTE = 1
-"""The id of byte 0x00; byte b has the id `FIRST_BYTE + b`."""
+"""Id of byte 0x00; byte b has the id `FIRST_BYTE + b`."""
 BEGIN_SENTENCE = 257
 END_SENTENCE = 258
 BEGIN_WORD = 259
 END_WORD = 260
 PADDING = 261
-"""The id that fills a token's row after its end-of-word mark."""
+"""Id that fills a token's row after its end-of-word mark."""
 NUM_CHARACTERS = 262
-"""The number of ids, `NO_TOKEN` included."""
+"""Number of ids, including `NO_TOKEN`."""
 
 BEGIN_TOKEN = "<S>"
 END_TOKEN = "</S>"
-"""The words that stand for a sentence's boundaries."""
+"""Words that represent a sentence's boundaries."""
 
 DEFAULT_MAX_CHARACTERS = 50
 """`max_characters_per_token` of every published ELMo model."""
 
 MOST_CHARACTERS = 1 << 12
-"""The largest `max_characters_per_token`. No word is longer."""
+"""Largest `max_characters_per_token`."""
 
 
 def check_max_characters(name: str, max_characters_per_token: Any) -> None:
-    """Checks that the length has room for the two marks of a word and one byte."""
+    """Check that the length has room for a word's two marks and one byte."""
     check_count(name, max_characters_per_token, least=3, most=MOST_CHARACTERS)
 
 
 def single_character(character: int, max_characters_per_token: int) -> np.ndarray:
-    """The ids of a token that consists of one character. *Shape:* `(C,)` int16."""
+    """The ids of a token that consists of one character, shape `(C,)`, int16."""
     row = np.full(max_characters_per_token, PADDING, dtype=np.int16)
     row[:3] = BEGIN_WORD, character, END_WORD
     return row
@@ -55,8 +55,8 @@ def words_to_characters(
     words: Sequence[str], max_characters_per_token: int = DEFAULT_MAX_CHARACTERS
 ) -> np.ndarray:
     """
-    The character ids of N words, *shape* `(N, C)` int16, where C is `max_characters_per_token`, the
-    two marks of a word included. `<S>` and `</S>` stand for the sentence boundaries.
+    The character ids of N words, shape `(N, C)`, int16, where C is `max_characters_per_token`,
+    including the two marks of a word. `<S>` and `</S>` become the sentence boundaries.
 
     Bytes that do not fit between the two marks are cut off, even inside a code point. A lone
     surrogate has no UTF-8 bytes and is dropped. The empty string consists of its two marks.
@@ -74,7 +74,7 @@ def words_to_characters(
 
 
 def word_to_characters(word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS) -> array:
-    """The C character ids of one word, int16."""
+    """The character ids of one word, shape `(C,)`, int16."""
     return array("h", _word_to_bytes(word, max_characters_per_token))
 
 
@@ -87,11 +87,11 @@ def bytes_to_characters(
     text: np.ndarray, starts: np.ndarray, lengths: np.ndarray, max_characters_per_token: int
 ) -> np.ndarray:
     """
-    The character ids of words in one array of UTF-8 bytes, *shape* `(N, C)` int16, where C is
+    The character ids of words in one array of UTF-8 bytes, shape `(N, C)`, int16, where C is
     `max_characters_per_token`.
 
-    `text`: text in UTF-8, *shape* `(bytes,)` uint8. `starts`, `lengths`: the first byte and the
-    number of bytes of each word, *shape* `(N,)`.
+    `text`: text in UTF-8, shape `(bytes,)`, uint8. `starts`, `lengths`: the first byte and the
+    number of bytes of each word, shape `(N,)`.
     """
     kept = np.minimum(lengths, max_characters_per_token - 2)[:, None]  # (N, 1)
     position = np.arange(-1, max_characters_per_token - 1)[None, :]  # (1, C), 0 at the first byte

@@ -1,11 +1,11 @@
 """
-An encoded corpus: text as numbers on the disk, which are mapped into memory.
+An encoded corpus: text as numbers on disk, which are memory-mapped.
 
 A corpus is a folder with the files
 
     corpus.json           description, with a digest of itself and of each other file
-    words.txt             each distinct word, one a line, in UTF-8: `<S>`, `</S>`, `<UNK>`, then by
-                          falling frequency; words of equal frequency by first occurrence
+    words.txt             each distinct word, one per line, in UTF-8: `<S>`, `</S>`, `<UNK>`, then
+                          by falling frequency; words of equal frequency by first occurrence
     word_offsets.npy      (W + 1,) int64, offset of each word in words.txt
     word_counts.npy       (W,) int64, number of occurrences of each word in the text
     tokens-00000.npy      int32, the words' ranks, in reading order, without boundaries
@@ -13,8 +13,9 @@ A corpus is a folder with the files
     documents-00000.npy   int64, offset of each document in the sentences, and the end of the last
     tokens-00001.npy ...  the next shard
 
-The digests are checked when a corpus is opened, and those of tokens-* when a shard is read into
-memory, so that opening a billion words stays cheap. The digest of an array covers only its numbers.
+Digests are checked when a corpus is opened, except those of tokens-*, which are checked when a
+shard is read, so that opening a billion words stays cheap. The digest of an array covers only its
+numbers.
 
 A word's characters are its UTF-8 bytes, so words.txt serves models of every
 `max_characters_per_token`. It is also a vocabulary file in bilm-tf's format.
@@ -52,9 +53,9 @@ COUNTS_FILE = "word_counts.npy"
 
 UNKNOWN_TOKEN = "<UNK>"
 SPECIAL_WORDS = (BEGIN_TOKEN, END_TOKEN, UNKNOWN_TOKEN)
-"""The first words of every corpus and of every vocabulary."""
+"""First words of every corpus and every vocabulary."""
 BEGIN, END, UNKNOWN = range(3)
-"""The ranks of `SPECIAL_WORDS`."""
+"""Ranks of `SPECIAL_WORDS`."""
 
 
 class CorpusError(InputError):
@@ -64,16 +65,16 @@ class CorpusError(InputError):
 @dataclass(frozen=True)
 class Shard:
     """
-    A part of the running text that consists of whole sentences.
+    A part of the text, in whole sentences.
 
     # Parameters
 
     tokens : `np.ndarray`
-        Word ranks. *Shape:* `(tokens,)` int32.
+        Word ranks, shape `(tokens,)`, int32.
     sentences : `np.ndarray`
-        Offsets into `tokens`. *Shape:* `(sentences + 1,)` int64.
+        Offsets into `tokens`, shape `(sentences + 1,)`, int64.
     documents : `np.ndarray`
-        Offsets into the sentences. *Shape:* `(documents + 1,)` int64.
+        Offsets into the sentences, shape `(documents + 1,)`, int64.
     """
 
     tokens: np.ndarray
@@ -99,16 +100,15 @@ def shard_files(folder: Path, index: int) -> tuple[Path, Path, Path]:
 
 class EncodedCorpus:
     """
-    A corpus that `elmo_plugin.text.encoding.encode` has written. `open` makes it.
+    A corpus written by `elmo_plugin.text.encoding.encode`. Use `open` to create it.
 
     # Parameters
 
     folder : `Path`
-        The folder of the corpus.
+        Folder of the corpus.
     description : `dict[str, Any]`
-        The contents of corpus.json: `tokens`, `sentences`, `documents`, `words`, `shards` (the
-        number of tokens of each), `files` (those of the text), and `digests`, one for each other
-        file.
+        Contents of corpus.json: `tokens`, `sentences`, `documents`, `words`, `shards` (number of
+        tokens of each), `files` (of the text), and `digests` (one for each other file).
     """
 
     def __init__(self, folder: Path, description: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ class EncodedCorpus:
     @classmethod
     def open(cls, folder: str | os.PathLike) -> "EncodedCorpus":
         """
-        Opens a corpus. A file that is missing, damaged, or of another version is a `CorpusError`.
+        Open a corpus. A missing or damaged file, or one of another version, raises a `CorpusError`.
         """
         folder = Path(folder)
         return cls(folder, read_description(folder))
@@ -139,13 +139,13 @@ class EncodedCorpus:
         return self._text.tobytes().decode("utf-8").split("\n")[:-1]
 
     def word_lengths(self) -> np.ndarray:
-        """The length of each word in UTF-8 bytes. *Shape:* `(W,)`."""
+        """The length of each word in UTF-8 bytes, shape `(W,)`."""
         return np.diff(self._offsets) - 1
 
     def characters(self, ranks: np.ndarray, max_characters_per_token: int) -> np.ndarray:
         """
-        The character ids of the words `ranks`, *shape* `(N,)`. Returns *shape* `(N, C)` int16,
-        where C is `max_characters_per_token`.
+        The character ids of the words `ranks`, shape `(N,)`. Returns shape `(N, C)`, int16, where C
+        is `max_characters_per_token`.
         """
         starts = self._offsets[ranks]
         lengths = self._offsets[ranks + 1] - 1 - starts
@@ -155,7 +155,7 @@ class EncodedCorpus:
         return rows
 
     def load_tokens(self, index: int) -> np.ndarray:
-        """The tokens of a shard, read into memory and checked. *Shape:* `(tokens,)` int32."""
+        """Read and check the tokens of a shard, shape `(tokens,)`, int32."""
         tokens = np.array(self.shards[index].tokens)
         self._check(shard_files(self.folder, index)[0], tokens)
         return tokens
@@ -192,12 +192,12 @@ class EncodedCorpus:
 
 
 def is_corpus(path: str | os.PathLike) -> bool:
-    """True if the path is the folder of an encoded corpus."""
+    """Whether the path is the folder of an encoded corpus."""
     return os.path.isfile(os.path.join(path, DESCRIPTION_FILE))
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Reads corpus.json, and checks its kind, version and digest."""
+    """Read corpus.json and check its kind, version and digest."""
     file = folder / DESCRIPTION_FILE
     try:
         description = json.loads(file.read_text("utf-8"))
@@ -221,7 +221,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def _map(file: Path, dtype: type) -> np.ndarray:
-    """Maps the numbers of a file into memory. *Shape:* `(N,)`."""
+    """Memory-map the numbers of a file, shape `(N,)`."""
     try:
         if file.suffix == ".npy":
             array = open_memmap(file, mode="r")
@@ -229,7 +229,7 @@ def _map(file: Path, dtype: type) -> np.ndarray:
             array = np.memmap(file, dtype, mode="r")
     except FileNotFoundError as error:
         raise CorpusError(f"{file}: expected a file of the encoded corpus, found none") from error
-    except OSError:  # for example no permission, which is no damage; it names the file
+    except OSError:  # for example no permission; its message names the file
         raise
     except Exception as error:  # NumPy raises many kinds of errors for a damaged header
         raise CorpusError(f"{file}: expected a whole file, found damage ({error})") from error

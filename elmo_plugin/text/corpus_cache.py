@@ -1,13 +1,14 @@
 """
-A cache of encoded corpora by the content of their text, so that a config may simply name a text.
+A cache of encoded corpora, keyed by the content of their text, so that a config can simply name a
+text.
 
-A text is recognised by the paths, sizes, times of modification and of change, and inodes of its
-files, because hashing gigabytes at each start would take longer than opening them. If these differ
-(after a copy, a checkout or a touch), the hashes of the files are compared, and only a new text is
-encoded. The hashes are taken while encoding, so a new text is read once.
+A text is recognised by the paths, sizes, mtimes, ctimes and inodes of its files, because hashing
+gigabytes at each start would take long. If these differ (after a copy, a checkout or a touch), the
+hashes of the files are compared, and only a new text is encoded. Hashes are computed while
+encoding, so a new text is read once.
 
-Nothing outside the cache is ever removed, whatever the index says. A cache without write permission
-can still be read.
+Nothing outside the cache is ever removed, even if the index is damaged. A read-only cache can still
+be used.
 """
 
 import json
@@ -34,29 +35,29 @@ logger = logging.getLogger(__name__)
 DEFAULT_CACHE = CACHE / "bilm"
 INDEX_FILE = "index.json"
 ENTRY = re.compile("[0-9a-f]{20}")
-"""The names of corpora in the cache, which are signatures of texts. Other names are ignored."""
+"""Names of corpora in the cache, which are signatures of texts. Other names are ignored."""
 
 
 def open_corpus(
     path: str | os.PathLike, cache_dir: str | os.PathLike | None = None
 ) -> EncodedCorpus:
     """
-    Opens the corpus of a text, which is encoded first if it is not in the cache. Processes that ask
-    for the same text at the same time wait for the one that encodes it.
+    Open the corpus of a text, encoding it first if it is not in the cache. Only one process encodes
+    a text; others wait for it.
 
     # Parameters
 
-    path : `str` or `os.PathLike`
-        The folder of an encoded corpus, or a text; see `elmo_plugin.text.lines.find_files`.
-    cache_dir : `str` or `os.PathLike`, optional
-        The folder of the cache; by default the folder `bilm` in AllenNLP's own cache.
+    path : `str | os.PathLike`
+        Folder of an encoded corpus, or a text; see `elmo_plugin.text.lines.find_files`.
+    cache_dir : `str | os.PathLike`, optional
+        Folder of the cache; by default `bilm` in AllenNLP's cache.
     """
     if is_corpus(path):
         return EncodedCorpus.open(path)
     files = find_files(path)
     cache = Path(cache_dir or DEFAULT_CACHE).expanduser()
     signature = _signature(files)
-    # Without a lock, because the cache may be another user's. Corpora and index appear whole.
+    # No lock, because the cache may belong to another user. Its files are written atomically.
     if name := _read_index(cache).get(signature):
         try:
             return EncodedCorpus.open(cache / name)
@@ -120,7 +121,7 @@ def _find_by_content(files: Sequence[Path], cache: Path) -> str | None:
 
 
 def _read_index(cache: Path) -> dict[str, str]:
-    """The names of corpora by the signatures of their texts; empty if the index is damaged."""
+    """Names of corpora by the signatures of their texts; empty if the index is damaged."""
     try:
         index = json.loads((cache / INDEX_FILE).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

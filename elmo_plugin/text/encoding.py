@@ -38,33 +38,33 @@ from elmo_plugin.text.lines import read_blocks
 logger = logging.getLogger(__name__)
 
 SHARD_TOKENS = 1 << 23
-"""The tokens of a shard: 32 MB, about a shard of the 1 Billion Word Benchmark."""
+"""Tokens per shard: 32 MB, about a shard of the 1 Billion Word Benchmark."""
 
 
 def encode(
     files: Sequence[Path], folder: str | os.PathLike, shard_tokens: int = SHARD_TOKENS
 ) -> EncodedCorpus:
     """
-    Encodes text files. The folder appears whole at the end or not at all. One process at a time
-    encodes to a folder, and removes the partial folder of a killed process.
+    Encode text files. The folder is written completely or not at all. Only one process at a time
+    encodes to a folder; it removes what a killed process left.
 
     # Parameters
 
     files : `Sequence[Path]`
-        The files of the text, in order; see `elmo_plugin.text.lines`.
-    folder : `str` or `os.PathLike`
-        The folder of the corpus. If it is a link, the link stays.
-    shard_tokens : `int`, optional (default=`8388608`)
-        The largest number of tokens of a shard, unless one sentence has more. A shard ends with a
-        document if that leaves it at least half full. Otherwise the document is cut, and its rest
-        counts as another document in shuffling.
+        Files of the text, in order; see `elmo_plugin.text.lines`.
+    folder : `str | os.PathLike`
+        Folder of the corpus. If it is a link, the link stays.
+    shard_tokens : `int`, optional (default = `8388608`)
+        Largest number of tokens of a shard, unless one sentence has more. A shard ends with a
+        document if that leaves it at least half full. Otherwise the document is cut, and the rest
+        counts as another document when shuffling.
 
     # Raises
 
     `InputError`
-        If the folder exists, if the files hold no token, or if a file can't be read as text.
+        If the folder exists, if the files contain no token, or if a file is not valid text.
     `OSError`
-        If a file can't be opened, or the corpus can't be written.
+        If a file cannot be opened, or the corpus cannot be written.
     """
     if shard_tokens < 1:
         raise InputError(f"shard_tokens: expected at least 1, found {shard_tokens}")
@@ -92,7 +92,7 @@ def encode(
 
 
 def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
-    # Looking up a new word gives it the next number, without a step of Python.
+    # Looking up a new word assigns it the next number without running Python code.
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     for word in SPECIAL_WORDS:
@@ -161,7 +161,7 @@ def _save(file: Path, array: np.ndarray, digests: dict[str, str]) -> None:
 def _write_words(
     folder: Path, words: list[str], counts: np.ndarray, digests: dict[str, str]
 ) -> np.ndarray:
-    """Writes the distinct words; returns the rank of each number. *Shape:* `(W,)` int32."""
+    """Write the distinct words. Returns the rank of each number, shape `(W,)`, int32."""
     special = len(SPECIAL_WORDS)
     # A stable sort keeps words of equal frequency in the order of their first occurrence.
     by_frequency = np.argsort(-counts[special:], kind="stable") + special
@@ -185,9 +185,9 @@ class _ShardWriter:
     # Parameters
 
     folder : `Path`
-        The folder of the corpus.
+        Folder of the corpus.
     shard_tokens : `int`
-        The largest number of tokens of a shard.
+        Largest number of tokens of a shard.
     """
 
     def __init__(self, folder: Path, shard_tokens: int) -> None:
@@ -200,14 +200,14 @@ class _ShardWriter:
         self.num_documents = 0
         self.sizes: list[int] = []
         self.digests: dict[str, str] = {}
-        # The special words have numbers even if they do not occur in the text.
+        # The special words are numbered even if they do not occur in the text.
         self.counts = np.zeros(len(SPECIAL_WORDS), dtype=np.int64)
 
     def add(self, tokens: np.ndarray, lengths: np.ndarray, opens_document: np.ndarray) -> None:
         """
-        `tokens`: word numbers, *shape* `(tokens,)` int32. `lengths`, `opens_document`: each
-        sentence's number of tokens, and whether a document starts with it, *shape* `(sentences,)`,
-        int64 and bool.
+        `tokens`: word numbers, shape `(tokens,)`, int32. `lengths`: each sentence's number of
+        tokens, shape `(sentences,)`, int64. `opens_document`: whether a document starts with the
+        sentence, shape `(sentences,)`, bool.
         """
         self.num_tokens += len(tokens)
         self.num_sentences += len(lengths)
@@ -218,12 +218,12 @@ class _ShardWriter:
             self._write_shard()
 
     def finish(self) -> None:
-        """Writes the last shard."""
+        """Write the last shard."""
         if self._num_pending:
             self._write_shard()
 
     def renumber(self, ranks: np.ndarray) -> None:
-        """Replaces each number by its rank. *Shape:* `(W,)` int32."""
+        """Replace each number by its rank. `ranks`: shape `(W,)`, int32."""
         for index in range(len(self.sizes)):
             file = shard_files(self._folder, index)[0]
             _save(file, ranks[np.load(file)], self.digests)
@@ -242,7 +242,7 @@ class _ShardWriter:
         counts = np.bincount(tokens[:size], minlength=len(self.counts))
         counts[: len(self.counts)] += self.counts
         self.counts = counts
-        # Copies, because views would keep the memory of the whole shard.
+        # Copies, because views would hold the memory of the whole shard.
         self._pending = [(tokens[size:].copy(), lengths[cut:].copy(), opens[cut:].copy())]
         self._num_pending = len(tokens) - size
 

@@ -1,6 +1,6 @@
 """
-Reads text: one sentence a line, tokens separated by white space, in plain or compressed files. A
-blank line starts a new document, and so does a new file.
+Reads text: one sentence per line, tokens separated by white space, in plain or compressed files. A
+blank line or a new file starts a new document.
 """
 
 import glob
@@ -21,7 +21,10 @@ from elmo_plugin.files.local_path import local_path
 
 BLOCK_BYTES = 1 << 20
 LINE_BYTES = 1 << 25
-"""The longest line: far longer than any sentence, but a small file may decompress to gigabytes."""
+"""
+Longest line in bytes. The limit is far above any sentence and bounds memory, because a small file
+may decompress to gigabytes.
+"""
 ZSTD_BYTES = 1 << 12
 BYTE_ORDER_MARK = "\ufeff"
 
@@ -31,7 +34,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
-# A tar archive of text is valid UTF-8 itself, so it needs a check of its own.
+# A tar archive of text is valid UTF-8 itself, so it needs a separate check.
 TAR_MAGIC = "ustar"
 TAR_MAGIC_POSITION = 257
 
@@ -50,16 +53,16 @@ def find_files(path: str | os.PathLike) -> list[Path]:
 
     # Parameters
 
-    path : `str` or `os.PathLike`
-        A file, a glob, a folder (for all files in and below it that are not hidden), or anything
-        else that AllenNLP's `cached_path` resolves, such as a URL or an archive.
+    path : `str | os.PathLike`
+        A file, a glob, a folder (all non-hidden files in and below it), or anything else that
+        AllenNLP's `cached_path` resolves, such as a URL or an archive.
 
     # Raises
 
     `FileNotFoundError`
-        If there is no such file, or no file in the folder or that matches the glob.
+        If the file does not exist, the folder is empty, or the glob has no match.
     `OSError`
-        If a folder within the folder cannot be read.
+        If a subfolder cannot be read.
     """
     path = os.path.expanduser(os.fspath(path))
     if not os.path.exists(path):
@@ -72,7 +75,7 @@ def find_files(path: str | os.PathLike) -> list[Path]:
             path = local_path(path, extract_archive=True)
         except InputError:
             raise
-        except (OSError, ValueError) as error:  # no name, no host, or no answer
+        except (OSError, ValueError) as error:  # invalid name, unknown host, or no answer
             raise FileNotFoundError(
                 f"{path}: expected a file, a folder, a glob or a URL, found nothing ({error})"
             ) from error
@@ -87,9 +90,9 @@ def find_files(path: str | os.PathLike) -> list[Path]:
 
 def file_facts(files: Iterable[Path]) -> list[tuple[str | int, ...]]:
     """
-    The path, size, times and inode of each file, by which a change is noticed. `rsync --times` and
-    archives set the modification time of a new file to an old one, but no program sets the time of
-    change. That of a text renamed to this path may be old, but it has another inode.
+    The path, size, mtime, ctime and inode of each file, to detect changes. `rsync --times` and
+    archives can give a new file an old mtime, but no program sets the ctime. A file renamed to this
+    path may have an old ctime, but it has another inode.
     """
     return [
         (os.path.realpath(file), s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
@@ -114,18 +117,18 @@ def read_blocks(
     name: str | None = None,
 ) -> Iterator[list[str]]:
     """
-    The lines of a file, about a megabyte at a time, because reading is fast if each step is done
-    for many lines at once.
+    The lines of a file, in blocks of about a megabyte, because processing many lines at once is
+    fast.
 
     # Parameters
 
-    file : `Path` or `BinaryIO`
+    file : `Path | BinaryIO`
         Text in UTF-8, plain or compressed by gzip, xz or zstd. An open file is not closed.
     on_bytes : `Callable`, optional
-        A function that is called with every piece of the file before decompression, for a hash or a
-        progress bar.
+        Function called with every piece of the file before decompression, for a hash or a progress
+        bar.
     name : `str`, optional
-        The name of the file in errors, by default its path.
+        Name of the file in errors, by default its path.
 
     # Raises
 
@@ -217,8 +220,8 @@ class _Observed(io.RawIOBase):
 
 class _ZstdFile(io.RawIOBase):
     """
-    Decompresses Zstandard frames. `zstandard`'s own reader does not notice that a file was cut
-    short; this one raises an `EOFError`.
+    Decompresses Zstandard frames. Unlike `zstandard`'s own reader, it raises an `EOFError` if a
+    file is truncated.
     """
 
     def __init__(self, raw: BinaryIO) -> None:
@@ -232,7 +235,7 @@ class _ZstdFile(io.RawIOBase):
 
     def readinto(self, buffer) -> int:
         while not self._text:
-            # Text is at most 32,768 times as long: a block of 4 bytes may hold 128 KiB.
+            # Text is at most 32,768 times as long: a block of 4 bytes can decompress to 128 KiB.
             compressed = self._compressed or self._raw.read(ZSTD_BYTES)
             if self._frame.eof:
                 if not compressed:

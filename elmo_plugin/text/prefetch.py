@@ -1,4 +1,4 @@
-"""Windows are made when the model asks for them, by a thread that works ahead of it."""
+"""Prefetches windows in a thread, starting when the model first needs one."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,24 +15,24 @@ AHEAD = 8
 
 class Prefetcher:
     """
-    Gives windows by number. The thread starts with the first request, at that window. Later
-    requests should come in order, because after any other one it starts again at that window.
+    Returns windows by number. The thread starts at the first requested window. Later requests
+    should be in order, because any other request restarts it at that window.
 
     # Parameters
 
     windows : `Callable[[int], Iterator[Tensors]]`
-        Makes the windows from a given number on.
+        Function that yields the windows from a given number on.
     """
 
     def __init__(self, windows: Callable[[int], Iterator[Tensors]]) -> None:
         self._windows = windows
-        # Its thread has no reference to this object, and ends with it.
+        # Its thread does not refer to this object, so both end together.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="bilm-windows")
         self._ahead: deque[Future[Tensors]] = deque()
         self._next: int | None = None
 
     def get(self, number: int) -> Tensors:
-        """Returns a window, or raises the error of making it."""
+        """Return a window, or raise the error that occurred while making it."""
         if number != self._next:
             self._source = self._windows(number)
             self._ahead.clear()
@@ -46,13 +46,13 @@ class Prefetcher:
 
 class LazyWindow:
     """
-    A window that is made when the model asks for its tensors. AllenNLP's trainer draws and discards
-    the batches before the place where it resumes, which therefore costs nothing.
+    A window whose tensors are made when the model first reads them. When AllenNLP's trainer
+    resumes, it draws and discards the earlier batches, which therefore costs nothing.
 
     # Parameters
 
     make : `Callable[[], Tensors]`
-        Makes the tensors.
+        Function that makes the tensors.
     """
 
     def __init__(self, make: Callable[[], Tensors]) -> None:
@@ -66,10 +66,10 @@ class LazyWindow:
         return self._make()
 
     def tensors(self, device: torch.device | None = None) -> Tensors:
-        """The window's tensors, on `device`, or else on the CPU."""
+        """The window's tensors on `device`, by default on the CPU."""
         if device is None:
             return self._tensors
-        # The consumer copies, so that the copies are queued on the stream that the model reads.
+        # Copied here, and not in the thread, so that the copies are queued on the model's stream.
         return {key: x.to(device, non_blocking=True) for key, x in self._tensors.items()}
 
     def to_json(self) -> dict[str, list]:

@@ -1,13 +1,13 @@
 """
-Cuts an encoded corpus into rows of running text, and these into windows of a few time steps.
+Cuts an encoded corpus into rows of running text, and the rows into windows of a few time steps.
 
-Each shard's sentences, in the epoch's order, are cut at sentence ends into one piece for each row,
-so that all rows become about equally long. A row consists of its pieces of all shards, one after
-the other. Window k is the time steps k * T to (k + 1) * T of all rows.
+Each shard's sentences, in the epoch's order, are cut at sentence ends into one piece per row, so
+that all rows become about equally long. A row is its pieces of all shards, concatenated. Window k
+contains the time steps k * T to (k + 1) * T of all rows.
 
 The forward direction reads `<S> w1 .. wn` of each sentence and predicts `w1 .. wn </S>`. The
 backward direction reads `</S> wn .. w1` of the same sentence and predicts `wn .. w1 <S>`. Both take
-n + 1 time steps for a sentence of n tokens, so that they read the same sentences in a window.
+n + 1 time steps for a sentence of n tokens, so they read the same sentences in a window.
 """
 
 import math
@@ -21,11 +21,11 @@ import numpy as np
 from elmo_plugin.text.corpus import BEGIN, END, EncodedCorpus, Shard
 
 NOTHING = -1
-"""Stands for a target's rank after the end of a row."""
+"""Rank of a target after the end of a row."""
 
 
 class Window(NamedTuple):
-    """Word ranks of B rows and T time steps. *Shape of each:* `(B, T)` int64."""
+    """Word ranks of B rows and T time steps. Shape of each: `(B, T)`, int64."""
 
     forward_inputs: np.ndarray
     forward_targets: np.ndarray
@@ -36,20 +36,20 @@ class Window(NamedTuple):
 @dataclass(frozen=True)
 class Epoch:
     """
-    The windows of one epoch, which depend on nothing but the arguments.
+    The windows of one epoch, which depend only on the arguments.
 
     # Parameters
 
     corpus : `EncodedCorpus`
         Corpus to read.
     num_rows : `int`
-        R, the number of rows of all processes together.
+        R, the total number of rows of all processes.
     window : `int`
         T, the number of time steps of a window.
-    shuffle : `str`, optional (default=`None`)
-        Unit to shuffle within each shard, `"sentences"` or `"documents"`; the shards are shuffled
-        too. `None` keeps the order of the text.
-    seed, epoch : `int`, optional (default=`0`)
+    shuffle : `str`, optional
+        Unit to shuffle within each shard, `"sentences"` or `"documents"`; the shards are also
+        shuffled. By default the order of the text is kept.
+    seed, epoch : `int`, optional (default = `0`)
         Seeds of the order.
     """
 
@@ -68,8 +68,8 @@ class Epoch:
 
     def windows(self, rows: slice = slice(None), first: int = 0) -> Iterator[Window]:
         """
-        Reads the windows from the window `first` on, of all rows or some. Skipping those before it
-        takes almost no time.
+        Read the windows of all or some rows, starting at the window `first`. Skipping windows takes
+        almost no time.
         """
         reading: list[_Pieces] = []
         index = first
@@ -111,7 +111,8 @@ class Epoch:
 
 class _Pieces:
     """
-    The pieces of all rows in one shard. Its tokens are loaded for the first window that has some.
+    The pieces of all rows in one shard. The shard's tokens are loaded for the first window that
+    needs them.
 
     # Parameters
 
@@ -120,9 +121,9 @@ class _Pieces:
     shard : `int`
         Index of the shard.
     order : `np.ndarray`
-        Its sentences in the epoch's order. *Shape:* `(S,)`.
+        Its sentences in the epoch's order, shape `(S,)`.
     begin : `np.ndarray`
-        Time steps of the rows at which the pieces begin. *Shape:* `(R,)`.
+        Time steps of the rows at which the pieces begin, shape `(R,)`.
     """
 
     def __init__(
@@ -133,14 +134,14 @@ class _Pieces:
         offsets = corpus.shards[shard].sentences
         self._starts = offsets[order]  # each sentence's first token, (S,)
         self._lengths = offsets[order + 1] - self._starts  # in tokens, (S,)
-        # Time steps of the shard at which the sentences start, and at which the last one ends,
-        # (S + 1,). A sentence takes one time step more than it has tokens.
+        # Time steps of the shard at which the sentences start, and at which the last one ends, (S +
+        # 1,). A sentence of n tokens takes n + 1 time steps.
         self._steps = np.concatenate([[0], np.cumsum(self._lengths + 1)])
         cuts = self._steps[_cut_into_rows(self._steps, begin)]  # (R + 1,)
         self._begin = begin
         self.end = begin + np.diff(cuts)
-        """Time steps of the rows at which the pieces end. *Shape:* `(R,)`."""
-        # Added to a time step of a row, this gives the time step of the shard. (R,)
+        """Time steps of the rows at which the pieces end, shape `(R,)`."""
+        # Add this to a row's time step to get the shard's time step. (R,)
         self._shift = cuts[:-1] - begin
 
     @cached_property
@@ -148,7 +149,7 @@ class _Pieces:
         return self._corpus.load_tokens(self._shard)
 
     def read(self, first_step: int, rows: slice, window: Window) -> None:
-        """Fills in this shard's part of the window of `rows` that starts at `first_step`."""
+        """Fill in this shard's part of the window of `rows` that starts at `first_step`."""
         begin, end, shift = (x[rows, None] for x in (self._begin, self.end, self._shift))  # (B, 1)
         step = first_step + np.arange(window.forward_inputs.shape[1])[None, :]  # (1, T)
         here = (begin <= step) & (step < end)  # (B, T)
@@ -158,7 +159,7 @@ class _Pieces:
         length = self._lengths[sentence]
         start = self._starts[sentence]
         opens, closes = position == 0, position == length
-        # At a boundary no token is used, so that any index will do.
+        # At a boundary no token is used, so any valid index works.
         previous = np.where(opens, start, start + position - 1)
         following = np.where(closes, start, start + position)
         mirror = 2 * start + length - 1
@@ -170,7 +171,7 @@ class _Pieces:
 
 
 def _order(shard: Shard, shuffle: str | None, random: np.random.Generator) -> np.ndarray:
-    """The order in which an epoch reads a shard's sentences. *Shape:* `(S,)` int64."""
+    """The order in which an epoch reads a shard's sentences, shape `(S,)`, int64."""
     if shuffle == "sentences":
         return random.permutation(shard.num_sentences)
     if shuffle == "documents":
@@ -184,13 +185,12 @@ def _order(shard: Shard, shuffle: str | None, random: np.random.Generator) -> np
 
 def _cut_into_rows(steps: np.ndarray, row_lengths: np.ndarray) -> np.ndarray:
     """
-    Cuts a shard into one piece for each row, at the sentence boundaries that make the rows' lengths
+    Cut a shard into one piece for each row, at the sentence boundaries that make the rows' lengths
     most equal.
 
-    `steps`: time steps at which the sentences start, and at which the last one ends, *shape*
-    `(S + 1,)`. `row_lengths`: lengths of the rows before this shard, *shape* `(R,)`. Returns the
-    index of the first sentence of each row's piece, and the number of sentences, *shape*
-    `(R + 1,)`.
+    `steps`: time steps at which the sentences start, and at which the last one ends, shape
+    `(S + 1,)`. `row_lengths`: lengths of the rows before this shard, shape `(R,)`. Returns the
+    index of the first sentence of each row's piece, and the number of sentences, shape `(R + 1,)`.
     """
     wanted = np.maximum((row_lengths.sum() + steps[-1]) / len(row_lengths) - row_lengths, 0)
     bounds = np.cumsum(wanted) * (steps[-1] / wanted.sum())

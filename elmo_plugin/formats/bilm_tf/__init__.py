@@ -1,1 +1,1 @@
-"""Reads and writes bilm-tf's files. Only this package contains bilm-tf's names."""
+"""Reads and writes bilm-tf's files. bilm-tf's names appear only here."""

@@ -1,6 +1,6 @@
 """
-The arrays of a weight file and the parameters of our modules that hold them. No other file contains
-TensorFlow's names.
+Maps the arrays of a weight file to the parameters of our modules. TensorFlow's names appear only in
+this file.
 """
 
 from torch import Tensor
@@ -10,12 +10,12 @@ from elmo_plugin.modules import BiLM, SampledSoftmax
 
 def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[Tensor]]:
     """
-    Views of our parameters by the name of the array that they are, concatenated in the first
-    dimension, in the order in which arrays are written. Copying into the views reads the array, and
-    copying out of them writes it.
+    Views of our parameters by array name, in the order in which the arrays are written. An array is
+    its views concatenated along the first dimension: copying into the views reads it, and copying
+    out of them writes it.
     """
     encoder = bilm.token_encoder
-    # Row 0 stands for "no word here", which the file does not have.
+    # Row 0 means "no word here", and the file does not contain it.
     views = {"char_embed": [encoder.char_embedding.weight[1:]]}
     for i, conv in enumerate(encoder.convolutions):
         views[f"CNN/W_cnn_{i}"] = [conv.weight.permute(2, 1, 0)[None]]  # (n, c, w) to (1, w, c, n)

@@ -17,8 +17,8 @@ HDF5_ENDINGS = (".hdf5", ".h5")
 @contextmanager
 def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     """
-    The options file and the weight file in a folder or a zip file: `options.json`, and the only
-    HDF5 file. A zip file is unpacked into a temporary folder, which exists inside the context.
+    The options file (`options.json`) and the only HDF5 file in a folder or a zip file. A zip file
+    is unpacked into a temporary folder, which exists inside the context.
 
     # Raises
 
@@ -26,7 +26,7 @@ def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
         If `path` is neither a folder nor a zip file, if it does not contain exactly one file of
         each kind, or if the zip file is damaged.
     `DiskFullError`
-        If there is no space to unpack a zip file.
+        If the disk has no space to unpack a zip file.
     """
     path = Path(path)
     if path.is_dir():
@@ -63,7 +63,7 @@ def _extract(path: Path, folder: Path) -> tuple[str, str]:
     try:
         with name_full_disk(folder), zipfile.ZipFile(path) as archive:
             options, weights = _choose(path, map(PurePosixPath, archive.namelist()))
-            # This checks each CRC, and no name can choose another folder.
+            # This checks each CRC, and no member can be written outside the folder.
             return archive.extract(options, folder), archive.extract(weights, folder)
     except (InputError, DiskFullError):
         raise

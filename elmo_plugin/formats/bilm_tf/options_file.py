@@ -14,13 +14,13 @@ from elmo_plugin.options import BiLMOptions, CharCNNOptions, LSTMOptions
 
 def read_options(path: str | os.PathLike) -> BiLMOptions:
     """
-    Reads an options file, written for training (`n_characters` 261) or for inference (262). Keys
-    that only a training run needs are ignored.
+    Read an options file for training (`n_characters` 261) or for inference (262). Keys that only
+    training needs are ignored.
 
     # Raises
 
     `InputError`
-        If the file or one of its values is wrong. The message names the file and the key.
+        If the file or one of its values is invalid. The message names the file and the key.
     """
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "no such file"
@@ -29,7 +29,7 @@ def read_options(path: str | os.PathLike) -> BiLMOptions:
 
 
 def parse_options(text: bytes | str, source: str) -> BiLMOptions:
-    """Reads the text of an options file, which errors call `source`."""
+    """Read the text of an options file; `source` is its name in error messages."""
     try:
         options = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -38,7 +38,7 @@ def parse_options(text: bytes | str, source: str) -> BiLMOptions:
 
 
 def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions:
-    """Reads the contents of an options file, which errors call `source`."""
+    """Read the contents of an options file; `source` is its name in error messages."""
     if not isinstance(options, Mapping):
         raise InputError(f"{source}: expected a block lstm, found none")
     bidirectional = options.get("bidirectional", True)
@@ -50,7 +50,7 @@ def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions
 
 
 def write_options(options: BiLMOptions, path: str | os.PathLike) -> None:
-    """Writes an options file for inference, whole or not at all."""
+    """Write an options file for inference, atomically."""
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(options.to_dict(), indent=2) + "\n")
 

@@ -1,4 +1,4 @@
-"""bilm-tf's vocabulary file: the words of the softmax, one a line."""
+"""bilm-tf's vocabulary file: the words of the softmax, one per line."""
 
 import os
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from elmo_plugin.text.lines import read_blocks
 
 def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
     """
-    Reads bilm-tf's vocabulary file: one word a line, `<S>`, `</S>` and `<UNK>` first.
+    Read bilm-tf's vocabulary file: one word per line, beginning with `<S>`, `</S>` and `<UNK>`.
 
     # Raises
 
     `InputError`
-        If a line is empty or occurs twice, or the first lines are others. The message names the
-        line.
+        If a line is empty or occurs twice, or if the first lines are not these. The message names
+        the line.
     """
     words = [line.strip() for lines in read_blocks(Path(file)) for line in lines]
     if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
@@ -42,13 +42,13 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
 
 def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None:
     """
-    Writes bilm-tf's vocabulary file.
+    Write bilm-tf's vocabulary file.
 
     # Raises
 
     `InputError`
-        If a word does not fit on a line: it is empty, has white space at an end, contains a line
-        break, or cannot be encoded in UTF-8.
+        If a word is empty, begins or ends with white space, contains a line break, or cannot be
+        encoded in UTF-8.
     """
     words = list(words)
     for index, word in enumerate(words):

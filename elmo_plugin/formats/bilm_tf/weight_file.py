@@ -1,9 +1,8 @@
 """
 Weight files in HDF5, in the format that bilm-tf, AllenNLP and others read.
 
-The files that are written here can be checked: each array has a digest, and the file contains the
-options that it belongs to. Other programs ignore both. Their own files have neither, and are read
-without these checks.
+Files written here contain a digest for each array, and the options they were written for. Other
+programs ignore both, and their files are read without these checks.
 """
 
 import json
@@ -33,18 +32,17 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
 WRITTEN_FOR = "options.json"
-"""The attribute of a weight file that contains its options."""
+"""Attribute of a weight file that contains its options."""
 
 
 def load_bilm(options_file: str | os.PathLike, weight_file: str | os.PathLike) -> BiLM:
     """
-    Loads a biLM from its two files.
+    Load a biLM from its two files.
 
     # Raises
 
     `InputError`
-        If a file is damaged, or does not belong to the other. The message names the file and the
-        key.
+        If a file is damaged, or the two do not match. The message names the file and the key.
     """
     options = read_options(options_file)
     check_weights(options, weight_file)
@@ -57,15 +55,15 @@ def check_weights(
     options: BiLMOptions, path: str | os.PathLike, n_softmax_words: int | None = None
 ) -> None:
     """
-    Checks that a weight file belongs to `options`, before a biLM of these sizes is built.
+    Check that a weight file matches `options`, before a biLM of these sizes is built.
 
     # Parameters
 
     options : `BiLMOptions`
     path : `str | os.PathLike`
         The weight file.
-    n_softmax_words : `int | None`
-        The number of words of the softmax, if the file has to contain one.
+    n_softmax_words : `int`, optional
+        Number of words of the softmax, if the file must contain one.
 
     # Raises
 
@@ -88,9 +86,9 @@ def read_weights(
     bilm: BiLM, path: str | os.PathLike, softmax: SampledSoftmax | None = None
 ) -> None:
     """
-    Reads the weights of a biLM, and those of its softmax if it is given. The arrays may be float32
-    or float16, and compressed. The warm state is read if `write_weights` wrote one, and computed
-    otherwise. The biLM is changed only after all arrays have been read and checked.
+    Read the weights of a biLM and, if given, of its softmax. The arrays may be float32 or float16,
+    and compressed. The warm state is read if the file has one, and computed otherwise. The biLM is
+    modified only after all arrays have been checked.
 
     # Raises
 
@@ -124,25 +122,25 @@ def write_weights(
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """
-    Writes a weight file that bilm-tf, AllenNLP and others read. It contains the `warm_state` too,
-    which other programs ignore. The file appears whole or not at all.
+    Write a weight file that bilm-tf, AllenNLP and others read, atomically. It also contains the
+    `warm_state`, which other programs ignore.
 
     # Parameters
 
     bilm : `BiLM`
     path : `str | os.PathLike`
-    softmax : `SampledSoftmax | None`
-        A softmax to write to the same file.
-    dtype : `torch.dtype`
-        The type of the numbers. The LSTMs' biases are always float32, because AllenNLP adds the
-        forget gate's 1 to them in the type of the file.
+    softmax : `SampledSoftmax`, optional
+        Softmax to write to the same file.
+    dtype : `torch.dtype`, optional (default = `torch.float32`)
+        Type of the numbers. The LSTM biases are always float32, because AllenNLP adds the forget
+        gate's 1 to them in the type of the file.
 
     # Raises
 
     `InputError`
-        If a setting of the biLM is no longer that of its options, which the file says it is for.
+        If a setting of the biLM was changed after it was built from its options.
     `DiskFullError`
-        If there is no space for the file.
+        If the disk is full.
     """
     _check_settings(bilm)
     arrays = array_views(bilm, softmax)
@@ -161,7 +159,10 @@ def write_weights(
 
 
 def n_softmax_words(path: str | os.PathLike) -> int | None:
-    """The number of words of the softmax in a weight file; bilm-tf's own files have none."""
+    """
+    Number of words of the softmax in a weight file; `None` without a softmax, as in bilm-tf's own
+    files.
+    """
     with open_hdf5(path) as file:
         weight = find_array(file, "softmax/W")
         return None if weight is None else int(weight.shape[0]) if weight.shape else 0
@@ -176,7 +177,7 @@ def _find(file: h5py.File, name: str, parts: list[Tensor]) -> h5py.Dataset:
     expected = (sum(len(part) for part in parts), *parts[0].shape[1:])
     found = find_array(file, name)
     if found is None:
-        # bilm-tf names the one cell of a one-layer model without the cells' common level.
+        # In one-layer models, bilm-tf's name of the cell lacks the level `MultiRNNCell/Cell0`.
         found = find_array(file, name.replace("MultiRNNCell/Cell0/", ""))
     if found is None:
         raise InputError(f"{file.filename}: {name}: expected an array, found none")
@@ -185,14 +186,14 @@ def _find(file: h5py.File, name: str, parts: list[Tensor]) -> h5py.Dataset:
         if name == "char_embed" and found.shape[:1] == (NUM_CHARACTERS,):
             hint = "; the file has no row for padding, which readers add in front"
         raise InputError(
-            f"{file.filename}: {name}: the options ask for the shape {expected}, "
+            f"{file.filename}: {name}: expected the shape {expected}, as the options say, "
             f"found {found.shape}{hint}"
         )
     return found
 
 
 def _check_options(file: h5py.File, options: BiLMOptions) -> None:
-    """Refuses a file that says that it was written for other options, which only ours say."""
+    """Reject a file that was written for other options. Only files written here record them."""
     text = read_text(file, WRITTEN_FOR)
     if text is None:
         return

@@ -15,14 +15,14 @@ logger = logging.getLogger(__name__)
 class BiLMExportCallback(TrainerCallback):
     """
     Writes the best weights of a finished run as bilm-tf's files, to the folder `bilm-tf` inside the
-    run's output folder. Before training it warns if AllenNLP's own ELMo will not read them.
+    run's output folder. Before training it warns if AllenNLP's own ELMo cannot read them.
 
     Registered as a `TrainerCallback` with name "bilm_export".
 
     # Parameters
 
     serialization_dir : `str`
-        Output folder of the run. AllenNLP passes it; it gets no entry in a configuration file.
+        Output folder of the run, passed by AllenNLP; do not set it in the config.
     softmax : `bool`, optional (default = `False`)
         Whether to write the softmax too.
     """
@@ -44,7 +44,7 @@ class BiLMExportCallback(TrainerCallback):
     def on_end(
         self, trainer: Any, metrics: Any = None, *_: Any, is_primary: bool = True, **__: Any
     ) -> None:
-        # The trainer has loaded the best weights by now, unless it failed and there are no metrics.
+        # The trainer has loaded the best weights, unless it failed and there are no metrics.
         if is_primary and metrics is not None:
             folder = Path(self.serialization_dir) / "bilm-tf"
             export(trainer.model, folder, with_softmax=self.softmax)

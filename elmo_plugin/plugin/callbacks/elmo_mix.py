@@ -15,17 +15,17 @@ logger = logging.getLogger(__name__)
 class ElmoMixCallback(TrainerCallback):
     """
     Logs how the mixes of ELMo's layers change in training: the weights s, after the softmax, and
-    the scale gamma. They go to the log, and to TensorBoard and Weights & Biases if the trainer has
-    their callbacks, as `elmo_mix/NAME/s_0` .. `s_L` and `elmo_mix/NAME/gamma`.
+    the scale gamma. If the trainer has callbacks for TensorBoard or Weights & Biases, they also get
+    them, as `elmo_mix/NAME/s_0` .. `s_L` and `elmo_mix/NAME/gamma`.
 
     Registered as a `TrainerCallback` with name "elmo_mix".
 
     # Parameters
 
     serialization_dir : `str`
-        AllenNLP passes it; it gets no entry in a configuration file.
+        Passed by AllenNLP; do not set it in the config.
     interval : `int`, optional (default = `100`)
-        Number of batches after which the mixes are logged. They are also logged after each epoch.
+        Number of batches between two logs. The mixes are also logged after each epoch.
     """
 
     def __init__(self, serialization_dir: str, interval: int = 100) -> None:

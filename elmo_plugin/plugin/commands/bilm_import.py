@@ -15,13 +15,13 @@ class BiLMImport(Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("options", help="the options.json of bilm-tf")
         parser.add_argument("weights", help="the weights with the softmax, in HDF5")
-        parser.add_argument("vocabulary", help="the words, one a line")
+        parser.add_argument("vocabulary", help="the words, one per line")
         parser.add_argument("archive", help="the model.tar.gz to write")
 
     def run(self, args: argparse.Namespace) -> None:
         options = input_path("options", args.options, "bilm-tf's options.json")
         weights = input_path("weights", args.weights, "bilm-tf's weights in HDF5")
-        vocabulary = input_path("vocabulary", args.vocabulary, "a file of words, one a line")
+        vocabulary = input_path("vocabulary", args.vocabulary, "a file of words, one per line")
         check_output_file("archive", args.archive)
         import_files(options, weights, vocabulary, args.archive)
         print_text(f"wrote {args.archive}")

@@ -1,4 +1,4 @@
-"""The parts that commands share: their form, the arguments that name a biLM, paths, and output."""
+"""Shared parts of the commands: base class, arguments that name a biLM, paths, and output."""
 
 import argparse
 import os
@@ -15,7 +15,7 @@ from elmo_plugin.pretrained import pretrained_names
 
 
 class Command(Subcommand):
-    """A command of `allennlp`. Its help begins with the docstring of its class."""
+    """A command of `allennlp`. Its help begins with the class docstring."""
 
     def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
         subparser = parser.add_parser(self.name, description=self.__doc__, help=self.__doc__)
@@ -34,7 +34,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pretrained",
         choices=pretrained_names(),
-        help="the name of a model that is part of the package",
+        help="the name of a model in the package",
     )
     parser.add_argument(
         "--archive-file",
@@ -48,12 +48,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     """
-    The biLM of the arguments, in evaluation mode and on its device.
+    Load the biLM that the arguments name, in evaluation mode and on its device.
 
     # Raises
 
     `InputError`
-        If there is no such GPU, or if the arguments do not name one biLM that reads characters.
+        If there is no such GPU, or if the arguments do not name exactly one biLM.
     `FileNotFoundError`
         If a file does not exist.
     """
@@ -84,8 +84,8 @@ def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
 
 def input_path(argument: str, path: str, expected: str) -> str:
     """
-    The local path of an input file or folder, which is downloaded if it is a URL. If it does not
-    exist, the `FileNotFoundError` names the argument.
+    The local path of an input file or folder. A URL is downloaded. If nothing is found, the
+    `FileNotFoundError` names the argument.
     """
     check_path(argument, path)
     try:
@@ -96,8 +96,8 @@ def input_path(argument: str, path: str, expected: str) -> str:
 
 def check_output_file(argument: str, file: str) -> None:
     """
-    Raises an `InputError` that names the argument if the output `file` is a folder, or if its own
-    folder does not exist or is not writable. If it is a link, this is the folder to which it leads.
+    Raise an `InputError` that names the argument if the output `file` is a folder, or if its parent
+    folder does not exist or is not writable. For a link, its target is checked.
     """
     check_path(argument, file)
     folder = Path(os.path.realpath(file)).parent
@@ -113,6 +113,6 @@ def check_output_file(argument: str, file: str) -> None:
 
 
 def print_text(text: str) -> None:
-    """Prints text in which what the terminal's encoding lacks is escaped, as in `caf\\xe9`."""
+    """Print text, escaping characters outside the terminal's encoding, as in `caf\\xe9`."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -11,9 +11,9 @@ from elmo_plugin.plugin.commands.command import Command, input_path, print_text
 @Subcommand.register("elmo-mix")
 class ElmoMix(Command):
     """
-    Prints the weights s of the layers and the scale gamma of each mix in the archives of models. It
-    reads only the weights of an archive, with the embedder "elmo" or AllenNLP's own
-    "elmo_token_embedder".
+    Prints the layer weights s and the scale gamma of each mix in the archives of models with the
+    embedder "elmo" or AllenNLP's own "elmo_token_embedder". Only the weights of an archive are
+    read.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def mixes_of_archive(archive_file: str) -> dict[str, Mix]:
     # Raises
 
     `InputError`
-        If it is damaged, or if the model has no mix.
+        If the archive is damaged, or the model has no mix.
     """
     with opened_archive(archive_file) as folder:
         mixes = find_mixes(read_weights(folder))

@@ -22,15 +22,15 @@ from elmo_plugin.plugin.commands.command import (
 @Subcommand.register("elmo-nearest")
 class ElmoNearest(Command):
     """
-    Prints the occurrences in a text whose vectors are nearest to that of a word in its sentence, as
-    in table 4 of the paper.
+    Prints the nearest neighbours of a word in its sentence among all words of a text, as in table 4
+    of the paper.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "text",
-            help="a file, a glob, a folder or docs://heldout, one sentence a line; plain, .gz, .xz "
-            "or .zst",
+            help="a file, a glob, a folder or docs://heldout, one sentence per line; plain, .gz, "
+            ".xz or .zst",
         )
         queries = parser.add_mutually_exclusive_group(required=True)
         queries.add_argument(
@@ -39,24 +39,22 @@ class ElmoNearest(Command):
             help="a sentence with one word between asterisks, as in 'the *stick* .'; may be "
             "repeated",
         )
-        queries.add_argument("--word", help="a word, whose occurrences in the text are the queries")
+        queries.add_argument("--word", help="a word; its occurrences in the text are the queries")
         parser.add_argument(
             "--queries",
             type=int,
             default=5,
             metavar="N",
-            help="the highest number of occurrences of --word, spread over the text",
+            help="the maximum number of occurrences of --word, spread over the text",
         )
-        parser.add_argument(
-            "-k", type=int, default=5, help="the number of neighbours of each query"
-        )
+        parser.add_argument("-k", type=int, default=5, help="the number of neighbours per query")
         parser.add_argument(
             "--layer", default="top", help="top, average, or a number, where 0 is the words"
         )
         parser.add_argument(
             "--same-word",
             action="store_true",
-            help="look only at occurrences of the same word, which is faster",
+            help="consider only occurrences of the same word, which is faster",
         )
         add_model_arguments(parser)
 
@@ -97,7 +95,7 @@ def _marked(sentence: str) -> Occurrence:
 
 
 def _spread(text: str, word: str, most: int) -> list[Occurrence]:
-    """At most `most` occurrences of a word, at equal distances in the list of all."""
+    """At most `most` occurrences of a word, evenly spaced among all."""
     n_found = sum(1 for _ in occurrences(text_sentences(text), word))
     step = max(1, n_found // most)
     queries = list(islice(occurrences(text_sentences(text), word), 0, step * most, step))

@@ -14,8 +14,8 @@ from elmo_plugin.text.lines import find_files
 @Subcommand.register("bilm-encode")
 class BiLMEncode(Command):
     """
-    Encodes text, one sentence a line, to a folder, which a config can name as its train_data_path.
-    A config can also name the text itself, which is then encoded on first use.
+    Encodes text, one sentence per line, to a folder that a config can use as its train_data_path. A
+    config can also name the text itself, which is then encoded on first use.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

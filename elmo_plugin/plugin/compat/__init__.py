@@ -1,10 +1,10 @@
 """
-Repairs of what AllenNLP 2.10.1 and allennlp-models 2.10.1, their last releases, do wrong on current
-versions of PyTorch, NLTK and spaCy. Importing a module applies its repair. Each module
-is complete in itself: remove the file, its line here and its test when its reason is gone.
+Patches for AllenNLP 2.10.1 and allennlp-models 2.10.1, their last releases, on current versions of
+PyTorch, NLTK and spaCy. Importing a module applies its patch. Patches are independent: when one is
+no longer needed, remove its file, its line here and its test.
 """
 
-# Before the others, because these import AllenNLP and allennlp-models, which warn as they load.
+# First, because the others import AllenNLP and allennlp-models, which print warnings at import.
 from elmo_plugin.plugin.compat import import_warnings  # isort: split
 
 from elmo_plugin.plugin.compat import (

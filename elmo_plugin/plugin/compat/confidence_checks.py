@@ -1,7 +1,7 @@
 """
-AllenNLP's trainer sets hooks on every module of a model, to find layers with a bias in front of a
-normalization, until the second batch of a run; in a run that is recovered they stay. A biLM has no
-normalization, and with hooks it computes without caches. Importing this leaves biLMs out.
+AllenNLP's trainer sets hooks on every module of a model until the second batch, to find biases
+before normalization layers. In a recovered run the hooks stay. A biLM has no normalization, and
+hooks disable its caches. Importing this module exempts biLMs.
 """
 
 from allennlp.confidence_checks.normalization_bias_verification import (

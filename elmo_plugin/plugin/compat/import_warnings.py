@@ -1,12 +1,12 @@
 """
-Importing and using AllenNLP 2.10.1 prints warnings that its users can do nothing about:
+Importing and using AllenNLP 2.10.1 prints warnings that users cannot act on:
 
 - fairscale 0.4.6 and AllenNLP's trainer call `torch.cuda.amp`, which PyTorch 2.4 deprecated;
 - rouge imports `pkg_resources`, which setuptools deprecated.
 
-Only these warnings of these modules are ignored. They can go with the package that each one names.
-The command `allennlp` imports all of this before any plugin, so that it still prints those of the
-import; `python -m elmo_plugin` does not.
+Only these warnings of these modules are ignored. Remove an entry when its package is fixed. The
+command `allennlp` imports these packages before any plugin and still prints the import warnings;
+`python -m elmo_plugin` does not.
 """
 
 import warnings

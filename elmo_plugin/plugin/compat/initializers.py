@@ -1,7 +1,7 @@
 """
-A config's `initializer` sets the parameters of a model whose names match its patterns, once the
-model is built. A pattern such as `.*weight.*` also matches those of a biLM, and would replace its
-loaded weights by random ones. Importing this makes AllenNLP's initializers leave them out.
+After a model is built, a config's `initializer` sets the parameters whose names match its patterns.
+A pattern such as `.*weight.*` also matches those of a biLM, and would overwrite its loaded weights.
+Importing this module makes AllenNLP's initializers skip them.
 """
 
 import logging

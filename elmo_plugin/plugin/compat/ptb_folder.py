@@ -1,9 +1,9 @@
 """
-The reader `ptb_trees` (constituency parser) reads with NLTK, which since version 3.10 refuses files
-outside its data folders: `Security Violation [CorpusReader.__init__]: Unauthorized path`.
+The dataset reader `ptb_trees` (constituency parsing) uses NLTK, which since version 3.10 rejects
+files outside its data folders: `Security Violation [CorpusReader.__init__]: Unauthorized path`.
 
-Here the file's own folder is among NLTK's data folders while the file is read, and no longer. This
-can go when the reader no longer reads with NLTK.
+This module adds the file's folder to NLTK's data folders while the file is read. Remove it when the
+reader no longer uses NLTK.
 """
 
 import os

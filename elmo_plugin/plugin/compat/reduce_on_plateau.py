@@ -1,9 +1,9 @@
 """
-AllenNLP's learning rate scheduler `reduce_on_plateau` passes `verbose` to PyTorch's, which does not
-take it any more since PyTorch 2.7: `TypeError: ... got an unexpected keyword argument 'verbose'`.
+AllenNLP's learning rate scheduler `reduce_on_plateau` passes `verbose` to PyTorch's scheduler,
+which PyTorch 2.7 removed: `TypeError: ... got an unexpected keyword argument 'verbose'`.
 
-Here another class is registered under this name, with the same parameters except `verbose`. This
-can go when AllenNLP no longer passes `verbose`.
+This module registers another class under this name, with the same parameters except `verbose`.
+Remove it when AllenNLP no longer passes `verbose`.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ from elmo_plugin.checks import InputError
 @LearningRateScheduler.register("reduce_on_plateau", exist_ok=True)
 class ReduceOnPlateau(ReduceOnPlateauLearningRateScheduler):
     """
-    AllenNLP's scheduler of this name, whose parameters `FromParams` reads, without `verbose`.
+    AllenNLP's scheduler of this name without the parameter `verbose`.
 
     Registered as a `LearningRateScheduler` with name "reduce_on_plateau", in place of AllenNLP's.
     """
@@ -35,5 +35,5 @@ class ReduceOnPlateau(ReduceOnPlateauLearningRateScheduler):
                 "reduce_on_plateau: verbose: expected none, since PyTorch has removed it"
             )
         scheduler = ReduceLROnPlateau(optimizer, **kwargs)
-        # Not through AllenNLP's own `__init__`, which is what fails.
+        # Bypasses AllenNLP's `__init__`, which fails.
         _PyTorchLearningRateSchedulerWithMetricsWrapper.__init__(self, scheduler)  # type: ignore[arg-type]

@@ -1,13 +1,12 @@
 """
-AllenNLP's predictors of taggers, roles and coreference, and the readers whose config names no
-tokenizer, load the spaCy model `en_core_web_sm` even where no text is tokenized. A missing model is
-downloaded, and without a network that ends in a long traceback.
+AllenNLP's predictors for tagging, SRL and coreference, and readers whose config names no tokenizer,
+load the spaCy model `en_core_web_sm` even if no text is tokenized. A missing model is downloaded,
+which offline ends in a long traceback.
 
-Here nothing is downloaded. If the model is missing, a blank pipeline takes its place, with a
-warning. Its tokens are the same, because spaCy's tokenizers are rules and are not trained; its
-sentences end at punctuation; and it gives no tags. Indexers that read tags then raise an error, as
-for any token without a tag, and so do predictors that read tags, but only when they are given text.
-This can go when AllenNLP loads a model where one is needed.
+With this module nothing is downloaded. If the model is missing, a blank pipeline replaces it, with
+a warning. The tokens are the same, because spaCy's tokenizers are rule-based, but sentences end at
+punctuation and there are no tags. Indexers and predictors that need tags raise an error when they
+get text. Remove this when AllenNLP loads a model only if it is needed.
 """
 
 import logging
@@ -32,11 +31,11 @@ logger = logging.getLogger(__name__)
 
 SENTENCES = "sentencizer"
 DEFAULT = "en_core_web_sm"
-"""The model that AllenNLP loads where a config names none."""
+"""The model that AllenNLP loads if a config names none."""
 
 
 def load(name: str, **kwargs: Any) -> Language:
-    """`spacy.load`, or a blank pipeline where AllenNLP's default model is not installed."""
+    """`spacy.load`, or a blank pipeline if AllenNLP's default model is not installed."""
     if name.startswith("blank:"):
         return blank(name.removeprefix("blank:"))
     try:
@@ -81,7 +80,7 @@ def _sanitize(self: SpacyTokenizer, tokens: List[SpacyToken]) -> List[Token]:
 
 
 class TaggingTokenizer(SpacyTokenizer):
-    """AllenNLP's `SpacyTokenizer`, which refuses text if its pipeline gives no tags."""
+    """AllenNLP's `SpacyTokenizer`, which raises an error if its pipeline has no tagger."""
 
     @property
     def spacy(self) -> Language:

@@ -1,10 +1,10 @@
 """
-The trainer's `grad_norm` calls PyTorch's `clip_grad_norm_`, which in PyTorch 2 has no kernel for
-the gradient of an embedding with `sparse: true`: `Could not run 'aten::linalg_vector_norm' with
-arguments from the 'SparseCPU' backend`.
+The trainer's `grad_norm` calls PyTorch's `clip_grad_norm_`, which in PyTorch 2 does not support the
+gradient of an embedding with `sparse: true`:
+`Could not run 'aten::linalg_vector_norm' with arguments from the 'SparseCPU' backend`.
 
-Here AllenNLP calls a version that gives PyTorch's the rows of such a gradient. This can go when
-`clip_grad_norm_` takes sparse gradients again.
+This module makes AllenNLP call a version that passes the rows of such a gradient to PyTorch's
+function. Remove it when `clip_grad_norm_` supports sparse gradients again.
 """
 
 from collections.abc import Iterable
@@ -17,15 +17,17 @@ from torch.nn.utils import clip_grad_norm_ as clip_dense_grad_norm_
 
 
 def clip_grad_norm_(parameters: Iterable[torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
-    """PyTorch's function of this name, for dense and sparse gradients alike."""
+    """PyTorch's function of this name, for dense and sparse gradients."""
     return clip_dense_grad_norm_([_with_dense_gradient(p) for p in parameters], *args, **kwargs)
 
 
 def _with_dense_gradient(parameter: torch.Tensor) -> torch.Tensor:
-    """`parameter`, or a tensor whose gradient is the memory of the rows of its sparse gradient."""
+    """
+    `parameter`, or a tensor whose gradient shares memory with the rows of its sparse gradient.
+    """
     if parameter.grad is None or not parameter.grad.is_sparse:
         return parameter
-    # A row can be in the gradient several times, and then counts as their sum.
+    # A row can occur several times in the gradient; the occurrences are added.
     parameter.grad = parameter.grad.coalesce()
     rows = parameter.grad.values()
     stand_in = torch.empty_like(rows)

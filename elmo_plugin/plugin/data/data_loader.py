@@ -25,59 +25,59 @@ logger = logging.getLogger(__name__)
 SHUFFLES = ("sentences", "documents", None)
 MOST_ROWS = 1 << 20
 WINDOW_TOKENS = 1 << 24
-"""The most tokens of a window. Their ids alone take half a gigabyte, and a model much more."""
+"""Maximum number of tokens of a window. The ids of so many take half a gigabyte."""
 MANY_UNKNOWN = 0.1
-"""Share of unknown tokens above which there is a warning. Rare words are a few hundredths."""
+"""Share of unknown tokens above which a warning is logged. Rare words are a few percent."""
 
 
 @DataLoader.register("bilm")
 class BiLMDataLoader(DataLoader):
     """
-    Each batch is a window of T time steps of B rows of running text. Each row continues in the next
-    window. An epoch reads every sentence once. A row ends at the end of a sentence, and rows that
-    end before the others have targets of -100 from there on.
+    Each batch is a window of T time steps of B rows of running text, and each row continues in the
+    next window. An epoch reads every sentence once. A row ends with a sentence; after its end, its
+    targets are -100.
 
     Registered as a `DataLoader` with name "bilm". It needs the dataset reader "bilm".
 
     A batch is a dictionary:
 
-    * `starts`: rows that start again, in training from zeros and in evaluation as the model's
-      `initial_state` says: all rows in an epoch's first window, and later those that
-      `restart_every` chooses. *Shape:* `(B,)` bool.
+    * `starts`: rows whose state is reset, shape `(B,)`, bool: all rows in an epoch's first window,
+      and later those that `restart_every` selects. The reset is to zeros in training and to the
+      model's `initial_state` in evaluation.
     * `window`: a `LazyWindow`, whose method `tensors` returns a dictionary:
-        * `words`: character ids of the distinct words of the window. *Shape:* `(U, C)` int16.
-        * `forward_inputs`: indices into `words` for `<S> w1 .. wn` of each sentence. *Shape:*
-          `(B, T)` int64.
-        * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100. *Shape:* `(B, T)` int64.
+        * `words`: character ids of the distinct words of the window, shape `(U, C)`, int16.
+        * `forward_inputs`: indices into `words` for `<S> w1 .. wn` of each sentence, shape
+          `(B, T)`, int64.
+        * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100, shape `(B, T)`, int64.
         * `backward_inputs`, `backward_targets`: the same for `</S> wn .. w1` and `wn .. w1 <S>`.
 
-    A window is made when its tensors are first asked for. From then on, a thread makes the next
-    windows ahead of the model.
+    A window is made when its tensors are first read. From then on, a thread prefetches the next
+    windows.
 
     # Parameters
 
     reader : `DatasetReader`
-        Dataset reader "bilm", which says how many characters a word has. Training does not read its
-        instances.
+        Dataset reader "bilm", which sets the number of characters per word. Training does not read
+        its instances.
     data_path : `str`
-        Folder of an encoded corpus, or text (see the reader), which is encoded once and cached.
-    batch_size : `int`, optional (default=`64`)
-        B, the number of rows of one process. Of W processes, process r reads rows r * B to
-        (r + 1) * B of the W * B rows that a single process with that batch size would read.
-    window : `int`, optional (default=`20`)
-        T, the number of time steps through which a gradient flows.
-    shuffle : `str`, optional (default=`"sentences"`)
-        Unit whose order is drawn for each epoch: `"sentences"` or `"documents"`. `null` keeps the
-        order of the text, for evaluation (each shard of a corpus is cut into rows in turn).
-    seed : `int`, optional (default=`13370`)
-        Seed of the order, which depends on nothing but this and the number of the epoch.
+        Folder of an encoded corpus, or a text (see the reader), which is encoded once and cached.
+    batch_size : `int`, optional (default = `64`)
+        B, the number of rows per process. With W processes, process r reads rows r * B to (r + 1) *
+        B of the W * B rows that a single process with that batch size would read.
+    window : `int`, optional (default = `20`)
+        T, the number of time steps of backpropagation.
+    shuffle : `str`, optional (default = `"sentences"`)
+        Unit to shuffle in each epoch: `"sentences"` or `"documents"`. `null` keeps the order of the
+        text, for evaluation (the shards of a corpus are cut into rows one after another).
+    seed : `int`, optional (default = `13370`)
+        Seed of the order, which depends only on this and the number of the epoch.
     restart_every : `int`, optional
-        Number of windows after which a row starts again from zeros; the rows take turns. By default
-        they never do, as in bilm-tf. Set it if there is little text: otherwise the model can rely
-        on memory cells that were set long ago, which are zero in programs that read the exported
-        files and start from zeros.
+        Number of windows after which a row restarts from zeros; the restarts of different rows are
+        spread out. By default rows never restart, as in bilm-tf. Set it if there is little text:
+        otherwise the model may rely on memory cells that were set long before, which are zero in
+        programs that start each sentence from zeros.
     cache_dir : `str`, optional
-        Folder of encoded corpora, by default in AllenNLP's own cache.
+        Cache folder of encoded corpora, by default in AllenNLP's cache.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class BiLMDataLoader(DataLoader):
 
     def _check_rows(self, batch_size: int, shuffle: str | None) -> int:
         """
-        Training with fewer sentences than rows is an error. Evaluation of a few sentences is not:
-        it uses as many rows as there are sentences.
+        The number of rows. Evaluation of fewer sentences than rows uses one row per sentence;
+        training raises an error.
         """
         sentences, rows = self.corpus.num_sentences, batch_size * self._world_size
         if rows <= sentences:
@@ -156,8 +156,8 @@ class BiLMDataLoader(DataLoader):
 
     def __len__(self) -> int:
         """
-        Number of windows of the epoch that was started last, or else of the first. Epochs can
-        differ by one or two, because the lengths of the rows depend on the order of the sentences.
+        Number of windows of the current or, before training, the first epoch. Epochs can differ by
+        one or two windows, because row lengths depend on the order of the sentences.
         """
         if self._epoch is None:
             self._epoch = self._make_epoch(0)
@@ -165,8 +165,8 @@ class BiLMDataLoader(DataLoader):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """
-        Starts the next epoch. AllenNLP's log writers count a batch's rows by its first value, so
-        `starts` comes first.
+        Start the next epoch. `starts` comes first, because AllenNLP's log writers take the batch
+        size from the first value.
         """
         if self._ids is None:
             raise ValueError('data_loader of type "bilm": call index_with(vocab) before iterating')
@@ -186,7 +186,9 @@ class BiLMDataLoader(DataLoader):
         self._report_unknown(vocab)
 
     def _report_unknown(self, vocab: Vocabulary) -> None:
-        """Logs the share of unknown tokens, which shows if the vocabulary is of another text."""
+        """
+        Log the share of unknown tokens, which shows whether the vocabulary is from another text.
+        """
         assert self._ids is not None
         counts, ids = self.corpus.counts, word_ids(vocab)
         share = float(counts[self._ids == ids[UNKNOWN_TOKEN]].sum() / counts.sum())
@@ -215,7 +217,7 @@ class BiLMDataLoader(DataLoader):
         return slice(self._rank * self.batch_size, (self._rank + 1) * self.batch_size)
 
     def _windows(self, epoch: Epoch, ids: np.ndarray, first: int) -> Iterator[Tensors]:
-        # IGNORE is the last element, which the rank NOTHING, -1, refers to.
+        # The rank NOTHING, -1, indexes the last element, IGNORE.
         target_ids = np.append(ids, IGNORE)
         for window in epoch.windows(self._rows, first):
             inputs = np.stack([window.forward_inputs, window.backward_inputs])  # (2, B, T)
@@ -234,11 +236,11 @@ class BiLMDataLoader(DataLoader):
             yield tensors
 
     def _starts(self, index: int) -> torch.Tensor:
-        """The rows that start again in an epoch's window `index`. *Shape:* `(B,)` bool."""
+        """The rows that restart in an epoch's window `index`, shape `(B,)`, bool."""
         if index == 0 or self.restart_every is None:
             starts = np.full(self.batch_size, index == 0)
         else:
-            # Restarts are spread over the windows, in the same way for any number of processes.
+            # Restarts are spread over the windows, independently of the number of processes.
             n_rows = self.batch_size * self._world_size
             offsets = np.arange(n_rows)[self._rows] * self.restart_every // n_rows
             starts = (index + offsets) % self.restart_every == 0

@@ -1,4 +1,4 @@
-"""Reads text, one sentence a line, into AllenNLP instances."""
+"""Reads text, one sentence per line, into AllenNLP instances."""
 
 from collections.abc import Iterable, Iterator
 from typing import Optional
@@ -18,10 +18,10 @@ from elmo_plugin.text.lines import read_sentences
 
 class WordIdsField(Field[torch.Tensor]):
     """
-    The ids of words in the namespace `words`. Unknown words become `<UNK>`, whatever the
-    vocabulary's own OOV token is, which AllenNLP does not restore when it reads a vocabulary.
+    The ids of words in the namespace `words`. Unknown words always become `<UNK>`, because AllenNLP
+    does not restore a vocabulary's own OOV token when reading it.
 
-    The tensor is padded with -100. *Shape:* `(T,)` int64, `(B, T)` in a batch.
+    The tensor has shape `(T,)`, int64, padded with -100, and shape `(B, T)` in a batch.
 
     # Parameters
 
@@ -60,14 +60,14 @@ class WordIdsField(Field[torch.Tensor]):
 @DatasetReader.register("bilm")
 class BiLMDatasetReader(DatasetReader):
     """
-    Reads text with one sentence a line, tokens separated by white space, and blank lines between
-    documents. The path may be a file, a glob, a folder, or anything else that `cached_path`
-    resolves, plain or compressed by gzip, xz or zstd, or an encoded corpus. Sentences are read
+    Reads text with one sentence per line, tokens separated by white space, and blank lines between
+    documents. The path may be an encoded corpus, or text: a file, a glob, a folder, or anything
+    else that `cached_path` resolves, plain or compressed with gzip, xz or zstd. Sentences are read
     lazily.
 
     Registered as a `DatasetReader` with name "bilm".
 
-    An instance has the fields
+    An instance has the fields:
 
     * `source`, a `TextField` of the tokens, without sentence boundaries, which the model adds;
     * `targets`, a `WordIdsField`: their ids in the namespace `words`;
@@ -77,17 +77,17 @@ class BiLMDatasetReader(DatasetReader):
 
     token_indexers : `Dict[str, TokenIndexer]`, optional
         By default `{"elmo": ElmoTokenIndexer(max_characters_per_token)}`.
-    max_characters_per_token : `int`, optional (default=`50`)
+    max_characters_per_token : `int`, optional (default = `50`)
         The model's `max_characters_per_token`, for the default indexer and the data loader "bilm".
     max_instances : `int`, optional
-        See `DatasetReader`. The data loader "bilm" refuses it.
+        See `DatasetReader`. Not supported by the data loader "bilm".
     serialization_dir : `str`, optional
         See `DatasetReader`.
     """
 
     def __init__(
         self,
-        # AllenNLP builds what is in a dictionary for `Optional`, but not for `|`.
+        # AllenNLP builds a dictionary's values for `Optional`, but not for `|`.
         token_indexers: Optional[dict[str, TokenIndexer]] = None,
         max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
         max_instances: Optional[int] = None,
@@ -122,7 +122,7 @@ class BiLMDatasetReader(DatasetReader):
             yield self.text_to_instance(tokens)
 
     def text_to_instance(self, tokens: str | list[str]) -> Instance:  # type: ignore[override]
-        """Makes the instance of a sentence. A string is split at white space."""
+        """Make the instance of a sentence. A string is split at white space."""
         words = tokens.split() if isinstance(tokens, str) else tokens
         return Instance(
             {

@@ -1,9 +1,8 @@
 """
-English text that is part of every installation, as `docs://train` and `docs://heldout`: Python's
-documentation, and the docstrings of its library and of the installed scientific packages.
-
-`cached_path` resolves these addresses, so a config that trains on them runs without a network.
-Source files are parsed, never imported or run. spaCy finds the sentences and tokens.
+English text from any installation, as `docs://train` and `docs://heldout`: Python's documentation,
+and the docstrings of its library and of the installed scientific packages. `cached_path` resolves
+these addresses, so a config that trains on them works offline. Source files are parsed, never
+executed. spaCy splits sentences and tokens.
 """
 
 import ast
@@ -24,7 +23,7 @@ from allennlp.common import Tqdm
 from cached_path import SchemeClient, add_scheme_client
 
 EDITION = 4
-"""The version of the extraction. Raise it if the same installation would give other text."""
+"""Version of the extraction. Increase it when the same installation would yield different text."""
 
 PACKAGES = ("matplotlib", "networkx", "nltk", "numpy", "pandas", "scipy", "sklearn")
 """Dependencies of AllenNLP or of this plugin whose docstrings are mostly prose."""
@@ -32,12 +31,12 @@ LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "lib2to3", "_vendor", "
 
 SPLITS = ("train", "heldout")
 HELDOUT_SHARE = 0.04
-"""The held-out share of the documents, which is enough to compare perplexities."""
+"""Share of held-out documents, enough to compare perplexities."""
 
 MARKUP = re.compile(r":[a-z:]+:`|[`*]")
-"""The marks of roles, literals and emphasis in reStructuredText."""
+"""Markup of roles, literals and emphasis in reStructuredText."""
 INDENTATION = " \t-+*•"
-"""The text of a list item is indented by its mark too."""
+"""Characters that count as indentation, including list markers."""
 
 
 class InstalledDocsClient(SchemeClient):
@@ -54,7 +53,7 @@ class InstalledDocsClient(SchemeClient):
             )
 
     def get_etag(self) -> str:
-        """A digest of what is installed; the cached text is replaced when it changes."""
+        """A digest of the installed packages; the cached text is replaced when it changes."""
         sizes = [(name, path.stat().st_size) for name, path in source_files()]
         installed = json.dumps([EDITION, spacy.__version__, sizes])
         return hashlib.sha256(installed.encode()).hexdigest()
@@ -72,8 +71,8 @@ add_scheme_client(InstalledDocsClient)
 @cache
 def _texts() -> dict[str, str]:
     """
-    Both splits, because training needs both. A hash of its name decides the split of a document. No
-    sentence occurs twice, so no sentence is in both splits.
+    The text of both splits. A hash of a document's name determines its split. Sentences are unique,
+    so no sentence is in both splits.
     """
     texts: dict[str, list[str]] = {split: [] for split in SPLITS}
     seen: set[str] = set()
@@ -92,8 +91,8 @@ def _texts() -> dict[str, str]:
 
 def documents() -> Iterator[tuple[str, str]]:
     """
-    The names and texts of all documents. A document is a topic of Python's documentation, or all
-    docstrings of one source file. The order does not depend on the file system.
+    The names and texts of all documents, in a fixed order. A document is a topic of Python's
+    documentation, or all docstrings of one source file.
     """
     yield from ((f"topics/{name}", text) for name, text in sorted(topics.items()))
     for name, path in Tqdm.tqdm(source_files(), desc="reading docstrings"):
@@ -115,7 +114,7 @@ def source_files() -> list[tuple[str, Path]]:
 
 
 def docstrings(path: Path) -> str:
-    """All docstrings of a Python file, separated by empty lines; empty if it can't be parsed."""
+    """All docstrings of a Python file, separated by empty lines; empty if it cannot be parsed."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError, RecursionError):
@@ -127,7 +126,7 @@ def docstrings(path: Path) -> str:
 
 @cache
 def _pipeline() -> spacy.Language:
-    """English rules for tokens and the ends of sentences, which need no model."""
+    """spaCy's rules for English tokens and sentence ends, which need no model."""
     pipeline = spacy.blank("en")
     pipeline.add_pipe("sentencizer")
     return pipeline
@@ -135,9 +134,9 @@ def _pipeline() -> spacy.Language:
 
 def sentences(text: str) -> Iterator[str]:
     """
-    The English sentences of a text, with spaces between their tokens. Lines of one indentation are
-    a paragraph. Code, tables and lists of names are left out: a sentence begins and ends like one,
-    and consists mostly of words, one of them a function word.
+    The English sentences of a text, with spaces between tokens. Consecutive lines with the same
+    indentation form a paragraph. Code, tables and lists of names are skipped: a sentence must begin
+    and end like one and consist mostly of words, with at least one function word.
     """
     paragraphs = []
     for _, lines in groupby(text.splitlines(), _indentation):
@@ -156,6 +155,6 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _indentation(line: str) -> int | None:
-    """The column at which the text of a line begins; `None` for blank lines and rulers."""
+    """The column where the text of a line begins; `None` for blank lines and rulers."""
     text = line.lstrip(INDENTATION)
     return len(line) - len(text) if text else None

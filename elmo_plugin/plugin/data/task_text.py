@@ -1,17 +1,15 @@
 """
 The text of an AllenNLP task as `task://CONFIG#KEY`, for example
-`task://training_configs/esim.jsonnet#train_data_path`: the dataset reader of the task's config
-reads the data that the config names under this key. `validation_data_path` and `test_data_path` are
-the other keys.
+`task://training_configs/esim.jsonnet#train_data_path`: the config's dataset reader reads the data
+under this key. The other keys are `validation_data_path` and `test_data_path`.
 
-Each distinct `TextField` of the instances, also in a `ListField`, is a sentence, in reading order,
-because ELMo reads each as a sentence. A passage that recurs for many questions therefore counts
-once. Tokens with white space inside are split, since a text could not contain them either, and the
-symbols that readers add to the targets of sequence-to-sequence models are left out. Word pieces are
-refused.
+Each distinct `TextField` of the instances, including those in a `ListField`, becomes a sentence,
+because ELMo reads it as one. The passage of several SQuAD questions therefore occurs once. Tokens
+that contain white space are split, and the symbols that readers add to the targets of
+sequence-to-sequence models are removed. Word pieces raise an error.
 
 `cached_path` resolves these addresses and caches the text until the config's reader or path, the
-files of the data, or the source file of the reader's class change.
+data files, or the source file of the reader's class change.
 """
 
 import io
@@ -40,13 +38,13 @@ from elmo_plugin.text.lines import file_facts, find_files
 logger = logging.getLogger(__name__)
 
 EDITION = 1
-"""The version of the extraction. Raise it if the same data would give other text."""
+"""Version of the extraction. Increase it when the same data would yield different text."""
 
 KEYS = ("train_data_path", "validation_data_path", "test_data_path")
 READERS = ("dataset_reader", "validation_dataset_reader")
 
 import_plugins_once = cache(import_plugins)
-"""AllenNLP's own function takes half a second each time."""
+"""AllenNLP's function takes half a second per call."""
 
 
 class TaskTextClient(SchemeClient):
@@ -65,10 +63,10 @@ class TaskTextClient(SchemeClient):
             )
 
     def get_etag(self) -> str:
-        """A digest of all that the text is read from."""
+        """A digest of everything that determines the text."""
         try:
             files = find_files(self.data_path)
-        except FileNotFoundError:  # a form of path that only the reader knows
+        except FileNotFoundError:  # a form of path that only the reader understands
             return digest(self.text)
         files = [*files, Path(getfile(type(self.reader)))]
         return digest(json.dumps([EDITION, self.config, file_facts(files)]).encode("utf-8"))
@@ -81,7 +79,10 @@ class TaskTextClient(SchemeClient):
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The task's reader and data. The rest of the config, such as its model, is not read."""
+        """
+        The task's reader and data paths. The rest of the config, such as its model, is not
+        evaluated.
+        """
         file = str(cached_path(self.config_file))
         wanted = json.dumps([*READERS, self.key])
         snippet = (
@@ -108,23 +109,25 @@ class TaskTextClient(SchemeClient):
 
     @cached_property
     def reader(self) -> DatasetReader:
-        import_plugins_once()  # readers of allennlp-models are known outside of its commands too
+        import_plugins_once()  # register the readers of allennlp-models, also outside commands
         block = self.config[READERS[0]]
         if self.key != KEYS[0]:
             block = self.config.get(READERS[1], block)
         reader = DatasetReader.from_params(Params(json.loads(json.dumps(block))))
-        # In distributed training a reader would read only the share of its process.
+        # In distributed training a reader would read only its process's share.
         reader._set_distributed_info(None)
         return reader
 
     @cached_property
     def text(self) -> bytes:
-        """One sentence a line, in UTF-8 without what it cannot encode, as ELMo's characters are."""
+        """
+        One sentence per line, in UTF-8 without lone surrogates, which ELMo's characters lack too.
+        """
         name = type(self.reader).__name__
         logger.info("Reading the text of %s with %s", self.resource, name)
         try:
             lines = list(sentences(self.reader.read(self.data_path)))
-        except Exception as error:  # readers raise many kinds of errors for data of another form
+        except Exception as error:  # readers raise many kinds of errors for data in another format
             raise InputError(
                 f"{self.resource}: {name} could not read {self.data_path}: {error}"
             ) from error
@@ -141,7 +144,7 @@ add_scheme_client(TaskTextClient)
 
 def sentences(instances: Iterable[Instance]) -> Iterator[str]:
     """
-    The distinct texts of instances, each when it first occurs, with spaces between its words.
+    The distinct texts of instances, in order of first occurrence, with spaces between words.
 
     # Raises
 
@@ -156,9 +159,9 @@ def sentences(instances: Iterable[Instance]) -> Iterator[str]:
                 for token in text.tokens:
                     if token.text is None or getattr(token, "text_id", None) is not None:
                         raise InputError(
-                            f"field {name}: expected words, found {shown(token.text)}, a piece of "
-                            "a word with a number of its own; give the reader a tokenizer that "
-                            "makes words, as the task with ELMo needs it too"
+                            f"field {name}: expected words, found {shown(token.text)}, a word "
+                            "piece with its own id; give the reader a tokenizer that makes "
+                            "words, which the task with ELMo also needs"
                         )
                     if token.text not in (START_SYMBOL, END_SYMBOL):
                         words += token.text.split()
@@ -169,7 +172,7 @@ def sentences(instances: Iterable[Instance]) -> Iterator[str]:
 
 
 def _text_fields(field: Field) -> Iterator[TextField]:
-    """The text fields of a field: itself, or those of a list, in order."""
+    """The text fields of a field: the field itself, or those of a list, in order."""
     if isinstance(field, TextField):
         yield field
     elif isinstance(field, ListField):

@@ -1,4 +1,4 @@
-"""Turns tokens into the character ids of ELMo."""
+"""Converts tokens to ELMo's character ids."""
 
 from array import array
 from typing import Optional
@@ -27,23 +27,22 @@ NAME = 'token indexer of type "elmo"'
 @TokenIndexer.register("elmo")
 class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
     """
-    Turns tokens into character ids, under the key `elmo_tokens`. *Shape:* `(T, C)` int64, 0 where
-    there is no token. With 50 characters a token these are the ids of AllenNLP's
-    `elmo_characters`, whose class this one extends because AllenNLP's HotFlip requires it.
+    Converts tokens to character ids, shape `(T, C)`, int64, 0 at padding, under the key
+    `elmo_tokens`. With 50 characters per token the ids are those of AllenNLP's `elmo_characters`,
+    which this class extends because AllenNLP's HotFlip requires it.
 
     Registered as a `TokenIndexer` with name "elmo".
 
     # Parameters
 
-    namespace : `str`, optional (default=`"elmo_characters"`)
-        The name of the indexer. No vocabulary is used.
+    namespace : `str`, optional (default = `"elmo_characters"`)
+        Name of the indexer. No vocabulary is used.
     tokens_to_add : `Dict[str, int]`, optional
-        Tokens that are represented by one character each, with bilm-tf's number of that character,
-        from -1 (which has no weights) to 260. For a model that is trained already, take numbers of
-        unused characters, such as 1 to 31.
-    max_characters_per_token : `int`, optional (default=`50`)
+        Tokens to represent by a single character, and its id in bilm-tf, from -1 (which has no
+        weights) to 260. For a trained model, use ids of unused characters, such as 1 to 31.
+    max_characters_per_token : `int`, optional (default = `50`)
         C, the model's `max_characters_per_token`.
-    token_min_padding_length : `int`, optional (default=`0`)
+    token_min_padding_length : `int`, optional (default = `0`)
         See `TokenIndexer`.
     """
 

@@ -1,8 +1,9 @@
 """
-Archives of language models: loaded without running anything in them, and made from bilm-tf's files.
+Loads archives of language models without executing code from them, and makes them from bilm-tf's
+files.
 
-`pretrained://small` stands for the archive of a model that comes with the package, wherever
-AllenNLP takes a `model.tar.gz`:
+`pretrained://small` is the archive of a model in the package. It can be used wherever AllenNLP
+expects a `model.tar.gz`:
 
     allennlp predict pretrained://small sentences.txt
 """
@@ -34,13 +35,13 @@ from elmo_plugin.version import VERSION
 
 def load_language_model(archive_file: Union[str, os.PathLike]) -> LanguageModel:
     """
-    Loads the language model of an archive, or of a training run's folder, without running anything
-    that is in it; see `read_archive`.
+    Load the language model from an archive or the folder of a training run. Loading never executes
+    code; see `read_archive`.
 
     # Raises
 
     `InputError`, `DiskFullError`
-        As `read_archive`, and if the archive's config has a value that the model refuses.
+        As `read_archive`, and if the model rejects a value of the archive's config.
     """
     archive = read_archive(archive_file)
     try:
@@ -53,22 +54,22 @@ def load_language_model(archive_file: Union[str, os.PathLike]) -> LanguageModel:
 
 def import_files(options: str, weights: str, vocabulary: str, archive: str) -> None:
     """
-    Makes the archive of a language model from bilm-tf's three files, with a config that has all
-    that `evaluate` and `predict` need.
+    Make the archive of a language model from bilm-tf's three files, with a config that suffices for
+    `evaluate` and `predict`.
 
     # Raises
 
     `InputError`
-        If a file is damaged or missing, if there is no softmax, or if it and the vocabulary have
-        different numbers of words.
+        If a file is damaged or missing, if there is no softmax, or if its size differs from the
+        vocabulary's.
     `DiskFullError`
-        If there is no space for the archive.
+        If the disk is full.
     """
     n_words = n_softmax_words(weights)
     if n_words is None:
         raise InputError(
             f"{weights}: expected a softmax, which a language model needs, found none; for vectors "
-            "alone, name the files in the embedder"
+            "only, name the files in the embedder"
         )
     vocab = BiLMVocabulary.from_corpus(file=vocabulary)
     n_listed = len(vocabulary_words(vocab))
@@ -98,7 +99,7 @@ def _write_archive(model: LanguageModel, config: dict[str, Any], archive: Path) 
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.name}.") as name:
         run = Path(name)
         model.vocab.save_to_files(str(run / "vocabulary"))
-        with open(run / "best.th", "wb") as file:  # unlike torch.save's, its errors say why
+        with open(run / "best.th", "wb") as file:  # unlike those of torch.save, its errors say why
             torch.save(model.state_dict(), file)
         (run / "config.json").write_text(json.dumps(config, indent=2))
         Meta.new().to_file(run / META_NAME)

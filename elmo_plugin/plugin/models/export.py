@@ -24,17 +24,17 @@ def export(
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """
-    Writes bilm-tf's three files. At no moment does `folder` hold files of two models that would
-    load together. After an error before all three are written, the folder is as it was before.
+    Write bilm-tf's three files. The folder never contains files of two models that would load
+    together. If an error occurs before all three are written, the folder is unchanged.
 
     # Parameters
 
     model : `LanguageModel`
     folder : `str | Path`
-        Folder for the files, which is created if it does not exist.
+        Folder for the files, created if it does not exist.
     with_softmax : `bool`
         Whether to write the softmax too.
-    dtype : `torch.dtype`
+    dtype : `torch.dtype`, optional (default = `torch.float32`)
         Type of the weights in the file.
 
     # Raises
@@ -42,7 +42,7 @@ def export(
     `InputError`
         If `folder` cannot be used or created.
     `DiskFullError`
-        If there is no space for the files.
+        If the disk is full.
     """
     softmax = model.softmax if with_softmax else None
     folder = Path(folder)
@@ -57,10 +57,10 @@ def export(
         raise InputError(
             f"folder: {folder}: expected a folder that can be written to, found one that cannot"
         )
-    # Of links, the files that they name are removed below.
+    # For links, their targets are removed below.
     names = (os.path.realpath(folder / name) for name in ("options.json", "vocabulary.txt"))
     options, vocabulary = map(Path, names)
-    # The weights get their name first and the options last; without the options nothing loads.
+    # The weights are renamed first and the options last; without the options nothing loads.
     with (
         atomic_write(options) as new_options,
         atomic_write(vocabulary) as new_vocabulary,
@@ -74,7 +74,9 @@ def export(
 
 
 def who_reads(options: BiLMOptions) -> str:
-    """One sentence on whether AllenNLP's own ELMo, which most programs have copied, reads them."""
+    """
+    One sentence on whether AllenNLP's own ELMo, which most programs copied, can read the files.
+    """
     reasons = refused_by_allennlp(options)
     if not reasons:
         return "AllenNLP's own ELMo reads them, as elmo_plugin does"
@@ -83,8 +85,8 @@ def who_reads(options: BiLMOptions) -> str:
 
 def refused_by_allennlp(options: BiLMOptions) -> list[str]:
     """
-    The properties that AllenNLP's own ELMo needs and this biLM does not have. It is empty if
-    AllenNLP reads it.
+    The properties that AllenNLP's own ELMo needs and this biLM lacks; empty if AllenNLP can read
+    it.
     """
     reasons = []
     if not options.lstm.use_skip_connections:

@@ -16,22 +16,20 @@ def substitutes(
     model: LanguageModel, instances: List[Instance], n_substitutes: int
 ) -> List[List[List[Dict[str, Any]]]]:
     """
-    Predicts for each token of each sentence the most probable words in its place, from both
-    directions. The left and the right context are assumed to be independent given the word, so that
-    by Bayes' rule
+    Predict the most probable words in the place of each token, from both directions. The left and
+    the right context are assumed to be independent given the word, so that by Bayes' rule
 
         p(w | left, right)  ~  p(w | left) p(w | right) / p(w),
 
-    where p(w) is the log-uniform distribution of a word's rank, which is close to Zipf's law.
+    where p(w) is the log-uniform distribution of the word's rank, which is close to Zipf's law.
 
-    The sentences are read as one batch, as `forward_on_instances` reads them next: under `carry`
-    the state that the model carries is as it was before.
+    The sentences are read as one batch. With `carry` the model's carried state is unchanged.
 
     # Returns
 
     `List[List[List[Dict[str, Any]]]]`
-        `{"word", "probability"}` by sentence and token, the most probable first: `n_substitutes` of
-        them, or all words if the vocabulary has fewer.
+        `{"word", "probability"}` by sentence and token, the most probable first: `n_substitutes`,
+        or all words if the vocabulary is smaller.
     """
     model.eval()
     words = model.vocab.get_index_to_token_vocabulary(WORDS_NAMESPACE)

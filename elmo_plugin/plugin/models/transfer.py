@@ -1,4 +1,4 @@
-"""Loads pretrained weights into a language model; those of words are looked up by word."""
+"""Loads pretrained weights into a language model; softmax rows are matched by word."""
 
 import logging
 import os
@@ -24,11 +24,11 @@ File = Union[str, os.PathLike]
 class Pretrained(NamedTuple):
     """
     words : `list[str]`
-        Words of the softmax's rows; empty if not known.
+        Words of the softmax's rows; empty if unknown.
     bilm : `dict[str, Tensor]`
         Weights of the biLM.
-    softmax : `dict[str, Tensor]`, optional
-        Weights of the softmax; `None` if the file has none whose words are known.
+    softmax : `dict[str, Tensor] | None`
+        Weights of the softmax; `None` if the file has none or its words are unknown.
     """
 
     words: list[str]
@@ -44,9 +44,9 @@ def load_pretrained(
     vocabulary_file: Optional[File] = None,
 ) -> None:
     """
-    Loads weights from the archive of a `bilm`, or from bilm-tf's weight file. All of the biLM's
-    weights are loaded. Of the softmax, the rows of those words are loaded that the file has too;
-    the other rows keep their initial values.
+    Load weights from the archive of a `bilm`, or from bilm-tf's weight file. All weights of the
+    biLM are loaded, and the softmax rows of words that the file also has; other rows keep their
+    initial values.
 
     # Parameters
 
@@ -57,15 +57,15 @@ def load_pretrained(
     words : `list[str]`
         Words of the softmax's rows.
     pretrained_file : `str`
-        A `model.tar.gz`, or an HDF5 file of weights: a path, a URL, or the name of a model that
-        comes with the package.
+        A `model.tar.gz` or an HDF5 file of weights, as a path or URL, or the name of a model in the
+        package.
     vocabulary_file : `str`, optional
-        Words of the softmax in an HDF5 file, which must have one then.
+        Words of the softmax in an HDF5 file, which must then have one.
 
     # Raises
 
     `InputError`
-        If the sizes are not those of `bilm`, or a vocabulary does not fit the file.
+        If the sizes are not those of `bilm`, or the vocabulary does not match the file.
     """
     if pretrained_file in pretrained_names():
         _, file, shipped_vocabulary_file = pretrained_files(str(pretrained_file))

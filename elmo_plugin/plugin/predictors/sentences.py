@@ -17,18 +17,18 @@ from elmo_plugin.plugin.models.substitutes import substitutes
 @Predictor.register("bilm")
 class BiLMPredictor(Predictor):
     """
-    Probabilities of a language model for a sentence. The input is one sentence a line with white
-    space between its tokens, or JSON: `{"sentence": "He threw the stick ."}` or
-    `{"tokens": ["He", ..]}`.
+    Predicts token probabilities, perplexity and lexical substitutes with a language model. The
+    input is one sentence per line with white space between its tokens, or JSON:
+    `{"sentence": "He threw the stick ."}` or `{"tokens": ["He", ..]}`.
 
-    The output has, in the order of the text,
+    The output contains, in the order of the text:
 
     * `tokens`,
     * `forward_log_probabilities` of each token given those before it, and of the end;
     * `backward_log_probabilities` of the beginning, and of each token given those after it;
     * `perplexity` of both directions together;
-    * `substitutes`: for each token the five most probable words in its place, by both directions
-      together, and their probabilities; see `elmo_plugin.plugin.models.substitutes`.
+    * `substitutes`: for each token the five most probable words in its place according to both
+      directions, with their probabilities; see `elmo_plugin.plugin.models.substitutes`.
 
     Registered as a `Predictor` with name "bilm".
     """
@@ -60,7 +60,7 @@ class BiLMPredictor(Predictor):
     @overrides
     def dump_line(self, outputs: JsonDict) -> str:
         line = json.dumps(outputs, ensure_ascii=False)
-        # UTF-8 has no lone surrogates, and JSON writes them as this escape.
+        # UTF-8 has no lone surrogates; JSON escapes them like this.
         return line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
 
     @overrides
@@ -93,10 +93,9 @@ def _perplexity(output: JsonDict) -> float:
 @Predictor.register("elmo")
 class ElmoPredictor(BiLMPredictor):
     """
-    ELMo vectors from the archive of a `bilm`. The input is that of the predictor "bilm". The output
-    has `tokens` and `layers`, which are L + 1 lists, first of the words and then of each LSTM
-    layer, with a vector of 2P numbers for each token. `initial_state` and `precision` are those of
-    the model.
+    Computes ELMo vectors with the archive of a `bilm`. The input is that of the predictor "bilm".
+    The output contains `tokens` and `layers`: L + 1 lists, for the words and each LSTM layer, with
+    a vector of 2P numbers for each token. `initial_state` and `precision` are those of the model.
 
     Registered as a `Predictor` with name "elmo".
     """

@@ -10,28 +10,28 @@ from elmo_plugin.checks import InputError, check_count, fail
 @Seq2SeqEncoder.register("elmo_output")
 class ElmoOutputEncoder(Seq2SeqEncoder):
     """
-    Adds ELMo to the output of a task's encoder (Peters et al. 2018, section 3.3): h_k becomes
-    [h_k; ELMo_k], where the mix is another one than at the input.
+    Adds ELMo to the output of a task's encoder (Peters et al. 2018, section 3.3): h_k becomes [h_k;
+    ELMo_k], with its own mix.
 
-    The embedder `elmo` with `num_output_representations` 2 concatenates both mixes. This encoder
-    removes the second mix from its input, calls the encoder that it wraps, and appends the second
-    mix to the output. It works in any model that passes its embedded text directly to its encoder.
+    The embedder `elmo` with `num_output_representations: 2` concatenates both mixes. This encoder
+    removes the second mix from its input, calls the wrapped encoder, and appends the second mix to
+    the output. It works in any model that passes its embedded text directly to its encoder.
 
-    The output of a bidirectional encoder is [forward; backward], and some models split it there. So
-    it becomes [forward; forward ELMo; backward; backward ELMo].
+    The output of a bidirectional encoder is [forward; backward], and some models split it in the
+    middle. It therefore becomes [forward; forward ELMo; backward; backward ELMo].
 
     Registered as a `Seq2SeqEncoder` with name "elmo_output".
 
     # Parameters
 
     encoder : `Seq2SeqEncoder`
-        The encoder of the task.
+        Encoder of the task.
     elmo_dim : `int`
-        The size of a mix, 2P.
+        Size of a mix, 2P.
     start : `int`
-        The first column of the second mix. AllenNLP concatenates embedders in the alphabetical
-        order of their keys, so `start` is `elmo_dim` plus the sizes of the embedders whose keys
-        come before "elmo".
+        First column of the second mix. AllenNLP concatenates embedders in alphabetical order of
+        their keys, so `start` is `elmo_dim` plus the sizes of the embedders whose keys precede
+        "elmo".
 
     # Raises
 
@@ -72,8 +72,8 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
 
     def forward(self, inputs: Tensor, mask: Optional[Tensor] = None) -> Tensor:
         """
-        Encodes embedded text of shape `(batch_size, timesteps, input_dim)`, with a mask of shape
-        `(batch_size, timesteps)`, to shape `(batch_size, timesteps, output_dim)`.
+        Encode embedded text, shape `(B, T, input_dim)`, with a mask, shape `(B, T)`. Returns shape
+        `(B, T, output_dim)`.
         """
         if inputs.size(-1) != self.get_input_dim():
             raise InputError(

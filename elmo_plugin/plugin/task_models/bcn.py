@@ -15,16 +15,16 @@ from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 @Model.register("bcn_elmo")
 class BcnElmo(BiattentiveClassificationNetwork):
     """
-    AllenNLP's `bcn` with the embedder `elmo` of this package in place of AllenNLP's own ELMo. The
-    model itself adds the vectors, where `use_input_elmo` and `use_integrator_output_elmo` say so.
-    The token indexer must have the key "elmo".
+    AllenNLP's `bcn` with this package's embedder `elmo` instead of AllenNLP's ELMo.
+    `use_input_elmo` and `use_integrator_output_elmo` select where the model adds the vectors. The
+    token indexer must have the key "elmo".
 
     Registered as a `Model` with name "bcn_elmo".
 
     # Parameters
 
     elmo : `TokenEmbedder`
-        An embedder of type "elmo", with a mix for each place.
+        Embedder of type "elmo", with one mix for each place.
     kwargs
         The other parameters of `bcn`.
     """

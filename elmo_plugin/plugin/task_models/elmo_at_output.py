@@ -1,6 +1,6 @@
 """
-Some models mix the columns of the embedded text before they pass it to their encoder, so that the
-encoder `elmo_output` would not find the second mix. Here the layers in between pass it on.
+ELMo at the encoder output for models that transform the embedded text before their encoder.
+`elmo_output` cannot find the second mix there, so here the layers in between pass it through.
 """
 
 from itertools import chain
@@ -16,21 +16,21 @@ from elmo_plugin.checks import fail
 from elmo_plugin.plugin.seq2seq_encoders.elmo_output import ElmoOutputEncoder
 
 Columns = list[list[int]]
-"""The first column, and the one after the last, of each mix."""
+"""First column, and the one after the last, of each mix."""
 
 
 class ElmoAtOutput:
     """
-    Adds ELMo to the output of a model's `phrase_layer`, as in Peters et al. (2018). It comes before
-    the class of AllenNLP's model in the bases of a subclass, which implements `layers_before`.
+    Mixin that adds ELMo to the output of a model's `phrase_layer`, as in Peters et al. (2018). A
+    subclass lists it before AllenNLP's model among its bases, and implements `layers_before`.
 
     # Parameters
 
     phrase_layer : `Seq2SeqEncoder`
-        The contextual encoder, without ELMo at its output.
+        Contextual encoder, without ELMo at its output.
     elmo_columns : `List[List[int]]`
-        The columns of the embedded text that are added to the output of the `phrase_layer`, and
-        that no other layer reads: the first one, and the one after the last, of each mix.
+        Columns of the embedded text to append to the output of the `phrase_layer`; no other layer
+        reads them. For each mix, the first column and the one after the last.
     kwargs
         The other parameters of AllenNLP's model.
 
@@ -74,7 +74,7 @@ class ElmoAtOutput:
         self, embedding_dim: int, encoding_dim: int, num_highway_layers: int, columns: Columns
     ) -> None:
         """
-        Replaces the layers between the embedder and the `phrase_layer`. `embedding_dim` and
+        Replace the layers between the embedder and the `phrase_layer`. `embedding_dim` and
         `encoding_dim` are the sizes of their input and output without ELMo.
         """
         raise NotImplementedError
@@ -82,13 +82,13 @@ class ElmoAtOutput:
 
 class PassElmo(nn.Module):
     """
-    Applies a module to the columns that are not ELMo's, and appends those of ELMo to its output.
+    Applies a module to all columns except ELMo's, and appends ELMo's columns to its output.
 
     # Parameters
 
     module : `nn.Module`
     columns : `Columns`
-        The columns of ELMo in the input.
+        ELMo's columns in the input.
     """
 
     def __init__(self, module: nn.Module, columns: Columns) -> None:
@@ -97,7 +97,7 @@ class PassElmo(nn.Module):
         self._columns = columns
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """`inputs` and the result have shape `(batch_size, timesteps, dim)`."""
+        """`inputs` and the result have shape `(B, T, dim)`."""
         elmo = [inputs[..., start:end] for start, end in self._columns]
         edges = [0, *chain(*sorted(self._columns)), inputs.size(-1)]
         others = [inputs[..., end:start] for end, start in zip(edges[::2], edges[1::2])]

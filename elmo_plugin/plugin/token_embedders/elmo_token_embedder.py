@@ -25,39 +25,39 @@ NAME = 'token embedder of type "elmo"'
 @TokenEmbedder.register("elmo")
 class ElmoEmbedder(TokenEmbedder):
     """
-    Embeds tokens as ELMo vectors. It takes the parameters of AllenNLP's `elmo_token_embedder` under
-    the same names.
+    Embeds tokens as ELMo vectors. The parameters of AllenNLP's `elmo_token_embedder` have the same
+    names here.
 
-    The biLM is given by one of `pretrained`, `archive_file`, or `options_file` with `weight_file`.
-    The archive of a task model contains the options and weights of the biLM, so that these files
-    are not needed to use it.
+    Name the biLM by one of `pretrained`, `archive_file`, or `options_file` with `weight_file`. The
+    archive of a task model contains the biLM's options and weights, so that these files are not
+    needed to load it.
 
     Registered as a `TokenEmbedder` with name "elmo".
 
     # Parameters
 
     options_file : `str`, optional
-        The options file of bilm-tf.
+        Options file of bilm-tf.
     weight_file : `str`, optional
-        The weight file of bilm-tf, in HDF5.
+        Weight file of bilm-tf, in HDF5.
     dropout : `float`, optional (default = `0.5`)
-        The dropout of the ELMo vectors.
+        Dropout rate of the ELMo vectors.
     projection_dim : `int`, optional
-        The size to which each mix is projected.
+        Size to which each mix is projected.
     vocab_to_cache : `List[str]`, optional
         Words, of which the first is the padding token. A token whose `word_inputs` is an index in
-        this list is read as that word, any other token is read from its characters.
+        this list is read as that word, and any other token from its characters.
     archive_file : `str`, optional
-        The `model.tar.gz` of a trained `bilm`, or a folder or zip file with bilm-tf's
-        `options.json` and one HDF5 file.
+        `model.tar.gz` of a trained `bilm`, or a folder or zip file with bilm-tf's `options.json`
+        and one HDF5 file.
     pretrained : `str`, optional
-        The name of a model that is part of the package.
+        Name of a model in the package.
     elmo_dim : `int`, optional
-        The size of a mix for which the other sizes in the config were chosen: 2P, or
-        `projection_dim`. A biLM of another size is an error. `elmo.libsonnet` sets it.
+        Expected size of a mix: 2P, or `projection_dim`. A biLM of another size raises an error.
+        `elmo.libsonnet` sets it.
     cache_dir : `str`, optional
-        A folder on a local disk for the layers of a frozen biLM, which then need not be computed
-        from the second epoch on. A model that is loaded from its archive does not use it.
+        Folder on a local disk that caches the layers of a frozen biLM, so that they are computed
+        only in the first epoch. A model that is loaded from its archive does not use it.
     kwargs
         `num_output_representations` (the mixes are concatenated in the output), `requires_grad`,
         `do_layer_norm`, `scalar_mix_parameters`, `use_top_only`, `initial_state`, `precision`,
@@ -66,8 +66,7 @@ class ElmoEmbedder(TokenEmbedder):
     # Raises
 
     `InputError`
-        If a parameter has another type or value, a file is missing or damaged, or there is a key
-        that neither this class nor `Elmo` has.
+        If a parameter has a wrong type or value, a file is missing or damaged, or a key is unknown.
     """
 
     _word_characters: Optional[Tensor]
@@ -81,7 +80,7 @@ class ElmoEmbedder(TokenEmbedder):
         pretrained: Optional[str] = None,
         dropout: float = 0.5,
         projection_dim: Optional[int] = None,
-        vocab_to_cache: Any = None,  # a list: with a type, AllenNLP would take a string for one
+        vocab_to_cache: Any = None,  # `List[str]` would accept a string
         elmo_dim: Optional[int] = None,
         cache_dir: Optional[str] = None,
         vocab: Optional[Vocabulary] = None,
@@ -138,15 +137,15 @@ class ElmoEmbedder(TokenEmbedder):
         """
         # Parameters
 
-        elmo_tokens : `Tensor`
-            Character ids of shape `(.., batch_size, timesteps, C)`.
+        elmo_tokens : `Tensor`, optional
+            Character ids of shape `(..., B, T, C)`.
         word_inputs : `Tensor`, optional
-            Indices in `vocab_to_cache` of shape `(.., batch_size, timesteps)`, 0 at padding.
+            Indices in `vocab_to_cache` of shape `(..., B, T)`, 0 at padding.
 
         # Returns
 
         `Tensor`
-            ELMo vectors in fp32 of shape `(.., batch_size, timesteps, output_dim)`.
+            ELMo vectors in fp32 of shape `(..., B, T, output_dim)`.
 
         # Raises
 
@@ -168,7 +167,7 @@ class ElmoEmbedder(TokenEmbedder):
         return torch.cat(mixes, dim=-1)
 
     def _known_words(self, elmo_tokens: Tensor, word_inputs: Tensor) -> Tensor:
-        """Replaces the characters of tokens whose `word_inputs` is an index in `vocab_to_cache`."""
+        """Replace the characters of tokens whose `word_inputs` is an index in `vocab_to_cache`."""
         assert self._word_characters is not None
         n_words = len(self._word_characters)
         is_known = (word_inputs >= 0) & (word_inputs < n_words)
@@ -183,7 +182,7 @@ class ElmoEmbedder(TokenEmbedder):
 
 
 def _source(files: dict[str, Optional[str]]) -> str:
-    """The biLM's name in the config, under which the archive stores its options."""
+    """The biLM's name in the config. The archive stores the options under it."""
     found = {key: value for key, value in files.items() if value is not None}
     for key, value in found.items():
         check_path(key, value)
@@ -198,8 +197,8 @@ def _source(files: dict[str, Optional[str]]) -> str:
 
 
 def _load(files: dict[str, Any], known: Optional[BiLMOptions], **kwargs: Any) -> Elmo:
-    """The model of these files, or one without weights if its options are `known`."""
-    # The boundaries would stand for tokens.
+    """The model of these files, or a model without weights if its options are `known`."""
+    # The boundaries would be misread as tokens.
     passed_on = signature(Elmo).parameters.keys() - {"keep_sentence_boundaries"}
     if other := sorted(kwargs.keys() - passed_on):
         raise InputError(f"{NAME}: unknown keys {', '.join(other)}")

@@ -1,15 +1,15 @@
 """
-The options of an embedder's biLM are stored in the vocabulary, so that the archive of a task model
-is complete: AllenNLP saves the vocabulary after the model is built and passes it to the model when
-it is loaded, and the weights of the biLM are among those of the task model.
+Stores the options of an embedder's biLM in the vocabulary, so that the archive of a task model is
+complete. AllenNLP saves the vocabulary after the model is built, and passes it to the model at
+loading. The weights of the biLM are among those of the task model.
 
-AllenNLP loads the weights of a model from an archive or a recovered run after it has built the
-model, so that the files of the biLM are not needed. A model that is trained from scratch needs
-them. The two cases differ in the folder that AllenNLP names, which has weights only in the first.
-In any case `Elmo.from_options` gives a biLM that cannot be used before its weights are loaded.
+For an archive or a recovered run, AllenNLP loads the weights after it has built the model, so the
+files of the biLM are not needed. A model that is trained from scratch needs them. The two cases
+differ in the folder that AllenNLP passes, which contains weights only in the first. In both cases
+`Elmo.from_options` returns a biLM that cannot be used before its weights are loaded.
 
-Each entry is a word in a namespace for them. A vocabulary that is used for several runs can only
-grow, so the entries have numbers, and the last entry of a source is valid.
+Each entry is a word in a separate namespace. A vocabulary that is used for several runs can only
+grow, so entries are numbered, and the last entry of a source is valid.
 """
 
 import json
@@ -34,7 +34,7 @@ ARCHIVED, TRAINED = WEIGHTS
 def put_options_in_vocabulary(
     vocab: Optional[Vocabulary], source: str, options: BiLMOptions
 ) -> None:
-    """Stores the options of the biLM that the config names `source`."""
+    """Store the options of the biLM that the config names `source`."""
     if vocab is None or _stored(vocab).get(source) == options:
         return
     number = len(vocab.get_token_to_index_vocabulary(NAMESPACE))
@@ -44,9 +44,8 @@ def put_options_in_vocabulary(
 
 def options_in_vocabulary(vocab: Optional[Vocabulary], source: str) -> Optional[BiLMOptions]:
     """
-    The options that are stored for `source`, if any. If the config names another source than when
-    the model was saved, for example because a file was moved, they are those of the only biLM in
-    the vocabulary.
+    The options stored for `source`, if any. If the source has changed since the model was saved,
+    for example because a file was moved, return the options of the only biLM in the vocabulary.
     """
     stored = {} if vocab is None else _stored(vocab)
     if source not in stored and len(stored) == 1:
@@ -81,12 +80,12 @@ def _stored(vocab: Vocabulary) -> dict[str, BiLMOptions]:
 
 def is_loading(serialization_dir: Optional[str]) -> bool:
     """
-    Whether AllenNLP builds this model to load its weights from that folder.
+    Whether AllenNLP builds this model in order to load its weights from this folder.
 
     # Raises
 
     `DamagedFileError`
-        If these weights are damaged, which AllenNLP does not notice when it loads them.
+        If these weights are damaged, which AllenNLP does not detect at loading.
     """
     if is_archive(serialization_dir):
         check_torch_file(os.path.join(str(serialization_dir), ARCHIVED))
@@ -101,7 +100,7 @@ def is_loading(serialization_dir: Optional[str]) -> bool:
 
 
 def is_archive(serialization_dir: Optional[str]) -> bool:
-    """Whether that folder is that of an archive, perhaps on another machine than in training."""
+    """Whether the folder is that of an archive, possibly on another machine than in training."""
     return _holds(serialization_dir, ARCHIVED)
 
 

@@ -1,1 +1,1 @@
-"""Adds to AllenNLP's own trainer what a language model needs."""
+"""Additions to AllenNLP's trainer for language models."""

@@ -31,16 +31,16 @@ class Point(NamedTuple):
 
 class CheckpointFiles:
     """
-    The checkpoints in a folder, from the view of one of the processes that train together.
+    The checkpoints in a folder, as seen by one process of a distributed run.
 
     # Parameters
 
     folder : `str`
         Folder of the checkpoints.
     rank : `int`
-        The number of this process.
+        Rank of this process.
     world_size : `int`
-        The number of processes.
+        Number of processes.
     """
 
     def __init__(self, folder: str, rank: int, world_size: int) -> None:
@@ -63,22 +63,20 @@ class CheckpointFiles:
 
     def temporary(self, path: str) -> str:
         """
-        Temporary file of this process that is renamed to `path` once it is complete. Another
-        training that writes to the same folder by mistake has other names.
+        Temporary file of this process, renamed to `path` once it is complete. Another run that
+        writes to the same folder by mistake uses other names.
         """
         return f"{path}.w{self._rank}.{os.getpid()}.tmp"
 
     def complete(self) -> list[Point]:
-        """Checkpoints of which all files that this process needs exist, the newest first."""
+        """Checkpoints that have all files this process needs, the newest first."""
         points = {_point(match) for _, match in self._listing()}
         return sorted(
             (point for point in points if all(map(os.path.exists, self._of(point)))), reverse=True
         )
 
     def check_world_size(self) -> None:
-        """
-        Raises a `InputError` if a different number of processes saved a checkpoint here.
-        """
+        """Raise an `InputError` if another number of processes saved a checkpoint here."""
         for path, match in self._listing():
             if match["world_size"] not in (None, str(self._world_size)):
                 raise InputError(
@@ -88,14 +86,14 @@ class CheckpointFiles:
 
     def write(self, state: Any, path: str) -> None:
         """
-        Writes tensors and plain values, so that `path` appears as a complete file or not at all.
+        Write tensors and plain values to `path`, atomically.
 
         # Raises
 
         `OSError`
-            If the file can't be written.
+            If the file cannot be written.
         `InputError`
-            If the state holds an object that can only be read back by running code.
+            If loading an object of the state would execute code.
         """
         temporary = self.temporary(path)
         try:
@@ -122,7 +120,7 @@ class CheckpointFiles:
 
     def read(self, point: Point) -> tuple[Any, Any, Any] | None:
         """
-        Reads the states of this process, of the trainer and of the model to the CPU, running no
+        Read the states of this process, the trainer and the model to the CPU, without executing
         code. Returns `None` if a file is damaged.
         """
         states = []
@@ -137,8 +135,8 @@ class CheckpointFiles:
 
     def remove_leftovers(self, newest: Point | None) -> None:
         """
-        Removes this process's files of all checkpoints after `newest`, which are incomplete or
-        damaged, so that no checkpoint is ever made of the files of two runs.
+        Remove this process's files of all checkpoints after `newest`, which are incomplete or
+        damaged, so that no checkpoint mixes files of two runs.
         """
         for path, match in self._listing():
             is_later = newest is None or _point(match) > newest
@@ -150,8 +148,8 @@ class CheckpointFiles:
                 remove(os.path.join(self._folder, name))
 
     def remove_before(self, newest: Point, keep: Collection[Point]) -> None:
-        """Removes the checkpoints before `newest`, except those in `keep`."""
-        # The weights come first, so that a checkpoint of which a part is left is incomplete.
+        """Remove the checkpoints before `newest`, except those in `keep`."""
+        # The weights are removed first, so that a partly removed checkpoint is incomplete.
         for path, match in self._listing():
             if _point(match) < newest and _point(match) not in keep:
                 remove(path)
@@ -170,7 +168,7 @@ class CheckpointFiles:
 
 
 def remove(path: str) -> None:
-    """Removes a file if it is there."""
+    """Remove a file if it exists."""
     if os.path.lexists(path):
         os.remove(path)
 
@@ -188,7 +186,7 @@ def _point(match: re.Match[str]) -> Point:
 
 
 def _plain(value: Any) -> Any:
-    """Replaces NumPy's scalars, which `torch.load` reads only by running code, by Python's."""
+    """Replace NumPy scalars by Python's, because loading NumPy scalars would execute code."""
     if isinstance(value, numpy.generic):
         return value.item()
     if type(value) is dict:

@@ -7,8 +7,8 @@ from allennlp.training.metrics import Metric
 
 class TokenAverage(Metric):
     """
-    The mean over all tokens of a data set, and over all processes of a distributed run. Each token
-    has the same weight, whatever the sizes of the batches.
+    The mean over all tokens of a data set and all processes of a distributed run. Each token has
+    the same weight, regardless of batch sizes.
     """
 
     def __init__(self) -> None:
@@ -16,8 +16,8 @@ class TokenAverage(Metric):
         self.count = 0
 
     def __call__(self, total: torch.Tensor, count: int) -> None:  # type: ignore[override]
-        """`total` is the sum over `count` tokens, a scalar."""
-        # Both are exchanged at once, in float64, which represents counts of tokens exactly.
+        """`total`: the sum over `count` tokens, a scalar."""
+        # Both are exchanged together in float64, which represents token counts exactly.
         pair = torch.tensor([float(total), count], dtype=torch.float64)
         total_of_all, count_of_all = dist_reduce_sum(pair).tolist()
         self.total += total_of_all

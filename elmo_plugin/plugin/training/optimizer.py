@@ -14,19 +14,19 @@ from elmo_plugin.plugin.training.row_exchange import mean_over_processes
 
 check_not_negative = partial(check_number, least=0)
 ADAGRAD_OPTIONS = dict.fromkeys(("lr", "lr_decay", "weight_decay", "eps"), check_not_negative)
-"""Options that PyTorch's Adagrad reads from a group; it ignores all others without an error."""
+"""Options that PyTorch's Adagrad reads from a group; it silently ignores all others."""
 
 
 @Optimizer.register("clipped_adagrad")
 class ClippedAdagradOptimizer(AdagradOptimizer):
     """
     Adagrad after clipping by the global norm, for models with row-sparse gradients: the `bilm` with
-    `sparse_gradients`, or an embedding with `sparse`. It computes the same as the optimizer
-    `adagrad` with the trainer's `grad_norm`, which supports only dense gradients. Set the trainer's
-    `grad_norm` to `false`, AllenNLP's default, because this optimizer clips itself.
+    `sparse_gradients`, or an embedding with `sparse`. It is equivalent to the optimizer `adagrad`
+    with the trainer's `grad_norm`, which supports only dense gradients. Leave the trainer's
+    `grad_norm` at its default, `false`, because this optimizer clips.
 
-    A step reads and writes only those rows of a table that its sparse gradient has. That is exact,
-    because Adagrad does not change a row without a gradient.
+    A step reads and writes only the rows in a table's sparse gradient. That is exact, because
+    Adagrad does not change rows without a gradient.
 
     With several processes, this optimizer exchanges the rows. The model excludes such tables from
     PyTorch's distributed data parallel.
@@ -36,16 +36,16 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
     # Parameters
 
     model_parameters : `List[Tuple[str, torch.nn.Parameter]]`
-        Names and parameters; AllenNLP passes them.
+        Names and parameters, passed by AllenNLP.
     parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
-        Regular expressions for names of parameters, and for these parameters `lr`, `lr_decay`,
-        `weight_decay`, `eps`, or `"requires_grad": false`, as in AllenNLP's other optimizers.
+        Regular expressions for parameter names, and `lr`, `lr_decay`, `weight_decay`, `eps` or
+        `"requires_grad": false` for these parameters, as in AllenNLP's other optimizers.
     lr : `float`, optional (default = `0.2`)
         Learning rate. This and the next two defaults are bilm-tf's.
     initial_accumulator_value : `float`, optional (default = `1.0`)
         Initial value of Adagrad's sums of squares.
     grad_norm : `float`, optional (default = `10.0`)
-        Largest global norm; larger gradients are scaled down to it.
+        Maximum global norm; larger gradients are scaled down to it.
     """
 
     def __init__(
@@ -72,12 +72,14 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
             # `check_optimizer` looks for this attribute.
             parameter.takes_sparse_gradients = True  # type: ignore[attr-defined]
             if is_distributed():
-                # Distributed data parallel does so with all tables that are not excluded.
+                # Distributed data parallel does this for all tables that are not excluded.
                 dist.broadcast(parameter.data, 0)
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
-        """Clips and makes a step; unlike PyTorch's optimizers, it takes no closure."""
+        """
+        Clip the gradients and make a step. Unlike in PyTorch's optimizers, there is no closure.
+        """
         gradients = []
         for parameter in self._parameters():
             if parameter.grad is None:
@@ -89,7 +91,7 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
             else:
                 gradients.append(parameter.grad)
         _clip(gradients, self._grad_norm)
-        # The explicit value prevents PyTorch's warning that it does not check.
+        # The explicit value prevents PyTorch's warning about unchecked invariants.
         with torch.sparse.check_sparse_tensor_invariants(enable=False):
             super().step()
 
@@ -100,29 +102,29 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
 @Optimizer.register("fused_adam")
 class FusedAdamOptimizer(AdamOptimizer):
     """
-    AllenNLP's `adam`, with the same parameters and the same numbers up to rounding, by PyTorch's
-    fused operator: a step reads and writes each tensor once, and takes a third of the time on a
-    CPU.
+    AllenNLP's `adam` with PyTorch's fused operator. Parameters are the same, and results are the
+    same up to rounding. A step reads and writes each tensor once, and takes a third of the time on
+    a CPU.
 
     Registered as an `Optimizer` with name "fused_adam".
 
     # Parameters
 
     model_parameters : `List[Tuple[str, torch.nn.Parameter]]`
-        Names and parameters; AllenNLP passes them.
+        Names and parameters, passed by AllenNLP.
     parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
-        Regular expressions for names of parameters, and for these parameters `lr`, `betas`, `eps`,
-        `weight_decay`, `amsgrad`, or `"requires_grad": false`.
+        Regular expressions for parameter names, and `lr`, `betas`, `eps`, `weight_decay`, `amsgrad`
+        or `"requires_grad": false` for these parameters.
     lr : `float`, optional (default = `0.001`)
         Learning rate.
     betas : `Tuple[float, float]`, optional (default = `(0.9, 0.999)`)
-        Decay of the averages of gradients and of their squares, of at least 0 and below 1.
+        Decay rates of the averages of gradients and of squared gradients, at least 0 and below 1.
     eps : `float`, optional (default = `1e-08`)
-        Added to the root of the average of squares.
+        Number added to the root of the average of squares.
     weight_decay : `float`, optional (default = `0.0`)
         Strength of the L2 penalty.
     amsgrad : `bool`, optional (default = `False`)
-        Whether to divide by the largest average of squares so far, not by the current one.
+        Whether to divide by the largest average of squares so far instead of the current one.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class FusedAdamOptimizer(AdamOptimizer):
         model_parameters: List[Tuple[str, torch.nn.Parameter]],
         parameter_groups: Optional[List[Tuple[List[str], Dict[str, Any]]]] = None,
         lr: float = 0.001,
-        betas: Any = (0.9, 0.999),  # of a tuple, AllenNLP drops the third number without an error
+        betas: Any = (0.9, 0.999),  # for a tuple, AllenNLP silently drops a third number
         eps: float = 1e-08,
         weight_decay: float = 0.0,
         amsgrad: bool = False,
@@ -163,7 +165,7 @@ ADAM_OPTIONS: Dict[str, Callable[[str, Any], None]] = {
 
 
 def _check_groups(name: str, groups: Any, checks: Mapping[str, Callable[[str, Any], None]]) -> None:
-    """Checks `parameter_groups`, of which `checks` has the options with a check of each."""
+    """Check `parameter_groups`. `checks`: the allowed options, and a check for each."""
     checks = {**checks, "requires_grad": check_flag}
     for group in [] if groups is None else groups if isinstance(groups, list) else [groups]:
         match group:
@@ -186,6 +188,6 @@ def _clip(gradients: List[Tensor], max_norm: float) -> None:
     if not gradients:
         return
     norm = torch.nn.utils.get_total_norm(gradients)
-    # The factor may be 1. A check whether to clip would have to wait for the GPU.
+    # The factor may be 1. Checking whether to clip would have to wait for the GPU.
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
     torch._foreach_mul_(gradients, factor)

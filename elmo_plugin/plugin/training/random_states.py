@@ -12,8 +12,8 @@ import torch
 
 def get_random_states() -> dict[str, Any]:
     """
-    Returns the states of Python's, NumPy's and PyTorch's global generators, of the CPU and of every
-    visible GPU, as plain values and tensors.
+    Return the states of the global generators of Python, NumPy and PyTorch (CPU and every visible
+    GPU) as plain values and tensors.
     """
     name, keys, position, has_gauss, cached = numpy.random.get_state(legacy=True)
     states: dict[str, Any] = {
@@ -28,10 +28,10 @@ def get_random_states() -> dict[str, Any]:
 
 def restore_unused_generators(saved: dict[str, Any], before: dict[str, Any]) -> None:
     """
-    Restores the saved states of those generators that have not been used since `before` was taken.
+    Restore the saved states of the generators that have not been used since `before` was taken.
 
-    On recovery AllenNLP's trainer draws again the batches that were already trained on. A generator
-    that this uses belongs to the data loader, and drawing the batches has brought it to the right
+    On recovery AllenNLP's trainer draws the batches again that were already trained on. A generator
+    used for that belongs to the data loader, and drawing the batches has brought it to the right
     state. Any other generator belongs to training and gets its saved state.
     """
     setters: dict[str, Callable[[Any], None]] = {

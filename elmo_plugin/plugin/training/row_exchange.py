@@ -1,6 +1,6 @@
 """
-Exchanges row-sparse gradients between processes. Gloo can sum sparse tensors and NCCL cannot, so
-the rows are exchanged as dense tensors of the same shape in all processes, which both can gather.
+Exchanges row-sparse gradients between processes. NCCL cannot sum sparse tensors as Gloo can, so the
+rows are exchanged as dense tensors of the same shape in all processes, which both can gather.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from elmo_plugin.checks import InputError
 
 
 def leave_to_optimizer(model: nn.Module, tables: Iterable[nn.Parameter]) -> None:
-    """Excludes `tables` from PyTorch's distributed data parallel; the optimizer exchanges them."""
+    """Exclude `tables` from PyTorch's distributed data parallel; the optimizer exchanges them."""
     left = set(map(id, tables))
     # Distributed data parallel has no argument for this, but reads this attribute.
     model._ddp_params_and_buffers_to_ignore = [  # type: ignore[assignment]
@@ -28,8 +28,8 @@ def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
 
     `InputError`
         If no optimizer has declared that it supports row-sparse gradients of `tables`. Most of
-        PyTorch's don't, nor does its clipping, and the weights of several processes would diverge
-        without an error.
+        PyTorch's optimizers do not, nor does its clipping, and the weights of several processes
+        would silently diverge.
     """
     learning = (table for table in tables if table.requires_grad)
     if not all(getattr(table, "takes_sparse_gradients", False) for table in learning):
@@ -42,9 +42,9 @@ def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
 
 def mean_over_processes(gradient: Tensor) -> Tensor:
     """
-    Returns the mean of the processes' gradients of one table, as distributed data parallel does for
-    dense ones. Every process must call this, and all get the same bits. `gradient` is sparse in its
-    first dimension and coalesced, and so is the result.
+    Return the mean of the processes' gradients of one table, as distributed data parallel does for
+    dense ones. Every process must call this, and all results are bit-identical. `gradient` and the
+    result are coalesced and sparse in the first dimension.
     """
     n_rows = torch.tensor([gradient.indices().size(1)], device=gradient.device)
     counts = torch.cat(_gather(n_rows)).tolist()
@@ -55,7 +55,7 @@ def mean_over_processes(gradient: Tensor) -> Tensor:
 
 
 def _gather_first(own: Tensor, counts: list[int]) -> Tensor:
-    """Concatenates the elements of all processes, `counts` in number."""
+    """Concatenate the first elements of all processes; `counts` is their number in each process."""
     padding = [0, 0] * (own.dim() - 1) + [0, max(counts) - len(own)]
     return torch.cat([x[:n] for x, n in zip(_gather(F.pad(own, padding)), counts)])
 

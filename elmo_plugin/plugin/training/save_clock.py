@@ -1,4 +1,4 @@
-"""Decides when it is time for the next checkpoint, the same in all processes."""
+"""Decides when to save the next checkpoint, at the same step in all processes."""
 
 import time
 from typing import Optional
@@ -14,18 +14,18 @@ ANNOUNCED = "elmo_plugin/next_save"
 
 class SaveClock:
     """
-    Decides after each batch whether it is time to save, after the same batch in every process.
+    Decides after each batch whether to save. All processes save after the same batch.
 
-    With several processes, the first one's clock counts. When it is time, that process announces in
-    the process group's key-value store that all save after the next batch. The others read the
-    store after each batch and cannot miss the announcement, because their part of that batch ends
-    when all gradients have been exchanged, which the first process joins after its announcement.
-    This is not a collective operation, which would wait for a process that has no data left.
+    The first process's clock decides. When it is time, that process announces in the process
+    group's key-value store that all processes save after the next batch. The others read the store
+    after each batch. They cannot miss the announcement, because the batch ends when all gradients
+    are exchanged, which the first process joins only after its announcement. A collective operation
+    would instead wait for a process that has no data left.
 
     # Parameters
 
-    seconds : `float`, optional
-        Time between two saves; `None` never saves.
+    seconds : `float | None`
+        Seconds between two saves; `None` never saves.
     """
 
     def __init__(self, seconds: Optional[float]) -> None:
@@ -36,11 +36,11 @@ class SaveClock:
             _get_default_store().set(ANNOUNCED, "")
 
     def restart(self) -> None:
-        """Must be called after each save."""
+        """Restart the clock. Call this after each save."""
         self._last_save = time.monotonic()
 
     def is_time_to_save(self, point: Point) -> bool:
-        """`point` is the current point of training, right after a batch."""
+        """`point`: the current point in training, right after a batch."""
         if self._seconds is None:
             return False
         if not is_distributed():
@@ -50,7 +50,7 @@ class SaveClock:
             return True
         if self._is_first and self._is_old():
             store.set(ANNOUNCED, str(point._replace(batches=point.batches + 1)))
-            store.get(ANNOUNCED)  # the answer means that the store has the announcement
+            store.get(ANNOUNCED)  # its answer confirms that the announcement is stored
         return False
 
     def _is_old(self) -> bool:
