@@ -18,20 +18,26 @@
 //   key       name of the indexer and the embedder in the config; a second biLM needs another one
 //   l2        strength of the L2 penalty on the weights of the mixes, lambda in the paper
 //   paths     what has to grow in a model that `models` does not list, in the form of its entries
+//   dims      sizes of other token embedders by their keys. `output` and `both` need those of
+//             embedders that come before `key` in the alphabet, and know AllenNLP's `embedding`
+//             and `character_encoding`
 {
   dim(options):: 2 * options.lstm.projection_dim,
 
   // The sizes of the vectors of the models that come with the package.
   local pretrained_dims = { small: 256, tiny: 64 },
 
-  input(config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null)::
-    add(config, embedder, dim, max_characters_per_token, key, l2, paths, 1, 0),
+  input(
+    config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null, dims={}
+  ):: add(config, embedder, dim, max_characters_per_token, key, l2, paths, dims, 1, 0),
 
-  output(config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null)::
-    add(config, embedder, dim, max_characters_per_token, key, l2, paths, 0, 1),
+  output(
+    config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null, dims={}
+  ):: add(config, embedder, dim, max_characters_per_token, key, l2, paths, dims, 0, 1),
 
-  both(config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null)::
-    add(config, embedder, dim, max_characters_per_token, key, l2, paths, 1, 1),
+  both(
+    config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null, dims={}
+  ):: add(config, embedder, dim, max_characters_per_token, key, l2, paths, dims, 1, 1),
 
   // What has to grow in each model, by its type. An entry has the fields
   //
@@ -134,7 +140,9 @@
        + terms(get(extractor, 'backward_combination', 'x-y'))) / 2
     else 1,
 
-  local add(config, embedder, given_dim, max_characters_per_token, key, l2, paths, n_input, n_output) =
+  local add(
+    config, embedder, given_dim, max_characters_per_token, key, l2, paths, dims, n_input, n_output
+  ) =
     local given = [
       ['config', 'the config of a task, with dataset_reader and model',
        if std.isObject(config) then std.objectFields(config) else config, is_task(config)],
@@ -145,15 +153,17 @@
       ['l2', 'null or a number of at least 0', l2, l2 == null || std.isNumber(l2) && l2 >= 0],
       ['paths', "null or an object such as { encoder: 'encoder' }", paths,
        paths == null || std.isObject(paths)],
+      ['dims', 'an object such as { tokens: 100 }', dims,
+       std.isObject(dims) && std.all(std.map(is_count, std.objectValues(dims)))],
     ];
     local wrong = [argument for argument in given if !argument[3]];
     if wrong == [] then add_checked(
-      config, embedder, given_dim, max_characters_per_token, key, l2, paths, n_input, n_output
+      config, embedder, given_dim, max_characters_per_token, key, l2, paths, dims, n_input, n_output
     )
     else fail(wrong[0][0], wrong[0][1], std.manifestJsonMinified(wrong[0][2])),
 
   local add_checked(
-    config, embedder, given_dim, max_characters_per_token, key, l2, paths, n_input, n_output
+    config, embedder, given_dim, max_characters_per_token, key, l2, paths, dims, n_input, n_output
   ) =
     local known_dim =
       if given_dim != null then given_dim
@@ -178,7 +188,7 @@
     local is_in_bcn = base == 'bcn' && (n_output == 1 || key == 'elmo');
     local changed =
       if is_in_bcn then bcn_with_elmo(model, elmo, dim, key, n_input, n_output)
-      else with_elmo(model, base, entry, paths != null, elmo, dim, key, n_input, n_output);
+      else with_elmo(model, base, entry, paths != null, elmo, dim, key, dims, n_input, n_output);
     config {
       dataset_reader: indexed(config.dataset_reader),
       [if 'validation_dataset_reader' in config then 'validation_dataset_reader']:
@@ -188,10 +198,10 @@
       ),
     },
 
-  local with_elmo(model, base, entry, is_strict, elmo, dim, key, n_input, n_output) =
+  local with_elmo(model, base, entry, is_strict, elmo, dim, key, dims, n_input, n_output) =
     local embedder_path = get(entry, 'embedder', 'text_field_embedder');
-    local embedders = get(at(model, embedder_path), 'token_embedders', {});
-    local start = columns_before(embedders, key);
+    local embedders = with_names(get(at(model, embedder_path), 'token_embedders', {}), dims);
+    local start = columns_before(embedders, key, dims);
     local columns = (n_input + n_output) * dim;
     local encoders = [
       path for path in list(get(entry, 'encoder', [])) if is_strict || has(model, path)
@@ -286,16 +296,37 @@
       },
 
   // The column at which ELMo starts. AllenNLP sorts the embedders by their keys.
-  local columns_before(embedders, key) = std.foldl(
-    function(sum, name) sum + embedder_size(name, embedders[name]),
+  local columns_before(embedders, key, dims) = std.foldl(
+    function(sum, name) sum + get(dims, name, embedder_size(name, embedders[name])),
     [name for name in std.objectFields(embedders) if name < key],
     0,
   ),
   local embedder_size(name, embedder) =
-    if 'elmo_dim' in embedder then embedder.num_output_representations * embedder.elmo_dim
-    else if 'embedding_dim' in embedder then projected(embedder, embedder.embedding_dim)
-    else fail('the token embedder "' + name + '"', 'its embedding_dim, or a key=... for ELMo that comes '
-                                                   + 'before "' + name + '"', 'neither'),
+    local size =
+      if 'elmo_dim' in embedder then embedder.num_output_representations * embedder.elmo_dim
+      else if 'embedding_dim' in embedder then projected(embedder, embedder.embedding_dim)
+      else vector_size(get(embedder, 'encoder'));  // of `character_encoding`
+    if size != null then size
+    else fail('the token embedder "' + name + '"', 'its embedding_dim, or its size by dims={ ' + name
+                                                   + ': ... }', 'neither'),
+
+  // The size of the vector that an encoder makes of a sequence.
+  local vector_size(encoder) =
+    local type = get(encoder, 'type');
+    local directions = if get(encoder, 'bidirectional', type == 'stacked_bidirectional_lstm') then 2 else 1;
+    if type == 'cnn' then
+      local output_dim = get(encoder, 'output_dim');
+      if output_dim != null then output_dim
+      else encoder.num_filters * std.length(get(encoder, 'ngram_filter_sizes', [2, 3, 4, 5]))
+    else if type == 'cnn-highway' then encoder.projection_dim
+    else if get(encoder, 'hidden_size') != null then directions * encoder.hidden_size
+    else get(encoder, 'embedding_dim'),
+
+  local with_names(embedders, dims) =
+    local unknown = [name for name in std.objectFields(dims) if !(name in embedders)];
+    if unknown == [] then embedders
+    else fail('dims', 'names of token embedders, ' + std.join(', ', std.objectFields(embedders)),
+              std.join(', ', unknown)),
 
   // An embedder without a projection may say so by null or 0.
   local projected(embedder, dim) =
