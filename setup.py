@@ -52,8 +52,7 @@ setup(
     packages=find_packages(include=["elmo_plugin", "elmo_plugin.*"]),
     py_modules=["elmo_plugin_torchvision"],
     package_data={
-        "elmo_plugin": ["py.typed"],
-        "elmo_plugin.libsonnet": ["elmo.libsonnet"],
+        "elmo_plugin": ["py.typed", "training_configs/*.jsonnet", "training_configs/*/*sonnet"],
         "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
     },
     ext_modules=kernels(),

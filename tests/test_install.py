@@ -44,7 +44,7 @@ REGISTERED = {
     ("Subcommand", "bilm-export"),
     ("Subcommand", "bilm-import"),
     ("Subcommand", "elmo"),
-    ("Subcommand", "elmo-libsonnet"),
+    ("Subcommand", "elmo-configs"),
     ("Subcommand", "elmo-mix"),
     ("Subcommand", "elmo-nearest"),
     ("TokenEmbedder", "elmo"),

@@ -70,6 +70,7 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
         assert all(found.getinfo(name).CRC == crc for name, crc in checksums.items())
     assert wheel.name == other.name == f"elmo_plugin-{VERSION}-py3-none-any.whl"
     assert "elmo_plugin/py.typed" in names
+    assert "elmo_plugin/training_configs/lib/elmo.libsonnet" in names
     assert not any(name.startswith(("tests/", "benchmarks/", "experiments/")) for name in names)
 
 
@@ -102,3 +103,6 @@ def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None
     _run(python, "-m", "pip", "install", "--no-deps", *WITHOUT_PINS, folder=empty)
     helped = _run(python, "-m", "elmo_plugin", "elmo", "--help", folder=empty)
     assert helped.stdout.startswith("usage: python -m elmo_plugin elmo ")
+    _run(python, "-m", "elmo_plugin", "elmo-configs", "training_configs", folder=empty)
+    config = "training_configs/two_cores/ner_elmo.jsonnet"
+    _run(python, "-c", f"import _jsonnet; _jsonnet.evaluate_file('{config}')", folder=empty)

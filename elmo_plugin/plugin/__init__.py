@@ -6,7 +6,7 @@ ELMo for AllenNLP. Importing this package registers:
 `bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` and `fused_adam`
 (Optimizers), `learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and `wandb`, fixed
 (TrainerCallbacks), `reduce_on_plateau`, fixed (LearningRateScheduler), `bilm-encode`,
-`bilm-import`, `bilm-export`, `elmo-libsonnet`, `elmo-mix` and `elmo-nearest` (Subcommands), the
+`bilm-import`, `bilm-export`, `elmo-configs`, `elmo-mix` and `elmo-nearest` (Subcommands), the
 texts `docs://train`, `docs://heldout` and `task://CONFIG#KEY`, and the archives `pretrained://NAME`
 of the models in the package.
 """
@@ -27,7 +27,7 @@ from elmo_plugin.plugin.callbacks import keep_freed_memory, learning_curve, wand
 from elmo_plugin.plugin.commands import (
     bilm_export,
     bilm_import,
-    elmo_libsonnet,
+    elmo_configs,
     elmo_mix,
     elmo_nearest,
     elmo_vectors,

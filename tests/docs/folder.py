@@ -3,7 +3,6 @@
 import gzip
 from pathlib import Path
 
-from elmo_plugin.libsonnet import LIBRARY
 from elmo_plugin.pretrained import pretrained_files
 from tests.docs.pages import ROOT
 
@@ -55,7 +54,6 @@ def prepare(folder: Path) -> None:
         else:
             (configs / whole.name).symlink_to(whole)
 
-    (folder / LIBRARY.name).symlink_to(LIBRARY)
     small = ROOT / "training_configs" / "bilm_small.jsonnet"
     (folder / "my_bilm.jsonnet").write_text(f"import '{small}'")
     (folder / "my.jsonnet").write_text("import 'training_configs/esim.jsonnet'")

@@ -5,6 +5,7 @@ import _jsonnet
 import pytest
 from allennlp.common import Params
 from allennlp.data import DatasetReader
+from allennlp.modules import Seq2VecEncoder
 
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
@@ -17,7 +18,7 @@ BASE = """{
   model: {
     type: 'crf_tagger',
     text_field_embedder: { token_embedders: {
-      characters: { type: 'character_encoding', embedding_dim: 7 },
+      characters: { type: 'embedding', embedding_dim: 7 },
       tokens: { type: 'embedding', embedding_dim: 5 },
     } },
     encoder: { type: 'qanet_encoder', input_dim: 12 },
@@ -27,8 +28,8 @@ BASE = """{
 EMBEDDER = "{ archive_file: 'a.tar.gz', dropout: 0.1 }"
 
 
-def turned(how: str, base: str = BASE) -> dict:
-    call = f"(import 'lib/elmo.libsonnet').{how}({base}, {EMBEDDER}, dim=20)"
+def turned(how: str, base: str = BASE, arguments: str = "dims={}") -> dict:
+    call = f"(import 'lib/elmo.libsonnet').{how}({base}, {EMBEDDER}, dim=20, {arguments})"
     return json.loads(_jsonnet.evaluate_snippet(f"{CONFIGS}/test.jsonnet", call))
 
 
@@ -106,11 +107,46 @@ def test_readers_keep_their_indexers():
 
 
 def test_an_embedder_of_unknown_size_in_front():
-    """Where the second mix starts can't be told; at the input it does not matter."""
+    """By hand: where the second mix starts can't be told without `dims`, which comes before what is
+    found. At the input it does not matter."""
     base = BASE.replace("embedding_dim: 7", "num_embeddings: 7")
     turned("input", base)
-    with pytest.raises(RuntimeError, match=r'"characters".*before "characters"'):
+    with pytest.raises(RuntimeError, match=r'"characters".*dims={ characters: \.\.\. }'):
         turned("both", base)
+    assert turned("both", base, "dims={ characters: 7 }") == turned(
+        "both", base, "dims={ characters: 7, tokens: 5 }"
+    )
+    assert turned("both", base, "dims={ characters: 7 }")["model"]["encoder"]["start"] == 7 + 20
+    assert turned("output", BASE, "dims={ characters: 9 }")["model"]["encoder"]["start"] == 9
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        {"type": "cnn", "embedding_dim": 4, "num_filters": 3},
+        {"type": "cnn", "embedding_dim": 4, "num_filters": 3, "ngram_filter_sizes": [2, 3]},
+        {"type": "cnn", "embedding_dim": 4, "num_filters": 3, "output_dim": 7},
+        {"type": "cnn", "embedding_dim": 4, "num_filters": 3, "output_dim": None},
+        {
+            **{"type": "cnn-highway", "embedding_dim": 4, "filters": [[2, 3]], "num_highway": 1},
+            "projection_dim": 7,
+        },
+        {"type": "boe", "embedding_dim": 4},
+        {"type": "lstm", "input_size": 4, "hidden_size": 3},
+        {"type": "gru", "input_size": 4, "hidden_size": 3, "bidirectional": True},
+        {
+            **{"type": "stacked_bidirectional_lstm", "input_size": 4, "hidden_size": 3},
+            "num_layers": 1,
+        },
+    ],
+    ids=lambda encoder: f"{encoder['type']} {len(encoder)}",
+)
+def test_characters_in_front(encoder):
+    """AllenNLP's own encoder has the expected size."""
+    embedder = {"type": "character_encoding", "embedding": {"embedding_dim": 4}, "encoder": encoder}
+    base = BASE.replace("{ type: 'embedding', embedding_dim: 7 }", json.dumps(embedder))
+    size = Seq2VecEncoder.from_params(Params(dict(encoder))).get_output_dim()
+    assert turned("output", base)["model"]["encoder"]["start"] == size
 
 
 def test_sizes_of_two_models():
@@ -253,6 +289,7 @@ def test_targets_are_not_indexed():
         ("crf_tagger", "input", ", paths={ output: { mine: 1 } }", "paths: .*found mine"),
         ("crf_tagger", "input", ", paths={ encoder: 'mine' }", "paths: .*found mine"),
         ("crf_tagger", "input", ", paths={ outputs: {} }", "paths: .*indexers; found outputs"),
+        ("crf_tagger", "both", ", dims={ mine: 1 }", "dims: .*embedders, tokens; found mine"),
         ("dialog_qa", "input", ", l2=0.1", "l2: .*parameter_groups.*found dialog_qa"),
         ("bcn", "output", ", key='mine'", 'key: expected "elmo".*found mine'),
     ],
@@ -269,6 +306,7 @@ WRONG = {
     "key": ["null", "true", "''", "5", "['a']", "{}"],
     "l2": ["true", "'0.1'", "-0.1", "[0.1]", "{}"],
     "paths": ["true", "'encoder'", "5", "['encoder']"],
+    "dims": ["null", "true", "'tokens'", "5", "[5]", "{ tokens: 0 }", "{ tokens: '5' }"],
     "embedder": ["null", "'small'", "5", "[]"],
     "config": ["null", "'a.jsonnet'", "[]", "{}", "{ dataset_reader: {} , model: { type: 5 } }"],
 }

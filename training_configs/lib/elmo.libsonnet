@@ -1,2 +1,418 @@
-// The library that turns a config into its ELMo version. It comes with the package.
-import '../../elmo_plugin/libsonnet/elmo.libsonnet'
+// Turns the config of a text model into its ELMo version, in one line:
+//
+//   (import 'lib/elmo.libsonnet').input(import 'ner.jsonnet', { pretrained: 'small' })
+//
+// `input` concatenates ELMo vectors to the embedded text, and `output` to the output of the task's
+// contextual encoder (Peters et al. 2018, section 3.3: SNLI and SQuAD gain from that). `both` does
+// both, with a mix for each and one pass of the biLM. The sizes of the layers that read the vectors
+// grow accordingly; `models` below lists them. The parameters of all three are
+//
+//   config    the config of a task
+//   embedder  parameters of the token embedder "elmo", without the number of mixes: `pretrained`,
+//             `archive_file`, or `options_file` and `weight_file`; and `dropout`, `do_layer_norm`,
+//             `use_top_only`, `cache_dir`, ...
+//   dim       size of an ELMo vector, twice the biLM's projection_dim, or the embedder's
+//             projection_dim; not needed with `pretrained`. `dim` below computes it from an options
+//             file: dim=elmo.dim(import 'options.json')
+//   max_characters_per_token   that of the biLM, if it is not 50
+//   key       name of the indexer and the embedder in the config; a second biLM needs another one
+//   l2        strength of the L2 penalty on the weights of the mixes, lambda in the paper
+//   paths     what has to grow in a model that `models` does not list, in the form of its entries
+//   dims      sizes of other token embedders by their keys. `output` and `both` need those of
+//             embedders that come before `key` in the alphabet, and know AllenNLP's `embedding`
+//             and `character_encoding`
+{
+  dim(options):: 2 * options.lstm.projection_dim,
+
+  // The sizes of the vectors of the models that come with the package.
+  local pretrained_dims = { small: 256, tiny: 64 },
+
+  input(
+    config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null, dims={}
+  ):: add(config, embedder, dim, max_characters_per_token, key, l2, paths, dims, 1, 0),
+
+  output(
+    config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null, dims={}
+  ):: add(config, embedder, dim, max_characters_per_token, key, l2, paths, dims, 0, 1),
+
+  both(
+    config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null, dims={}
+  ):: add(config, embedder, dim, max_characters_per_token, key, l2, paths, dims, 1, 1),
+
+  // What has to grow in each model, by its type. An entry has the fields
+  //
+  //   encoder   path of the contextual encoder, which reads the embedded text, or a list of paths
+  //   input     what else reads the embedded text
+  //   output    what reads the encoder's output, or the embedded text if there is no encoder
+  //   embedder  path of the text field embedder, if it is not `text_field_embedder`
+  //   indexers  the reader's parameter for token indexers, if it is not `token_indexers`
+  //
+  // `input` and `output` map a path to the number of times that the columns are read there. A path
+  // names a number, or a module, the input of which grows; with `resized`, its output too.
+  local models(model) = {
+    basic_classifier: {
+      encoder: 'seq2seq_encoder',
+      output: {
+        seq2vec_encoder: 1,
+        feedforward: output_growth(get(model, 'seq2vec_encoder', {}), 1),
+      },
+    },
+    bcn: { input: { pre_encode_feedforward: 1 } },  // and see `bcn_with_elmo`
+    biaffine_parser: { encoder: 'encoder', output: { arc_feedforward: 1, tag_feedforward: 1 } },
+    bidaf: {
+      encoder: 'phrase_layer',
+      output: { matrix_attention: 1, modeling_layer: 4, span_end_encoder: 4 },
+      mixes_columns: true,
+    },
+    bimpm: {
+      encoder: 'encoder1',
+      input: { 'matcher_word.hidden_dim': 1 },
+      output: {
+        encoder2: 1,
+        'matcher_forward1.hidden_dim': 0.5,  // reads the forward direction alone
+        'matcher_backward1.hidden_dim': 0.5,
+      },
+    },
+    composed_seq2seq: seq2seq {
+      embedder: 'source_text_embedder',
+      output: {
+        'decoder.decoder_net.decoding_dim': 1,
+        'decoder.decoder_net.attention': 1,
+      } + if model.decoder.decoder_net.type != 'stacked_self_attention' then {} else {
+        'decoder.decoder_net.target_embedding_dim': 1,  // is the decoding_dim
+        'decoder.target_embedder.embedding_dim': 1,
+      },
+    },
+    constituency_parser: {
+      encoder: 'encoder',
+      output: { span_extractor: 1, feedforward: span_growth(get(model, 'span_extractor', {})) },
+    },
+    copynet_seq2seq: seq2seq { has_regularizer: false },
+    // A span is represented by the encoder's output at its ends and by the attended embedded text.
+    // Two spans and their product are compared.
+    coref: {
+      encoder: 'context_layer',
+      input: { mention_feedforward: 1, antecedent_feedforward: 3 },
+      output: { mention_feedforward: 2, antecedent_feedforward: 6 },
+    },
+    crf_tagger: { encoder: 'encoder', output: { feedforward: 1 } },
+    decomposable_attention: {
+      encoder: ['premise_encoder', 'hypothesis_encoder'],
+      output: { attend_feedforward: 1, compare_feedforward: 2 },
+      encoder_keeps_size: true,
+    },
+    dialog_qa: {
+      encoder: 'phrase_layer',
+      output: {
+        residual_encoder: resized(1, 1),
+        span_start_encoder: resized(1, 1),
+        span_end_encoder: resized(2, 1),
+      },
+      has_regularizer: false,
+    },
+    esim: { encoder: 'encoder', output: { matrix_attention: 1, projection_feedforward: 4 } },
+    graph_parser: self.biaffine_parser,
+    naqanet: self.qanet { output+: { modeling_layer: resized(1, 1) } },
+    qanet: {
+      encoder: 'phrase_layer',
+      output: { matrix_attention_layer: 1 },
+      mixes_columns: true,
+      projects_embedded_text: true,
+    },
+    simple_seq2seq: seq2seq { has_regularizer: false },
+    simple_tagger: { encoder: 'encoder' },
+    srl: { encoder: 'encoder' },
+  },
+  local seq2seq = {
+    encoder: 'encoder',
+    output: { attention: 1 },
+    embedder: 'source_embedder',
+    indexers: 'source_token_indexers',
+  },
+  local resized(input, output) = { input: input, output: output },
+
+  // A span extractor concatenates so many vectors of the size of its input.
+  local span_growth(extractor) =
+    local terms(combination) = std.length(std.split(combination, ','));
+    if get(extractor, 'type') == 'endpoint' then terms(get(extractor, 'combination', 'x,y'))
+    else if get(extractor, 'type') == 'bidirectional_endpoint' then
+      (terms(get(extractor, 'forward_combination', 'y-x'))
+       + terms(get(extractor, 'backward_combination', 'x-y'))) / 2
+    else 1,
+
+  local add(
+    config, embedder, given_dim, max_characters_per_token, key, l2, paths, dims, n_input, n_output
+  ) =
+    local given = [
+      ['config', 'the config of a task, with dataset_reader and model',
+       if std.isObject(config) then std.objectFields(config) else config, is_task(config)],
+      ['embedder', "parameters such as { pretrained: 'small' }", embedder, std.isObject(embedder)],
+      ['max_characters_per_token', 'a whole number above 2', max_characters_per_token,
+       is_count(max_characters_per_token) && max_characters_per_token > 2],
+      ['key', 'a name', key, std.isString(key) && key != ''],
+      ['l2', 'null or a number of at least 0', l2, l2 == null || std.isNumber(l2) && l2 >= 0],
+      ['paths', "null or an object such as { encoder: 'encoder' }", paths,
+       paths == null || std.isObject(paths)],
+      ['dims', 'an object such as { tokens: 100 }', dims,
+       std.isObject(dims) && std.all(std.map(is_count, std.objectValues(dims)))],
+    ];
+    local wrong = [argument for argument in given if !argument[3]];
+    if wrong == [] then add_checked(
+      config, embedder, given_dim, max_characters_per_token, key, l2, paths, dims, n_input, n_output
+    )
+    else fail(wrong[0][0], wrong[0][1], std.manifestJsonMinified(wrong[0][2])),
+
+  local add_checked(
+    config, embedder, given_dim, max_characters_per_token, key, l2, paths, dims, n_input, n_output
+  ) =
+    local known_dim =
+      if given_dim != null then given_dim
+      else projected(embedder, get(pretrained_dims, std.toString(get(embedder, 'pretrained', ''))));
+    local dim =
+      if is_count(known_dim) then known_dim
+      else fail('dim', 'the size of an ELMo vector, twice the projection_dim of the biLM',
+                if known_dim == null then 'none' else std.manifestJsonMinified(known_dim));
+    local model = config.model;
+    local type = get(model, 'type', 'null');
+    local base = if std.endsWith(type, '_elmo') then std.substr(type, 0, std.length(type) - 5) else type;
+    local entry =
+      if paths != null then known_fields(paths)
+      else if std.objectHas(models(model), base) then models(model)[base]
+      else fail('model.type', 'one of ' + std.join(', ', std.objectFields(models(model))) + ', or '
+                              + "paths={ encoder: 'encoder', input: {}, output: { feedforward: 1 } }",
+                type);
+    local elmo = { type: 'elmo', num_output_representations: n_input + n_output, elmo_dim: dim }
+                 + embedder;
+    local indexed(reader) =
+      with_indexer(reader, get(entry, 'indexers', 'token_indexers'), key, max_characters_per_token);
+    local is_in_bcn = base == 'bcn' && (n_output == 1 || key == 'elmo');
+    local changed =
+      if is_in_bcn then bcn_with_elmo(model, elmo, dim, key, n_input, n_output)
+      else with_elmo(model, base, entry, paths != null, elmo, dim, key, dims, n_input, n_output);
+    config {
+      dataset_reader: indexed(config.dataset_reader),
+      [if 'validation_dataset_reader' in config then 'validation_dataset_reader']:
+        indexed(config.validation_dataset_reader),
+      model: if l2 == null then changed else penalized(
+        changed, entry, l2, if is_in_bcn then '^_elmo' else 'token_embedder_' + key
+      ),
+    },
+
+  local with_elmo(model, base, entry, is_strict, elmo, dim, key, dims, n_input, n_output) =
+    local embedder_path = get(entry, 'embedder', 'text_field_embedder');
+    local embedders = with_names(get(at(model, embedder_path), 'token_embedders', {}), dims);
+    local start = columns_before(embedders, key, dims);
+    local columns = (n_input + n_output) * dim;
+    local encoders = [
+      path for path in list(get(entry, 'encoder', [])) if is_strict || has(model, path)
+    ];
+    local mixes_columns = get(entry, 'mixes_columns', false);
+    local encoder_columns = if get(entry, 'projects_embedded_text', false) then 0 else n_input * dim;
+    local keeps_size = get(entry, 'encoder_keeps_size', false);
+    local growth(encoder) = output_growth(encoder, encoder_columns);
+    local encoder_change(encoder) =
+      local wide = widened(encoder, encoder_columns, start);
+      local sized = if keeps_size then with_output(wide, encoder_columns - growth(encoder)) else wide;
+      if n_output == 0 || mixes_columns then sized
+      else { type: 'elmo_output', encoder: sized, elmo_dim: dim, start: start + n_input * dim };
+    local output_columns =
+      if encoders == [] then columns
+      else n_output * dim + if keeps_size then encoder_columns else growth(at(model, encoders[0]));
+    local changes =
+      [[path, encoder_change] for path in encoders]
+      + [
+        [path, function(module) grown(module, sizes[path], n)]
+        for part in [[get(entry, 'input', {}), columns], [get(entry, 'output', {}), output_columns]]
+        for sizes in [part[0]]
+        for n in [part[1]]
+        for path in std.objectFields(sizes)
+        if is_strict || has(model, path)
+      ]
+      + [[embedder_path, function(text_field_embedder) text_field_embedder {
+        token_embedders: unused(embedders, key, embedder_path + '.token_embedders') { [key]: elmo },
+      }]];
+    // The columns for the output of the encoder, which the layers before it pass on.
+    local moved = [
+      [edge + (if pair[0] < start then 0 else columns) for edge in pair]
+      for pair in get(model, 'elmo_columns', [])
+    ];
+    if n_output == 1 && encoders == [] then
+      fail('model.type', 'a model with a contextual encoder, for ELMo at its output', base + ' without '
+                         + std.join(' and ', list(get(entry, 'encoder', 'one'))))
+    else std.foldl(function(changed, change) changed_at(changed, change[0], change[1]), changes, model)
+         + if !mixes_columns then {} else {
+           [if n_output == 1 then 'type']: base + '_elmo',
+           [if n_output == 1 || moved != [] then 'elmo_columns']:
+             moved + if n_output == 0 then [] else [[start + n_input * dim, start + columns]],
+         },
+
+  // `bcn` has a parameter for ELMo and reads it from the indexer "elmo".
+  local bcn_with_elmo(model, elmo, dim, key, n_input, n_output) =
+    if key != 'elmo' then fail('key', '"elmo" for the output of bcn', key)
+    else model {
+      type: 'bcn_elmo',
+      elmo: elmo,
+      use_input_elmo: n_input == 1,
+      use_integrator_output_elmo: n_output == 1,
+      pre_encode_feedforward: widened(model.pre_encode_feedforward, n_input * dim),
+      // It reads four ways of pooling.
+      output_layer: widened(model.output_layer, 4 * n_output * dim),
+    },
+
+  local known_fields(paths) =
+    local fields = ['encoder', 'input', 'output', 'embedder', 'indexers'];
+    local unknown = [field for field in std.objectFields(paths) if !std.member(fields, field)];
+    if unknown == [] then paths
+    else fail('paths', 'the fields ' + std.join(', ', fields), std.join(', ', unknown)),
+
+  local penalized(model, entry, l2, name) =
+    local regularizer = get(model, 'regularizer', {});
+    if !get(entry, 'has_regularizer', true) then
+      fail('l2', 'a model that takes a regularizer; or give the optimizer parameter_groups: '
+                 + "[[['scalar_parameters'], { weight_decay: 2 * l2 }]]", model.type)
+    else model {
+      // AllenNLP applies the first one that matches.
+      regularizer: regularizer {
+        regexes: [[name + '\\..*scalar_parameters', { type: 'l2', alpha: l2 }]]
+                 + get(regularizer, 'regexes', []),
+      },
+    },
+
+  local with_indexer(reader, parameter, key, max_characters_per_token) =
+    local again(inner) = with_indexer(inner, parameter, key, max_characters_per_token);
+    if 'readers' in reader then
+      reader { readers: std.mapWithKey(function(name, inner) again(inner), reader.readers) }
+    else if 'base_reader' in reader then reader { base_reader: again(reader.base_reader) }
+    else
+      // The defaults of AllenNLP's readers. Those of targets are the same as those of sources.
+      local indexers = get(reader, parameter, { tokens: 'single_id' });
+      local targets = 'target_token_indexers';
+      local has_targets = parameter == 'source_token_indexers' && reader.type != 'copynet_seq2seq';
+      reader {
+        [parameter]: unused(indexers, key, 'dataset_reader.' + parameter) {
+          [key]: { type: 'elmo', max_characters_per_token: max_characters_per_token },
+        },
+        [if has_targets then targets]: get(reader, targets, indexers),
+      },
+
+  // The column at which ELMo starts. AllenNLP sorts the embedders by their keys.
+  local columns_before(embedders, key, dims) = std.foldl(
+    function(sum, name) sum + get(dims, name, embedder_size(name, embedders[name])),
+    [name for name in std.objectFields(embedders) if name < key],
+    0,
+  ),
+  local embedder_size(name, embedder) =
+    local size =
+      if 'elmo_dim' in embedder then embedder.num_output_representations * embedder.elmo_dim
+      else if 'embedding_dim' in embedder then projected(embedder, embedder.embedding_dim)
+      else vector_size(get(embedder, 'encoder'));  // of `character_encoding`
+    if size != null then size
+    else fail('the token embedder "' + name + '"', 'its embedding_dim, or its size by dims={ ' + name
+                                                   + ': ... }', 'neither'),
+
+  // The size of the vector that an encoder makes of a sequence.
+  local vector_size(encoder) =
+    local type = get(encoder, 'type');
+    local directions = if get(encoder, 'bidirectional', type == 'stacked_bidirectional_lstm') then 2 else 1;
+    if type == 'cnn' then
+      local output_dim = get(encoder, 'output_dim');
+      if output_dim != null then output_dim
+      else encoder.num_filters * std.length(get(encoder, 'ngram_filter_sizes', [2, 3, 4, 5]))
+    else if type == 'cnn-highway' then encoder.projection_dim
+    else if get(encoder, 'hidden_size') != null then directions * encoder.hidden_size
+    else get(encoder, 'embedding_dim'),
+
+  local with_names(embedders, dims) =
+    local unknown = [name for name in std.objectFields(dims) if !(name in embedders)];
+    if unknown == [] then embedders
+    else fail('dims', 'names of token embedders, ' + std.join(', ', std.objectFields(embedders)),
+              std.join(', ', unknown)),
+
+  // An embedder without a projection may say so by null or 0.
+  local projected(embedder, dim) =
+    local projection_dim = get(embedder, 'projection_dim');
+    if projection_dim == null || projection_dim == 0 then dim else projection_dim,
+
+  // A module that reads n more columns, of which the first is `start`.
+  local widened(module, n, start=0) =
+    local type = get(module, 'type');
+    local sizes = [size for size in sizes_of_inputs if size in module];
+    if n == 0 || !std.isObject(module) || std.member(without_sizes, type) then module
+    else if type == 'elmo_output' then module {
+      encoder: widened(module.encoder, n, start),
+      start+: if start <= module.start then n else 0,
+    }
+    else if type == 'compose' then module {
+      encoders: std.mapWithIndex(
+        function(k, encoder) widened(encoder, outputs_growth(module.encoders[:k], n)), module.encoders
+      ),
+    }
+    else if type == 'feedforward' then module { feedforward: widened(module.feedforward, n) }
+    else if type == 'gated-cnn-encoder' || sizes == [] then
+      fail('an encoder of type "' + type + '"', 'the size of an input that can grow, one of '
+                                                + std.join(', ', sizes_of_inputs), 'none')
+    else module { [size]+: n for size in sizes },
+
+  local sizes_of_inputs = [
+    'input_size',
+    'input_dim',
+    'embedding_dim',
+    'tensor_1_dim',
+    'tensor_2_dim',
+    'matrix_1_dim',
+    'matrix_2_dim',
+    'vector_dim',
+    'matrix_dim',
+  ],
+  local without_sizes = ['dot_product', 'scaled_dot_product', 'cosine'],
+
+  // The number of columns by which a module's output grows if its input grows by n.
+  local output_growth(module, n) =
+    local type = get(module, 'type');
+    if type == 'compose' then outputs_growth(module.encoders, n)
+    else if type == 'elmo_output' then output_growth(module.encoder, n)
+    else if std.member(['pass_through', 'pytorch_transformer', 'bag_of_embeddings', 'cls_pooler'], type)
+            || type == 'multi_head_self_attention' && !('output_projection_dim' in module) then n
+    else 0,
+  local outputs_growth(modules, n) = std.foldl(function(n, module) output_growth(module, n), modules, n),
+
+  // A module with n more columns in its output.
+  local with_output(module, n) =
+    local directions = if get(module, 'bidirectional', false) then 2 else 1;
+    if n == 0 then module
+    else if get(module, 'type') == 'elmo_output' then module { encoder: with_output(module.encoder, n) }
+    else if 'hidden_size' in module then module { hidden_size+: n / directions }
+    else if 'hidden_dim' in module then module { hidden_dim+: n }
+    else fail('an encoder of type "' + get(module, 'type') + '"',
+              'the size of its output, hidden_size or hidden_dim', 'neither'),
+
+  // A number or a module that reads n columns so many times.
+  local grown(module, times, n) =
+    if std.isNumber(module) then module + times * n
+    else if std.isNumber(times) then widened(module, times * n)
+    else with_output(
+      widened(module, times.input * n), times.output * n - output_growth(module, times.input * n)
+    ),
+
+  local unused(object, key, path) =
+    if !(key in object) then object
+    else fail('key', 'a name that is not in ' + path + ' yet', key),
+
+  local is_count(value) = std.isNumber(value) && value > 0 && value == std.floor(value),
+  local is_task(config) =
+    std.isObject(get(config, 'dataset_reader')) && std.isString(get(get(config, 'model'), 'type', '')),
+  local get(object, field, default=null) =
+    if std.isObject(object) && field in object then object[field] else default,
+  local list(value) = if std.isArray(value) then value else [value],
+  local at(object, path) = std.foldl(function(found, field) get(found, field), std.split(path, '.'), object),
+  local has(object, path) = at(object, path) != null,
+  local changed_at(object, path, change) =
+    local fields = std.splitLimit(path, '.', 1);
+    if get(object, fields[0]) == null then fail('paths', 'a path in the model', path)
+    else object {
+      [fields[0]]: if std.length(fields) == 1 then change(object[fields[0]])
+      else changed_at(object[fields[0]], fields[1], change),
+    },
+  local fail(name, expected, found) =
+    error 'elmo.libsonnet: ' + name + ': expected ' + expected + '; found ' + found,
+}

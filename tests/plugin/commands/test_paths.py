@@ -33,7 +33,7 @@ def allennlp(*arguments: str | Path) -> None:
         ),
         ("text", ["elmo-nearest", "", *WORD]),
         ("archive", ["elmo-mix", ""]),
-        ("folder", ["elmo-libsonnet", ""]),
+        ("folder", ["elmo-configs", ""]),
         ("text", ["bilm-encode", "", "out"]),
         ("out", ["bilm-encode", "text", ""]),
         ("archive", ["bilm-export", "", "out"]),

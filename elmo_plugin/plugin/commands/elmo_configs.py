@@ -1,0 +1,53 @@
+import argparse
+from pathlib import Path
+
+from allennlp.commands.subcommand import Subcommand
+
+from elmo_plugin.checks import InputError, check_path
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.plugin.commands.command import Command, print_text
+
+CONFIGS = (Path(__file__).parents[2] / "training_configs").resolve()
+"""In a checkout this is a link to the folder `training_configs` of the repository."""
+
+
+@Subcommand.register("elmo-configs")
+class ElmoConfigs(Command):
+    """
+    Copies the training configs that come with the package into a folder, with the library
+    lib/elmo.libsonnet, which turns a config into its ELMo version in one line.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("folder", help="the folder to write, such as training_configs")
+        parser.add_argument("--force", action="store_true", help="replace files that were edited")
+
+    def run(self, args: argparse.Namespace) -> None:
+        check_path("folder", args.folder)
+        texts = {
+            Path(args.folder) / file.relative_to(CONFIGS): file.read_text("utf-8")
+            for file in sorted(CONFIGS.rglob("*.*sonnet"))
+        }
+        edited = [str(path) for path, text in texts.items() if _differs(path, text)]
+        if edited and not args.force:
+            raise InputError(
+                f"folder: {args.folder}: expected no files or unedited ones, found others: "
+                f"{', '.join(edited)}; --force replaces them"
+            )
+        try:
+            for path, text in texts.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with atomic_write(path) as temporary:
+                    temporary.write_text(text, "utf-8")
+        except (FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+            raise InputError(
+                f"folder: {args.folder}: expected a folder to write to, found {error}"
+            ) from None
+        print_text(
+            f"wrote {len(texts)} files to {args.folder}; in a config: "
+            f"local elmo = import '{args.folder}/lib/elmo.libsonnet';"
+        )
+
+
+def _differs(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() != text.encode("utf-8")

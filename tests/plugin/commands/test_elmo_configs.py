@@ -1,0 +1,71 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import _jsonnet
+import pytest
+from allennlp.commands import main
+
+import elmo_plugin.plugin.commands.elmo_configs  # noqa: F401 (registers the command)
+from elmo_plugin.checks import InputError
+
+ROOT = Path(__file__).parents[3]
+SOURCE = ROOT / "training_configs"
+CONFIGS = sorted(str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.jsonnet"))
+VARIABLES = {"BILM_TEXT": "text", "BILM_DEV": "dev", "BILM_ARCHIVE": "pretrained://small"}
+VARIABLES |= {"ELMO_ARCHIVE": "pretrained://small", "ELMO_DIM": "256"}
+
+
+def elmo_configs(*arguments: str | Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["allennlp", "elmo-configs", *map(str, arguments)])
+        main()
+
+
+def test_a_copy_means_the_same(tmp_path, capsys):
+    """Each config of the copy has the value of the repository's, imports included, and the copy
+    has no other files."""
+    copy = tmp_path / "new" / "configs"
+    elmo_configs(copy)
+    assert f"import '{copy}/lib/elmo.libsonnet'" in capsys.readouterr().out
+    found = sorted(str(file.relative_to(copy)) for file in copy.rglob("*") if file.is_file())
+    assert found == sorted([*CONFIGS, "lib/elmo.libsonnet"])
+    for name in CONFIGS:
+        one, other = (
+            json.loads(_jsonnet.evaluate_file(str(folder / name), ext_vars=VARIABLES))
+            for folder in (SOURCE, copy)
+        )
+        assert one == other, name
+
+
+def test_an_edited_file_is_not_replaced(tmp_path):
+    """By hand: unedited files may be written again, and with an edited one nothing is written
+    unless `--force` is given."""
+    ner, tagger = tmp_path / "ner.jsonnet", tmp_path / "tagger.jsonnet"
+    elmo_configs(tmp_path)
+    elmo_configs(tmp_path)
+    ner.write_text("{}")
+    tagger.unlink()
+    with pytest.raises(InputError, match=r"found others: \S*/ner\.jsonnet; --force replaces them$"):
+        elmo_configs(tmp_path)
+    assert ner.read_text() == "{}" and not tagger.exists()
+    elmo_configs(tmp_path, "--force")
+    assert ner.read_text() == (SOURCE / "ner.jsonnet").read_text() and tagger.exists()
+
+
+def test_a_file_in_place_of_the_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"^folder: \S*/file: expected a folder to write to"):
+        elmo_configs(tmp_path / "file")
+
+
+def test_the_installed_package_has_them(tmp_path):
+    """A package is what setup.py says it is; this builds it without installing it."""
+    build = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", tmp_path / "lib"]
+    egg = ["egg_info", "--egg-base", tmp_path]
+    done = subprocess.run([*build[:3], *egg, *build[3:]], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    built = tmp_path / "lib" / "elmo_plugin" / "training_configs"
+    for name in [*CONFIGS, "lib/elmo.libsonnet"]:
+        assert (built / name).read_text() == (SOURCE / name).read_text()
