@@ -1,7 +1,6 @@
-// The tasks of the grid, on data that anybody can get: two_cores/*.jsonnet with fewer epochs, and
-// for the larger data with a part of them. Place, lambda, layer norm and dropout of ELMo are those of
-// two_cores/*_elmo.jsonnet. `metric` is the one that the paper reports. `seconds` is the expected
-// cost of a run of all data, in seconds of CPU.
+// The tasks of the grid, on public data: two_cores/*.jsonnet with fewer epochs, and with a part of the
+// larger data sets. Place, lambda, layer norm and dropout of ELMo are those of two_cores/*_elmo.jsonnet.
+// `metric` is the paper's. `seconds` is the expected CPU time of a run on all data.
 local configs = {
   ner: import '../../training_configs/two_cores/ner.jsonnet',
   sst: import '../../training_configs/two_cores/bcn.jsonnet',
@@ -20,20 +19,20 @@ local epochs(num_epochs, patience) = {
 };
 {
   ner: {
-    title: 'entities',
+    title: 'NER',
     data: 'WNUT-17',
     metric: 'f1-measure-overall',
     seconds: 250,
     config: configs.ner + data('ner/conll-4col/wnut17.train.txt', 'ner/conll-4col/wnut17.dev.txt')
-            // Its F1 is zero until the model gives a first entity, which no patience should end.
+            // No patience, because F1 is zero until the model predicts its first entity.
             + epochs(15, null),
     place: 'input',
     layers: 0.1,
     embedder: { dropout: 0.0 },
   },
   sst: {
-    title: 'sentiment',
-    data: 'SST-5, whole sentences',
+    title: 'SST-5',
+    data: 'whole sentences',
     metric: 'accuracy',
     seconds: 250,
     config: configs.sst + data('sst/train.txt', 'sst/dev.txt') + epochs(8, 3),
@@ -42,7 +41,7 @@ local epochs(num_epochs, patience) = {
     embedder: { dropout: 0.0 },
   },
   pos: {
-    title: 'parts of speech',
+    title: 'POS tagging',
     data: 'UD English-EWT',
     metric: 'accuracy',
     seconds: 400,
@@ -57,8 +56,8 @@ local epochs(num_epochs, patience) = {
     embedder: { dropout: 0.2 },
   },
   snli: {
-    title: 'entailment',
-    data: 'SNLI, its dev part split',
+    title: 'SNLI',
+    data: 'dev set, split',
     metric: 'accuracy',
     seconds: 400,
     config: configs.snli + data('snli/snli_dev_as_train.jsonl', 'snli/snli_dev_as_dev.jsonl')
@@ -68,7 +67,7 @@ local epochs(num_epochs, patience) = {
     embedder: { do_layer_norm: true, dropout: 0.0 },
   },
   srl: {
-    title: 'roles',
+    title: 'SRL',
     data: 'PropBank of the English Web Treebank',
     metric: 'f1-measure-overall',
     seconds: 3000,
@@ -91,7 +90,7 @@ local epochs(num_epochs, patience) = {
               dataset_reader+: { remove_singleton_clusters: true },
               validation_dataset_reader+: {
                 remove_singleton_clusters: true,
-                // `small` has read this novel (COST-ELTeC/ELTeC-eng), so it is no held-out text.
+                // `small` was trained on this novel (COST-ELTeC/ELTeC-eng).
                 type: 'coref_without',
                 without: ['2891_howards_end'],
               },
@@ -101,13 +100,13 @@ local epochs(num_epochs, patience) = {
     embedder: { dropout: 0.5 },
   },
   squad: {
-    title: 'questions',
-    data: 'SQuAD 1.1, its dev part split',
+    title: 'SQuAD 1.1',
+    data: 'dev set, split',
     metric: 'f1',
     seconds: 4000,
     config: configs.squad + data('squad/squad1.1dev-train.json', 'squad/squad1.1dev-dev.json')
             + epochs(8, 3)
-            + { data_loader+: { batch_sampler+: { batch_size: 10 } } },  // few questions, more steps
+            + { data_loader+: { batch_sampler+: { batch_size: 10 } } },  // more steps, as there are few questions
     place: 'both',
     layers: 0,
     embedder: { dropout: 0.0 },

@@ -10,8 +10,8 @@ from experiments.rows import Row, read_rows
 
 TABLES = {
     "Table 4: nearest neighbours in context": (neighbours.FILE, [neighbours.neighbours_table]),
-    "Table 5: word senses": (wsd.FILE, [wsd.wsd_table]),
-    "Table 6: parts of speech": (probe.FILE, [probe.rows_table]),
+    "Table 5: word sense disambiguation": (wsd.FILE, [wsd.wsd_table]),
+    "Table 6: POS tagging": (probe.FILE, [probe.rows_table]),
     "Documents as one sentence": (
         documents.FILE,
         [documents.documents_table, documents.cosines_table, documents.accuracy_table],
@@ -20,7 +20,7 @@ TABLES = {
 
 
 SHOWN = {"layer", "initial_state", "query", "text", "reading"}
-"""The settings that a table shows. Its rows have all others in common."""
+"""Settings that a table shows. All other settings are equal in its rows."""
 
 
 def analysis_sections(folder: Path) -> dict[str, str]:
@@ -30,8 +30,8 @@ def analysis_sections(folder: Path) -> dict[str, str]:
     # Raises
 
     `ValueError`
-        If one name stands for two biLMs, or if rows differ in a setting that the tables do not
-        show. The message names the file.
+        If two biLMs have the same name, or rows differ in a setting that the tables do not show.
+        The message names the file.
     """
     sections = {}
     for title, (file, tables) in TABLES.items():

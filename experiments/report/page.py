@@ -10,7 +10,7 @@ from experiments.markdown import table
 from experiments.report import paper, pictures
 from experiments.report.statistics import NOT_RUN, Results, Summary, error_reduction
 
-# A line of prose may end inside of braces. Other braces match without groups, as an error.
+# A line of prose may end inside braces. Other braces match without groups, which is an error.
 PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)(\s+error\s+reduction)?\}|\{[^{}]*\}")
 PROSE = ("Results", "What the numbers say")
 """Sections without a table."""
@@ -22,8 +22,8 @@ ORDER = (
     "Table 2: layers",
     "Table 3: places",
     "Table 4: nearest neighbours in context",
-    "Table 5: word senses",
-    "Table 6: parts of speech",
+    "Table 5: word sense disambiguation",
+    "Table 6: POS tagging",
     "Figure 1: size of the training data",
     "Figure 2: learned weights of the layers",
     "Documents as one sentence",
@@ -33,7 +33,7 @@ ROLES = {"none": "without ELMo", "random": "with `random`", "small": "with `smal
 
 
 def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
-    """The tables of the grid's rows by title. The pictures are written into the folder."""
+    """The tables of the grid's rows by title. Pictures are written into the folder."""
     return {
         "Table 1: with and without ELMo": _table_1(results),
         "Table 2: layers": _table_2(results),
@@ -53,14 +53,15 @@ def page(sections: Mapping[str, str], text: Mapping[str, str], results: Results)
     sections : `Mapping[str, str]`
         Tables by the title of their section.
     text : `Mapping[str, str]`
-        Prose by the title of its section, which follows the section's table. `{TASK BILM}` in it is
-        a mean of table 1, and `{TASK BILM error reduction}` what `TASK` gains from `BILM`.
+        Prose by the title of its section, placed after the section's table. `{TASK BILM}` is
+        replaced by a mean of table 1, and `{TASK BILM error reduction}` by the error reduction of
+        `TASK` with `BILM`.
     results : `Results`
 
     # Raises
 
     `ValueError`
-        If `text` has a section that the page has not, or names what table 1 has not.
+        If `text` has a section that the page lacks, or refers to something that table 1 lacks.
     """
     titles = sorted((*sections, *PROSE), key=ORDER.index)
     unknown = sorted(text.keys() - set(titles))
@@ -126,7 +127,7 @@ def _comparison(
     columns: Mapping[Any, str],
     published: Mapping[str, Mapping[Any, float]],
 ) -> str:
-    """One row for each task of a table, with the paper's own row below if it has one."""
+    """One row per task of a table, followed by the paper's row if it exists."""
     seeds = results.seeds(name)
     tasks: dict[str, dict[Any, Mapping[str, Any]]] = {}
     for cell in results.grid.tables[name]:
@@ -193,7 +194,7 @@ def _figure_2(results: Results, folder: Path) -> str:
 
 
 def _cost(results: Results) -> str:
-    """What each table was allotted and took, and what a run of each kind takes."""
+    """The budget and cost of each table, and the cost of each kind of run."""
     lines: list[list[object]] = []
     for name, hours in results.grid.hours.items():
         cells = [cell for cell in results.grid.cells() if cell.table == name]
@@ -238,7 +239,7 @@ def _title(results: Results, task: str) -> str:
 
 
 def _size(summaries: list[Summary]) -> str:
-    """The number of training instances, which all runs have in common."""
+    """Number of training instances, equal in all runs."""
     sizes = sorted({row["instances"] for summary in summaries for row in summary.rows})
     return " or ".join(f"{size:,}" for size in sizes)
 
