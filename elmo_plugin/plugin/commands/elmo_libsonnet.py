@@ -12,8 +12,8 @@ from elmo_plugin.plugin.commands.command import Command, check_output_file, prin
 @Subcommand.register("elmo-libsonnet")
 class ElmoLibsonnet(Command):
     """
-    Writes elmo.libsonnet, which turns a config into its ELMo version in one line, into the folder
-    of the configs. AllenNLP gives jsonnet no path on which it could find the file in the package.
+    Copies elmo.libsonnet, which converts a config to its ELMo version in one line, into the folder
+    of the configs, because AllenNLP's Jsonnet cannot import files from the package.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
