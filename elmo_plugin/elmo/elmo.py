@@ -198,6 +198,8 @@ class Elmo(nn.Module):
 
     def forward(self, tokens: Tensor) -> dict[str, Any]:
         """
+        Compute the mixes of a batch.
+
         # Parameters
 
         tokens : `Tensor`

@@ -109,7 +109,7 @@ class SampledSoftmax(nn.Module):
         return -F.cross_entropy(self.logits(hidden), targets, ignore_index=IGNORE, reduction="none")
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """`hidden`: shape `(..., P)`. Returns shape `(..., V)`."""
+        """The logits of all words, shape `(..., V)`. `hidden`: shape `(..., P)`."""
         flat = linear(hidden.reshape(-1, hidden.size(-1)), self.weight, self.bias)
         return flat.view(*hidden.shape[:-1], self.n_words)
 

@@ -36,9 +36,9 @@ class KernelWeights(NamedTuple):
 
 def pack(weights: Tensor, n_gates: int) -> Tensor:
     """
-    `weights`, shape `(2, k, n_gates * n)`, the gates' columns one after another, as shape `(2,
-    blocks, n_gates, K, BLOCK)`: blocks of columns that are zero after the first n, with K - k rows
-    of zeros. In bf16 pairs of rows are interleaved: numbers of one column stand next to each other.
+    Pack `weights`, shape `(2, k, n_gates * n)` with the gates' columns one after another, into
+    shape `(2, blocks, n_gates, K, BLOCK)`. Columns after the first n and rows after the first k are
+    zeros. In bf16 pairs of rows are interleaved, so that numbers of one column are adjacent.
     """
     n_stack, k, columns = weights.shape
     n = columns // n_gates
@@ -181,6 +181,8 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
 
 def _self_test(dtype: torch.dtype) -> None:
     """
+    Compare the kernel with `reference_lstm`.
+
     # Raises
 
     `RuntimeError`

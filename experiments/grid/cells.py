@@ -77,6 +77,8 @@ class Grid(NamedTuple):
 
 def read_grid(file: Path) -> Grid:
     """
+    Read a grid from a jsonnet file.
+
     # Raises
 
     `ValueError`

@@ -273,7 +273,7 @@ def test_a_full_or_useless_cache(read, bilm_files, tmp_path, caplog):
     expected = [read(batch, without) for batch in batches]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / FILE).write_text("mine" * 10_000)
-    for folder, reason in (("full", "takes no more"), ("other", "cannot be used")):
+    for folder, reason in (("full", "cannot store more"), ("other", "cannot be used")):
         caplog.clear()
         where = {"cache_dir": tmp_path / folder, "cache_size_gb": 150_000 / 2**30}
         elmo = Elmo.from_files(*bilm_files, **where)

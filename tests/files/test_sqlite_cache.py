@@ -209,7 +209,7 @@ def test_bounded(tmp_path, warnings):
     assert found(cache) == len(VALUES)
     assert found(cache, OTHERS) == 1
     [warning] = warnings()
-    assert f"{cache.file}: the cache takes no more (database or disk is full)" in warning
+    assert f"{cache.file}: the cache cannot store more (database or disk is full)" in warning
 
 
 def test_a_full_disk(full, warnings):
@@ -223,7 +223,7 @@ def test_a_full_disk(full, warnings):
             full.put(OTHERS)
         assert found(full, OTHERS) == 0 and found(full) == len(VALUES)
         [warning] = warnings()
-        assert "takes no more (" in warning
+        assert "cannot store more (" in warning
 
     assert in_child(run) == 0
     assert found(full) == len(VALUES)

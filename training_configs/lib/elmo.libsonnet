@@ -1,2 +1,2 @@
-// The library that turns a config into its ELMo version. It comes with the package.
+// Converts a config to its ELMo version; the library is in the package.
 import '../../elmo_plugin/libsonnet/elmo.libsonnet'

@@ -43,6 +43,8 @@ class BiLMVocabulary(Vocabulary):
         cache_dir: str | None = None,
     ) -> "BiLMVocabulary":
         """
+        Make the vocabulary of a corpus or a vocabulary file.
+
         # Parameters
 
         corpus : `str`, optional
@@ -92,6 +94,8 @@ class BiLMVocabulary(Vocabulary):
     @classmethod
     def from_words(cls, words: Iterable[str]) -> "BiLMVocabulary":
         """
+        Make the vocabulary of a list of words.
+
         # Parameters
 
         words : `Iterable[str]`

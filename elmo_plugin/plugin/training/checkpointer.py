@@ -280,7 +280,7 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
     }
     state["resume_states"] = {
         f"{name}.resume_state".lstrip("."): module.resume_state()
-        # A module with two names is loaded under both. A compiled one has the methods of its own.
+        # A module with two names is loaded under both. A compiled module has its own methods.
         for name, module in trainer.model.named_modules(remove_duplicate=False)
         if hasattr(type(module), "resume_state")
     }
