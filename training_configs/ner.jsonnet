@@ -1,4 +1,4 @@
-// NER (named entity recognition) on CoNLL 2003 with allennlp-models' `crf_tagger`, without ELMo, which
+// NER on CoNLL 2003 with allennlp-models' `crf_tagger`, without ELMo, which
 // ner_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/ner.jsonnet -s OUT

@@ -1,4 +1,4 @@
-// SRL (semantic role labelling) on OntoNotes 5 with allennlp-models' `srl` (He et al. 2017), without ELMo,
+// SRL on OntoNotes 5 with allennlp-models' `srl` (He et al. 2017), without ELMo,
 // which srl_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/srl.jsonnet -s OUT

@@ -30,7 +30,7 @@ b 0 0 dog XX * - - - - * (1)
 
 
 def test_read_documents(tmp_path: Path) -> None:
-    """By hand. The question mark before a small letter ends no sentence."""
+    """By hand. A question mark before a lower-case letter does not end a sentence."""
     (tmp_path / "a.gold_conll").write_text(CONLL)
     found = documents.read_documents(tmp_path / "a.gold_conll")
     assert found == [[["he", "threw"], ["the"]], [["dog"]]]

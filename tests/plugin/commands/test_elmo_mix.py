@@ -25,7 +25,7 @@ def elmo_mix(*arguments: str | Path) -> None:
 
 
 def save(folder: Path, state: dict[str, Tensor]) -> Path:
-    """Writes weights as in the folder of a training run."""
+    """Write weights as in the folder of a training run."""
     folder.mkdir()
     torch.save(state, folder / "best.th")
     return folder

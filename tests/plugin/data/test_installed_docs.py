@@ -117,8 +117,10 @@ def test_docstrings_of_files_that_cannot_be_parsed(tmp_path, content):
 
 @pytest.fixture
 def small_corpus(monkeypatch):
-    """Returns 300 documents of three sentences: one of their own, one shared by ten, and one shared
-    by all in any case."""
+    """
+    Return 300 documents of three sentences: one of their own, one shared by ten, and one shared by
+    all in any case.
+    """
     texts = [
         (
             f"package/{n}.py",
