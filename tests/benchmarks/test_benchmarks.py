@@ -136,7 +136,7 @@ def test_peak_is_the_best_of_all_tries():
 
 
 def test_memory_of_a_process():
-    """200 MB of ones are more than 190 MiB, whatever this process holds."""
+    """200 MB of ones are more than 190 MiB, in any process."""
     ballast = np.ones(100_000_000, dtype=np.uint8)
     found = memory_of(np.ones, 25_000_000)
     assert 150 < found.peak - found.imports < 250

@@ -352,7 +352,7 @@ def test_changes_in_any_order(bilm_files, tmp_path, fuzz):
         vectors(elmo)
         names = random.choices(list(CHANGES), k=6)
         for k, name in enumerate(names):
-            # What was made in inference mode can be changed there alone, and not be trained.
+            # Inference tensors can be changed only in inference mode, and not be trained.
             in_inference = any(x.is_inference() for x in elmo.bilm.parameters())
             if in_inference and name == "training":
                 continue

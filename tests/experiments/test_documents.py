@@ -72,7 +72,7 @@ def test_word_losses(bilm_archive: str, reading: str) -> None:
 
 
 def test_cosines(bilm_archive: str) -> None:
-    """The words alone do not depend on the reading, and a document of one sentence has one."""
+    """The word layer does not depend on the reading; one sentence has only one reading."""
     elmo = Elmo.from_archive(bilm_archive)
     found = documents.cosines(elmo, DOCUMENT)
     assert found.shape == (4, 8)

@@ -137,7 +137,7 @@ def test_sampled_loss_is_its_formula(n_samples):
             loss += np.log(np.exp(logits).sum()) - logits[0]
     torch.manual_seed(2)
     found = softmax(hidden.double(), targets)
-    # The counts are float32's, whatever the logits are.
+    # The counts are float32 for any type of logits.
     assert_close(found, loss, atol=0, rtol=1e-6, what="loss")
 
 
