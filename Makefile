@@ -1,6 +1,6 @@
-# Each target stands alone: it makes .venv and installs on first use, and does nothing twice.
+# Targets create .venv and install what they need, once.
 PYTHONS := 3.13 3.12 3.11 3.14
-# The first that runs: a name in PATH may stand for a Python that is not installed (pyenv).
+# The first one that runs: pyenv puts names of uninstalled Pythons on the PATH.
 PYTHON ?= $(shell for python in $(PYTHONS:%=python%) python3; do \
 	$$python -c $(SUPPORTED) 2>/dev/null && { echo $$python; break; }; done)
 SUPPORTED := 'import sys; sys.exit("3.%d" % sys.version_info[1] not in "$(PYTHONS)".split())'
@@ -24,10 +24,10 @@ $(INSTALLED): requirements.txt setup.py elmo_plugin/ops/csrc/lstm_scan.cpp
 			"$$($(PYTHON) -c 'import sys; print("python3.%d-venv" % sys.version_info[1])')" >&2; \
 		exit 1; }
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
-	@# PyTorch by itself, with its own dependencies: the CPU and the CUDA builds have different ones.
+	@# PyTorch first, with its dependencies, which differ between the CPU and the CUDA build.
 	$(RUN)/python -m pip install torch==2.13.0
-	@# Everything else from the lock, as it stands: AllenNLP's own pins no longer resolve. PyTorch
-	@# has brought the setuptools that builds this package.
+	@# Everything else from the lock without resolving, because AllenNLP's pins no longer resolve.
+	@# The setuptools that builds this package was installed with PyTorch.
 	$(RUN)/python -m pip install --no-deps --no-build-isolation -r requirements.txt -e .
 	touch $@
 
@@ -43,19 +43,19 @@ SHORT := test_install.py test_torchvision.py test_line.py plugin/commands/test_e
 test-short: install
 	$(RUN)/python -m pytest -n auto $(SHORT:%=tests/%)
 
-# What takes longer than `make test` may, and many more random cases; SEED=N gives others.
+# Also slow tests, and many more random cases; SEED=N draws others.
 test-all: install
 	$(RUN)/python -m pytest -n auto --long --fuzz-seed $(or $(SEED),0) -o faulthandler_timeout=1800
 
-# The pages in build/site, with the API reference, and a check of their links.
+# Documentation with API reference, in build/site, and a check of its links.
 docs: $(DOCS_INSTALLED)
 	$(RUN)/python -m docs.site.pictures
 	$(RUN)/python docs/site/stage.py
 	$(RUN)/zensical build --strict
 	$(RUN)/python docs/site/check.py
 
-# Every command of the README and of docs/, and the recipes: one process for each, because the
-# commands of a page follow one another.
+# Every command in README and docs/, and the recipes. Each page has one process, because its commands
+# depend on earlier ones.
 docs-test: $(DOCS_INSTALLED)
 	$(RUN)/python -m pytest -m docs -n 2 --dist loadfile -o faulthandler_timeout=900 tests/docs
 
@@ -76,7 +76,7 @@ format: install
 bench: install
 	$(RUN)/python -m benchmarks --json benchmarks.json
 
-# Their own pins exclude this PyTorch; see setup.py. A CUDA build of PyTorch brings its packages itself.
+# Their pins exclude this PyTorch; see setup.py. CUDA builds of PyTorch install their packages themselves.
 WITHOUT_PINS := allennlp==2.10.1 allennlp-models==2.10.1
 lock: install
 	$(RUN)/python -m pip install uv
@@ -90,7 +90,7 @@ lock: install
 	grep -vxFf requirements.txt $(VENV)/lock > requirements-docs.txt
 	$(MAKE) lock-check
 
-# Each Python finds a build of each package, but for the two that have only sources, in Python.
+# Check that each Python has a wheel of each package, except two that are published only as sources.
 lock-check: install
 	$(RUN)/python -m pip install -q uv
 	for python in $(PYTHONS); do \

@@ -1,6 +1,5 @@
 """
-AllenNLP's users install with setup.py. It is also what requirements.txt, the lock, is made from:
-see `make lock`.
+Declares the package and its dependencies. `make lock` makes requirements.txt from it.
 """
 
 import os
@@ -13,9 +12,9 @@ from setuptools import Extension, find_packages, setup
 
 def kernels() -> list[Extension]:
     """
-    The LSTM kernel, which is built against the installed PyTorch. Without a compiler its build
-    fails with one line, and the package is installed without it. An isolated build has no PyTorch,
-    so its wheel is pure Python.
+    The LSTM kernel, built against the installed PyTorch. If there is no compiler, the build prints
+    one line and the package is installed without the kernel. An isolated build has no PyTorch, so
+    its wheel is pure Python.
     """
     torch = find_spec("torch")
     if torch is None or torch.origin is None or os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
@@ -25,13 +24,13 @@ def kernels() -> list[Extension]:
     folder = Path(torch.origin).parent
     return [
         Extension(
-            # Its folder is not a package: what imports every module of one does not find it.
+            # Its folder is not a package, so that importing all modules of a package skips it.
             "elmo_plugin.ops.csrc.lstm_scan",
             ["elmo_plugin/ops/csrc/lstm_scan.cpp"],
             include_dirs=[str(folder / "include")],
             library_dirs=[str(folder / "lib")],
             libraries=["torch_cpu", "c10"],
-            # OpenMP is PyTorch's own, which is loaded by then: hence no -fopenmp for the linker.
+            # No -fopenmp for the linker: PyTorch's OpenMP is already loaded.
             extra_compile_args=["-std=c++20", "-O3", "-g0", "-fopenmp"]
             + ["-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-w"],
             optional=True,
@@ -57,12 +56,12 @@ setup(
     },
     ext_modules=kernels(),
     python_requires=">=3.11,<3.15",
-    # What vectors need, with the oldest and the newest PyTorch that passed the tests.
+    # The dependencies of feature extraction, with the oldest and newest tested PyTorch.
     install_requires=["torch>=2.12,<2.16", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],
     extras_require={
-        # AllenNLP 2.10.1 and allennlp-models 2.10.1 are not in this list: their own pins exclude
-        # this torch, so that nothing could resolve it. They are installed with --no-deps
-        # (`elmo_plugin/plugin/environment.py`), and this is what they and the plugin need.
+        # AllenNLP 2.10.1 and allennlp-models 2.10.1 are not listed, because their own pins exclude
+        # this torch. They are installed with --no-deps (`elmo_plugin/plugin/environment.py`); the
+        # list has their dependencies and the plugin's.
         "allennlp": [
             "base58>=2.1.1",
             "cached-path>=1.5",
@@ -93,9 +92,9 @@ setup(
             "typer>=0.4.1",
             "word2number>=1.1",
             "zstandard>=0.22",
-            # py-rouge imports pkg_resources, which left setuptools with 81.
+            # py-rouge imports pkg_resources, which setuptools 81 removed.
             "setuptools<81",
-            # AllenNLP derives a class from transformers.AdamW, which 4.50 removed.
+            # AllenNLP subclasses transformers.AdamW, which 4.50 removed.
             "transformers>=4.45,<4.50",
         ],
         "dev": [
@@ -106,13 +105,13 @@ setup(
             "pytest-xdist",
             "ruff",
             "types-tqdm",
-            "wandb",  # of the callback that is tested, and of AllenNLP's own metadata
+            "wandb",  # for the callback's test; also a dependency of AllenNLP
         ],
     },
     # PyTorch calls this when it is imported.
     entry_points={"torch.backends": ["elmo_plugin = elmo_plugin_torchvision:install"]},
     classifiers=[
-        # What is tested.
+        # Tested versions.
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
         "Programming Language :: Python :: 3.13",

@@ -187,7 +187,7 @@ def summarise(biLM: dict[str, float]) -> None:
         vector = elmo.embed(sentence, layer="top")[sentence.split().index("stick")]
         vectors.append(vector / np.linalg.norm(vector))
         print(f"  {np.array2string(vector[:6], precision=2, sign=' ')}  in  {sentence}")
-    print(f"  cosine of the two: {vectors[0] @ vectors[1]:.2f} (of the word alone it is 1)")
+    print(f"  cosine of the two: {vectors[0] @ vectors[1]:.2f} (1 without context)")
 
 
 if __name__ == "__main__":

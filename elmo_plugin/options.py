@@ -109,6 +109,8 @@ class BiLMOptions:
     @classmethod
     def from_dict(cls, options: Mapping[str, Any], *, source: str) -> Self:
         """
+        Check and convert the blocks of a config or an options file.
+
         # Parameters
 
         options : `Mapping[str, Any]`

@@ -3,9 +3,9 @@ The tables of a model card:
 
     python -m experiments.card model.tar.gz --heldout FOLDER --train FOLDER --treebank FOLDER
 
-The folder of held-out text has one file or folder for each kind of text. Without `--train` the
-n-gram models are left out, which need KenLM (see `experiments.ngrams`), and without `--treebank`
-the probe of UD English-EWT.
+The folder of held-out text has one file or folder for each kind of text. `--train` adds n-gram
+models, which need KenLM (see `experiments.ngrams`), and `--treebank` the POS probe on UD
+English-EWT.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main() -> None:
         models = NGramModels(model.vocab, open_corpus(arguments.train), arguments.work)
         print(ngram_table(models, corpora), flush=True)
     if arguments.treebank:
-        print("\nAccuracy of UPOS by a linear classifier on frozen layers, in percent\n")
+        print("\nUPOS tagging accuracy (%) of a linear classifier on frozen layers\n")
         print(probe_table(archive_file, arguments.treebank, arguments.states, arguments.work))
 
 

@@ -1,19 +1,19 @@
 """
-What it changes to read a document as one sentence, as the tasks of coreference and SQuAD do, in
-place of its sentences one by one:
+The effect of reading a document as one sentence, as coreference and SQuAD do, instead of sentence
+by sentence:
 
     python -m experiments.documents litbank.dev.gold_conll squad-dev.json small=pretrained://small
 
-For each text the table has the perplexity of its words, read in both ways under `warm`, without
-the boundaries of sentences as events; the same without the first and the last word of each
-sentence, whose context changes most; and the mean cosine of a word's vectors in both readings.
+For each text the table has the perplexity of its words in both readings, with the initial state
+`warm` and without sentence boundaries as events; the same without the first and the last word of
+each sentence, whose context changes most; and the mean cosine of a word's vectors in both readings.
 
-With `--treebank`, a linear classifier of parts of speech (see `experiments.probe`) is trained and
-scored on sentences, and on `JOINED` consecutive sentences read as one.
+With `--treebank`, a linear POS tagger (see `experiments.probe`) is trained and scored on sentences,
+and on `JOINED` consecutive sentences read as one.
 
-`--without` leaves out documents of `*.gold_conll`, such as those that a biLM was trained on. Their
-sentences are those of the file. Those of SQuAD end at `.`, `!` or `?` before
-white space and a capital letter.
+`--without` excludes documents of `*.gold_conll`, such as those that a biLM was trained on.
+Sentences are those of the file; in SQuAD they end at `.`, `!` or `?` before white space and a
+capital letter.
 """
 
 import argparse
@@ -58,7 +58,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'(]?[A-Z])")
 
 
 def read_documents(file: Path, without: Collection[str] = ()) -> list[Document]:
-    """The documents of a `*.gold_conll` but for those named, or the paragraphs of SQuAD's JSON."""
+    """
+    The documents of a `*.gold_conll` except those in `without`, or the paragraphs of SQuAD's JSON.
+    """
     if file.suffix == ".json":
         return list(_squad(json.loads(file.read_text("utf-8"))))
     documents = Ontonotes().dataset_document_iterator(str(file))
@@ -84,8 +86,8 @@ def read_as(document: Document, reading: str) -> Document:
 
 def word_losses(model: LanguageModel, sentences: Document) -> np.ndarray:
     """
-    The negative log likelihoods of the words of sentences, each read by itself, in nats. *Shape:*
-    `(2, N)` for both directions and all words in their order.
+    The negative log likelihoods in nats of all words, shape `(2, N)` for both directions. Each
+    sentence is read by itself.
     """
     ids = word_ids(model.vocab)
     n_characters = model.bilm.options.char_cnn.max_characters_per_token
@@ -96,20 +98,20 @@ def word_losses(model: LanguageModel, sentences: Document) -> np.ndarray:
             tokens = torch.from_numpy(words_to_characters(words, n_characters)).long()[None]
             hidden, goals = model.read_sentences({"elmo": {"elmo_tokens": tokens}}, targets)
             losses = -model.softmax.log_probabilities(hidden[:, :, 0], goals[:, :, 0])
-            # Places are <S> w_1 .. w_n </S>: the forward direction predicts w_k at the place of
-            # w_{k-1}, and the backward direction at that of w_{k+1}.
+            # Positions are <S> w_1 .. w_n </S>: the forward direction predicts w_k at the position
+            # of w_{k-1}, and the backward direction at that of w_{k+1}.
             found.append(torch.stack([losses[0, :-2], losses[1, 2:]]).numpy())
     return np.concatenate(found, axis=1)
 
 
 def edges(document: Document) -> np.ndarray:
-    """Which words are the first or the last of their sentence. *Shape:* `(N,)`."""
+    """Whether each word is the first or the last of its sentence, shape `(N,)`."""
     return np.array([i in (0, len(s) - 1) for s in document for i in range(len(s))], dtype=bool)
 
 
 def cosines(elmo: Elmo, document: Document) -> np.ndarray:
     """
-    The cosines of the words' vectors in both readings, for each layer and the average. *Shape:*
+    The cosines of the words' vectors in both readings, for each layer and the average, shape
     `(L + 2, N)`.
     """
     a, b = (
@@ -224,7 +226,7 @@ def main() -> None:
     parser.add_argument("model", metavar="NAME=ARCHIVE", help="archive of a bilm")
     parser.add_argument("--treebank", type=Path, help="a Universal Dependencies treebank")
     parser.add_argument("--without", nargs="+", default=[], help="names of documents")
-    parser.add_argument("--most", type=int, help="documents of a text, by default all")
+    parser.add_argument("--most", type=int, help="maximum number of documents per text")
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()

@@ -1,13 +1,13 @@
 """
-What it brings to fine-tune a biLM on the text of a task:
+The gain from fine-tuning a biLM on the text of a task:
 
     python -m experiments.finetuning pretrained://small experiments/tasks/snli.jsonnet --work WORK
 
-For each task, `bilm_finetune.jsonnet` continues to train the biLM on the text of the task's
+For each task, `bilm_finetune.jsonnet` continues training the biLM on the text of the task's
 training data. The table shows the joint perplexity of the text of its validation data before and
-after (see `experiments.perplexity`; under `warm`), and the task's own validation metric after
-training with the frozen vectors of the one and of the other at its encoder's input. A step whose
-output for the same biLM and config is in the folder of `--work` is not repeated.
+after (see `experiments.perplexity`; with `warm`), and the task's validation metric after training
+with frozen vectors of each biLM at the encoder's input. A step whose output for the same biLM and
+config is in `--work` is not repeated.
 """
 
 import argparse
@@ -32,12 +32,12 @@ CONFIGS = Path(__file__).parents[1] / "training_configs"
 
 
 def text_of(task: Path, key: str) -> str:
-    """The address of the text of a task's training or validation data."""
+    """The `task://` address of a task's training or validation text."""
     return f"task://{task}#{key}"
 
 
 def fine_tune(archive_file: str, task: Path, out: Path) -> str:
-    """Fine-tunes a biLM on a task's text, unless `out` has its archive, which is returned."""
+    """Fine-tune a biLM on a task's text, unless `out` has its archive. Returns the archive."""
     parameters = read_archive(archive_file).parameters
     keys = ("lstm", "char_cnn", "n_negative_samples")
     sizes = {f"model.{key}": parameters[key] for key in keys}
@@ -49,8 +49,8 @@ def fine_tune(archive_file: str, task: Path, out: Path) -> str:
 
 def train_task(archive_file: str, task: Path, out: Path) -> float:
     """
-    Trains a task with the frozen vectors of a biLM, unless `out` has its metrics, and returns the
-    best value of its validation metric.
+    Train a task with the frozen vectors of a biLM, unless `out` has its metrics. Returns the best
+    value of its validation metric.
     """
     dim = 2 * read_archive(archive_file).options.lstm.projection_dim
     embedder = {"archive_file": archive_file, "cache_dir": str(out.parent / "layers")}

@@ -1,6 +1,6 @@
 """
 Nearest neighbours in context (Peters et al. 2018, table 4): the occurrences of *play* in a text
-that are nearest to those in the paper's two sentences.
+that are nearest to *play* in the paper's two sentences.
 
     python -m experiments.neighbours brown/brown.txt small=pretrained://small
 
@@ -24,14 +24,14 @@ QUERIES = (
     'Olivia De Havilland signed to do a Broadway play for Garson Kanin this season , " A Gift of '
     'Time " .',
 )
-"""The sentences as they are in the Brown corpus, where they do not count as their neighbours."""
+"""The sentences as in the Brown corpus. A sentence does not count as its own neighbour."""
 
 WORD = "play"
 K = 3
 
 
 def neighbour_rows(name: str, elmo: Elmo, text: str, layer: str) -> list[Row]:
-    """A row for each query."""
+    """One row per query."""
     started = time.process_time()
     queries = [_query(query) for query in QUERIES]
     found = nearest_occurrences(
@@ -64,7 +64,7 @@ def marked(occurrence: Occurrence, most: int = 8) -> str:
 
 
 def neighbours_table(rows: Sequence[Row]) -> str:
-    """Rows as Markdown, a line for each neighbour."""
+    """Rows as Markdown, one line per neighbour."""
     lines = []
     for row in rows:
         query = marked(_query(row["settings"]["query"]))

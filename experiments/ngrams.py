@@ -1,19 +1,19 @@
 """
 N-gram models over the same events as a biLM: the words of a vocabulary, `<UNK>` for all others, and
-the end of each sentence.
+sentence ends.
 
     python -m experiments.ngrams vocabulary.txt train heldout/news.txt heldout/novels.txt
 
-The 5-gram is an interpolated one with modified Kneser-Ney smoothing (Chen and Goodman 1998) by
-KenLM (Heafield et al. 2013), whose programs must be on the PATH. They are built from the source
-distribution of the package `kenlm` with CMake and Boost:
+The 5-gram model uses interpolated modified Kneser-Ney smoothing (Chen and Goodman 1998) from KenLM
+(Heafield et al. 2013), whose programs must be on the PATH. Build them from the source distribution
+of the package `kenlm` with CMake and Boost:
 
     pip download kenlm==0.3.0 --no-deps --no-binary kenlm --no-build-isolation
     tar xzf kenlm-0.3.0.tar.gz && cmake -S kenlm-0.3.0 -B kenlm-build -DBUILD_TESTING=OFF
     make -C kenlm-build lmplz build_binary query && export PATH=$PWD/kenlm-build/bin:$PATH
 
-The backward model is a forward model of the reversed sentences, so that both directions and the
-joint perplexity are comparable with a biLM's. The unigram adds one to each count.
+The backward model is a forward model of reversed sentences, so that both directions and the joint
+perplexity are comparable with a biLM's. The unigram model is add-one smoothed.
 """
 
 import argparse
@@ -62,11 +62,11 @@ class NGramModels:
     vocab : `Vocabulary`
         Vocabulary of type `bilm`, usually that of a biLM.
     train : `EncodedCorpus`
-        Text that the models are estimated from.
+        Training text of the models.
     work : `Path`
-        Folder in which the estimated models are kept for the next run.
-    discount_fallback : `bool`, optional (default=`False`)
-        Whether to replace discounts that a small text does not determine by KenLM's constants.
+        Folder that stores the estimated models for the next run.
+    discount_fallback : `bool`, optional (default = `False`)
+        Whether to use KenLM's constants for discounts that a small text does not determine.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class NGramModels:
             if shutil.which(program) is None:
                 raise FileNotFoundError(
                     f"expected KenLM's program {program} on the PATH, found none; "
-                    "experiments/ngrams.py says how to build it"
+                    "experiments/ngrams.py explains how to build it"
                 )
         self._vocab = vocab
         self._work = work
@@ -106,7 +106,7 @@ class NGramModels:
         return NGrams(unigram, Perplexity(*found))
 
     def _counts(self, corpus: EncodedCorpus) -> np.ndarray:
-        """Counts of the words of the vocabulary, with a boundary for each sentence."""
+        """Counts of the vocabulary's words, with one boundary per sentence."""
         ids = ids_of_corpus_words(corpus, self._vocab)
         n_words = self._vocab.get_vocab_size(WORDS_NAMESPACE)
         counts = np.bincount(ids, weights=corpus.counts, minlength=n_words)
@@ -126,7 +126,7 @@ class NGramModels:
 
 
 def _run(*command: object, text: bytes = b"") -> str:
-    """Runs a program of KenLM on a text and returns what it prints."""
+    """Run a KenLM program on a text and return its output."""
     done = subprocess.run(list(map(str, command)), input=text, capture_output=True)
     if done.returncode:
         raise ValueError(f"{command[0]}: {done.stderr.decode()[-500:]}")
@@ -135,8 +135,8 @@ def _run(*command: object, text: bytes = b"") -> str:
 
 def _lines(corpus: EncodedCorpus, vocab: Vocabulary, step: int) -> bytes:
     """
-    A sentence a line, a word as its number in the vocabulary, which has no meaning for KenLM as
-    `<s>` or `<unk>` would have. Sentences are reversed if `step` is -1.
+    One sentence per line. Words are written as vocabulary numbers, because `<s>` or `<unk>` would
+    have a special meaning for KenLM. Sentences are reversed if `step` is -1.
     """
     ids = ids_of_corpus_words(corpus, vocab)
     lines = (" ".join(map(str, ids[s[::step]].tolist())) for s in sentences_of_ranks(corpus))

@@ -1,14 +1,14 @@
 """
-The exact perplexity of a biLM on held-out texts, with the full softmax, under each initial state:
+The exact perplexity of a biLM on held-out texts, with the full softmax, for each initial state:
 
     python -m experiments.perplexity model.tar.gz heldout/news.txt heldout/novels.txt
 
-The forward perplexity counts w_1 .. w_n `</S>` of each sentence, the backward one w_n .. w_1 `<S>`,
-and the joint one both. Words outside the vocabulary count as `<UNK>`.
+The forward perplexity covers w_1 .. w_n `</S>` of each sentence, the backward perplexity w_n .. w_1
+`<S>`, and the joint perplexity both. Words outside the vocabulary count as `<UNK>`.
 
-Under `zero` and `warm` each sentence is read by itself. Under `carry` the text is running text,
-read in 64 rows: a sentence starts from the state after the sentence before it. `allennlp evaluate`
-reads a text in this way by default.
+With `zero` and `warm` each sentence is read by itself. With `carry` the text is read as 64 rows of
+running text: a sentence starts from the state after the previous sentence. This is the default of
+`allennlp evaluate`.
 """
 
 import argparse
@@ -57,9 +57,9 @@ def perplexity(model: LanguageModel, corpus: EncodedCorpus, initial_state: str) 
     # Parameters
 
     model : `LanguageModel`
-        Modified in place: its mode and its initial state are set.
+        Modified in place: its mode and initial state are set.
     corpus : `EncodedCorpus`
-        The text.
+        Text.
     initial_state : `str`
         One of `INITIAL_STATES`; see above.
     """
@@ -114,7 +114,7 @@ def sentences_of_ranks(corpus: EncodedCorpus) -> Iterator[np.ndarray]:
 
 
 def unknown_rate(model: LanguageModel, corpus: EncodedCorpus) -> float:
-    """The share of tokens that are not in the model's vocabulary, in percent."""
+    """Percentage of tokens outside the model's vocabulary."""
     unknown = ids_of_corpus_words(corpus, model.vocab) == UNKNOWN
     return 100 * float(corpus.counts[unknown].sum()) / corpus.num_tokens
 

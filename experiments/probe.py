@@ -1,16 +1,16 @@
 """
-A linear probe: how well a multinomial logistic regression tells parts of speech (UPOS) from the
-frozen layers of a biLM.
+A linear probe: POS tagging (UPOS) by multinomial logistic regression on the frozen layers of a
+biLM.
 
     python -m experiments.probe UD_English-EWT small=pretrained://small --work WORK
 
-The classifier is trained on `*-ud-train.conllu` and scored on `*-ud-dev.conllu`, for each layer
-and for their plain average, under each initial state. The baseline gives a word its most frequent
-tag in the training data, and an unknown word the most frequent tag of all. Each model is
-`NAME=ARCHIVE`, where the archive is anything that `archive_file` takes.
+The classifier is trained on `*-ud-train.conllu` and scored on `*-ud-dev.conllu`, for each layer and
+their average, with each initial state. The baseline assigns a word its most frequent tag in the
+training data, and unknown words the most frequent tag overall. Each model is `NAME=ARCHIVE`, where
+ARCHIVE may be anything that `archive_file` accepts.
 
-Under `carry` the sentences are read in batches of 64 in the order of the file, and each row starts
-from the state after the same row of the batch before, as in bilm-tf.
+With `carry` the sentences are read in batches of 64 in the order of the file, and each row starts
+from the final state of the same row in the previous batch, as in bilm-tf.
 """
 
 import argparse
@@ -46,7 +46,7 @@ from experiments.rows import (
 )
 
 ROWS = 64
-"""Rows of a batch under `carry`."""
+"""Rows of a batch with `carry`."""
 
 ITERATIONS = 200
 FILE = RESULTS / "pos.jsonl"
@@ -61,7 +61,7 @@ class Tagged(NamedTuple):
 
 
 def read_tagged(file: Path) -> Tagged:
-    """Reads words and UPOS tags from a CoNLL-U file."""
+    """Read words and UPOS tags from a CoNLL-U file."""
     instances = list(UniversalDependenciesDatasetReader().read(str(file)))
     sentences = [[token.text for token in instance["words"].tokens] for instance in instances]
     tags = [tag for instance in instances for tag in instance["pos_tags"].labels]
@@ -88,7 +88,7 @@ def probe_accuracy(
     # Parameters
 
     train, dev : `np.ndarray`
-        Vectors of the words. *Shape:* `(N, D)`.
+        Vectors of the words, shape `(N, D)`.
     train_tags, dev_tags : `Sequence[str]`
         Their tags.
     """
@@ -101,8 +101,8 @@ def probe_accuracy(
 
 def layer_vectors(elmo: Elmo, sentences: list[list[str]], work: Path) -> np.ndarray:
     """
-    The vectors of all words in all layers, of shape `(L + 1, N, 2P)` in float16, computed once and
-    kept in the folder `work`.
+    The vectors of all words in all layers, shape `(L + 1, N, 2P)`, float16, computed once and
+    cached in the folder `work`.
     """
     work.mkdir(parents=True, exist_ok=True)
     text = digest("\n".join(map(" ".join, sentences)).encode("utf-8"))
@@ -131,7 +131,7 @@ def _compute(elmo: Elmo, sentences: list[list[str]]) -> list[np.ndarray]:
 def probe_rows(
     name: str, archive_file: str, data: Path, states: Sequence[str], work: Path
 ) -> list[Row]:
-    """The rows of a biLM, one for each initial state and layer."""
+    """The rows of a biLM, one per initial state and layer."""
     train, dev = read_treebank(data)
     rows = []
     for state in states:

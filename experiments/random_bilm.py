@@ -1,11 +1,10 @@
 """
-A biLM of the sizes of a model in the package with the weights from which training starts, as a
-control:
+Creates an untrained biLM with the sizes of a model in the package, as a control:
 
     python -m experiments.random_bilm OUT --like small --seed 13370
 
-OUT gets bilm-tf's two files, and can be named as `archive_file`. The same seed gives the same
-weights. Its warm state is that after empty sentences.
+OUT receives bilm-tf's two files and can be used as `archive_file`. The same seed gives the same
+weights. The warm state is that after empty sentences.
 """
 
 import argparse
@@ -20,7 +19,7 @@ from elmo_plugin.pretrained import pretrained_files
 
 
 def write_random_bilm(folder: Path, like: str, seed: int) -> None:
-    """The options come last, so that a folder that has them is whole."""
+    """Write bilm-tf's two files, the options last, so that a folder with options is complete."""
     options = read_options(pretrained_files(like).options_file)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,6 +1,6 @@
 """
-Results in JSON Lines, a row for each. A row of an analysis has the biLM's `bilm` (a name) and
-`digest`, the `settings`, the `metrics` and the `seconds` of CPU that they took.
+Results in JSON Lines, one row per result. A row of an analysis has the biLM's name (`bilm`) and
+`digest`, the `settings`, the `metrics`, and the CPU time in `seconds`.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 def read_rows(file: Path) -> list[Row]:
     """
-    The rows of a file, none if it does not exist.
+    The rows of a file; none if it does not exist.
 
     # Raises
 
@@ -44,7 +44,7 @@ def read_rows(file: Path) -> list[Row]:
 
 
 def append_row(file: Path, row: Row) -> None:
-    """Adds a whole line or nothing, while no other process writes."""
+    """Append a complete line or nothing, while holding a lock."""
     line = (json.dumps(row, sort_keys=True) + "\n").encode("utf-8")
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab", buffering=0) as rows:
@@ -52,14 +52,14 @@ def append_row(file: Path, row: Row) -> None:
         end = rows.seek(0, 2)
         try:
             if rows.write(line) != len(line):
-                raise OSError(f"{file}: could not be written whole, the disk may be full")
+                raise OSError(f"{file}: could not be written completely, the disk may be full")
         except OSError:
             rows.truncate(end)
             raise
 
 
 def save_rows(file: Path, rows: Sequence[Row]) -> None:
-    """Adds rows to a file, in place of those of the same biLM and settings."""
+    """Add rows to a file, replacing those of the same biLM and settings."""
     new = [_key(row) for row in rows]
     kept = [row for row in read_rows(file) if _key(row) not in new]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _key(row: Row) -> Any:
 def result_row(
     bilm: str | None, digest: str | None, settings: Row, metrics: Row, seconds: float
 ) -> Row:
-    """A row; that of a baseline has no biLM."""
+    """A row; a baseline has no biLM."""
     return {
         "bilm": bilm,
         "digest": digest,
@@ -86,7 +86,7 @@ def result_row(
 
 def named_archive(model: str) -> tuple[str, str]:
     """
-    The name and the local path of the archive of an argument `NAME=ARCHIVE`.
+    The name and the archive's local path in an argument `NAME=ARCHIVE`.
 
     # Raises
 
@@ -105,7 +105,7 @@ def layer_names(n_layers: int) -> list[str]:
 
 
 def bilm_digest(elmo: Elmo) -> str:
-    """A digest of the options and weights of a biLM, whichever files it comes from."""
+    """A digest of the options and weights of a biLM, independent of its file format."""
     found = new_digest(json.dumps(elmo.bilm.options.to_dict(), sort_keys=True).encode())
     for name, tensor in sorted(elmo.bilm.state_dict().items()):
         found.update(name.encode())

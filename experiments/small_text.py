@@ -4,11 +4,11 @@ The training and held-out text of the models in the package, from folders of tok
     python -m experiments.small_text SOURCES OUT
 
 SOURCES has the folders eltec and wikipedia (each with train and dev), openstax, masc and wikinews,
-with one sentence a line. OUT/train gets pieces of 200 consecutive sentences in an order drawn by a
-fixed seed, so that every part of an epoch has every kind of text. It has each piece twice, except
-for Wikipedia's, which would otherwise be three quarters of the text. OUT/heldout gets a file for
-each kind: pieces of 50 sentences of eltec/dev, of wikipedia/dev and of the last twentieth of each
-file of the others, none of which is trained on.
+with one sentence per line. OUT/train receives pieces of 200 consecutive sentences in an order drawn
+with a fixed seed, so that every part of an epoch contains every kind of text. It contains each
+piece twice, except Wikipedia's, which would otherwise be three quarters of the text. OUT/heldout
+receives one file per kind: pieces of 50 sentences of eltec/dev, of wikipedia/dev and of the last
+twentieth of each other file, none of which is in OUT/train.
 """
 
 import argparse
@@ -24,7 +24,7 @@ HELDOUT_TOKENS = {
     "wikipedia": 150_000,
 }
 REPEATS = {"wikipedia": 1}
-"""How often the text of a kind is in the training text, if not twice."""
+"""How often a kind of text occurs in the training text, if not twice."""
 N_FILES = 16
 
 Piece = list[str]
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def split(folder: Path) -> tuple[list[Piece], list[Piece]]:
-    """The pieces of a kind of text to train on, and those to hold out."""
+    """The training and the held-out pieces of a kind of text."""
     if (folder / "dev").is_dir():
         return pieces(folder / "train", PIECE), pieces(folder / "dev", HELDOUT_PIECE)
     used, heldout = [], []
@@ -76,7 +76,7 @@ def cut(lines: list[str], size: int) -> list[Piece]:
 
 
 def first_tokens(pieces: list[Piece], n_tokens: int) -> list[Piece]:
-    """The first pieces that have `n_tokens` tokens together, or all of them."""
+    """The first pieces with `n_tokens` tokens in total, or all pieces."""
     found = 0
     for k, piece in enumerate(pieces):
         if found >= n_tokens:
@@ -86,7 +86,7 @@ def first_tokens(pieces: list[Piece], n_tokens: int) -> list[Piece]:
 
 
 def write(file: Path, pieces: list[Piece]) -> None:
-    """Each piece becomes a document, with an empty line between two."""
+    """Write each piece as a document, separated by empty lines."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n\n".join("\n".join(piece) for piece in pieces) + "\n", "utf-8")
 

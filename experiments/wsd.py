@@ -1,23 +1,24 @@
 """
-Word sense disambiguation by the nearest neighbour (Peters et al. 2018, table 5):
+Word sense disambiguation (WSD) by nearest neighbour (Peters et al. 2018, table 5):
 
     python -m experiments.wsd semcor.data.xml semeval2007.data.xml index.sense \\
         small=pretrained://small
 
-A sense is the average vector of its occurrences in the training data. A word gets the sense with
-the highest cosine among those that its lemma and part of speech have there, and of equal ones that
-which WordNet puts first. If there are none, it gets WordNet's first sense. A phrase is the average
-vector of its words.
+A sense is represented by the average vector of its occurrences in the training data. A word gets
+the sense with the highest cosine among those of its lemma and part of speech; ties go to WordNet's
+order. Words without a sense in the training data get WordNet's first sense. A phrase is represented
+by the average vector of its words.
 
-Each layer and their plain average is scored, and the first sense alone. All words get a sense, so
-that F1 is the accuracy. Its interval of 95 % comes from 10,000 bootstrap samples of the words, and
-so does that of the difference from the first sense, from the same samples. The first sense is
-often right, and the average of many occurrences is closer to any vector than that of a few, so two
-columns tell more: `rare` is the accuracy for words whose first sense is wrong, and the last is the
-share of words that get their first sense.
+Each layer, the average of the layers, and the first-sense baseline are scored. All words get a
+sense, so F1 equals accuracy. The 95 % intervals of F1 and of the difference from the baseline come
+from the same 10,000 bootstrap samples of the words. The first sense is often right, and the average
+of many occurrences is closer to any vector than that of a few. Two columns show this effect: `rare`
+is the accuracy for words whose first sense is wrong, and the last column is the share of words that
+get their first sense.
 
-`index.sense` is WordNet 3.0's (Debian: `wordnet-sense-index`). Each model is `NAME=ARCHIVE`, where
-the archive is anything that `archive_file` takes. Without one, the first sense alone is scored.
+`index.sense` is from WordNet 3.0 (Debian: `wordnet-sense-index`). Each model is `NAME=ARCHIVE`,
+where ARCHIVE may be anything that `archive_file` accepts. Without a model, only the baseline is
+scored.
 """
 
 import argparse
@@ -45,16 +46,18 @@ from experiments.wsd_reader import Target, WsdReader
 
 FILE = RESULTS / "wsd.jsonl"
 SENTENCES = 512
-"""Sentences that are read at a time."""
+"""Number of sentences per batch."""
 
 SAMPLES, SEED = 10_000, 0
 
 TIE = 1e-6
-"""Cosines that differ by less are equal: a form has one vector in the word layer, in any sense."""
+"""
+Cosines that differ by less are ties. In the word layer, a form has the same vector in every sense.
+"""
 
 FIRST_SENSE = "first sense"
 POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
-"""Parts of speech by the number in a sense key."""
+"""POS tags by the number in a sense key."""
 
 Word = tuple[str, str]
 """A lemma and its part of speech."""
@@ -76,8 +79,8 @@ def word_of(sense: str) -> Word:
 
 def wordnet_senses(index: Path) -> dict[Word, list[str]]:
     """
-    The senses of each word in WordNet's order. A line of `index.sense` is a sense key, an offset,
-    the number of the sense and a frequency.
+    The senses of each word in WordNet's order. A line of `index.sense` contains a sense key, an
+    offset, the number of the sense and a frequency.
     """
     numbered: defaultdict[Word, list[tuple[int, str]]] = defaultdict(list)
     for line in index.read_text("utf-8").splitlines():
@@ -94,10 +97,7 @@ def first_senses(wordnet: dict[Word, list[str]]) -> dict[Word, str]:
 def target_vectors(
     elmo: Elmo, sentences: Iterable[Sentence]
 ) -> Iterator[tuple[Target, np.ndarray]]:
-    """
-    The targets with their vectors: the layers and their average, of shape `(L + 2, 2P)`. Sentences
-    are read `SENTENCES` at a time.
-    """
+    """The targets with the vectors of all layers and their average, shape `(L + 2, 2P)`."""
     iterator = iter(sentences)
     while part := list(islice(iterator, SENTENCES)):
         vectors = elmo.embed([words for words, _ in part], layer="all")
@@ -112,7 +112,7 @@ def sense_vectors(
 ) -> dict[str, np.ndarray]:
     """
     The average vectors of the senses of `words`, each of shape `(L + 2, 2P)`. Sentences without
-    any of these words are not read.
+    these words are skipped.
     """
     sums: dict[str, np.ndarray] = {}
     counts: defaultdict[str, int] = defaultdict(int)
@@ -131,9 +131,9 @@ def sense_vectors(
 class Predictions(NamedTuple):
     """
     senses : `list[list[str | None]]`
-        The sense of each target, in each layer and their average.
+        Sense of each target, in each layer and their average.
     unseen : `int`
-        The number of targets that got the first sense, because their word was never seen.
+        Number of targets that got the first sense because their word is not in the training data.
     """
 
     senses: list[list[str | None]]
@@ -146,7 +146,7 @@ def nearest_senses(
     senses: dict[str, np.ndarray],
     wordnet: dict[Word, list[str]],
 ) -> Predictions:
-    """Gives each target the nearest sense in each layer."""
+    """Assign each target the nearest sense in each layer."""
     rank = {sense: k for found in wordnet.values() for k, sense in enumerate(found)}
     candidates: defaultdict[Word, list[str]] = defaultdict(list)
     for sense in sorted(senses, key=lambda sense: rank.get(sense, len(rank))):
@@ -165,7 +165,7 @@ def nearest_senses(
             products = (others * vectors).sum(axis=-1)
             norms = np.linalg.norm(others, axis=-1) * np.linalg.norm(vectors, axis=-1)
             cosines = products / norms
-            # argmax takes the first of those that are true.
+            # argmax returns the first true element.
             nearest = [known[k] for k in (cosines > cosines.max(axis=0) - TIE).argmax(axis=0)]
         for layer, found_sense in zip(predicted, nearest):
             layer.append(found_sense)
@@ -176,9 +176,9 @@ def score(
     predicted: Sequence[str | None], targets: Sequence[Target], first: dict[Word, str]
 ) -> dict[str, Any]:
     """
-    The metrics of a sense for each target, in percent: `f1`; `difference`, from the first sense;
-    their intervals; `rare`, the accuracy for targets whose first sense is wrong; and
-    `first_sense`, the share of targets that get their first sense.
+    The metrics of predicted senses in percent: `f1`; `difference` from the first-sense baseline;
+    their intervals; `rare`, the accuracy for targets whose first sense is wrong; and `first_sense`,
+    the share of targets that get their first sense.
     """
     baseline = np.array([first.get((t.lemma, t.pos)) in t.senses for t in targets])
     right = np.array([sense in t.senses for sense, t in zip(predicted, targets)])
@@ -193,7 +193,7 @@ def score(
 
 
 def bootstrap(right: np.ndarray, baseline: np.ndarray) -> dict[str, Any]:
-    """F1 and its difference from the baseline's, in percent, each with its interval of 95 %."""
+    """F1 and its difference from the baseline, in percent, each with its 95 % interval."""
     samples = np.random.default_rng(SEED).integers(len(right), size=(SAMPLES, len(right)))
     metrics: dict[str, Any] = {}
     for name, x in (("f1", right), ("difference", right.astype(int) - baseline)):
@@ -211,7 +211,7 @@ def wsd_rows(
     dev: Path,
     wordnet: dict[Word, list[str]],
 ) -> list[Row]:
-    """The rows of a biLM of a precision, one for each layer."""
+    """The rows of a biLM with one precision, one per layer."""
     started = time.process_time()
     sentences = list(read_sentences(dev))
     targets = [target for _, found in sentences for target in found]

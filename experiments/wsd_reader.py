@@ -1,4 +1,4 @@
-"""The XML of the unified framework for word sense disambiguation (Raganato et al. 2017)."""
+"""Reads the XML of the unified evaluation framework for WSD (Raganato et al. 2017)."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -20,15 +20,15 @@ class Target(NamedTuple):
     A word or a phrase to disambiguate.
 
     lemma : `str`
-        Its lemma, in lower case, with `_` between the words of a phrase.
+        Lemma in lower case, with `_` between the words of a phrase.
     pos : `str`
         `NOUN`, `VERB`, `ADJ` or `ADV`.
     start : `int`
-        The first of its tokens.
+        Index of its first token.
     end : `int`
-        The token after its last.
+        Index after its last token.
     senses : `List[str]`
-        The right WordNet sense keys, at least one.
+        Correct WordNet sense keys, at least one.
     """
 
     lemma: str
@@ -42,7 +42,7 @@ class Target(NamedTuple):
 class WsdReader(DatasetReader):
     """
     Reads sentences with the senses of some of their words, from a file `*.data.xml` and the file
-    `*.gold.key.txt` next to it. Sentences without such a word are left out. Phrases, which are one
+    `*.gold.key.txt` next to it. Sentences without such a word are skipped. Phrases, which are one
     word in the XML, are split at white space.
 
     Registered as a `DatasetReader` with name "wsd".
@@ -60,7 +60,7 @@ class WsdReader(DatasetReader):
     # Raises
 
     `InputError`
-        If the file is not such XML, or if a target has no sense key.
+        If the file is not in this format, or a target has no sense key.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The comparison of numbers that all tests use."""
+"""The comparison of numbers in all tests."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ import torch
 
 def assert_close(actual: Any, expected: Any, *, what: str, atol: float, rtol: float = 0.0) -> None:
     """
-    Fails unless all numbers agree within `atol + rtol * |expected|`; NaN is never close. The
-    message names the worst difference, its place, and the tolerance.
+    Fail unless all numbers agree within `atol + rtol * |expected|`; NaN is never close. The message
+    names the worst difference, its place, and the tolerance.
 
     # Parameters
 

@@ -72,7 +72,7 @@ class Fuzz:
         self._factor = factor
 
     def cases(self, n: int) -> Iterator[Random]:
-        """Yields a generator for each case, so that one case can be repeated by its number."""
+        """Yield a generator for each case, so that one case can be repeated by its number."""
         for number in range(n * self._factor):
             yield Random(f"{self._seed} {number}")
 
@@ -86,7 +86,7 @@ def fuzz(pytestconfig: pytest.Config) -> Fuzz:
 
 @pytest.fixture(params=["compiled kernel", "PyTorch"])
 def lstm_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a test with the compiled LSTM kernel and with PyTorch's operators."""
+    """Run a test with the compiled LSTM kernel and with PyTorch's operators."""
     if request.param == "PyTorch":
         monkeypatch.setattr(lstm_kernel, "KERNEL_DTYPES", frozenset())
     elif not lstm_kernel.KERNEL_DTYPES:
@@ -99,8 +99,9 @@ class BiLMFiles(NamedTuple):
 
 
 def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
-    """Writes bilm-tf's two files with random weights that are large enough for the clips to
-    matter."""
+    """
+    Write bilm-tf's two files with random weights that are large enough for the clips to matter.
+    """
     torch.manual_seed(seed)
     options = BiLMOptions.from_dict(BLOCKS, source="test")
     bilm = BiLM(options)
@@ -118,7 +119,7 @@ def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
 def write_bilm_archive(
     folder: Path, projection_dim: int = 8, seed: int = 0, max_characters: int = 50
 ) -> str:
-    """Writes the archive of a `bilm` model with random weights."""
+    """Write the archive of a `bilm` model with random weights."""
     torch.manual_seed(seed)
     lstm = {**BLOCKS["lstm"], "projection_dim": projection_dim}
     char_cnn = {**BLOCKS["char_cnn"], "max_characters_per_token": max_characters}

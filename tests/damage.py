@@ -56,7 +56,7 @@ def _missing_run(data: bytes, place: int, random: Random) -> bytes:
 
 
 def _replaced(data: bytes, place: int, run: bytes) -> bytes:
-    """Returns `data` with `run` written over a part of it, at the same length."""
+    """Return `data` with `run` written over a part of it, at the same length."""
     run = run[: len(data) - place]
     return data[:place] + run + data[place + len(run) :]
 

@@ -20,15 +20,16 @@ BEGIN, END = "<S>", "</S>"
 
 
 def characters(token: str, length: int) -> list[int]:
-    """Returns bilm-tf's ids: 258, the UTF-8 bytes or the one id of a boundary, 259, and 260 as
-    padding."""
+    """
+    Return bilm-tf's ids: 258, the UTF-8 bytes or the one id of a boundary, 259, and 260 as padding.
+    """
     boundary = {BEGIN: [256], END: [257]}
     inside = boundary.get(token) or list(token.encode("utf-8", "ignore"))[: length - 2]
     return ([258, *inside, 259] + [260] * length)[:length]
 
 
 def word_vector(arrays: Arrays, options: Options, token: str) -> np.ndarray:
-    """Returns a word's vector, shape `(P,)`, from its characters."""
+    """Return a word's vector, shape `(P,)`, from its characters."""
     cnn = options["char_cnn"]
     ids = characters(token, cnn["max_characters_per_token"])
     embedded = arrays["char_embed"][ids]  # (C, c)
@@ -56,7 +57,7 @@ def word_vector(arrays: Arrays, options: Options, token: str) -> np.ndarray:
 
 
 def zero_state(options: Options) -> State:
-    """Returns the initial state of zeros."""
+    """Return the initial state of zeros."""
     lstm = options["lstm"]
     c, h = np.zeros(lstm["dim"]), np.zeros(lstm["projection_dim"])
     return {(k, d): (c, h) for k in range(lstm["n_layers"]) for d in (0, 1)}
@@ -66,7 +67,7 @@ def stream(
     arrays: Arrays, options: Options, direction: int, inputs: np.ndarray, state: State
 ) -> tuple[list[np.ndarray], State]:
     """
-    Reads word vectors of shape `(T, P)` in one direction, in its own reading order. Returns each
+    Read word vectors of shape `(T, P)` in one direction, in its own reading order. Return each
     layer's output, `(T, P)`, and the state after it; that of the other direction is unchanged.
     """
     lstm = options["lstm"]
@@ -95,7 +96,7 @@ def sentence(
     arrays: Arrays, options: Options, tokens: Sequence[str], state: State
 ) -> tuple[list[np.ndarray], State]:
     """
-    Reads a sentence, whose `tokens` include the boundaries. Returns h_0 .. h_L, each of shape
+    Read a sentence, whose `tokens` include the boundaries. Return h_0 .. h_L, each of shape
     `(n, 2P)` with both directions concatenated in the order of the sentence, and the state after
     it.
     """
@@ -107,8 +108,9 @@ def sentence(
 
 
 def log_softmax(arrays: Arrays, hidden: np.ndarray) -> np.ndarray:
-    """Returns the log probabilities of all V words, shape `(V,)`, for a top layer's vector,
-    `(P,)`."""
+    """
+    Return the log probabilities of all V words, shape `(V,)`, for a top layer's vector, `(P,)`.
+    """
     logits = arrays["softmax/W"] @ hidden + arrays["softmax/b"]
     return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
 
@@ -118,5 +120,5 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def clip(x: np.ndarray, bound: float | None) -> np.ndarray:
-    """Clips to [-bound, bound]; 0 and `None` mean no bound."""
+    """Clip to [-bound, bound]; 0 and `None` mean no bound."""
     return np.clip(x, -bound, bound) if bound else x

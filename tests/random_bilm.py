@@ -41,8 +41,10 @@ class RandomBiLM(NamedTuple):
 def random_bilm(
     lstm: dict[str, Any] | None = None, char_cnn: dict[str, Any] | None = None
 ) -> RandomBiLM:
-    """Builds a biLM from `LSTM` and `CHAR_CNN` with other values for some keys. Every parameter is
-    far enough from zero to show in the result."""
+    """
+    Build a biLM from `LSTM` and `CHAR_CNN` with other values for some keys. Every parameter is far
+    enough from zero to show in the result.
+    """
     torch.manual_seed(0)
     options = {"lstm": {**LSTM, **(lstm or {})}, "char_cnn": {**CHAR_CNN, **(char_cnn or {})}}
     bilm = BiLM(BiLMOptions.from_dict(options, source="test"))
@@ -51,12 +53,12 @@ def random_bilm(
 
 
 def read_sentences(bilm: BiLM, tokens: Tensor, state: LSTMState) -> SentenceLayers:
-    """Returns the layers of a batch of sentences with their boundaries."""
+    """Return the layers of a batch of sentences with their boundaries."""
     return bilm.sentences(tokens, bilm.sentence_lengths(tokens), state)
 
 
 def randomize(module: torch.nn.Module, std: float = 0.6) -> None:
-    """Sets all parameters to normal numbers, except the vector of id 0, which is "no word"."""
+    """Set all parameters to normal numbers, except the vector of id 0, which is "no word"."""
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, std=std)
     for part in module.modules():
@@ -67,7 +69,7 @@ def randomize(module: torch.nn.Module, std: float = 0.6) -> None:
 def arrays_of(
     bilm: BiLM, folder: Path, softmax: SampledSoftmax | None = None
 ) -> dict[str, np.ndarray]:
-    """Returns the arrays in the weight file of `bilm`, by name, in float64."""
+    """Return the arrays in the weight file of `bilm`, by name, in float64."""
     write_weights(bilm, folder / "weights.hdf5", softmax)
     arrays: dict[str, np.ndarray] = {}
 
@@ -81,7 +83,7 @@ def arrays_of(
 
 
 def random_state(bilm: BiLM, n_rows: int, seed: int = 1) -> LSTMState:
-    """Returns a state with no two numbers alike."""
+    """Return a state with no two numbers alike."""
     generator = torch.Generator().manual_seed(seed)
     zero = bilm.bilstm.zero_state(n_rows)
     return LSTMState(
@@ -90,6 +92,6 @@ def random_state(bilm: BiLM, n_rows: int, seed: int = 1) -> LSTMState:
 
 
 def oracle_state(state: LSTMState, row: int) -> State:
-    """Returns one row of a state, in the form of the oracle."""
+    """Return one row of a state, in the form of the oracle."""
     c, h = (x[:, :, row].detach().double().numpy().copy() for x in state)
     return {(k, d): (c[k, d], h[k, d]) for k in range(len(c)) for d in (0, 1)}

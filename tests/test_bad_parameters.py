@@ -387,7 +387,7 @@ def _constructor(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _faults(build: Builder, registrable: tuple[type, str], key: str, value: Any) -> list[str]:
-    """Returns what is wrong with how `value` is received, or nothing if it is refused by name."""
+    """Return what is wrong with how `value` is received, or nothing if it is refused by name."""
     name = key.rsplit(".", maxsplit=1)[-1]
     try:
         found = build(registrable, key, value)

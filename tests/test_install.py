@@ -90,7 +90,7 @@ def _requirements(file_name: str) -> dict[str, Requirement]:
 
 
 def _setup(keyword: str) -> Any:
-    """Returns an argument of setup.py, which is read without being run."""
+    """Return an argument of setup.py, which is read without being run."""
     (value,) = (
         ast.literal_eval(node.value)
         for node in ast.walk(ast.parse((ROOT / "setup.py").read_text()))
@@ -104,14 +104,14 @@ def _makefile() -> str:
 
 
 def _declared(*extras: str) -> set[str]:
-    """Returns the names that setup.py asks for, with those of its extras."""
+    """Return the names that setup.py asks for, with those of its extras."""
     lines = list(_setup("install_requires"))
     lines += [line for extra in extras for line in _setup("extras_require")[extra]]
     return {canonicalize_name(Requirement(line).name) for line in lines}
 
 
 def _imported(path: Path) -> set[str]:
-    """Returns the top-level modules that a file imports."""
+    """Return the top-level modules that a file imports."""
     modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

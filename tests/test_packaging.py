@@ -24,7 +24,7 @@ numpy.save("vectors.npy", Elmo.from_pretrained("small").embed(["He", "threw", "t
 
 
 def _run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a program that sees neither the repository nor its environment."""
+    """Run a program that sees neither the repository nor its environment."""
     kept = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     pip = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-// Sentiment in five classes on SST with allennlp-models' `bcn` (McCann et al. 2017), without ELMo,
+// SST-5 (sentiment in five classes) with allennlp-models' `bcn` (McCann et al. 2017), without ELMo,
 // which bcn_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/bcn.jsonnet -s OUT
@@ -13,8 +13,8 @@
 //     glove:: 'glove.840B.300d.txt.gz',
 //   }
 //
-// The numbers are those of the published AllenNLP config; docs/task_configs.md compares them with
-// the paper's. two_cores/bcn.jsonnet is smaller.
+// The numbers are from the published AllenNLP config; docs/task_configs.md compares them with the
+// paper's. two_cores/bcn.jsonnet is smaller.
 {
   dim:: 300,  // of the words and of each direction of each LSTM
   use_subtrees:: true,  // train with each phrase of a sentence

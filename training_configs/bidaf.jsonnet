@@ -1,4 +1,4 @@
-// Question answering on SQuAD with allennlp-models' `bidaf` (Seo et al. 2017), without ELMo, which
+// SQuAD (question answering) with allennlp-models' `bidaf` (Seo et al. 2017), without ELMo, which
 // bidaf_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/bidaf.jsonnet -s OUT
@@ -11,8 +11,8 @@
 //     glove:: 'glove.6B.100d.txt.gz',
 //   }
 //
-// The numbers are those of the published AllenNLP config; docs/task_configs.md compares them with
-// the paper's. two_cores/bidaf.jsonnet is smaller.
+// The numbers are from the published AllenNLP config; docs/task_configs.md compares them with the
+// paper's. two_cores/bidaf.jsonnet is smaller.
 {
   embedding_dim:: 100,
   character_filters:: 100,
@@ -27,7 +27,7 @@
       tokens: { type: 'single_id', lowercase_tokens: true },
       token_characters: {
         type: 'characters',
-        // 259 and 260 stand for the start and the end of a word.
+        // 259 and 260 are the start and the end of a word.
         character_tokenizer: { byte_encoding: 'utf-8', start_tokens: [259], end_tokens: [260] },
         min_padding_length: 5,  // the width of the filters
       },

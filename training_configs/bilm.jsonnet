@@ -1,13 +1,13 @@
-// A small biLM, which a laptop trains in minutes:
+// A small biLM that trains in minutes on a laptop:
 //
 //   allennlp train training_configs/bilm.jsonnet --include-package elmo_plugin -s OUT
 //
-// The text is in every installation: Python's documentation and the docstrings of the installed
-// packages. To train on your own text, write these lines:
+// The text is Python's documentation and the docstrings of the installed packages. To train on your
+// own text, write these lines:
 //
 //   (import 'training_configs/bilm.jsonnet') + {
 //     train_data_path: 'my/text/*.txt',     // a file, a glob or a folder; plain, .gz, .xz or .zst;
-//     validation_data_path: 'my/dev.txt',   // one sentence a line, tokens separated by white space
+//     validation_data_path: 'my/dev.txt',   // one sentence per line, tokens separated by white space
 //   }
 //
 // bilm_small.jsonnet trains a better one in hours, and bilm_1b.jsonnet has the sizes of the paper.
@@ -19,16 +19,16 @@
   vocabulary: {
     type: 'bilm',
     corpus: $.train_data_path,
-    min_count: 2,  // rarer words are <UNK> to the softmax; the char CNN still reads them
+    min_count: 2,  // rarer words are <UNK> in the softmax; the char CNN still reads them
     max_size: 20000,
   },
 
   data_loader: {
     type: 'bilm',
     batch_size: 16,  // rows of text; each continues in the next window with its LSTM states
-    window: 20,  // time steps through which the gradient flows (the paper's)
-    // Number of windows after which a row starts again from zeros, as programs that read the
-    // exported files do. bilm-tf never did this; with much more text it is not needed.
+    window: 20,  // time steps of backpropagation (the paper's)
+    // Number of windows after which a row restarts from zeros, the initial state in programs that read
+    // the exported files. bilm-tf never restarts rows; with much more text it is not needed.
     restart_every: 50,
   },
   validation_data_loader: self.data_loader { shuffle: null, restart_every: null },
@@ -41,7 +41,7 @@
       filters: [[1, 4], [2, 4], [3, 8], [4, 16], [5, 32], [6, 64], [7, 128]],
       n_highway: 1,
       activation: 'relu',
-      max_characters_per_token: 50,  // bytes of UTF-8, and two that mark the start and the end
+      max_characters_per_token: 50,  // UTF-8 bytes, including marks of the start and the end
     },
     lstm: {
       dim: 512,  // size of the memory cell
@@ -56,12 +56,12 @@
   },
 
   trainer: {
-    // docs/training_experiments.md compares this with bilm-tf's recipe, which is in bilm_tf.jsonnet.
+    // docs/training_experiments.md compares this with bilm-tf's recipe (bilm_tf.jsonnet).
     optimizer: { type: 'fused_adam', lr: 0.006 },  // AllenNLP's adam, faster
-    learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 200 },  // then down to zero
+    learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 200 },  // then decay to zero
     num_epochs: 1,
     validation_metric: '-perplexity',
-    // This saves every five minutes and after each epoch; --recover resumes exactly from there.
+    // Saves every five minutes and after each epoch; --recover resumes exactly.
     checkpointer: { type: 'bilm' },
     callbacks: [
       { type: 'learning_curve' },  // learning_curve.png in the output folder

@@ -1,6 +1,6 @@
 // The biLM of Peters et al. (2018): 93.6 M parameters without its softmax, trained for ten epochs
-// on the 1 Billion Word Benchmark. It differs from bilm_tf.jsonnet in its sizes and its data, and no
-// row starts again from zeros within an epoch (`restart_every`), as in bilm-tf.
+// on the 1 Billion Word Benchmark. It differs from bilm_tf.jsonnet in sizes and data, and no row
+// restarts from zeros within an epoch (`restart_every`), as in bilm-tf.
 //
 //   BILM_TEXT=/data/1-billion-word allennlp train training_configs/bilm_1b.jsonnet \
 //     --include-package elmo_plugin -s OUT
@@ -36,9 +36,9 @@ local text = std.extVar('BILM_TEXT');
 
   trainer+: {
     num_epochs: 10,
-    // The numbers are those of bilm_tf.jsonnet; this optimizer also clips row-sparse gradients.
+    // The numbers are from bilm_tf.jsonnet; this optimizer also clips row-sparse gradients.
     optimizer: { type: 'clipped_adagrad', lr: 0.2, initial_accumulator_value: 1.0, grad_norm: 10.0 },
-    grad_norm: false,  // AllenNLP would take null for a norm
+    grad_norm: false,  // AllenNLP would read null as a norm
     checkpointer+: { save_every_num_batches: 5000 },  // an epoch has 100,088 batches
   },
 }

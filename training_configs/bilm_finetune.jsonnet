@@ -7,21 +7,21 @@
 //
 //   BILM_TEXT='task://TASK.jsonnet#train_data_path' BILM_DEV='task://TASK.jsonnet#validation_data_path'
 //
-// BILM_ARCHIVE names an archive of a `bilm` with the sizes of bilm_small.jsonnet; docs/finetuning.md
-// says how to fine-tune one of other sizes, and one in bilm-tf's files.
+// BILM_ARCHIVE is the archive of a `bilm` with the sizes of bilm_small.jsonnet; docs/finetuning.md
+// explains how to fine-tune other sizes, and bilm-tf's files.
 (import 'bilm_small.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT'),
   validation_data_path: std.extVar('BILM_DEV'),
 
   // The words of the softmax stay the same, so that perplexities before and after are comparable.
   vocabulary: { type: 'from_files', directory: std.extVar('BILM_ARCHIVE') },
-  data_loader+: { batch_size: 16 },  // fewer rows give more steps on little text
+  data_loader+: { batch_size: 16 },  // fewer rows, for more steps on little text
   model+: { pretrained_file: std.extVar('BILM_ARCHIVE'), dropout: 0.0 },
 
   trainer+: {
-    // docs/finetuning.md has results with this rate. The archive has the weights of the best epoch.
+    // docs/finetuning.md has results with this rate. The archive contains the best epoch's weights.
     optimizer: { type: 'adam', lr: 3e-3 },
-    learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 100 },  // then down to zero
+    learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 100 },  // then decay to zero
     num_epochs: 3,
   },
 }

@@ -1,4 +1,4 @@
-// The model `small`, which comes with the package (`pretrained: 'small'`), was trained with this:
+// The model `small` in the package (`pretrained: 'small'`) was trained with:
 //
 //   BILM_TEXT=FOLDER OMP_NUM_THREADS=1 allennlp train training_configs/bilm_small.jsonnet \
 //     --include-package elmo_plugin -s OUT
@@ -17,7 +17,7 @@
     },
     lstm+: { dim: 1024, projection_dim: 128 },  // vectors of 256 numbers
     n_negative_samples: 4096,
-    precision: 'bf16',  // as good as fp32 here, and faster on processors that have it
+    precision: 'bf16',  // as good as fp32 here, and faster on CPUs with native bfloat16
   },
   trainer+: { optimizer+: { lr: 0.005 } },
 }

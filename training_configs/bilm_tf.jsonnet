@@ -1,9 +1,9 @@
-// bilm.jsonnet with the recipe of bilm-tf, with which the paper's models were trained.
+// bilm.jsonnet with bilm-tf's recipe, which the paper's models used.
 (import 'bilm.jsonnet') + {
   model+: { dropout: 0.1 },
   trainer+: {
     // The initial accumulator and the norm presuppose gradients of loss x window, which the model
-    // has, as bilm-tf did.
+    // has, as in bilm-tf.
     optimizer: { type: 'adagrad', lr: 0.2, initial_accumulator_value: 1.0 },
     grad_norm: 10.0,
     learning_rate_scheduler: null,

@@ -1,5 +1,5 @@
-// The model `tiny`, which comes with the package for tests and for a first look. It was trained on
-// the text of bilm_small.jsonnet with the same commands.
+// The model `tiny` in the package, for tests and a first look. It was trained with the commands and
+// the text of bilm_small.jsonnet.
 (import 'bilm_small.jsonnet') + {
   vocabulary+: { max_size: 10000 },
   data_loader+: { batch_size: 32 },

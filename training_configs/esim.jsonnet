@@ -1,4 +1,4 @@
-// Textual entailment on SNLI with allennlp-models' `esim` (Chen et al. 2017), without ELMo, which
+// SNLI (textual entailment) with allennlp-models' `esim` (Chen et al. 2017), without ELMo, which
 // esim_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/esim.jsonnet -s OUT
@@ -11,8 +11,8 @@
 //     glove:: 'glove.840B.300d.txt.gz',
 //   }
 //
-// The numbers are those of the published AllenNLP config; docs/task_configs.md compares them with
-// the paper's. two_cores/esim.jsonnet is smaller.
+// The numbers are from the published AllenNLP config; docs/task_configs.md compares them with the
+// paper's. two_cores/esim.jsonnet is smaller.
 {
   dim:: 300,  // of the words and of each direction of each LSTM
   glove:: null,

@@ -1,4 +1,4 @@
-// Named entity recognition on CoNLL 2003 with allennlp-models' `crf_tagger`, without ELMo, which
+// NER on CoNLL 2003 with allennlp-models' `crf_tagger`, without ELMo, which
 // ner_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/ner.jsonnet -s OUT
@@ -11,8 +11,8 @@
 //     glove:: 'glove.6B.50d.txt.gz',
 //   }
 //
-// The numbers are those of the published AllenNLP config; docs/task_configs.md compares them with
-// the paper's. two_cores/ner.jsonnet is smaller.
+// The numbers are from the published AllenNLP config; docs/task_configs.md compares them with the
+// paper's. two_cores/ner.jsonnet is smaller.
 {
   embedding_dim:: 50,
   character_filters:: 128,

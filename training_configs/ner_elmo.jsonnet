@@ -1,5 +1,5 @@
-// ner.jsonnet with ELMo vectors at the input and a strong penalty on the mix, which keeps it near
-// the average of the layers, as in the paper.
+// ner.jsonnet with ELMo vectors at the input and a strong penalty on the mix, which keeps it close
+// to the average of the layers, as in the paper.
 //
 //   allennlp train training_configs/ner_elmo.jsonnet --include-package elmo_plugin -s OUT
 //

@@ -1,4 +1,4 @@
-// Semantic role labelling on OntoNotes 5 with allennlp-models' `srl` (He et al. 2017), without ELMo,
+// SRL on OntoNotes 5 with allennlp-models' `srl` (He et al. 2017), without ELMo,
 // which srl_elmo.jsonnet adds.
 //
 //   allennlp train training_configs/srl.jsonnet -s OUT
@@ -12,13 +12,13 @@
 //     glove:: 'glove.6B.100d.txt.gz',
 //   }
 //
-// The numbers are those of the paper; the batch size, which it does not give, is that of the
-// published AllenNLP config. docs/task_configs.md compares them. two_cores/srl.jsonnet is smaller.
+// The numbers are from the paper, except the batch size, which is from the published AllenNLP
+// config. docs/task_configs.md compares them. two_cores/srl.jsonnet is smaller.
 {
   embedding_dim:: 100,
   binary_feature_dim:: 100,  // marks the verb; concatenated to the embedded text
   hidden_size:: 300,
-  num_layers:: 8,  // in turn forward and backward
+  num_layers:: 8,  // alternating forward and backward
   glove:: null,
 
   dataset_reader: { type: 'srl' },

@@ -1,4 +1,4 @@
-// A part-of-speech tagger with a learned embedding of its words. tagger_elmo.jsonnet adds ELMo.
+// A POS tagger with learned word embeddings. tagger_elmo.jsonnet adds ELMo.
 {
   dataset_reader: { type: 'sequence_tagging' },
   train_data_path: 'fixtures/tagging/train.tsv',

@@ -3,8 +3,8 @@
 //   ELMO_ARCHIVE=OUT/model.tar.gz ELMO_DIM=128 allennlp train training_configs/tagger_elmo.jsonnet \
 //     --include-package elmo_plugin -s TAGGER
 //
-// where OUT is the output folder of training bilm.jsonnet, or pretrained://small is the archive and
-// 256 the size of its vectors: twice the projection_dim.
+// where OUT is the output folder of bilm.jsonnet. For `small`, use the archive pretrained://small and
+// the vector size 256, twice its projection_dim.
 local elmo = import 'lib/elmo.libsonnet';
 
 elmo.input(
@@ -13,7 +13,7 @@ elmo.input(
   dim=std.parseInt(std.extVar('ELMO_DIM'))
 ) + {
   model+: {
-    // As in the paper, a little L2 regularization draws the mix towards the average of the layers.
+    // As in the paper, weak L2 regularization pulls the mix towards the average of the layers.
     regularizer: { regexes: [['scalar_parameters', { type: 'l2', alpha: 0.001 }]] },
   },
 }

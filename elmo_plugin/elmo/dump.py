@@ -1,12 +1,12 @@
 """
 Writes the vectors of a text to an HDF5 file in the layout of AllenNLP 0.9's `allennlp elmo`: each
-sentence has a dataset that is named by its line number, and `sentence_to_index` is a JSON object
-from sentences to these names.
+sentence has a dataset named by its line number, and `sentence_to_index` is a JSON object that maps
+sentences to these names.
 
 A dump consists of parts of about `PART_SENTENCES` sentences. Each part is written with a checksum
-to a folder next to the output, and the output is made of all parts at the end. So an interrupted
-dump computes only the parts that are missing or damaged, and its numbers are the same to the bit: a
-part's batches are always the same, and a word's vector does not depend on the parts before.
+to a folder next to the output, and the parts are joined at the end. A resumed dump computes only
+the parts that are missing or damaged. Its numbers are bit-identical, because a part's batches are
+always the same, and word vectors do not depend on earlier parts.
 """
 
 import json
@@ -37,13 +37,13 @@ logger = logging.getLogger(__name__)
 
 PART_SENTENCES = 4096
 ORDINARY_LENGTH = 32
-"""The length in tokens of a sentence in the batch size; longer ones count as several."""
+"""Sentence length in tokens on which the batch size is based; longer sentences count as several."""
 STATE = "state"
-"""The group of a part that holds the LSTM state after its last sentence, under `carry`."""
+"""Group of a part with the LSTM state after its last sentence, for `carry`."""
 
 
 class Sentence(NamedTuple):
-    """A line of the text, counted from 0."""
+    """A line of the text; lines are counted from 0."""
 
     line: int
     text: str
@@ -62,45 +62,45 @@ def dump(
     total: int | None = None,
 ) -> None:
     """
-    Computes and writes the vectors of a text, or resumes an interrupted dump of it.
+    Compute and write the vectors of a text, or resume an interrupted dump.
 
     # Parameters
 
     elmo : `Elmo`
-        The model. Under `carry` it reads the sentences in their order, otherwise it reads those of
-        a part sorted by length.
+        The model. With `carry` it reads sentences in order; otherwise the sentences of a part are
+        sorted by length.
     sentences : `Iterable[Sentence]`
-        The text, without empty sentences.
+        Text without empty sentences.
     out : `str | os.PathLike`
-        The HDF5 file to write.
+        HDF5 file to write.
     layer : `str`
         `"all"`, `"top"` or `"average"`.
-    batch_size : `int`
-        The number of sentences in a batch: under `carry` of any sentences, otherwise of sentences
-        of `ORDINARY_LENGTH`, so that memory has a bound.
-    dtype : `str`
-        The type of the numbers in the file, `"float32"` or `"float16"`.
-    use_sentence_keys : `bool`
-        Name datasets by their sentences instead of their line numbers. The last of several equal
-        sentences is written.
-    forget_sentences : `bool`
-        Leave out `sentence_to_index`, without which memory does not grow with the text.
-    total : `int | None`
-        The number of sentences, for the progress bar.
+    batch_size : `int`, optional (default = `64`)
+        Number of sentences per batch. Without `carry`, this counts sentences of `ORDINARY_LENGTH`
+        tokens, so that memory is bounded.
+    dtype : `str`, optional (default = `"float32"`)
+        Type of the numbers in the file, `"float32"` or `"float16"`.
+    use_sentence_keys : `bool`, optional (default = `False`)
+        Whether to name datasets by sentences instead of line numbers. Of equal sentences, the last
+        one is written.
+    forget_sentences : `bool`, optional (default = `False`)
+        Whether to omit `sentence_to_index`; memory then does not grow with the text.
+    total : `int`, optional
+        Number of sentences, for the progress bar.
 
     # Raises
 
     `InputError`
-        If `out` exists, if another process is writing it, if an interrupted dump was of another
-        model or text or had other settings, or if a sentence cannot be the name of a dataset.
+        If `out` exists, if another process is writing it, if an interrupted dump has another model,
+        text or settings, or if a sentence cannot be the name of a dataset.
     `DiskFullError`
-        If there is no space for a part or for `out`. Finished parts are kept.
+        If the disk is full. Finished parts are kept.
     """
     out = Path(os.path.realpath(out))  # a link stays
     settings = _settings(elmo, layer, batch_size, dtype)
     part_size = PART_SENTENCES
     if elmo.layers.initial_state == "carry":
-        # Whole batches, whose rows continue those of the batch before.
+        # Whole batches, because their rows continue those of the previous batch.
         part_size = max(1, PART_SENTENCES // batch_size) * batch_size
     elmo.layers.word_vectors = WordVectorCache(same_bits=True)
     index: dict[str, int] = {}
@@ -134,7 +134,7 @@ def dump(
 
 
 def check_is_new(out: str | os.PathLike) -> None:
-    """Raises an `InputError` if there is a file or a folder of this name."""
+    """Raise an `InputError` if a file or a folder of this name exists."""
     if Path(out).exists():
         raise InputError(
             f"{out}: expected to write a new file, found one; remove it to write it again"
@@ -157,7 +157,7 @@ def _parts_folder(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"{out}: expected a place to write to, found: {error}") from None
     try:
-        check_is_new(out)  # it may have appeared meanwhile
+        check_is_new(out)  # it may have been created meanwhile
         for temporary in parts.glob(".*"):  # of a dump that was killed
             temporary.unlink()
         yield parts
@@ -193,7 +193,9 @@ def _write_part(
 
 
 def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool:
-    """Whether a part is undamaged and need not be computed; sets the state that `carry` needs."""
+    """
+    Whether a part exists and is undamaged. With `carry`, sets the state that the next part needs.
+    """
     if not ends_in_checksum(path):
         logger.warning("%s: this part of an interrupted dump is damaged, computing it again", path)
         return False
@@ -219,8 +221,10 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool
 def _join(
     paths: list[Path], out: Path, keys: dict[int, str] | None, index: dict[str, int] | None
 ) -> None:
-    """Joins parts. `keys` are the names of lines, if not their numbers, and other lines are left
-    out; `index` is `sentence_to_index`, if it is wanted."""
+    """
+    Join the parts. `keys`: names of lines, by default their numbers; lines without a name are
+    skipped. `index`: `sentence_to_index`, if needed.
+    """
     whole = out.with_name(f".{out.name}.parts") / "joined"
     with (
         atomic_write(whole) as temporary,
@@ -239,7 +243,7 @@ def _join(
                     if key is None:  # an equal sentence follows
                         continue
                     try:
-                        if "\0" in key:  # where HDF5 would cut the name
+                        if "\0" in key:  # HDF5 would truncate the name there
                             raise ValueError
                         part.copy(str(line), joined, name=key)
                     except (RuntimeError, ValueError):
@@ -259,9 +263,9 @@ def _join(
 
 
 def _settings(elmo: Elmo, layer: str, batch_size: int, dtype: str) -> str:
-    """All but the text that the numbers depend on, to the bit."""
+    """Everything that affects the numbers bit by bit, except the text."""
     device = elmo.bilm.boundaries.device
-    # Another number of threads, or another GPU, may round differently.
+    # Other numbers of threads, or other GPUs, may round differently.
     is_gpu = device.type == "cuda"
     processor = torch.cuda.get_device_name(device) if is_gpu else torch.get_num_threads()
     model = elmo.fingerprint().hex()

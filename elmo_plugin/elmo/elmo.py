@@ -25,12 +25,12 @@ from elmo_plugin.text.characters import words_to_characters
 MOST_MIXES = 1000
 
 MAX_TOKENS = 2048
-"""64 sentences of ordinary length, which are enough rows for efficient matrix products."""
+"""64 sentences of ordinary length, enough rows for efficient matrix products."""
 
 
 class Elmo(nn.Module):
     """
-    Contextual word vectors: a biLM and one or more mixes of its layers. In Python:
+    Contextual word vectors: a biLM and one or more mixes of its layers.
 
         elmo = Elmo.from_archive("model.tar.gz")
         vectors = elmo.embed("He threw the stick to the dog .")   # NumPy, (8, 2P)
@@ -38,45 +38,43 @@ class Elmo(nn.Module):
     # Parameters
 
     bilm : `BiLM`
-        The biLM, which is modified in place: its `requires_grad`, mode and precision are set.
-    num_output_representations : `int`
-        The number of mixes, each with its own weights.
-    do_layer_norm : `bool`
-        Normalize each layer before mixing; see `ScalarMix`.
-    dropout : `float`
-        The dropout of the mixed vectors.
-    keep_sentence_boundaries : `bool`
-        Keep the vectors of the two boundaries, as the first and the last of a sentence.
-    scalar_mix_parameters : `Sequence[float] | None`
+        The biLM. Modified in place: its `requires_grad`, mode and precision are set.
+    num_output_representations : `int`, optional (default = `1`)
+        Number of mixes, each with its own weights.
+    do_layer_norm : `bool`, optional (default = `False`)
+        Whether to normalize each layer before mixing; see `ScalarMix`.
+    dropout : `float`, optional (default = `0.0`)
+        Dropout rate of the mixed vectors.
+    keep_sentence_boundaries : `bool`, optional (default = `False`)
+        Whether to keep the vectors of the two boundaries, as the first and the last of a sentence.
+    scalar_mix_parameters : `Sequence[float]`, optional
         Fixed weights of the L + 1 layers, before the softmax, instead of learned ones.
-    use_top_only : `bool`
-        Use the top layer alone instead of a mix; see `ScalarMix`.
-    requires_grad : `bool`
-        Fine-tune the biLM with the task. A frozen biLM runs without autograd and caches the vectors
-        of words.
-    initial_state : `str`
-        The LSTM state at the start of a sentence. `"carry"` is the state at the end of the same
-        row of the batch before, as in bilm-tf and AllenNLP, so that vectors depend on earlier
-        batches. `"zero"` is zero. `"warm"` is the mean state at the starts of sentences in
-        training.
-    precision : `str`
-        The precision of the biLM's matrix products: `"fp32"`, or `"bf16"`, which is faster on CPUs
-        with native bfloat16. The vectors are fp32 in both cases.
-    cache_dir : `str | os.PathLike | None`
-        A folder for a `LayerCache`, which several biLMs may share. The numbers of a batch are the
-        same to the bit as without a cache. The layers of a sentence that were computed in another
-        batch are the same up to rounding (1e-5), because batches of other shapes round differently.
-    cache_dtype : `str`
-        The type of the numbers in the cache, `"float32"` or `"float16"`.
-    cache_size_gb : `float`
-        The highest size of the cache, in GiB.
+    use_top_only : `bool`, optional (default = `False`)
+        Whether to use only the top layer instead of a mix; see `ScalarMix`.
+    requires_grad : `bool`, optional (default = `False`)
+        Whether to fine-tune the biLM with the task. A frozen biLM runs without autograd and caches
+        word vectors.
+    initial_state : `str`, optional (default = `"warm"`)
+        LSTM state at the start of a sentence: `"warm"`, the mean state at sentence starts in
+        training; `"zero"`; or `"carry"`, the final state of the same batch row in the previous
+        batch, as in bilm-tf and AllenNLP, so that vectors depend on earlier batches.
+    precision : `str`, optional (default = `"fp32"`)
+        Precision of the biLM's matrix products: `"fp32"`, or `"bf16"`, which is faster on CPUs with
+        native bfloat16. The vectors are fp32 in both cases.
+    cache_dir : `str | os.PathLike`, optional
+        Folder for a `LayerCache`, which several biLMs may share. Results of the same batch are
+        bit-identical with and without a cache. Layers computed in another batch agree up to
+        rounding (1e-5), because batches of other shapes round differently.
+    cache_dtype : `str`, optional (default = `"float32"`)
+        Type of the numbers in the cache, `"float32"` or `"float16"`.
+    cache_size_gb : `float`, optional (default = `10.0`)
+        Maximum size of the cache in GiB.
 
     # Raises
 
     `InputError`
-        If a parameter has another type or value, if the weights are not one finite number for each
-        layer, or if there is a cache although the biLM is fine-tuned or `initial_state` is
-        `"carry"`.
+        If a parameter has a wrong type or value, if `scalar_mix_parameters` is not one finite
+        number per layer, or if `cache_dir` is combined with a fine-tuned biLM or with `"carry"`.
     """
 
     def __init__(
@@ -136,7 +134,7 @@ class Elmo(nn.Module):
         **kwargs: Any,
     ) -> Elmo:
         """
-        A model from bilm-tf's two files, or from the folder or zip file that holds them as
+        Load a model from bilm-tf's two files, or from a folder or zip file that contains them as
         `options.json` and an HDF5 file. `kwargs` are those of `Elmo`.
 
         # Raises
@@ -150,15 +148,15 @@ class Elmo(nn.Module):
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
-        """A model that is part of the package. `kwargs` are those of `Elmo`."""
+        """Load a model in the package. `kwargs` are those of `Elmo`."""
         files = pretrained_files(name)
         return cls.from_files(files.options_file, files.weight_file, **kwargs)
 
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
         """
-        A model from the `model.tar.gz` or the folder of a trained `bilm`, or from a folder or zip
-        file with bilm-tf's two files. `kwargs` are those of `Elmo`.
+        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, or from a folder or
+        zip file with bilm-tf's two files. `kwargs` are those of `Elmo`.
         """
         path = local_path(archive_file)
         if holds_model_files(path):
@@ -171,7 +169,7 @@ class Elmo(nn.Module):
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
         """
-        A model without weights: it raises an error when it is called, until `load_state_dict` has
+        Create a model without weights. Calling it raises an error until `load_state_dict` has
         loaded all weights of the biLM. `kwargs` are those of `Elmo`.
         """
         elmo = cls(BiLM(options), **kwargs)
@@ -181,12 +179,12 @@ class Elmo(nn.Module):
     @property
     def layers(self) -> BiLMLayers:
         """The layers of the biLM, with their caches."""
-        self._layers.bilm = self.bilm  # it may have been replaced
+        self._layers.bilm = self.bilm  # `self.bilm` may have been replaced
         return self._layers
 
     @property
     def n_layers(self) -> int:
-        """L + 1, the number of layers including the words."""
+        """L + 1, the number of layers including the word layer."""
         return self.bilm.bilstm.n_layers + 1
 
     @property
@@ -200,16 +198,18 @@ class Elmo(nn.Module):
 
     def forward(self, tokens: Tensor) -> dict[str, Any]:
         """
+        Compute the mixes of a batch.
+
         # Parameters
 
         tokens : `Tensor`
-            Character ids of shape `(B, T, C)`, or `(.., B, T, C)` for lists of sentences.
+            Character ids of shape `(B, T, C)`, or `(..., B, T, C)` for lists of sentences.
 
         # Returns
 
         `dict[str, Any]`
-            `elmo_representations`, a list with one tensor of shape `(.., B, T, 2P)` for each mix,
-            and `mask`, of shape `(.., B, T)`. With `keep_sentence_boundaries` T is T + 2.
+            `elmo_representations`, a list with one tensor of shape `(..., B, T, 2P)` for each mix,
+            and `mask`, shape `(..., B, T)`. With `keep_sentence_boundaries`, T + 2 replaces T.
         """
         if tokens.dim() < 3:
             raise ValueError(
@@ -227,7 +227,7 @@ class Elmo(nn.Module):
     def _mixed(
         self, tokens: Tensor, mixes: list[ScalarMix], keep_boundaries: bool
     ) -> tuple[list[Tensor], Tensor]:
-        """The mixes of a batch, each of shape `(B, T, 2P)`, and its mask, of shape `(B, T)`."""
+        """The mixes of a batch, each of shape `(B, T, 2P)`, and its mask, shape `(B, T)`."""
         # The statistics of layer norm include the boundaries, as in AllenNLP.
         boundaries = keep_boundaries or mixes[0].do_layer_norm
         layers, mask = self.layers(tokens, boundaries)
@@ -245,34 +245,34 @@ class Elmo(nn.Module):
         as_tensors: bool = False,
     ) -> Any:
         """
-        The vectors of sentences.
+        Compute the vectors of sentences.
 
         # Parameters
 
         sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
             A sentence, as a string with white space between its tokens or as a list of tokens; or
             several sentences, as a list of such lists.
-        layer : `str | int`
+        layer : `str | int`, optional (default = `"mix"`)
             `"mix"` for the first mix, `"all"` for all layers, `"average"` for their average,
-            `"top"` for the top layer, or the number of a layer, where 0 is the words.
-        as_tensors : `bool`
-            Return tensors on the biLM's device instead of NumPy arrays.
+            `"top"` for the top layer, or the number of a layer, where 0 is the word layer.
+        as_tensors : `bool`, optional (default = `False`)
+            Whether to return tensors on the biLM's device instead of NumPy arrays.
 
         # Returns
 
-        `numpy.ndarray` or `Tensor`, or a list with one for each sentence
+        `numpy.ndarray` or `Tensor`, or a list with one per sentence
             Vectors of shape `(n, 2P)` for a sentence of n tokens, or `(L + 1, n, 2P)` for `"all"`.
 
         # Raises
 
         `ValueError`
-            If the sentences have another form, or if there is no such layer.
+            If the sentences have another form, or the layer does not exist.
         """
         batch, is_single = _token_lists(sentences)
         _check_layer(layer, self.n_layers)
         lengths = [len(sentence) for sentence in batch]
         batches: Iterable[list[int]] = batches_by_length(lengths)
-        if self.layers.initial_state == "carry" and batch:  # vectors depend on the batch before
+        if self.layers.initial_state == "carry" and batch:  # vectors depend on the previous batch
             batches = [list(range(len(batch)))]
         found: list[Any] = [None] * len(batch)
         for places in batches:
@@ -287,7 +287,7 @@ class Elmo(nn.Module):
         return found[0] if is_single else found
 
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """The character ids of sentences, of shape `(B, T, C)`, zeros at padding."""
+        """The character ids of sentences, shape `(B, T, C)`, zeros at padding."""
         n_characters = self.bilm.max_characters_per_token
         lengths = [len(sentence) for sentence in sentences]
         tokens = torch.zeros(len(sentences), max(lengths), n_characters, dtype=torch.long)
@@ -302,9 +302,8 @@ class Elmo(nn.Module):
 
     def clear_caches(self) -> None:
         """
-        Clears carried states and caches: word vectors, packed weights, the state at a sentence's
-        start and the fingerprint, not the files in `cache_dir`. It is needed after a weight's
-        memory was changed through another tensor, such as its `.data`, which no cache notices.
+        Clear carried states and in-memory caches, but not the files in `cache_dir`. Call this after
+        modifying weights through another tensor, such as `.data`, which caches cannot detect.
         """
         self.layers.clear()
 
@@ -315,7 +314,7 @@ class Elmo(nn.Module):
 
     def _apply(self, *args: Any, **kwargs: Any) -> Elmo:
         with lock_of(self.bilm).alone():
-            self.clear_caches()  # which would stay on the old device
+            self.clear_caches()  # they would stay on the old device
             return super()._apply(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -324,14 +323,14 @@ class Elmo(nn.Module):
 
     def train(self, mode: bool = True) -> Elmo:
         super().train(mode)
-        self.bilm.eval()  # its dropout is for training it as a language model
+        self.bilm.eval()  # its dropout is only for language model training
         return self
 
 
 def _note_weights(elmo: Elmo, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     """
-    Before `load_state_dict`, which itself raises an error if some of the weights are missing. Takes
-    what `resume_state` gave out of a checkpoint's state dictionary.
+    Pre-hook of `load_state_dict`, which itself raises an error if some of the weights are missing.
+    Removes the result of `resume_state` from a checkpoint's state dictionary.
     """
     elmo.clear_caches()
     carried = state_dict.pop(prefix + "resume_state", None)
@@ -353,11 +352,11 @@ def _check_mix(weights: Any, n_layers: int) -> None:
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:
     """
-    Divides sentences into batches. The sentences of a batch have similar lengths, for little
-    padding, and the number of its tokens, with padding and boundaries, is at most `max_tokens`, as
-    a bound on memory. A longer sentence is a batch by itself.
+    Divide sentences into batches of similar lengths, for little padding. A batch has at most
+    `max_tokens` tokens, including padding and boundaries, to bound the memory. A longer sentence is
+    a batch by itself.
 
-    `lengths` are sentence lengths, in tokens. Yields for each batch the indices of its sentences in
+    `lengths`: sentence lengths in tokens. Yields for each batch the indices of its sentences in
     `lengths`, starting with the longest.
     """
     batch: list[int] = []
@@ -383,7 +382,9 @@ def _choose(layers: list[Tensor], layer: str | int) -> Tensor:
 
 
 def _check_layer(layer: Any, n_layers: int) -> None:
-    """Called before the sentences are read, because under `carry` reading changes the state."""
+    """
+    Check the layer before the sentences are read, because with `carry` reading changes the state.
+    """
     is_number = isinstance(layer, WHOLE) and not isinstance(layer, bool) and 0 <= layer < n_layers
     if not is_number and layer not in ("mix", "all", "average", "top"):
         raise ValueError(

@@ -25,7 +25,7 @@ class Mix(NamedTuple):
     gamma: float
 
     def __str__(self) -> str:
-        weights = " ".join(f"{s_j:.4f}" for s_j in self.weights) or "the top layer alone"
+        weights = " ".join(f"{s_j:.4f}" for s_j in self.weights) or "top layer only"
         return f"s {weights}, gamma {self.gamma:.4f}"
 
 

@@ -79,7 +79,7 @@ class SQLiteCache:
                 database.execute("COMMIT")
         except FAULTS as error:
             self.is_writable = False
-            self._warn("takes no more", error)
+            self._warn("cannot store more", error)
 
     def _warn(self, state: str, error: Exception) -> None:
         logger.warning(

@@ -85,11 +85,13 @@ class BiLM(nn.Module):
 
     def set_precision(self, precision: str) -> None:
         """
+        Set the precision of the matrix products.
+
         # Parameters
 
         precision : `str`
-            Precision of the matrix products: `"fp32"`, or `"bf16"`, which is at least twice as fast
-            on CPUs with native bfloat16. Weights, memory cells and results stay in fp32.
+            `"fp32"`, or `"bf16"`, which is at least twice as fast on CPUs with native bfloat16.
+            Weights, memory cells and results stay in fp32.
 
         # Raises
 

@@ -82,8 +82,8 @@ class CharCNN(nn.Module):
 
     def forward(self, characters: Tensor) -> Tensor:
         """
-        `characters`: padded character ids of each word, shape `(U, C)`, any integer type. Returns
-        shape `(U, P)`.
+        Compute word vectors, shape `(U, P)`. `characters`: padded character ids of each word, shape
+        `(U, C)`, any integer type.
         """
         x = ACTIVATIONS[self.activation](self.convolve(characters.long()))  # (U, F)
         for highway in self.highways:
@@ -151,6 +151,6 @@ class Highway(nn.Module):
             nn.init.constant_(linear.bias, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x`: shape `(U, F)`. Returns shape `(U, F)`."""
+        """Apply the layer. `x` and the result: shape `(U, F)`."""
         s = torch.sigmoid(self.carry(x))
         return torch.lerp(x, torch.relu(self.transform(x)), s)

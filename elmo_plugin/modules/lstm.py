@@ -143,6 +143,8 @@ class ProjectedLSTM(nn.Module):
         batch_sizes: Sequence[int] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
+        Read a batch of rows in both directions.
+
         # Parameters
 
         inputs : `Tensor`
@@ -259,6 +261,8 @@ class BiLSTM(nn.Module):
         dropout: bool = True,
     ) -> tuple[list[Tensor], LSTMState]:
         """
+        Read a batch of rows with all layers.
+
         # Parameters
 
         inputs : `Tensor`

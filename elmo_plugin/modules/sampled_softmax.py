@@ -9,22 +9,22 @@ from elmo_plugin.ops.linear import linear
 from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
 
 IGNORE = -100
-"""The target at places without a prediction: PyTorch's own `ignore_index`."""
+"""Target at positions without a prediction: PyTorch's default `ignore_index`."""
 
 CHUNK_NUMBERS = 2**24
-"""The number of logits that the full softmax computes at a time: 64 MiB in fp32."""
+"""Number of logits that the full softmax computes at a time: 64 MiB in fp32."""
 
 
 class SampledSoftmax(nn.Module):
     """
-    The language model's softmax over V words. Evaluation computes all of them, and training the
-    target and `n_negative_samples` other words (Jean et al. 2015), drawn from the log-uniform
-    distribution (TensorFlow's candidate sampler, which bilm-tf uses),
+    The language model's softmax over V words. Evaluation uses all words; training uses the target
+    and `n_negative_samples` other words (Jean et al. 2015), drawn from the log-uniform distribution
+    (TensorFlow's candidate sampler, which bilm-tf uses),
 
         p(k) = log((k + 2) / (k + 1)) / log(V + 1),
 
-    without repetition. The logarithm of a word's expected count in such a draw is subtracted from
-    its logit. Words must be numbered by falling frequency.
+    without repetition. The logarithm of a word's expected count in this draw is subtracted from its
+    logit. Words must be numbered by descending frequency.
 
     # Parameters
 
@@ -33,10 +33,10 @@ class SampledSoftmax(nn.Module):
     dim : `int`
         P, the size of a hidden vector.
     n_negative_samples : `int | None`
-        Number of words that are drawn for each call; `None` trains with all words.
+        Number of words to draw in each call; `None` trains with all words.
     sparse_gradients : `bool`, optional (default = `False`)
-        Whether gradients in training are sparse tensors of only the rows that were drawn, instead
-        of dense tensors of all V rows.
+        Whether training gradients are sparse tensors of only the drawn rows, instead of dense
+        tensors of all V rows.
 
     # Raises
 
@@ -71,7 +71,7 @@ class SampledSoftmax(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """bilm-tf's initial values."""
+        """Set bilm-tf's initial values."""
         nn.init.normal_(self.weight, std=self.weight.size(1) ** -0.5)
         nn.init.zeros_(self.bias)
 
@@ -81,9 +81,9 @@ class SampledSoftmax(nn.Module):
 
     def forward(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """
-        The sum of the negative log likelihoods, a scalar: the sampled estimate in training mode,
-        exact in evaluation mode. `hidden`: hidden vectors, shape `(..., P)`. `targets`: word
-        numbers, shape `(...)`; `IGNORE` at places without a prediction.
+        The sum of the negative log likelihoods, a scalar: sampled in training mode, exact in
+        evaluation mode. `hidden`: hidden vectors, shape `(..., P)`. `targets`: word numbers, shape
+        `(...)`; `IGNORE` at positions without a prediction.
         """
         hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
         if not self.training or self.n_negative_samples is None:
@@ -94,8 +94,8 @@ class SampledSoftmax(nn.Module):
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """
         The exact log probability of each target, 0 for `IGNORE`. Shapes are those of `forward`; the
-        result has shape `(...)`. Memory is bounded: rows are computed in chunks, and the logits of
-        a chunk are computed again for the gradient.
+        result has shape `(...)`. To bound memory, rows are computed in chunks, and a chunk's logits
+        are recomputed for the gradient.
         """
         flat_hidden, flat_targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
         n_rows = max(1, CHUNK_NUMBERS // self.n_words)
@@ -109,7 +109,7 @@ class SampledSoftmax(nn.Module):
         return -F.cross_entropy(self.logits(hidden), targets, ignore_index=IGNORE, reduction="none")
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """`hidden`: shape `(..., P)`. Returns shape `(..., V)`."""
+        """The logits of all words, shape `(..., V)`. `hidden`: shape `(..., P)`."""
         flat = linear(hidden.reshape(-1, hidden.size(-1)), self.weight, self.bias)
         return flat.view(*hidden.shape[:-1], self.n_words)
 
@@ -118,7 +118,7 @@ class SampledSoftmax(nn.Module):
         samples, n_tries = log_uniform_sample(
             self.n_negative_samples, self.n_words, device=targets.device
         )
-        # One look-up for both, so that the table has one gradient.
+        # One lookup for both, so that the table has one gradient.
         numbers = torch.cat([targets, samples])
         weight, bias = self._rows(numbers)
         bias = bias - torch.log(expected_count(numbers, n_tries, self.n_words))
@@ -137,16 +137,16 @@ def log_uniform_sample(
     n_samples: int, n_words: int, *, device: torch.device | None = None
 ) -> tuple[Tensor, int]:
     """
-    Draw words from the log-uniform distribution, as if one after the other, until `n_samples` are
-    different. Return these, shape `(n_samples,)`, and the number of draws. Random numbers come from
-    the CPU, so that a seed draws the same words on every device.
+    Draw words from the log-uniform distribution until `n_samples` distinct words are drawn. Returns
+    these, shape `(n_samples,)`, and the number of draws. Random numbers come from the CPU, so that
+    a seed draws the same words on every device.
     """
     log_range = math.log(n_words + 1)
     drawn = torch.empty(0, dtype=torch.long)
     while True:
         u = torch.rand(max(2 * n_samples, 64), dtype=torch.float64)
         drawn = torch.cat([drawn, (torch.exp(u * log_range).long() - 1).clamp_(max=n_words - 1)])
-        # The position of each word's first draw, since only that one counts.
+        # The position of each word's first draw, because only that one counts.
         words, inverse = torch.unique(drawn, return_inverse=True)
         if len(words) < n_samples:
             continue
@@ -159,7 +159,7 @@ def log_uniform_sample(
 
 def expected_count(words: Tensor, n_tries: int, n_words: int) -> Tensor:
     """
-    The expected count of each word among the different words of `n_tries` log-uniform draws,
+    The expected count of each word among the distinct words of `n_tries` log-uniform draws,
 
         1 - (1 - p(k)) ** n_tries.
 

@@ -59,6 +59,8 @@ class ScalarMix(nn.Module):
 
     def forward(self, layers: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
         """
+        Mix the layers.
+
         # Parameters
 
         layers : `Sequence[Tensor]`

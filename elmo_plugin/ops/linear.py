@@ -131,7 +131,7 @@ class Linear(nn.Linear):
         self.packed_weights = PackedWeightCache(_pack_transposed)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
+        """Apply the layer. `x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
         packed = self.packed_weights([self.weight], self.precision)
         if packed is None:
             return linear(x, self.weight, self.bias, self.precision)

@@ -1,7 +1,7 @@
 """
-The compiled kernel of the LSTM scan, `csrc/lstm_scan.cpp`. `setup.py` builds it where there is a
-C++ compiler. It is used on CPUs for the precisions that `KERNEL_DTYPES` lists, unless the
-environment variable ELMO_PLUGIN_KERNEL is 0.
+The compiled kernel of the LSTM scan, `csrc/lstm_scan.cpp`. `setup.py` builds it if there is a C++
+compiler. It is used on CPUs for the precisions in `KERNEL_DTYPES`, unless the environment variable
+ELMO_PLUGIN_KERNEL is 0.
 """
 
 import logging
@@ -23,22 +23,22 @@ logger = logging.getLogger(__name__)
 
 LIBRARY = Path(__file__).with_name("csrc") / f"lstm_scan{EXTENSION_SUFFIXES[0]}"
 BLOCK = 64
-"""Columns of a block of packed weights, as in the kernel."""
+"""Number of columns of a block of packed weights, as in the kernel."""
 PADDED_TO = 32
-"""Packed weights have a multiple of these rows, which are as many as a bf16 tile of AMX has."""
+"""Rows are padded to a multiple of 32, the AMX bf16 tile height."""
 
 
 class KernelWeights(NamedTuple):
-    """A stack of matrices in the kernel's order of memory, as `pack` returns it."""
+    """A stack of matrices in the kernel's memory layout, as returned by `pack`."""
 
     packed: Tensor
 
 
 def pack(weights: Tensor, n_gates: int) -> Tensor:
     """
-    `weights`, shape `(2, k, n_gates * n)`, the gates' columns one after another, as shape `(2,
-    blocks, n_gates, K, BLOCK)`: blocks of columns that are zero after the first n, with K - k rows
-    of zeros. In bf16 pairs of rows are interleaved: numbers of one column stand next to each other.
+    Pack `weights`, shape `(2, k, n_gates * n)` with the gates' columns one after another, into
+    shape `(2, blocks, n_gates, K, BLOCK)`. Columns after the first n and rows after the first k are
+    zeros. In bf16 pairs of rows are interleaved, so that numbers of one column are adjacent.
     """
     n_stack, k, columns = weights.shape
     n = columns // n_gates
@@ -56,7 +56,7 @@ def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[Any]:
 
 
 def takes(weight: Any) -> bool:
-    """Whether the kernel is used for this weight, which is not packed."""
+    """Whether the kernel is used for this unpacked weight."""
     return (
         isinstance(weight, Tensor)
         and weight.device.type == "cpu"
@@ -77,8 +77,8 @@ def kernel_scan(
     keep: bool = False,
 ) -> tuple[Tensor, ...]:
     """
-    `reference_lstm` for packed weights. The results are followed by what the backward pass needs:
-    if `keep`, the gates, c and m of every step, and otherwise three times `None`.
+    `reference_lstm` for packed weights. The results are followed by the gates, c and m of every
+    step for the backward pass, or by three times `None` without `keep`.
     """
     outputs, c, h, *kept = torch.ops.elmo_plugin.lstm_scan(
         *(x.float().contiguous() for x in (inputs, memory, output)),
@@ -93,7 +93,7 @@ def kernel_scan(
 
 
 class KernelScan(torch.autograd.Function):
-    """The scan with its gradient, by the kernel. Weights are packed for each pass."""
+    """The kernel's scan with its gradient. Weights are packed in each pass."""
 
     @staticmethod
     def forward(
@@ -140,7 +140,7 @@ class KernelScan(torch.autograd.Function):
 
 def _pack_transposed(recurrent_weight: Tensor) -> Tensor:
     """
-    W_h transposed and packed, its rows in the order of the kernel: the four gates of a block of
+    W_h transposed and packed, with its rows in the kernel's order: the four gates of a block of
     units.
     """
     n_stack, projection_dim, columns = recurrent_weight.shape
@@ -154,7 +154,7 @@ def _pack_transposed(recurrent_weight: Tensor) -> Tensor:
 
 
 def _load() -> tuple[frozenset[torch.dtype], str]:
-    """Returns `KERNEL_DTYPES` and `KERNEL_STATUS`."""
+    """Return `KERNEL_DTYPES` and `KERNEL_STATUS`."""
     if os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
         return frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0"
     if not LIBRARY.exists():
@@ -166,13 +166,13 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
             raise RuntimeError(f"it was built for PyTorch {built_for}, not {torch.__version__}")
         dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
         n_threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # threads started here would be missing in a forked process
+        torch.set_num_threads(1)  # threads started here would be missing in forked processes
         try:
             for dtype in dtypes:
                 _self_test(dtype)
         finally:
             torch.set_num_threads(n_threads)
-    except Exception as error:  # whatever it is, PyTorch's operators compute the same
+    except Exception as error:  # PyTorch's operators compute the same
         logger.warning("The compiled LSTM kernel is not used: %s", error)
         return frozenset(), f"off, because {error}"
     names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
@@ -181,10 +181,12 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
 
 def _self_test(dtype: torch.dtype) -> None:
     """
+    Compare the kernel with `reference_lstm`.
+
     # Raises
 
     `RuntimeError`
-        If the kernel's numbers are not those of `reference_lstm`.
+        If the kernel's results differ from `reference_lstm`.
     """
     generator = torch.Generator().manual_seed(0)
 
@@ -206,4 +208,4 @@ def _self_test(dtype: torch.dtype) -> None:
 
 
 KERNEL_DTYPES, KERNEL_STATUS = _load()
-"""The precisions in which the kernel is used, and whether and why it is on or off."""
+"""Precisions for which the kernel is used, and why it is on or off."""

@@ -1,9 +1,9 @@
 """
-The negative log likelihoods of `SampledSoftmax`, with their gradients written by hand.
+The negative log likelihoods of `SampledSoftmax`, with hand-written gradients.
 
-The loss is the end of the model, so its gradients are known together with it, up to one factor.
-They are computed block by block of rows, while the block's probabilities are in cache; no more than
-one block of the n x S probabilities is in memory at a time.
+The loss is the end of the model, so its gradients can be computed with it, up to a factor. This is
+done in blocks of rows, while a block's probabilities are in cache; only one block of the n x S
+probabilities is in memory at a time.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from elmo_plugin.ops.linear import matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
 
 BLOCK_NUMBERS = 2**21
-"""The number of logits in a block: 8 MiB in fp32."""
+"""Number of logits in a block: 8 MiB in fp32."""
 
 
 def sampled_softmax_loss(

@@ -14,7 +14,7 @@ NEEDED = ("torch", "allennlp", "allennlp_models", "transformers", "spacy", "h5py
 # If one of these is missing, AllenNLP logs a line and loads no class of allennlp-models, so that a
 # config fails later with a name that is not registered.
 NEEDED_BY_ALLENNLP_MODELS = ("conllu", "datasets", "ftfy", "nltk", "rouge", "word2number")
-NEEDED_BY_ROUGE = ("pkg_resources",)  # part of setuptools until 81
+NEEDED_BY_ROUGE = ("pkg_resources",)  # setuptools 81 removed it
 
 
 def check_environment() -> None:

@@ -205,9 +205,9 @@ class _ShardWriter:
 
     def add(self, tokens: np.ndarray, lengths: np.ndarray, opens_document: np.ndarray) -> None:
         """
-        `tokens`: word numbers, shape `(tokens,)`, int32. `lengths`: each sentence's number of
-        tokens, shape `(sentences,)`, int64. `opens_document`: whether a document starts with the
-        sentence, shape `(sentences,)`, bool.
+        Add sentences. `tokens`: word numbers, shape `(tokens,)`, int32. `lengths`: each sentence's
+        number of tokens, shape `(sentences,)`, int64. `opens_document`: whether a document starts
+        with the sentence, shape `(sentences,)`, bool.
         """
         self.num_tokens += len(tokens)
         self.num_sentences += len(lengths)

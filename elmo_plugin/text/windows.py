@@ -134,8 +134,8 @@ class _Pieces:
         offsets = corpus.shards[shard].sentences
         self._starts = offsets[order]  # each sentence's first token, (S,)
         self._lengths = offsets[order + 1] - self._starts  # in tokens, (S,)
-        # Time steps of the shard at which the sentences start, and at which the last one ends, (S +
-        # 1,). A sentence of n tokens takes n + 1 time steps.
+        # Time steps of the shard at which the sentences start, and at which the last one ends,
+        # (S + 1,). A sentence of n tokens takes n + 1 time steps.
         self._steps = np.concatenate([[0], np.cumsum(self._lengths + 1)])
         cuts = self._steps[_cut_into_rows(self._steps, begin)]  # (R + 1,)
         self._begin = begin

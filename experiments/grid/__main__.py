@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Run(NamedTuple):
-    """A run that has been started: its process, and the folder that it writes into."""
+    """A started run: its process and output folder."""
 
     cell: Cell
     out: Path
@@ -46,7 +46,7 @@ class GridRunner:
 
     grid : `Grid`
     rows_file : `Path`
-        The JSON Lines file of the rows.
+        JSON Lines file of the rows.
     data : `Path`
         Folder of the data.
     work : `Path`
@@ -64,8 +64,7 @@ class GridRunner:
 
     def left(self, where: dict[str, set[str]]) -> list[Cell]:
         """
-        The cells without a row whose settings, or whose table, are among the values in `where`, in
-        the order of the grid.
+        The cells without a row whose settings and table match `where`, in the order of the grid.
         """
         done = {(r["key"], r["config_digest"], r["bilm_digest"]) for r in self._rows()}
         return [
@@ -83,8 +82,8 @@ class GridRunner:
 
     def run(self, cells: Sequence[Cell], jobs: int = 1, budget: float = float("inf")) -> int:
         """
-        Trains cells in `jobs` processes, and starts none that is expected to exceed the `budget` in
-        core-hours. Returns the number of runs that failed, whose folders are kept.
+        Train cells in `jobs` processes. Cells expected to exceed the `budget` in core-hours are not
+        started. Returns the number of failed runs, whose folders are kept.
         """
         waiting, running = list(cells), dict[int, Run]()
         spent, failed = 0.0, 0
@@ -122,7 +121,7 @@ class GridRunner:
         runs = self.work / "runs"
         runs.mkdir(parents=True, exist_ok=True)
         out = Path(tempfile.mkdtemp(dir=runs, prefix=f"{cell.name}-"))
-        # A forked process need not import AllenNLP again, and runs the code that `commit` names.
+        # A forked process does not import AllenNLP again, and runs the code of `commit`.
         process = multiprocessing.get_context("fork").Process(
             target=train, args=(cell.config_in(self.folders), out), daemon=True
         )

@@ -13,7 +13,7 @@ class Bilm(NamedTuple):
     """
     folder : `Path`
     digest : `str`
-        A digest of its options and weights.
+        Digest of its options and weights.
     """
 
     folder: Path
@@ -21,7 +21,7 @@ class Bilm(NamedTuple):
 
 
 def find_bilms(grid: Grid, work: Path) -> dict[str, Bilm]:
-    """The biLMs of a grid by name. Those with initial weights are made in `work` if need be."""
+    """The biLMs of a grid by name. Those with initial weights are created in `work` if missing."""
     found = {}
     for name, bilm in grid.bilms.items():
         if "pretrained" in bilm:

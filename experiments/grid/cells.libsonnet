@@ -5,9 +5,9 @@
 //   block   lists of settings, of which the cells are all combinations; the seeds vary slowest.
 //           `bilms` and `tasks` are names, and 'none' is the task without ELMo. `layers` are 'top',
 //           'average' (fixed weights) or a number, the lambda of a learned mix; `places` are
-//           'input', 'output' or 'both'. What is not listed is the task's own.
+// 'input', 'output' or 'both'. Settings that are not listed are the task's.
 //
-// '@NAME@' stands for a folder: '@data@', '@work@', or '@BILM@' with a biLM's two files.
+// '@NAME@' is a placeholder for a folder: '@data@', '@work@', or '@BILM@' with a biLM's two files.
 local elmo = import '../../training_configs/lib/elmo.libsonnet';
 
 local choice(layers) =
@@ -23,7 +23,7 @@ local with_elmo(task, bilm, dim, layers, place) =
   local l2 = if std.isNumber(layers) && layers > 0 then layers else null;
   elmo[place](task.config, embedder, dim=dim, l2=l2);
 
-// The validation data are always read whole.
+// The validation data are always used completely.
 local part(config, fraction) = if fraction == 1 then config else config {
   dataset_reader: { type: 'subset', base_reader: config.dataset_reader, fraction: fraction },
   validation_dataset_reader:

@@ -20,11 +20,11 @@ class Cell:
     # Parameters
 
     table : `str`
-        The first table that has the cell.
+        First table that contains the cell.
     settings : `dict[str, Any]`
-        Those of `SETTINGS`; without ELMo, `layers` and `place` are `None`.
+        The values of `SETTINGS`; without ELMo, `layers` and `place` are `None`.
     config : `dict[str, Any]`
-        A complete AllenNLP config, in which `@NAME@` stands for a folder.
+        Complete AllenNLP config, in which `@NAME@` is a placeholder for a folder.
     """
 
     table: str
@@ -46,7 +46,7 @@ class Cell:
         return digest(json.dumps(self.config, sort_keys=True).encode("utf-8"))
 
     def config_in(self, folders: dict[str, Path]) -> dict[str, Any]:
-        """The config with the paths of this machine's folders, by their names."""
+        """The config with the placeholders replaced by this machine's folders."""
         text = json.dumps(self.config)
         for name, folder in folders.items():
             text = text.replace(f"@{name}@", json.dumps(str(folder))[1:-1])
@@ -56,13 +56,13 @@ class Cell:
 class Grid(NamedTuple):
     """
     tasks : `dict[str, dict[str, Any]]`
-        By name: `title`, `data`, the reported `metric` and `seconds`, the expected cost of a run.
+        By name: `title`, `data`, the reported `metric`, and `seconds`, the expected cost of a run.
     bilms : `dict[str, dict[str, Any]]`
-        By name: `pretrained`, or `like` and `seed` of one with initial weights.
+        By name: `pretrained`, or `like` and `seed` for one with initial weights.
     hours : `dict[str, float]`
-        The core-hours allotted to each table.
+        Core-hours allotted to each table.
     tables : `dict[str, list[Cell]]`
-        The cells of each table; several tables may have the same cell.
+        Cells of each table; tables may share cells.
     """
 
     tasks: dict[str, dict[str, Any]]
@@ -77,6 +77,8 @@ class Grid(NamedTuple):
 
 def read_grid(file: Path) -> Grid:
     """
+    Read a grid from a jsonnet file.
+
     # Raises
 
     `ValueError`

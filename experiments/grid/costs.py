@@ -1,4 +1,4 @@
-"""What runs cost, before they start."""
+"""Estimates the cost of runs before they start."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from experiments.rows import Row
 
 class Costs:
     """
-    Estimates in seconds of CPU: the mean of finished runs of the same task and fraction of the
-    data, with ELMo or without. If there are none, the cost is taken to be proportional to the
-    fraction, from the runs with the largest one, or from what the grid expects of the task.
+    Estimates in CPU seconds: the mean of finished runs of the same task and fraction of the data,
+    with or without ELMo. If there are none, the cost is assumed proportional to the fraction, based
+    on the runs with the largest fraction or on the grid's expected cost of the task.
     """
 
     def __init__(self, grid: Grid, rows: Sequence[Row]) -> None:

@@ -1,6 +1,6 @@
-// The comparisons of Peters et al. (2018) with `small`, in about ten core-hours, which are allotted
-// to the tables here. `random` has the initial weights of a biLM of the same sizes: what it brings is
-// not due to training on text.
+// The comparisons of Peters et al. (2018) with `small`, in about ten core-hours, which are divided
+// among the tables here. `random` is an untrained biLM of the same sizes: its gain is not due to
+// training on text.
 local cells = (import 'cells.libsonnet').cells;
 local tasks = import 'tasks.libsonnet';
 local bilms = {
@@ -11,8 +11,8 @@ local block(settings) = cells(tasks, bilms, { fractions: [1], bilms: ['small'] }
 local two = [1, 2];
 local five = [1, 2, 3, 4, 5];
 local sources = ['none', 'random', 'small'];
-// A model needs some hundred steps to leave the most frequent class, whatever the data. So fewer
-// examples are read in smaller batches, and for more epochs.
+// A model needs some hundred steps to predict more than the most frequent class, so fewer examples are
+// read in smaller batches and for more epochs.
 local on_part(fraction) = if fraction == 1 then tasks else {
   [name]: tasks[name] {
     config+: {
@@ -25,7 +25,7 @@ local on_part(fraction) = if fraction == 1 then tasks else {
   }
   for name in ['pos', 'ner']
 };
-// Parts of the training data for which an epoch of all of them takes too long.
+// Fractions of the training data of tasks on which a full epoch takes too long.
 local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
 {
   tasks: { [name]: { [key]: tasks[name][key] for key in ['title', 'data', 'metric', 'seconds'] }

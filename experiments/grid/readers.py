@@ -20,9 +20,9 @@ ORDER_SEED = 13370
 @DatasetReader.register("subset")
 class SubsetReader(DatasetReader):
     """
-    Reads a part of the instances of another reader, in their order. The parts of the same data are
-    nested: a larger fraction has all instances of a smaller one. They depend on the number of
-    instances alone.
+    Reads a fraction of the instances of another reader, in their order. Fractions of the same data
+    are nested: a larger one contains all instances of a smaller one. The selection depends only on
+    the number of instances.
 
     # Parameters
 
@@ -48,7 +48,7 @@ class SubsetReader(DatasetReader):
 
 @DatasetReader.register("upos")
 class UposReader(SequenceTaggingDatasetReader):
-    """Universal part-of-speech tags of a file in CoNLL-U, for a tagger."""
+    """Reads universal POS tags from a CoNLL-U file, for a tagger."""
 
     def _read(self, file_path: str) -> Iterable[Instance]:
         for instance in UniversalDependenciesDatasetReader().read(str(Path(file_path))):
@@ -59,13 +59,13 @@ class UposReader(SequenceTaggingDatasetReader):
 @DatasetReader.register("coref_without")
 class CorefWithoutReader(ConllCorefReader):
     """
-    Reads a file in the format of CoNLL 2012 but for some of its documents, such as those that are
-    also in the training text of a biLM.
+    Reads a file in CoNLL 2012 format except some of its documents, such as those that are also in
+    the training text of a biLM.
 
     # Parameters
 
     without : `list[str]`
-        The names of documents, as in `#begin document (NAME); part 000`.
+        Names of the excluded documents, as in `#begin document (NAME); part 000`.
     """
 
     def __init__(self, without: list[str], **kwargs: Any) -> None:

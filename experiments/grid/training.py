@@ -1,4 +1,4 @@
-"""The training of one cell, in the process that calls it."""
+"""Trains one cell in the current process."""
 
 import json
 import os
@@ -24,8 +24,8 @@ BEST = "best_validation_"
 
 def train(config: dict[str, Any], out: Path) -> None:
     """
-    Trains as `allennlp train` does, without an archive at the end, and writes `RESULT` into the
-    folder `out`. The process prints into `LOG`, and reads and computes with one thread.
+    Train like `allennlp train`, without an archive at the end, and write `RESULT` into the folder
+    `out`. The process logs to `LOG` and uses one thread.
     """
     with (out / LOG).open("w") as log:
         os.dup2(log.fileno(), 1)

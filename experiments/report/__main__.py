@@ -12,8 +12,8 @@ from experiments.rows import read_rows
 
 def write_page(grid: Path, rows: Path, text: Path | None, out: Path) -> None:
     """
-    Writes the page and its pictures, which are in a folder `results` next to it. The rows of the
-    analyses are next to those of the grid.
+    Write the page, and its pictures into the folder `results` next to it. The rows of the analyses
+    are next to those of the grid.
     """
     results = Results(read_grid(grid), read_rows(rows))
     sections = grid_sections(results, out.parent / "results") | analysis_sections(rows.parent)

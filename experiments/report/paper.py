@@ -15,7 +15,10 @@ LAYERS = {
     "snli": {"none": 88.1, "top": 89.1, 1: 89.3, 0.001: 89.5},
     "srl": {"none": 81.6, "top": 84.1, 1: 84.6, 0.001: 84.8},
 }
-"""Table 2, on development data: without ELMo, the last layer alone, and all with lambda."""
+"""
+Table 2, on development data: without ELMo, with only the last layer, and with all layers and
+lambda.
+"""
 
 PLACES = {
     "squad": {"input": 85.1, "both": 85.6, "output": 84.8},

@@ -1,4 +1,4 @@
-"""Pictures as SVG. The same numbers give the same bytes."""
+"""SVG pictures, reproducible byte for byte."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,12 +27,12 @@ def learning_curves(
     curves: Mapping[str, Mapping[str, Sequence[tuple[float, Summary]]]], file: Path
 ) -> None:
     """
-    One panel for each task, a line for each biLM.
+    Draw one panel per task with one line per biLM.
 
     # Parameters
 
     curves : `Mapping[str, Mapping[str, Sequence[tuple[float, Summary]]]]`
-        By the task's title and the biLM's name: fractions of the training data and the results.
+        Fractions of the training data and results, by the task's title and the biLM's name.
     """
     figure = Figure(figsize=(4.5 * max(1, len(curves)), 3.5), layout="constrained")
     panels = figure.subplots(1, max(1, len(curves)), squeeze=False)[0]
@@ -84,12 +84,12 @@ def gains(results: Mapping[str, Mapping[str, Summary]], file: Path) -> None:
 
 def mix_weights(weights: Mapping[str, Sequence[float]], file: Path) -> None:
     """
-    Stacked bars of the weights s of the layers.
+    Draw the layer weights s as stacked bars.
 
     # Parameters
 
     weights : `Mapping[str, Sequence[float]]`
-        By the name of the mix; the token layer comes first.
+        Weights by the name of the mix; the token layer comes first.
     """
     figure = Figure(figsize=(7, 1 + 0.35 * len(weights)), layout="constrained")
     panel = figure.subplots()

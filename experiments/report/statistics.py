@@ -15,11 +15,11 @@ NOT_RUN = "not run yet"
 class Summary(NamedTuple):
     """
     values : `list[float]`
-        The reported metric in percent, by seed, as far as it was measured.
+        The reported metric in percent, one per finished seed.
     n_seeds : `int`
-        The number of seeds that the grid has.
+        Number of seeds in the grid.
     rows : `list[Row]`
-        The rows of `values`.
+        Rows of `values`.
     """
 
     values: list[float]
@@ -50,7 +50,7 @@ class Results:
     # Raises
 
     `ValueError`
-        If a cell has two rows, or if one name stands for two biLMs.
+        If a cell has two rows, or two biLMs have the same name.
     """
 
     def __init__(self, grid: Grid, rows: Sequence[Row]) -> None:
@@ -75,8 +75,8 @@ class Results:
 
     def summary(self, settings: Mapping[str, Any], seeds: Collection[int] | None = None) -> Summary:
         """
-        These settings with each seed of the grid, or of `seeds` alone; the settings' own seed, if
-        they have one, does not matter.
+        The results of these settings with each seed of the grid, or only of `seeds`. A seed in the
+        settings is ignored.
         """
         cells = sorted(self._groups[_group(settings)], key=lambda cell: cell.settings["seed"])
         if seeds is not None:
@@ -93,18 +93,18 @@ class Results:
 
     def seeds(self, table: str) -> set[int]:
         """
-        The seeds of a table, so that what it compares was run with the same ones: another table
-        may have more of the same settings.
+        The seeds of a table, so that compared results have the same seeds. Another table may have
+        more seeds of the same settings.
         """
         return {cell.settings["seed"] for cell in self.grid.tables[table]}
 
 
 def _group(settings: Mapping[str, Any]) -> str:
-    """The settings but for the seed."""
+    """The settings without the seed."""
     rest = {key: value for key, value in settings.items() if key != "seed"}
     return json.dumps(rest, sort_keys=True)
 
 
 def error_reduction(before: float, after: float) -> float:
-    """The part of the error, in percent, that is gone."""
+    """The relative error reduction in percent."""
     return 100 * (after - before) / (100 - before)

@@ -32,7 +32,7 @@ from elmo_plugin.text.prefetch import LazyWindow
 
 
 def tiny_options() -> BiLMOptions:
-    """Returns options with D = 3, P = 2 and F = 3."""
+    """Return options with D = 3, P = 2 and F = 3."""
     model = blocks(3, 2, [[1, 2], [2, 1]], 1)
     model["char_cnn"]["embedding"]["dim"] = 2
     return options_of("tiny", model)
@@ -40,7 +40,7 @@ def tiny_options() -> BiLMOptions:
 
 @pytest.fixture
 def text(tmp_path, monkeypatch) -> str:
-    """Writes 600 sentences of 3000 words, the first 300 of which are common."""
+    """Write 600 sentences of 3000 words, the first 300 of which are common."""
     draw = random.Random(0)
     monkeypatch.setattr("elmo_plugin.text.corpus_cache.DEFAULT_CACHE", tmp_path / "cache")
     path = tmp_path / "text.txt"
@@ -53,7 +53,7 @@ def text(tmp_path, monkeypatch) -> str:
 
 @pytest.fixture
 def once(monkeypatch) -> None:
-    """Makes each figure take one round instead of several."""
+    """Make each figure take one round instead of several."""
     for module in (embedding, training, corpus, scaling, loaded, roofline):
         monkeypatch.setattr(module, "in_turns", partial(in_turns, n_rounds=1, least_seconds=0))
 
@@ -136,7 +136,7 @@ def test_peak_is_the_best_of_all_tries():
 
 
 def test_memory_of_a_process():
-    """200 MB of ones are more than 190 MiB, whatever this process holds."""
+    """200 MB of ones are more than 190 MiB, in any process."""
     ballast = np.ones(100_000_000, dtype=np.uint8)
     found = memory_of(np.ones, 25_000_000)
     assert 150 < found.peak - found.imports < 250

@@ -1,4 +1,4 @@
-"""These tests check the demonstration's claim about its biLM, on numbers made by hand."""
+"""These tests check the demo's claim about its biLM, on numbers made by hand."""
 
 import pytest
 

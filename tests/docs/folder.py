@@ -42,7 +42,7 @@ SMALLER = {
 
 
 def prepare(folder: Path) -> None:
-    """Writes what the checkout has and what a reader has, under the names of the pages."""
+    """Write what the checkout has and what a reader has, under the names of the pages."""
     for name in (".allennlp_plugins", "fixtures", "experiments", "recipes", "benchmarks"):
         if (ROOT / name).exists():
             (folder / name).symlink_to(ROOT / name)

@@ -23,9 +23,9 @@ class Block(NamedTuple):
     line : `int`
     language : `str`
     code : `str`
-    not_run : `str | None`
+    not_run : `str`, optional
         The reason of the comment `<!-- docs-test: not run: REASON -->` before the block.
-    file : `str | None`
+    file : `str`, optional
         The name of the comment `<!-- docs-test: file: NAME -->`, under which a reader saves it.
     """
 

@@ -25,7 +25,7 @@ TIMEOUT = 600
 
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory) -> Callable[[str], Path]:
-    """Returns a page's folder, in which `OUT` is a trained biLM unless the page trains it."""
+    """Return a page's folder, in which `OUT` is a trained biLM unless the page trains it."""
     folders: dict[str, Path] = {}
 
     def folder_of(page: str) -> Path:

@@ -69,7 +69,7 @@ def average(elmo: Elmo, sentence: str) -> np.ndarray:
 
 @pytest.mark.parametrize("path", sorted(RECIPES.iterdir()), ids=lambda path: path.name)
 def test_a_recipe_is_short(path: Path) -> None:
-    """More than 30 lines belong into the package."""
+    """Recipes longer than 30 lines belong in the package."""
     assert len(path.read_text().splitlines()) <= 30
 
 

@@ -1,6 +1,6 @@
 """
-Whatever is done to a biLM after its `Elmo` has filled its caches, the next vectors are those of a
-biLM that has none: a deep copy, whose caches are empty.
+Whatever changes in a biLM after its `Elmo` has filled its caches, the next vectors equal those of a
+deep copy, whose caches are empty.
 """
 
 import copy
@@ -171,7 +171,7 @@ def trained(elmo, random):
 
 
 def hooked(part: Callable[[BiLM], nn.Module], elmo, random):
-    """Sets a hook that changes the output, or removes it."""
+    """Set a hook that changes the output, or remove it."""
     module = part(elmo.bilm)
     if module._forward_hooks:
         module._forward_hooks.clear()
@@ -200,7 +200,7 @@ def _doubled(forward, layer, inputs, *rest):
 
 
 def scaled(part: Callable[[BiLM], nn.Module], name: str, elmo, random):
-    """Sets a parametrization, changes the number in it, or removes it."""
+    """Set a parametrization, change its number, or remove it."""
     module = part(elmo.bilm)
     if not parametrize.is_parametrized(module, name):
         if name in module._parameters:  # else it is pruned
@@ -223,7 +223,7 @@ def normed(elmo, random):
 
 
 def pruned(elmo, random):
-    """Prunes, prunes again, edits the mask in two ways, or makes it permanent."""
+    """Prune, prune again, edit the mask in two ways, or make the pruning permanent."""
     module = elmo.bilm.token_encoder.highways[0].transform
     if parametrize.is_parametrized(module):
         return
@@ -352,7 +352,7 @@ def test_changes_in_any_order(bilm_files, tmp_path, fuzz):
         vectors(elmo)
         names = random.choices(list(CHANGES), k=6)
         for k, name in enumerate(names):
-            # What was made in inference mode can be changed there alone, and not be trained.
+            # Inference tensors can be changed only in inference mode, and not be trained.
             in_inference = any(x.is_inference() for x in elmo.bilm.parameters())
             if in_inference and name == "training":
                 continue

@@ -79,8 +79,10 @@ def test_layers_without_boundaries(bilm_files, initial_state, requires_grad):
 
 
 def test_resume_under_carry(bilm_files):
-    """Another `Elmo` that loads the weights and `resume_state`, as the checkpointer does on
-    recovery, gives the next vectors to the bit."""
+    """
+    Another `Elmo` that loads the weights and `resume_state`, as the checkpointer does on recovery,
+    gives bit-identical next vectors.
+    """
     first, second = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
     module = torch.nn.ModuleDict({"elmo": second})
     assert first.resume_state() == {}
@@ -203,7 +205,7 @@ def test_a_refused_call_moves_no_state(bilm_files, layer):
 
 
 def test_cached_words_change_nothing(bilm_files):
-    """The same batch has the same vectors to the bit, whichever of its words were read before."""
+    """The vectors of a batch are bit-identical, regardless of which words were read before."""
     expected = Elmo.from_files(*bilm_files).embed(SENTENCES)
     for before in ([], [["the"]], [["He", "The", "dog", "A"]], SENTENCES):
         elmo = Elmo.from_files(*bilm_files)

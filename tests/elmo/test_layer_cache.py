@@ -23,7 +23,7 @@ SENTENCES = [
 
 @pytest.fixture
 def read(bilm_files, tmp_path):
-    """Returns all layers of a batch from a new `Elmo`, without a cache for `cache_dir=None`."""
+    """Return all layers of a batch from a new `Elmo`, without a cache for `cache_dir=None`."""
 
     def read(sentences, elmo=None, boundaries=True, **kwargs):
         if elmo is None:
@@ -167,8 +167,10 @@ def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
 
 
 def layers_of(cache, tokens, compute, n_layers=1):
-    """Returns layers of one number a word: the stored ones, and for the others those that `compute`
-    gives."""
+    """
+    Return layers of one number a word: the stored ones, and for the others those that `compute`
+    gives.
+    """
     lengths = (tokens > 0).sum(dim=1).tolist()
     keys = cache.keys(b"model", tokens, lengths)
     layers = numpy.zeros((n_layers, len(tokens), tokens.size(1) + 2, 1), "float32")
@@ -182,13 +184,12 @@ def layers_of(cache, tokens, compute, n_layers=1):
 
 
 def _first_number(tokens):
-    """Returns a layer of each token's number, `(B, T + 2, 1)`, zeros at both ends and at
-    padding."""
+    """Return a layer of each token's number, `(B, T + 2, 1)`, zeros at both ends and at padding."""
     return torch.nn.functional.pad(tokens.float(), (1, 1))[:, :, None]
 
 
 def _two_layers(tokens):
-    """Returns a layer of each token's number, and one of its half."""
+    """Return a layer of each token's number, and one of its half."""
     return [_first_number(tokens), _first_number(tokens) / 2]
 
 
@@ -273,7 +274,7 @@ def test_a_full_or_useless_cache(read, bilm_files, tmp_path, caplog):
     expected = [read(batch, without) for batch in batches]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / FILE).write_text("mine" * 10_000)
-    for folder, reason in (("full", "takes no more"), ("other", "cannot be used")):
+    for folder, reason in (("full", "cannot store more"), ("other", "cannot be used")):
         caplog.clear()
         where = {"cache_dir": tmp_path / folder, "cache_size_gb": 150_000 / 2**30}
         elmo = Elmo.from_files(*bilm_files, **where)

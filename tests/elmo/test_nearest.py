@@ -59,7 +59,7 @@ def test_all_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One query is in the text, the other is not; neither depends on how the text is divided.
-    The words alone have many ties, so only the cosines are compared there."""
+    The word layer has many ties, so only the cosines are compared there."""
     monkeypatch.setattr(nearest, "PART_TOKENS", part_tokens)
     inside = next(s for s in sentences if "stick" in s.words)
     queries = [

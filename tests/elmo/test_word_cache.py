@@ -201,8 +201,10 @@ class _SizeOfBatch(torch.nn.Linear):
 
 @pytest.mark.parametrize("capacity", [1, 300, 1000])
 def test_the_same_bits_in_any_company(capacity, fuzz):
-    """The expected vector is the one that the encoder gives a word in a block of `BLOCK` words,
-    whatever words are new with it, are cached already, or overflow the cache."""
+    """
+    The expected vector is the one that the encoder gives a word in a block of `BLOCK` words,
+    regardless of which words are new, cached, or overflow the cache.
+    """
     encoder = _SizeOfBatch(1, 1)
     for random in fuzz.cases(10):
         cache = WordVectorCache(capacity, same_bits=True)
@@ -213,7 +215,7 @@ def test_the_same_bits_in_any_company(capacity, fuzz):
 
 
 def test_the_same_bits_of_the_character_cnn(bilm_files, fuzz):
-    """The expected vectors are those of each word alone, to the bit."""
+    """The vectors are bit-identical with those of each word by itself."""
     encoder = Elmo.from_files(*bilm_files).bilm.token_encoder.requires_grad_(False)
     words = torch.randint(1, 200, (600, 50))
     alone = torch.cat(

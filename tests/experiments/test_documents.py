@@ -30,7 +30,7 @@ b 0 0 dog XX * - - - - * (1)
 
 
 def test_read_documents(tmp_path: Path) -> None:
-    """By hand. The question mark before a small letter ends no sentence."""
+    """By hand. A question mark before a lower-case letter does not end a sentence."""
     (tmp_path / "a.gold_conll").write_text(CONLL)
     found = documents.read_documents(tmp_path / "a.gold_conll")
     assert found == [[["he", "threw"], ["the"]], [["dog"]]]
@@ -72,7 +72,7 @@ def test_word_losses(bilm_archive: str, reading: str) -> None:
 
 
 def test_cosines(bilm_archive: str) -> None:
-    """The words alone do not depend on the reading, and a document of one sentence has one."""
+    """The word layer does not depend on the reading; one sentence has only one reading."""
     elmo = Elmo.from_archive(bilm_archive)
     found = documents.cosines(elmo, DOCUMENT)
     assert found.shape == (4, 8)

@@ -1,4 +1,4 @@
-"""The page of results. Its numbers are compared with NumPy's, of rows that are made up here."""
+"""The results page. Its numbers are compared with NumPy's, for invented rows."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
     # Table 1 of the paper gives 21 % for NER.
     assert line[7:] == ["90.15 → 92.22", "21.0 %"]
 
-    # Table 1 has SST-5 with five seeds, and table 3 compares the two that all places have.
+    # Table 1 has SST-5 with five seeds, and table 3 compares the two seeds that all places have.
     line = next(line for line in lines_of(page, "Table 3") if line[0].startswith("SST-5"))
     same = {"task": "sst", "bilm": "small", "layers": 0.001, "fraction": 1}
     of_two = [row for row in rows if row["settings"]["seed"] in (1, 2)]
@@ -113,7 +113,7 @@ def test_the_same_rows_give_the_same_bytes(rows: list[dict], tmp_path: Path) -> 
 
 
 def test_missing_rows_are_named(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
-    """By hand: nothing, or one of five seeds; rows of another config do not count."""
+    """By hand: nothing, or one of five seeds; rows of other configs do not count."""
     page = write(tmp_path / "nothing", [])
     assert lines_of(page, "Table 1")[2][2:5] == ["not run yet"] * 3
     of_ner = [row for row in rows if row["settings"]["task"] == "ner"]
@@ -175,7 +175,7 @@ def test_rows_of_analyses(tmp_path: Path) -> None:
 def test_rows_of_analyses_that_cannot_be_compared(
     change: dict, message: str, tmp_path: Path
 ) -> None:
-    """Rows of another biLM of the same name, or of other data, would stand in one table."""
+    """Rows of another biLM with the same name, or of other data, would be mixed in one table."""
     settings = {"layer": "LSTM 1", "initial_state": "warm", "data": "ud"}
     row = {"bilm": "small", "digest": "a", "settings": settings, "metrics": {"accuracy": 92.86}}
     for found in (row, {**row, **change}):

@@ -1,6 +1,6 @@
 """
-Word sense disambiguation. The XML is written for these tests, after the format's description in
-Raganato et al. (2017); expected values are worked out by hand or by a plain loop in NumPy.
+WSD. The XML is written for these tests, after the format's description in Raganato et al. (2017);
+expected values are worked out by hand or by a plain loop in NumPy.
 """
 
 from pathlib import Path

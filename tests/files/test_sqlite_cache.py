@@ -29,7 +29,7 @@ def open_cache(folder, size=2**30):
 
 
 def found(cache, values=VALUES):
-    """Returns how many of the values are found, and checks that each of them is right."""
+    """Return how many of the values are found, and check that each of them is right."""
     stored = list(cache.get(list(values)))
     assert len(stored) == len(values)
     for value, expected in zip(stored, values.values()):
@@ -38,7 +38,7 @@ def found(cache, values=VALUES):
 
 
 def in_child(function, *arguments):
-    """Returns the exit code of a forked process that calls the function."""
+    """Return the exit code of a forked process that calls the function."""
     process = FORK.Process(target=function, args=arguments)
     process.start()
     process.join(60)
@@ -55,7 +55,7 @@ def warnings(caplog):
 
 @pytest.fixture
 def full(tmp_path):
-    """Returns a cache that has all values."""
+    """Return a cache that has all values."""
     cache = open_cache(tmp_path)
     cache.put(VALUES)
     assert found(cache) == len(VALUES)
@@ -119,7 +119,7 @@ def test_values_of_other_types(full, value):
 
 
 def write_and_die(cache):
-    """Writes more than SQLite keeps in memory, so that some of it is in the file already."""
+    """Write more than SQLite keeps in memory, so that some of it is in the file already."""
     with cache._open() as database:
         database.execute("BEGIN IMMEDIATE")
         rows = [(key, value + bytes(4)) for key, value in {**VALUES, **OTHERS}.items()]
@@ -209,12 +209,14 @@ def test_bounded(tmp_path, warnings):
     assert found(cache) == len(VALUES)
     assert found(cache, OTHERS) == 1
     [warning] = warnings()
-    assert f"{cache.file}: the cache takes no more (database or disk is full)" in warning
+    assert f"{cache.file}: the cache cannot store more (database or disk is full)" in warning
 
 
 def test_a_full_disk(full, warnings):
-    """A limit on the size of files stands for the full disk. There is one warning, and the values
-    in the file are found."""
+    """
+    A file size limit simulates the full disk. There is one warning, and the values in the file are
+    found.
+    """
 
     def run():
         limit = full.file.stat().st_size + 100_000
@@ -223,7 +225,7 @@ def test_a_full_disk(full, warnings):
             full.put(OTHERS)
         assert found(full, OTHERS) == 0 and found(full) == len(VALUES)
         [warning] = warnings()
-        assert "takes no more (" in warning
+        assert "cannot store more (" in warning
 
     assert in_child(run) == 0
     assert found(full) == len(VALUES)

@@ -30,7 +30,7 @@ Config = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns the folder in which archives are unpacked."""
+    """Return the folder in which archives are unpacked."""
     folder = tmp_path / "unpacked"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -39,7 +39,7 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(bilm_archive: str, tmp_path: Path) -> Path:
-    """Returns the archive as the folder of a training run."""
+    """Return the archive as the folder of a training run."""
     with tarfile.open(bilm_archive) as archive:
         archive.extractall(tmp_path / "run", filter="data")
     (tmp_path / "run" / "weights.th").rename(tmp_path / "run" / "best.th")
@@ -60,7 +60,7 @@ def edit_config(folder: Path, edit: Callable[[Config], Any]) -> None:
 
 
 def check_same(found: LanguageModel, expected: LanguageModel, message: str = "") -> None:
-    """Compares weights, options and vocabulary."""
+    """Compare weights, options and vocabulary."""
     assert found.bilm.options == expected.bilm.options, message
     assert vocabulary_words(found.vocab) == vocabulary_words(expected.vocab), message
     for name, tensor in expected.state_dict().items():
@@ -69,7 +69,7 @@ def check_same(found: LanguageModel, expected: LanguageModel, message: str = "")
 
 @pytest.fixture(autouse=True)
 def popen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the class that a hostile config names with one that starts no process."""
+    """Replace the class that a hostile config names with one that starts no process."""
 
     class Popen:
         def __init__(self, args: list[str]) -> None:

@@ -128,7 +128,7 @@ def test_a_given_encoder_replaces_the_token_encoder():
 
 
 def _batch(bilm: BiLM) -> torch.Tensor:
-    """Returns `SENTENCES`, padded with one more column than needed."""
+    """Return `SENTENCES`, padded with one more column than needed."""
     width, length = max(map(len, SENTENCES)) + 1, bilm.max_characters_per_token
     tokens = torch.zeros(len(SENTENCES), width, length, dtype=torch.long)
     for row, sentence in enumerate(SENTENCES):

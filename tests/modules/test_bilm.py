@@ -33,7 +33,7 @@ def to_batch(sentences: list[list[str]], padding: int = 0) -> torch.Tensor:
 
 
 def read(sentences: list[list[str]], state_name: str = "zero", padding: int = 0) -> SentenceLayers:
-    """Returns the layers of `sentences` in one batch."""
+    """Return the layers of `sentences` in one batch."""
     with torch.no_grad():
         state = start(state_name, len(sentences))
         return read_sentences(BILM, to_batch(sentences, padding), state)

@@ -281,7 +281,7 @@ def test_gradients_of_the_stack_are_autograds(monkeypatch):
 
 
 def rows_of(numbers: list[int]) -> LSTMState:
-    """Returns a state of one layer in which all numbers of row r are `numbers[r]`."""
+    """Return a state of one layer in which all numbers of row r are `numbers[r]`."""
     row = torch.tensor(numbers, dtype=torch.float).view(1, 1, -1, 1)
     return LSTMState(row.expand(1, 2, -1, 3), row.expand(1, 2, -1, 2))
 

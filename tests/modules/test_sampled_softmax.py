@@ -16,7 +16,7 @@ N_WORDS, DIM = 30, 5
 
 
 def log_uniform(n_words: int) -> np.ndarray:
-    """Returns TensorFlow's distribution, p(k) = log((k + 2) / (k + 1)) / log(V + 1)."""
+    """Return TensorFlow's distribution, p(k) = log((k + 2) / (k + 1)) / log(V + 1)."""
     k = np.arange(n_words)
     return np.log((k + 2) / (k + 1)) / np.log(n_words + 1)
 
@@ -30,15 +30,17 @@ def softmax_of(n_negative_samples: int | None) -> SampledSoftmax:
 
 
 def hidden_and_targets() -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns hidden vectors and targets, shape `(2, 4)`. Three have no target, and the others vary
-    in rank."""
+    """
+    Return hidden vectors and targets, shape `(2, 4)`. Three have no target, and the others vary in
+    rank.
+    """
     targets = torch.tensor([[0, IGNORE, 29, 1], [7, IGNORE, 1, IGNORE]])
     return torch.randn(2, 4, DIM, generator=torch.Generator().manual_seed(1)), targets
 
 
 @contextmanager
 def saved_for_backward() -> Iterator[list[int]]:
-    """Returns the sizes in bytes of the tensors that autograd saves."""
+    """Return the sizes in bytes of the tensors that autograd saves."""
     saved: list[int] = []
 
     def save(x: torch.Tensor) -> torch.Tensor:
@@ -135,7 +137,7 @@ def test_sampled_loss_is_its_formula(n_samples):
             loss += np.log(np.exp(logits).sum()) - logits[0]
     torch.manual_seed(2)
     found = softmax(hidden.double(), targets)
-    # The counts are float32's, whatever the logits are.
+    # The counts are float32 for any type of logits.
     assert_close(found, loss, atol=0, rtol=1e-6, what="loss")
 
 

@@ -7,7 +7,7 @@ from tests.compare import assert_close
 
 
 def results(lstm: ProjectedLSTM, inputs: torch.Tensor) -> list[torch.Tensor]:
-    """Returns outputs with packed weights, and gradients of two backward passes over one graph."""
+    """Return outputs with packed weights, and gradients of two backward passes over one graph."""
     state = torch.zeros(2, 3, 6), torch.zeros(2, 3, 4)
     lstm.packed_weights.clear()
     with torch.no_grad():

@@ -107,7 +107,7 @@ def test_damaged_tokens_are_named_when_read(folder: Path) -> None:
 
 
 def content_of(folder: Path) -> tuple:
-    """Returns everything that a model can read of a corpus."""
+    """Return everything that a model can read of a corpus."""
     corpus = EncodedCorpus.open(folder)
     documents = [shard.documents.tolist() for shard in corpus.shards]
     characters = corpus.characters(np.arange(corpus.num_words), 20).tolist()

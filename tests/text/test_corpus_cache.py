@@ -17,7 +17,7 @@ from tests.ordinary_user import as_ordinary_user
 
 @pytest.fixture
 def encodings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Returns the folders of the encoded corpora."""
+    """Return the folders of the encoded corpora."""
     folders: list[Path] = []
     encode = corpus_cache.encode
 

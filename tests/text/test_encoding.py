@@ -164,7 +164,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
 
 
 def _encode_and_die(file: Path, folder: Path, saves: int) -> None:
-    """Encodes the text, and kills its own process at the given save."""
+    """Encode the text, and kill its own process at the given save."""
     done = 0
     save = np.save
 

@@ -16,7 +16,7 @@ Sentence = tuple[int, ...]
 
 
 def make_corpus(folder: Path, lengths: list[list[int]], shard_tokens: int) -> EncodedCorpus:
-    """Encodes documents of sentences of these lengths, in which every word is another."""
+    """Encode documents of sentences of these lengths, in which every word is another."""
     number = iter(range(10**6))
     text = "\n".join(
         "".join(" ".join(f"w{next(number)}" for _ in range(n)) + "\n" for n in document)
@@ -36,7 +36,7 @@ def sentences_of(corpus: EncodedCorpus) -> list[Sentence]:
 
 
 def join(windows: list[Window]) -> list[list[tuple[int, int, int, int]]]:
-    """Returns each row's time steps, one after the other, up to its end."""
+    """Return each row's time steps, one after the other, up to its end."""
     whole = [np.concatenate(parts, axis=1) for parts in zip(*windows, strict=True)]
     rows = [
         list(zip(*(part[row].tolist() for part in whole), strict=True))
@@ -49,8 +49,10 @@ def join(windows: list[Window]) -> list[list[tuple[int, int, int, int]]]:
 
 
 def split(row: list[tuple[int, int, int, int]]) -> list[Sentence]:
-    """Returns the sentences of a row by an independent reading of the definition: the forward
-    inputs from one <S> to the next. It checks everything else that has to hold for them."""
+    """
+    Return the sentences of a row by an independent reading of the definition: the forward inputs
+    from one <S> to the next. It checks everything else that has to hold for them.
+    """
     bounds = [*(index for index, step in enumerate(row) if step[0] == BEGIN), len(row)]
     assert bounds[0] == 0
     sentences = []

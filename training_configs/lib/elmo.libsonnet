@@ -1,11 +1,11 @@
-// Turns the config of a text model into its ELMo version, in one line:
+// Converts the config of a text model to its ELMo version, in one line:
 //
 //   (import 'lib/elmo.libsonnet').input(import 'ner.jsonnet', { pretrained: 'small' })
 //
 // `input` concatenates ELMo vectors to the embedded text, and `output` to the output of the task's
-// contextual encoder (Peters et al. 2018, section 3.3: SNLI and SQuAD gain from that). `both` does
-// both, with a mix for each and one pass of the biLM. The sizes of the layers that read the vectors
-// grow accordingly; `models` below lists them. The parameters of all three are
+// contextual encoder (Peters et al. 2018, section 3.3: this helps SNLI and SQuAD). `both` does
+// both, with two mixes and one pass of the biLM. The sizes of the layers that read the vectors
+// grow accordingly; `models` below lists them. All three have the parameters
 //
 //   config    the config of a task
 //   embedder  parameters of the token embedder "elmo", without the number of mixes: `pretrained`,
@@ -15,16 +15,16 @@
 //             projection_dim; not needed with `pretrained`. `dim` below computes it from an options
 //             file: dim=elmo.dim(import 'options.json')
 //   max_characters_per_token   that of the biLM, if it is not 50
-//   key       name of the indexer and the embedder in the config; a second biLM needs another one
+//   key       name of the indexer and the embedder in the config; use another one for a second biLM
 //   l2        strength of the L2 penalty on the weights of the mixes, lambda in the paper
-//   paths     what has to grow in a model that `models` does not list, in the form of its entries
+//   paths     the sizes to change in your own model, as an entry of `models`
 //   dims      sizes of other token embedders by their keys. `output` and `both` need those of
-//             embedders that come before `key` in the alphabet, and know AllenNLP's `embedding`
-//             and `character_encoding`
+//             embedders that precede `key` in the alphabet, except AllenNLP's `embedding` and
+//             `character_encoding`, whose sizes are in the config
 {
   dim(options):: 2 * options.lstm.projection_dim,
 
-  // The sizes of the vectors of the models that come with the package.
+  // Vector sizes of the models in the package.
   local pretrained_dims = { small: 256, tiny: 64 },
 
   input(
@@ -39,16 +39,16 @@
     config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null, dims={}
   ):: add(config, embedder, dim, max_characters_per_token, key, l2, paths, dims, 1, 1),
 
-  // What has to grow in each model, by its type. An entry has the fields
+  // The sizes to change in each model, by its type. An entry has the fields
   //
   //   encoder   path of the contextual encoder, which reads the embedded text, or a list of paths
-  //   input     what else reads the embedded text
-  //   output    what reads the encoder's output, or the embedded text if there is no encoder
+  //   input     other modules that read the embedded text
+  //   output    modules that read the encoder's output, or the embedded text without an encoder
   //   embedder  path of the text field embedder, if it is not `text_field_embedder`
   //   indexers  the reader's parameter for token indexers, if it is not `token_indexers`
   //
-  // `input` and `output` map a path to the number of times that the columns are read there. A path
-  // names a number, or a module, the input of which grows; with `resized`, its output too.
+  // `input` and `output` map a path to the number of times that the ELMo columns are used there. A path
+  // names a number, or a module whose input size grows; with `resized`, its output size grows too.
   local models(model) = {
     basic_classifier: {
       encoder: 'seq2seq_encoder',
@@ -57,7 +57,7 @@
         feedforward: output_growth(get(model, 'seq2vec_encoder', {}), 1),
       },
     },
-    bcn: { input: { pre_encode_feedforward: 1 } },  // and see `bcn_with_elmo`
+    bcn: { input: { pre_encode_feedforward: 1 } },  // see also `bcn_with_elmo`
     biaffine_parser: { encoder: 'encoder', output: { arc_feedforward: 1, tag_feedforward: 1 } },
     bidaf: {
       encoder: 'phrase_layer',
@@ -69,7 +69,7 @@
       input: { 'matcher_word.hidden_dim': 1 },
       output: {
         encoder2: 1,
-        'matcher_forward1.hidden_dim': 0.5,  // reads the forward direction alone
+        'matcher_forward1.hidden_dim': 0.5,  // reads only the forward direction
         'matcher_backward1.hidden_dim': 0.5,
       },
     },
@@ -131,7 +131,7 @@
   },
   local resized(input, output) = { input: input, output: output },
 
-  // A span extractor concatenates so many vectors of the size of its input.
+  // Number of vectors of its input size that a span extractor concatenates.
   local span_growth(extractor) =
     local terms(combination) = std.length(std.split(combination, ','));
     if get(extractor, 'type') == 'endpoint' then terms(get(extractor, 'combination', 'x,y'))
@@ -231,7 +231,7 @@
       + [[embedder_path, function(text_field_embedder) text_field_embedder {
         token_embedders: unused(embedders, key, embedder_path + '.token_embedders') { [key]: elmo },
       }]];
-    // The columns for the output of the encoder, which the layers before it pass on.
+    // The columns for the encoder output, which the layers before it pass through.
     local moved = [
       [edge + (if pair[0] < start then 0 else columns) for edge in pair]
       for pair in get(model, 'elmo_columns', [])
@@ -246,7 +246,7 @@
              moved + if n_output == 0 then [] else [[start + n_input * dim, start + columns]],
          },
 
-  // `bcn` has a parameter for ELMo and reads it from the indexer "elmo".
+  // `bcn` has an ELMo parameter and reads the indexer "elmo".
   local bcn_with_elmo(model, elmo, dim, key, n_input, n_output) =
     if key != 'elmo' then fail('key', '"elmo" for the output of bcn', key)
     else model {
@@ -255,7 +255,7 @@
       use_input_elmo: n_input == 1,
       use_integrator_output_elmo: n_output == 1,
       pre_encode_feedforward: widened(model.pre_encode_feedforward, n_input * dim),
-      // It reads four ways of pooling.
+      // It reads four kinds of pooling.
       output_layer: widened(model.output_layer, 4 * n_output * dim),
     },
 
@@ -271,7 +271,7 @@
       fail('l2', 'a model that takes a regularizer; or give the optimizer parameter_groups: '
                  + "[[['scalar_parameters'], { weight_decay: 2 * l2 }]]", model.type)
     else model {
-      // AllenNLP applies the first one that matches.
+      // AllenNLP applies the first match.
       regularizer: regularizer {
         regexes: [[name + '\\..*scalar_parameters', { type: 'l2', alpha: l2 }]]
                  + get(regularizer, 'regexes', []),
@@ -284,7 +284,7 @@
       reader { readers: std.mapWithKey(function(name, inner) again(inner), reader.readers) }
     else if 'base_reader' in reader then reader { base_reader: again(reader.base_reader) }
     else
-      // The defaults of AllenNLP's readers. Those of targets are the same as those of sources.
+      // Defaults of AllenNLP's readers. Targets have the same as sources.
       local indexers = get(reader, parameter, { tokens: 'single_id' });
       local targets = 'target_token_indexers';
       local has_targets = parameter == 'source_token_indexers' && reader.type != 'copynet_seq2seq';
@@ -328,12 +328,12 @@
     else fail('dims', 'names of token embedders, ' + std.join(', ', std.objectFields(embedders)),
               std.join(', ', unknown)),
 
-  // An embedder without a projection may say so by null or 0.
+  // null and 0 mean no projection.
   local projected(embedder, dim) =
     local projection_dim = get(embedder, 'projection_dim');
     if projection_dim == null || projection_dim == 0 then dim else projection_dim,
 
-  // A module that reads n more columns, of which the first is `start`.
+  // A module that reads n more columns, starting at `start`.
   local widened(module, n, start=0) =
     local type = get(module, 'type');
     local sizes = [size for size in sizes_of_inputs if size in module];
@@ -366,7 +366,7 @@
   ],
   local without_sizes = ['dot_product', 'scaled_dot_product', 'cosine'],
 
-  // The number of columns by which a module's output grows if its input grows by n.
+  // Growth of a module's output if its input grows by n columns.
   local output_growth(module, n) =
     local type = get(module, 'type');
     if type == 'compose' then outputs_growth(module.encoders, n)
@@ -386,7 +386,7 @@
     else fail('an encoder of type "' + get(module, 'type') + '"',
               'the size of its output, hidden_size or hidden_dim', 'neither'),
 
-  // A number or a module that reads n columns so many times.
+  // A number or a module that uses n columns several times.
   local grown(module, times, n) =
     if std.isNumber(module) then module + times * n
     else if std.isNumber(times) then widened(module, times * n)

@@ -54,7 +54,7 @@ def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None
     for index, word in enumerate(words):
         if not word or word != word.strip() or "\n" in word or "\r" in word:
             raise InputError(
-                f"{file}: expected words that fit on a line each, found {word!r} (id {index})"
+                f"{file}: expected words that each fit on one line, found {word!r} (id {index})"
             )
     try:
         text = "".join(f"{word}\n" for word in words).encode("utf-8")

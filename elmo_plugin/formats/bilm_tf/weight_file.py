@@ -74,7 +74,7 @@ def check_weights(
     with open_hdf5(path) as file:
         _check_options(file, options)
         try:
-            # An array takes more than 100 bytes.
+            # Every array takes more than 100 bytes, which bounds the number of layers.
             modules = meta_modules(options, n_softmax_words, os.path.getsize(path) // 100)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None

@@ -4,9 +4,9 @@
 // A task is one direction of some rows. Rows do not depend on each other, so no thread waits for
 // another before the end, and a row's numbers depend neither on the other rows nor on the number of
 // threads. For each step and each block of units, the products, the cell and the clips follow one
-// another while the numbers are in cache. The products are PyTorch's `brgemm`, which is oneDNN's
-// kernel for the processor at hand; the rest is compiled for AVX2 and for AVX-512. For other
-// processors than x86-64 this is empty, as `brgemm` would be a slow product.
+// another while the numbers are in cache. The products are PyTorch's `brgemm`, oneDNN's
+// kernel for the CPU; the rest is compiled for AVX2 and AVX-512. On CPUs other than x86-64 the file is
+// empty, because `brgemm` would be slow there.
 #if defined(__x86_64__)
 
 #include <ATen/Parallel.h>
@@ -35,8 +35,8 @@ using std::optional;
 constexpr int64_t BLOCK = 64;        // units, or columns, of a block of packed weights
 constexpr int64_t GATES = 4 * BLOCK; // columns of a block of gates: i, j, f, o
 constexpr int64_t CHUNK = 32;        // rows of one product, so that its factors fit in L1
-constexpr int64_t MIN_ROWS = 8;      // rows of a task that are worth reading all weights for
-constexpr int64_t INPUT_ROWS = 128;  // rows of input gates that are computed at once
+constexpr int64_t MIN_ROWS = 8;      // minimum rows per task, because each task reads all weights
+constexpr int64_t INPUT_ROWS = 128;  // rows of input gates per product
 
 // ---- Loops over units, which compilers vectorize for each processor. ----
 
@@ -59,7 +59,7 @@ void vectorized(const Loop& loop) {
   avx512 ? run_avx512(loop) : run_avx2(loop);
 }
 
-// Whether the loops and brgemm have code for this processor.
+// Whether the loops and brgemm support this CPU.
 bool is_supported(at::ScalarType type) {
   std::string capability = at::get_cpu_capability();
   if (type == at::kBFloat16) return capability == "AVX512" && __builtin_cpu_supports("avx512bf16");
@@ -94,7 +94,7 @@ INLINE inline float tanh(float x) {
 
 INLINE inline void store(float* to, float x) { *to = x; }
 
-INLINE inline void store(BFloat16* to, float x) { // to the nearest, halfway to the even one
+INLINE inline void store(BFloat16* to, float x) { // round to nearest even
   uint32_t bits = std::bit_cast<uint32_t>(x);
   uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   to->x = static_cast<uint16_t>(x != x ? 0x7fc0 : rounded);
@@ -166,8 +166,7 @@ struct Scan {
   at::IntArrayRef batch_sizes;
 };
 
-// Every `stride`-th row of one direction, from `first_row` on: so rows that are sorted by length
-// are shared out evenly.
+// Every `stride`-th row of one direction, from `first_row` on, which balances rows sorted by length.
 struct Rows {
   int64_t n_steps, n_rows, direction, first_row, stride;
 
@@ -188,10 +187,10 @@ struct Task {
 
   int64_t row(int64_t r) const { return place.at(r); }
   int64_t row(int64_t t, int64_t r) const { return place.at(t, r); }
-  // The number of rows that step t reads.
+  // Number of rows that step t reads.
   int64_t rows(int64_t t) const { return place.count(scan.batch_sizes[t]); }
 
-  // Numbers of a row of m, with those that pad it.
+  // Numbers in a row of m, including padding.
   int64_t hidden() const { return (projection_weight ? *projection_weight : recurrent_weight).k; }
 
   void run() const {
@@ -459,7 +458,7 @@ struct BackwardTask {
         T* kept = static_cast<T*>(scan.d_h) + place.at(t, r) * dim;
 #pragma GCC ivdep
         for (int64_t p = 0; p < dim; ++p) {
-          // A clipped number is exactly the bound, and no gradient passes it.
+          // A clipped number equals the bound and has no gradient.
           d[p] = (d[p] + d_output[p]) * (std::fabs(h[p]) < bound ? 1.0f : 0.0f);
           store(to + p, d[p]);
           store(kept + p, d[p]);
@@ -526,7 +525,7 @@ std::tuple<Tensor, Tensor, Tensor> scan_backward(
   const auto fresh = n_steps && batch_sizes.back() == n_rows ? scratch<T> : zeros<T>;
   Tensor d_gates = fresh({2, n_steps, n_rows, 4 * dim});
   Tensor d_h = fresh({2, n_steps, n_rows, projection_dim});
-  // The clip is on the projection alone.
+  // Only the projection is clipped.
   const Backward s{
       .d_outputs = floats(d_outputs, {2, n_steps, n_rows, projection_dim}, "d_outputs"),
       .outputs = floats(outputs, {2, n_steps, n_rows, projection_dim}, "outputs"),

@@ -20,9 +20,9 @@ class LearningCurveCallback(TrainerCallback):
     # Parameters
 
     serialization_dir : `str`
-        Folder of both files. AllenNLP passes it; it gets no entry in a configuration file.
+        Folder of both files, passed by AllenNLP; do not set it in the config.
     interval : `int`, optional (default = `20`)
-        Number of batches that a line averages.
+        Number of batches per line.
     """
 
     def __init__(self, serialization_dir: str, interval: int = 20) -> None:
@@ -34,8 +34,10 @@ class LearningCurveCallback(TrainerCallback):
         self._n_lines = 0
 
     def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:
-        """Removes the lines after the checkpoint, or all if there is none: they will be written
-        again."""
+        """
+        Remove the lines after the checkpoint, or all without a checkpoint; they will be written
+        again.
+        """
         if is_primary and self.path.exists():
             lines = self.path.read_text().splitlines(keepends=True)
             with atomic_write(self.path) as temporary:
@@ -84,11 +86,11 @@ class LearningCurveCallback(TrainerCallback):
 
 def draw(curve: Path, picture: Path) -> None:
     """
-    Draws the file `learning_curve.jsonl` as a PNG file: the training loss by batch and, after each
+    Draw the file `learning_curve.jsonl` as a PNG file: the training loss by batch and, after each
     epoch, the logarithms of the held-out perplexities, which are losses too (nats a token).
     """
     import numpy as np
-    from matplotlib.figure import Figure  # and not pyplot, whose settings are the caller's
+    from matplotlib.figure import Figure  # not pyplot, whose settings belong to the caller
 
     lines = [json.loads(line) for line in curve.read_text().splitlines()]
     figure = Figure(figsize=(7, 4), layout="constrained")

@@ -23,7 +23,7 @@ from elmo_plugin.text.lines import read_blocks
 @Subcommand.register("elmo")
 class ElmoCommand(Command):
     """
-    Writes the ELMo vectors of a text, one sentence a line, to an HDF5 file, with the options and
+    Writes the ELMo vectors of a text, one sentence per line, to an HDF5 file, with the options and
     the file layout of AllenNLP 0.9.
     """
 
@@ -57,7 +57,7 @@ class ElmoCommand(Command):
             "carry, the state after earlier sentences, as in AllenNLP 0.9",
         )
         parser.add_argument(
-            "--float16", action="store_true", help="write float16, half as many bytes"
+            "--float16", action="store_true", help="write float16, which halves the size"
         )
         parser.add_argument(
             "--shard",
@@ -69,7 +69,7 @@ class ElmoCommand(Command):
         parser.add_argument(
             "--forget-sentences",
             action="store_true",
-            help="leave out sentence_to_index, which holds the whole text",
+            help="omit sentence_to_index, which contains the whole text",
         )
         parser.add_argument(
             "--use-sentence-keys",
@@ -91,7 +91,7 @@ class ElmoCommand(Command):
         name = args.input_file
         file: Path | BinaryIO
         if name != "-":
-            file = Path(input_path("input_file", name, "a text, one sentence a line"))
+            file = Path(input_path("input_file", name, "a text, one sentence per line"))
             if file.is_dir():
                 raise InputError(f"input_file: {name}: expected a file, found a folder")
         elif sys.stdin is None:
@@ -111,7 +111,7 @@ class ElmoCommand(Command):
 
         total = None
         if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
-            total = sum(1 for _ in sentences())  # which finds blank lines now, not after hours
+            total = sum(1 for _ in sentences())  # also finds blank lines now instead of after hours
         dump(
             elmo,
             sentences(),

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 SHUFFLES = ("sentences", "documents", None)
 MOST_ROWS = 1 << 20
 WINDOW_TOKENS = 1 << 24
-"""Maximum number of tokens of a window. The ids of so many take half a gigabyte."""
+"""Maximum number of tokens of a window. Its ids take up to half a gigabyte."""
 MANY_UNKNOWN = 0.1
 """Share of unknown tokens above which a warning is logged. Rare words are a few percent."""
 

@@ -1,8 +1,8 @@
 """
 The words that a language model predicts, as an AllenNLP vocabulary.
 
-They have a namespace of their own without padding. `<S>`, `</S>` and `<UNK>` come first, then the
-words by falling frequency, so that a word's id is its rank, as log-uniform sampling assumes.
+They have a separate namespace without padding. `<S>`, `</S>` and `<UNK>` come first, then the words
+by descending frequency, so that a word's id is its rank, as log-uniform sampling assumes.
 """
 
 import os
@@ -21,7 +21,7 @@ from elmo_plugin.text.corpus_cache import open_corpus
 WORDS_NAMESPACE = "words"
 
 NEWLINE_ESCAPE = "@@NEWLINE@@"
-"""AllenNLP's vocabulary files write a line break as this, and read it as one."""
+"""Escape of a line break in AllenNLP's vocabulary files."""
 
 
 @Vocabulary.register("bilm", constructor="from_corpus")
@@ -43,18 +43,20 @@ class BiLMVocabulary(Vocabulary):
         cache_dir: str | None = None,
     ) -> "BiLMVocabulary":
         """
+        Make the vocabulary of a corpus or a vocabulary file.
+
         # Parameters
 
         corpus : `str`, optional
-            The path of a text or of an encoded corpus, as for the `bilm` data loader.
+            Path of a text or of an encoded corpus, as for the `bilm` data loader.
         file : `str`, optional
-            A vocabulary file in place of `corpus`: one word a line, sorted by frequency.
+            Vocabulary file instead of `corpus`: one word per line, sorted by frequency.
         max_size : `int`, optional
-            The largest number of words, `<S>`, `</S>` and `<UNK>` included.
-        min_count : `int`, optional (default=`1`)
-            The smallest count of a word in the corpus. Only with `corpus`.
+            Maximum number of words, including `<S>`, `</S>` and `<UNK>`.
+        min_count : `int`, optional (default = `1`)
+            Minimum count of a word in the corpus. Only with `corpus`.
         cache_dir : `str`, optional
-            The folder of the cache of encoded corpora. Only with `corpus`.
+            Cache folder of encoded corpora. Only with `corpus`.
         """
         if (corpus is None) == (file is None):
             raise InputError(
@@ -92,10 +94,12 @@ class BiLMVocabulary(Vocabulary):
     @classmethod
     def from_words(cls, words: Iterable[str]) -> "BiLMVocabulary":
         """
+        Make the vocabulary of a list of words.
+
         # Parameters
 
         words : `Iterable[str]`
-            Distinct words, `<S>`, `</S>` and `<UNK>` first, then by falling frequency.
+            Distinct words, first `<S>`, `</S>` and `<UNK>`, then by descending frequency.
 
         # Raises
 
@@ -150,8 +154,8 @@ def vocabulary_words(vocab: Vocabulary) -> list[str]:
 
 def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
     """
-    The vocabulary id of each distinct word of a corpus, that of `<UNK>` for unknown words. *Shape:*
-    `(W,)` int64.
+    The vocabulary id of each distinct word of a corpus, shape `(W,)`, int64. Unknown words have the
+    id of `<UNK>`.
     """
     ids = word_ids(vocab)
     unknown = ids[UNKNOWN_TOKEN]

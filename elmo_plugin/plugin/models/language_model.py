@@ -38,21 +38,21 @@ class LanguageModel(Model):
     The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN, L
     layers of clipped, projected LSTMs in both directions, and one softmax for both.
 
-    On the windows of the `bilm` data loader, each row continues from its LSTM state after the
-    previous window. A batch of sentences (`evaluate`, `predict`) starts as `initial_state` says.
+    On windows of the `bilm` data loader, each row continues from its LSTM state after the previous
+    window. Batches of sentences (`evaluate`, `predict`) start from `initial_state`.
 
-    The gradients are those of the loss times the window's length, as in bilm-tf, whose initial
-    Adagrad accumulator of 1.0 and global gradient norm of 10 presuppose that factor. The reported
-    loss does not contain it.
+    Gradients are those of the loss times the window's length, as in bilm-tf, whose initial Adagrad
+    accumulator of 1.0 and gradient norm of 10 presuppose this factor. The reported loss does not
+    include it.
 
     Registered as a `Model` with name "bilm".
 
     # Parameters
 
     vocab : `Vocabulary`
-        A vocabulary of type `bilm`, with the words of the softmax in order of frequency.
+        Vocabulary of type `bilm`, with the words of the softmax in order of frequency.
     lstm : `Dict[str, Any]`
-        The block `lstm` of an options file, see `elmo_plugin.options`.
+        The block `lstm` of an options file; see `elmo_plugin.options`.
     char_cnn : `Dict[str, Any]`
         The block `char_cnn` of an options file.
     dropout : `float`, optional (default = `0.1`)
@@ -61,22 +61,20 @@ class LanguageModel(Model):
         Number of words that the sampled softmax draws in training, for each direction. `None`
         trains with the full softmax.
     initial_state : `str`, optional (default = `"warm"`)
-        LSTM state at the start of a sentence, or of a text in evaluation: `"carry"` is the state
-        after the previous batch, `"zero"` is zeros, and `"warm"` is the mean state that training
-        found at sentence starts.
+        LSTM state at the start of a sentence, or of a text in evaluation: `"warm"`, the mean state
+        at sentence starts in training; `"zero"`; or `"carry"`, the state after the previous batch.
     precision : `str`, optional (default = `"fp32"`)
         Precision of the biLM's matrix products. `"bf16"` is faster on CPUs with native bfloat16.
         Weights and optimizer state stay in fp32.
     sparse_gradients : `bool`, optional (default = `False`)
-        Whether the softmax gets row-sparse gradients, of the words in a batch only. The cost
-        of a step then does not depend on the size of the vocabulary. This needs the optimizer
+        Whether the softmax has row-sparse gradients, only for the words in a batch. The cost of a
+        step then does not depend on the size of the vocabulary. Requires the optimizer
         `clipped_adagrad`, which replaces the trainer's `grad_norm`.
     pretrained_file : `str`, optional
-        Pretrained weights to continue training from: the archive of a `bilm` or bilm-tf's weight
-        file, of the same sizes, or the name of a model that comes with the package. The rows of the
-        softmax are loaded for the words that both vocabularies have. AllenNLP removes a
-        parameter of this name from the config in an archive, so that the archive needs no other
-        file.
+        Pretrained weights of the same sizes to continue training from: the archive of a `bilm`,
+        bilm-tf's weight file, or the name of a model in the package. Softmax rows are loaded for
+        words in both vocabularies. AllenNLP removes a parameter of this name from the config in an
+        archive, so that the archive needs no other file.
     pretrained_vocabulary_file : `str`, optional
         Vocabulary file with the words of the softmax in bilm-tf's weight file.
     """
@@ -131,9 +129,9 @@ class LanguageModel(Model):
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
         self.precision = precision
-        # LSTM states of the rows, by whether the model is in training mode, so that evaluation does
-        # not change those of training. They are no buffers, because distributed training
-        # overwrites the buffers of all processes but one.
+        # LSTM states of the rows, by training mode, so that evaluation does not change those of
+        # training. They are not buffers, because distributed training overwrites the buffers of all
+        # processes except one.
         self._carried: dict[bool, Optional[LSTMState]] = {True: None, False: None}
         self._n_batches = 0
         self._sampled_loss = TokenAverage()
@@ -157,7 +155,7 @@ class LanguageModel(Model):
         weights_file: Optional[Union[str, os.PathLike]] = None,
         cuda_device: int = -1,
     ) -> Model:
-        """Checks the weights first, because AllenNLP loads damaged ones without an error."""
+        """Check the weights before loading, because AllenNLP silently loads damaged ones."""
         check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
 
@@ -180,28 +178,27 @@ class LanguageModel(Model):
         metadata: Optional[List[Any]] = None,
     ) -> Dict[str, Any]:
         """
-        Takes a batch of the `bilm` data loader, which is a window of running text, or a batch of
-        sentences.
+        Compute the loss of a window of running text (from the `bilm` data loader) or of sentences.
 
         # Parameters
 
-        window : `LazyWindow`
+        window : `LazyWindow`, optional
             Tensors of the window; see the `bilm` data loader.
-        starts : `Tensor`
-            Rows that start again in this window. *Shape:* `(B,)` bool.
-        source : `TextFieldTensors`
+        starts : `Tensor`, optional
+            Rows whose state is reset in this window, shape `(B,)`, bool.
+        source : `TextFieldTensors`, optional
             Sentences without boundaries.
-        targets : `Tensor`
-            Vocabulary ids of the sentences' words. *Shape:* `(B, T)`.
+        targets : `Tensor`, optional
+            Vocabulary ids of the sentences' words, shape `(B, T)`.
         metadata : `List[Any]`, optional
-            Tokens of the sentences, which are passed through.
+            Tokens of the sentences, passed through.
 
         # Returns
 
         `Dict[str, Any]`
             `loss`, the mean of both directions' mean negative log likelihoods. For sentences in
             evaluation also the exact `forward_log_probabilities` of w_1 .. w_n, `</S>` and the
-            `backward_log_probabilities` of `<S>`, w_1 .. w_n, *shape* `(B, T + 1)`, with their
+            `backward_log_probabilities` of `<S>`, w_1 .. w_n, shape `(B, T + 1)`, with their
             `mask`.
         """
         if window is not None:
@@ -224,7 +221,7 @@ class LanguageModel(Model):
         zero = self.bilm.bilstm.zero_state(batch_size)
         before = self._carried[self.training] or zero
         # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
-        # not used here, because at this point it would depend on the number of processes.
+        # not used here, because it would depend on the number of processes.
         start = zero if self.training else self.bilm.initial_state(self.initial_state, batch_size)
         state = before.take(batch_size).where(starts, start)
         if self.training:
@@ -256,7 +253,7 @@ class LanguageModel(Model):
 
     def read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
         """
-        Returns the top layer, *shape* `(2, T + 2, B, P)`, and the targets at its positions, *shape*
+        Return the top layer, shape `(2, T + 2, B, P)`, and the targets at its positions, shape
         `(2, T + 2, B)`.
         """
         found = [x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x]
@@ -284,7 +281,9 @@ class LanguageModel(Model):
         return hidden, torch.stack([forward_goals.T, backward_goals.T])
 
     def _check_characters(self, found: int) -> None:
-        """Words of another length would be cut, or filled up, in another way than the model's."""
+        """
+        Check the length of words, because the model expects words cut and padded to its own length.
+        """
         expected = self.bilm.max_characters_per_token
         if found != expected:
             raise InputError(
@@ -294,13 +293,13 @@ class LanguageModel(Model):
 
     def _sums(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
         """
-        The negative log likelihood of each direction. `hidden`: shape `(2, T, B, P)`; `targets`:
+        The negative log likelihood of each direction. `hidden`: shape `(2, T, B, P)`. `targets`:
         shape `(2, T, B)`.
         """
         return [self.softmax(h, t) for h, t in zip(hidden, targets)]
 
     def _loss(self, sums: Sequence[Tensor], targets: Tensor) -> Tensor:
-        """`sums`: those of `_sums`; `targets`: shape `(2, T, B)`."""
+        """The loss. `sums`: those of `_sums`. `targets`: shape `(2, T, B)`."""
         if self.training:
             check_optimizer(self._tables)
         forward_sum, backward_sum = sums
@@ -317,7 +316,7 @@ class LanguageModel(Model):
         return _scale_gradient(loss, n_tokens / targets.size(2))
 
     def _check_loss(self, loss: Tensor) -> None:
-        """Raises an error before a step that would make the weights NaN or infinite."""
+        """Raise an error before a step that would make the weights NaN or infinite."""
         self._n_batches += 1
         if not torch.isfinite(loss):
             raise FloatingPointError(
@@ -330,7 +329,7 @@ class LanguageModel(Model):
         if self.training and self.softmax.n_negative_samples is not None:
             return {"sampled_loss": self._sampled_loss.get_metric(reset)}
         if reset and not self.training:
-            self._carried[False] = None  # the next evaluation reads another text, or the same again
+            self._carried[False] = None  # the next evaluation reads from the start of a text
         forward = self._forward_loss.get_metric(reset)
         backward = self._backward_loss.get_metric(reset)
         return {
@@ -350,7 +349,7 @@ class LanguageModel(Model):
 
     @contextmanager
     def same_carried_state(self) -> Iterator[None]:
-        """What is read in this context leaves the states that `carry` carries as they were."""
+        """Restore the carried states at the end of this context."""
         carried = dict(self._carried)
         try:
             yield
@@ -358,7 +357,10 @@ class LanguageModel(Model):
             self._carried = carried
 
     def resume_state(self) -> Dict[str, Tensor]:
-        """The LSTM states of the training rows, which an exact resume needs next to the weights."""
+        """
+        The LSTM states of the training rows, which an exact resume needs in addition to the
+        weights.
+        """
         carried = self._carried[True]
         return {} if carried is None else carried.stored()
 
@@ -366,7 +368,7 @@ class LanguageModel(Model):
 def _take_resume_state(
     model: LanguageModel, state_dict: Dict[str, Any], prefix: str, *_: Any
 ) -> None:
-    """Takes the rows' states out of a checkpoint's state dictionary; see `resume_state`."""
+    """Remove the rows' states from a checkpoint's state dictionary; see `resume_state`."""
     rows = state_dict.pop(prefix + "resume_state", None)
     if rows:
         rows = {key: tensor.to(model.device) for key, tensor in rows.items()}
@@ -374,7 +376,7 @@ def _take_resume_state(
 
 
 def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
-    """The ids of `<S> w_1 .. w_n </S>`, then `IGNORE`. *Shape:* `(B, T + 2)`."""
+    """The ids of `<S> w_1 .. w_n </S>`, then `IGNORE`, shape `(B, T + 2)`."""
     mask = torch.arange(targets.size(1), device=targets.device) < lengths[:, None]
     targets = torch.nn.functional.pad(targets.masked_fill(~mask, IGNORE), (1, 1), value=IGNORE)
     targets[:, 0] = 0  # <S>
@@ -382,7 +384,7 @@ def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """Returns `x` with its gradient multiplied by `factor`."""
+    """Return `x` with its gradient multiplied by `factor`."""
     return x.detach() + factor * (x - x.detach())
 
 

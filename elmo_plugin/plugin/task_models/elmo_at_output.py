@@ -97,7 +97,7 @@ class PassElmo(nn.Module):
         self._columns = columns
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """`inputs` and the result have shape `(B, T, dim)`."""
+        """Apply the module. `inputs` and the result: shape `(B, T, dim)`."""
         elmo = [inputs[..., start:end] for start, end in self._columns]
         edges = [0, *chain(*sorted(self._columns)), inputs.size(-1)]
         others = [inputs[..., end:start] for end, start in zip(edges[::2], edges[1::2])]

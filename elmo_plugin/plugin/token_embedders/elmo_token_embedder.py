@@ -135,6 +135,8 @@ class ElmoEmbedder(TokenEmbedder):
         **others: Any,
     ) -> Tensor:
         """
+        Embed a batch of tokens.
+
         # Parameters
 
         elmo_tokens : `Tensor`, optional

@@ -26,22 +26,22 @@ logger = logging.getLogger(__name__)
 class BiLMCheckpointer(Checkpointer):
     """
     A checkpointer for exact recovery with AllenNLP's `GradientDescentTrainer`: a run that was
-    killed at any moment and recovered ends with the same weights, to the bit on a CPU, and the same
-    `best.th` as a run that was not killed.
+    killed at any moment and recovered ends with the same weights and the same `best.th` as an
+    uninterrupted run, bit-identical on a CPU.
 
     A checkpoint after E epochs and B batches of N processes consists of
 
-    - `rank_state_eE_bB_wRofN.th`, one for each process R: the states of its random number
-      generators and, where a module of the model has a method `resume_state`, what that returns
-      (such as the LSTM states that a language model carries from batch to batch);
+    - `rank_state_eE_bB_wRofN.th`, one per process R: the states of its random number generators and
+      the results of the `resume_state` methods of the model's modules (such as carried LSTM
+      states);
     - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
 
-    The files are written in this order, and each appears complete. Recovery uses the newest
-    checkpoint of which every process has all files. Reading a checkpoint runs no code.
+    The files are written in this order, each atomically. Recovery uses the newest checkpoint of
+    which every process has all files. Loading a checkpoint never executes code.
 
-    `resume_state()` returns a `dict[str, Tensor]`. On recovery it is in the model's state under the
-    module's key `"resume_state"`, and the module takes it out in a `load_state_dict` pre-hook.
+    `resume_state()` returns a `dict[str, Tensor]`. On recovery the model's state contains it under
+    the module's key `"resume_state"`, and a `load_state_dict` pre-hook of the module removes it.
     Neither `resume_state()` nor `state_dict()` may communicate with other processes.
 
     Random states are restored at the model's first forward pass, after the trainer has drawn and
@@ -50,26 +50,26 @@ class BiLMCheckpointer(Checkpointer):
     - with a data loader that uses no global random number generator, such as `bilm`;
     - with one that uses a generator which nothing else uses, such as AllenNLP's, which shuffles
       with Python's: drawing the batches again brings that generator to the same state. If the
-      validation loader shuffles too, then recovery is inexact, because validation is not repeated.
+      validation loader also shuffles, recovery is inexact, because validation is not repeated.
 
-    AllenNLP's trainer does not save the training loss and metrics of an epoch that is recovered
-    half way, nor, with `use_amp`, the scale of the loss. These start again.
+    AllenNLP's trainer does not save the training loss and metrics of a partial epoch, nor, with
+    `use_amp`, the scale of the loss. These restart.
 
     # Parameters
 
     serialization_dir : `Union[str, os.PathLike]`
-        AllenNLP passes it; it gets no entry in a configuration file.
+        Passed by AllenNLP; do not set it in the config.
     model : `Model`
-        The model that is trained. AllenNLP passes it; it gets no entry in a configuration file.
-    save_every_num_seconds : `float`, optional (default = `300`)
+        The trained model, passed by AllenNLP; do not set it in the config.
+    save_every_num_seconds : `float`, optional (default = `300.0`)
         Seconds between two checkpoints, by the clock of the first process. Saving took 0.06 to 0.10
-        seconds for the model of `bilm.jsonnet`. With `null`, time does not count. A checkpoint is
-        saved after each epoch in any case.
-    save_every_num_batches : `int`, optional (default = `None`)
+        seconds for the model of `bilm.jsonnet`. `null` disables this. A checkpoint is always saved
+        after each epoch.
+    save_every_num_batches : `int`, optional
         Number of batches between two checkpoints.
     keep_most_recent_by_count : `int`, optional (default = `2`)
-        Number of checkpoints to keep. At least one is always kept, and with several processes two,
-        because another process may still be writing its part of the last. `null` keeps all.
+        Number of checkpoints to keep. At least one is kept, and two with several processes, because
+        another process may still be writing its part of the last. `null` keeps all.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class BiLMCheckpointer(Checkpointer):
         self._model = model
         self._world_size = dist.get_world_size() if is_distributed() else 1
         self._files = CheckpointFiles(self._serialization_dir, self._rank, self._world_size)
-        self._clock = SaveClock(save_every_num_seconds)  # AllenNLP's is each process's own
+        self._clock = SaveClock(save_every_num_seconds)  # AllenNLP's differs between processes
 
     def maybe_save_checkpoint(
         self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
@@ -115,14 +115,14 @@ class BiLMCheckpointer(Checkpointer):
 
     def save_checkpoint(self, trainer: Trainer) -> None:
         """
-        Saves this process's part of a checkpoint, without waiting for the others.
+        Save this process's part of a checkpoint, without waiting for the others.
 
         # Raises
 
         `OSError`
-            If a file can't be written. Earlier checkpoints are kept.
+            If a file cannot be written. Earlier checkpoints are kept.
         `InputError`
-            If a state holds an object that can only be read back by running code.
+            If loading an object of a state would execute code.
         `FloatingPointError`
             If a weight is NaN or infinite, because a run that recovers it could not continue.
         """
@@ -131,7 +131,7 @@ class BiLMCheckpointer(Checkpointer):
         _check_finite(self._model, point)
         state = trainer.get_checkpoint_state()
         if state is not None:
-            # Weights that a killed run left would make the new checkpoint look complete too soon.
+            # Weights left by a killed run would make the new checkpoint look complete too early.
             remove(self._files.model_state(point))
         self._files.write(_rank_state(trainer), self._files.rank_state(point))
         if state is not None:
@@ -143,8 +143,8 @@ class BiLMCheckpointer(Checkpointer):
 
     def find_latest_checkpoint(self) -> tuple[str, str] | None:
         """
-        The model and training state files of the newest checkpoint that is complete as far as
-        this process is concerned, or `None`.
+        The model and training state files of the newest checkpoint that has all files of this
+        process, or `None`.
         """
         complete = self._files.complete()
         if not complete:
@@ -153,9 +153,9 @@ class BiLMCheckpointer(Checkpointer):
 
     def load_checkpoint(self) -> TrainerCheckpoint | None:
         """
-        Loads the newest checkpoint that every process can read, or `None`. Every process must call
-        this. If the run was killed before the trainer wrote `best.th`, then this writes it. A
-        damaged `best.th` is removed, because the trainer would load it at the end without an error.
+        Load the newest checkpoint that every process can read, or `None`. Every process must call
+        this. If the run was killed before the trainer wrote `best.th`, this method writes it. A
+        damaged `best.th` is removed, because the trainer would silently load it at the end.
 
         # Raises
 
@@ -192,7 +192,7 @@ class BiLMCheckpointer(Checkpointer):
         if rank_state["is_best"] or training_state["best_model_filename"] is not None:
             training_state["best_model_filename"] = self._files.best()
         if rank_state["stopped_early"]:
-            # The trainer checks this only after an epoch, so that it would train one more.
+            # The trainer checks this only after an epoch, so it would train one more.
             training_state["epochs_completed"] = sys.maxsize
         model_state.update(rank_state["resume_states"])
         self._restore_random_states_at_first_forward(rank_state["random_states"])
@@ -212,8 +212,8 @@ class BiLMCheckpointer(Checkpointer):
     def _remove_old_checkpoints(self, newest: Point) -> None:
         if self._keep_most_recent_by_count is None:
             return
-        # Processes that save have exchanged gradients since the previous checkpoint, so that that
-        # one is complete in all of them. This one need not be.
+        # Processes have exchanged gradients since the previous checkpoint, so it is complete in all
+        # of them; this one may not be.
         certain = 1 if self._world_size == 1 else 2
         count = max(self._keep_most_recent_by_count, certain)
         self._files.remove_before(newest, keep=self._files.complete()[:count])
@@ -232,7 +232,7 @@ class BiLMCheckpointer(Checkpointer):
             candidates = [point for point in candidates if _number(point) <= common]
 
     def _write_best(self, point: Point) -> None:
-        """Writes `best.th` as the trainer does after the checkpoint of the best epoch so far."""
+        """Write `best.th` as the trainer does after the checkpoint of the best epoch so far."""
         best, weights = self._files.best(), self._files.model_state(point)
         # Renaming a link to another link to the same file would do nothing and leave both.
         if not (os.path.exists(best) and os.path.samefile(weights, best)):
@@ -240,7 +240,7 @@ class BiLMCheckpointer(Checkpointer):
             os.replace(self._files.temporary(best), best)
 
     def _remove_damaged_best(self) -> None:
-        """Removes a damaged `best.th`. A later epoch that is better writes it again."""
+        """Remove a damaged `best.th`. A better later epoch writes it again."""
         try:
             if os.path.exists(self._files.best()):
                 check_torch_file(self._files.best())
@@ -280,7 +280,7 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
     }
     state["resume_states"] = {
         f"{name}.resume_state".lstrip("."): module.resume_state()
-        # A module with two names is loaded under both. A compiled one has the methods of its own.
+        # A module with two names is loaded under both. A compiled module has its own methods.
         for name, module in trainer.model.named_modules(remove_duplicate=False)
         if hasattr(type(module), "resume_state")
     }
@@ -288,5 +288,5 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
 
 
 def _number(point: Point) -> int:
-    """A point as one number of the same order, for processes to compare."""
+    """A point as a number with the same order, so that processes can compare points."""
     return (point.epochs << 32) + point.batches

@@ -16,7 +16,7 @@ class TokenAverage(Metric):
         self.count = 0
 
     def __call__(self, total: torch.Tensor, count: int) -> None:  # type: ignore[override]
-        """`total`: the sum over `count` tokens, a scalar."""
+        """Add a batch. `total`: the sum over `count` tokens, a scalar."""
         # Both are exchanged together in float64, which represents token counts exactly.
         pair = torch.tensor([float(total), count], dtype=torch.float64)
         total_of_all, count_of_all = dist_reduce_sum(pair).tolist()

@@ -24,6 +24,8 @@ def leave_to_optimizer(model: nn.Module, tables: Iterable[nn.Parameter]) -> None
 
 def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
     """
+    Check that the optimizer supports row-sparse gradients.
+
     # Raises
 
     `InputError`
@@ -36,7 +38,7 @@ def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
         raise InputError(
             'sparse_gradients: expected the optimizer of type "clipped_adagrad", found another; '
             "write optimizer: { type: 'clipped_adagrad' } and grad_norm: false into the trainer, "
-            "because that optimizer has a grad_norm of its own"
+            "because that optimizer has its own grad_norm"
         )
 
 

@@ -40,7 +40,7 @@ class SaveClock:
         self._last_save = time.monotonic()
 
     def is_time_to_save(self, point: Point) -> bool:
-        """`point`: the current point in training, right after a batch."""
+        """Whether to save now. `point`: the current point in training, right after a batch."""
         if self._seconds is None:
             return False
         if not is_distributed():

@@ -17,7 +17,7 @@ SENTENCE = "The dog ran ."
 
 @pytest.fixture
 def folder(bilm_files, tmp_path) -> Path:
-    """Returns a folder as repositories publish it, with weights of any name next to other files."""
+    """Return a folder as repositories publish it, with weights of any name next to other files."""
     folder = tmp_path / "170"
     folder.mkdir()
     shutil.copy(bilm_files.options_file, folder / "options.json")
@@ -27,7 +27,7 @@ def folder(bilm_files, tmp_path) -> Path:
 
 
 def zip_of(folder: Path, names: dict[str, str]) -> Path:
-    """Writes a zip file with the files of `folder` under other names, and with others."""
+    """Write a zip file with the files of `folder` under other names, and with others."""
     path = folder.with_suffix(".zip")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, file in names.items():

@@ -55,7 +55,7 @@ SENTENCES = [["The", "dog", "ran", "."], ["naïve", "🙂"], ["x" * 100]]
 
 
 def options_with(**changes) -> BiLMOptions:
-    """Returns the options above with single keys of either block changed."""
+    """Return the options above with single keys of either block changed."""
     blocks = {
         name: {key: changes.get(key, value) for key, value in block.items()}
         for name, block in BLOCKS.items()
@@ -65,7 +65,7 @@ def options_with(**changes) -> BiLMOptions:
 
 @pytest.fixture
 def files(tmp_path):
-    """Returns the two files of a small random biLM, and the biLM."""
+    """Return the two files of a small random biLM, and the biLM."""
     torch.manual_seed(1)
     options = options_with()
     bilm = BiLM(options)
@@ -76,7 +76,7 @@ def files(tmp_path):
 
 @pytest.fixture(scope="session")
 def golden(tmp_path_factory):
-    """Returns the folder with the original's model and the original's results."""
+    """Return the folder with the original's model and the original's results."""
     if not GOLDEN.exists():
         pytest.skip(f"needs {GOLDEN.name}, the activations of the original, which are not here")
     folder = tmp_path_factory.mktemp("golden")
@@ -159,8 +159,9 @@ def test_gradients_are_those_of_allennlp(golden):
 
 
 def stock_gradients(stock) -> dict[str, torch.Tensor]:
-    """Returns the gradients of AllenNLP's `_ElmoBiLm` under our parameters' names and in our
-    layouts."""
+    """
+    Return the gradients of AllenNLP's `_ElmoBiLm` under our parameters' names and in our layouts.
+    """
     encoder = stock._token_embedder
     gradients = {
         "char_embedding.weight": encoder._char_embedding_weights.grad,
@@ -191,7 +192,7 @@ def stock_gradients(stock) -> dict[str, torch.Tensor]:
 
 
 def _gates_as_ours(gradient: torch.Tensor) -> torch.Tensor:
-    """Reorders gates: AllenNLP's rows are i, f, j, o, and TensorFlow's and ours are i, j, f, o."""
+    """Reorder gates: AllenNLP's rows are i, f, j, o, and TensorFlow's and ours are i, j, f, o."""
     i, f, j, o = gradient.chunk(4)
     return torch.cat([i, j, f, o])
 
@@ -365,8 +366,9 @@ def test_weights_belong_to_their_options(files, block, key, value, message):
 
 
 def test_damage_is_noticed(files, fuzz):
-    """Any damage to either file gives one sentence that names the file, or the same numbers to the
-    bit."""
+    """
+    Any damage to either file gives one sentence that names the file, or bit-identical numbers.
+    """
     *paths, _ = files
     whole = [path.read_bytes() for path in paths]
     expected = load_bilm(*paths).state_dict()
@@ -551,9 +553,11 @@ def test_files_appear_whole_or_not_at_all(files, monkeypatch):
 
 
 def test_a_full_disk(files, capfd):
-    """A limit on the size of files stands for the full disk, at the first byte, inside the file and
-    at the last byte. The error is one sentence with the file's name, the old file stays as it was,
-    and no other file is left."""
+    """
+    A file size limit simulates the full disk, at the first byte, inside the file and at the last
+    byte. The error is one sentence with the file's name, the old file stays as it was, and no other
+    file is left.
+    """
     _, path, bilm = files
     before, names = path.read_bytes(), sorted(path.parent.iterdir())
 

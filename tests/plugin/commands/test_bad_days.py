@@ -1,8 +1,7 @@
 """
-Bad days of the commands that take long: a kill at a random moment, a full disk, a folder that may
-not be written, and a second process with the same output. Each command runs in a process of its
-own, as a user starts it. Whatever happens, the same command ends with what a run without trouble
-gives.
+Failures of long commands: a kill at a random moment, a full disk, a folder that may not be written,
+and a second process with the same output. Each command runs in a separate process, as a user starts
+it. After any failure, running the same command again gives the result of an undisturbed run.
 """
 
 import hashlib
@@ -192,7 +191,7 @@ def _training(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Whole:
-    """What a run without trouble gives, its seconds and the bytes that it writes."""
+    """The result of an undisturbed run, its seconds, and the bytes that it writes."""
 
     result: Any
     seconds: float

@@ -122,7 +122,7 @@ def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, opti
 def test_killed_and_resumed(
     run, text, tmp_path, options, monkeypatch, initial_state, killed_after, n_left
 ):
-    """The numbers are those of an uninterrupted dump to the bit, and no part is computed twice."""
+    """The numbers are bit-identical with an uninterrupted dump, and no part is computed twice."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     arguments = ["--all", *options, "--initial-state", initial_state, "--batch-size", 2]
     run(text, tmp_path / "whole", *arguments)
@@ -150,9 +150,11 @@ def test_killed_and_resumed(
 
 @pytest.mark.parametrize("missing_bytes, kept", [(None, 0), (1, 4)])
 def test_a_full_disk(run, text, tmp_path, options, monkeypatch, missing_bytes, kept):
-    """A limit on the size of files stands for the full disk, at the first part and at the last byte
-    of the output. The command ends with exit code 1 and one sentence that names the file, without
-    an error of HDF5. Once there is space, it writes the file of an uninterrupted dump."""
+    """
+    A file size limit simulates the full disk, at the first part and at the last byte of the output.
+    The command ends with exit code 1 and one sentence that names the file, without an error of
+    HDF5. Once there is space, it writes the file of an uninterrupted dump.
+    """
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     run(text, tmp_path / "whole", "--all", *options)
     size = (tmp_path / "whole").stat().st_size
@@ -204,7 +206,7 @@ def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, mon
 
 @pytest.fixture
 def interrupted(tmp_path, bilm_files, monkeypatch):
-    """Returns a dump, and the parts that it had when it was killed during the last step."""
+    """Return a dump, and the parts that it had when it was killed during the last step."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
 
     def interrupt(initial_state):
@@ -263,8 +265,9 @@ def test_forms_of_an_archive(run, text, tmp_path, bilm_files, bilm_archive, monk
 
 @pytest.mark.parametrize("initial_state", ["warm", "carry"])
 def test_damaged_parts_are_computed_again(tmp_path, interrupted, caplog, fuzz, initial_state):
-    """The numbers are the same to the bit as without damage, whichever part is damaged, and only
-    that part is computed again."""
+    """
+    Whichever part is damaged, only that part is computed again, and the numbers are bit-identical.
+    """
     again, parts = interrupted(initial_state)
     whole = [part.read_bytes() for part in parts]
     expected = again(tmp_path / "whole")
@@ -433,9 +436,11 @@ def test_sentence_keys(run, text, tmp_path, options):
 def test_sentences_that_hdf5_cannot_have_as_names(
     run, tmp_path, options, monkeypatch, texts, refused
 ):
-    """By the rules of paths, in which a slash separates groups and a dot is the group itself; HDF5
-    would cut the last name at its NUL. The error names the line. Without the option nothing is
-    computed again, and the numbers are those of a dump by lines."""
+    """
+    By the rules of paths: a slash separates groups and a dot is the group itself; HDF5 would cut
+    the last name at its NUL. The error names the line. Without the option nothing is computed
+    again, and the numbers are those of a dump by lines.
+    """
     file, out = tmp_path / "text.txt", tmp_path / "out"
     file.write_text("\n".join(texts) + "\n")
     run(file, tmp_path / "lines", "--top", *options)

@@ -25,7 +25,7 @@ def elmo_mix(*arguments: str | Path) -> None:
 
 
 def save(folder: Path, state: dict[str, Tensor]) -> Path:
-    """Writes weights as in the folder of a training run."""
+    """Write weights as in the folder of a training run."""
     folder.mkdir()
     torch.save(state, folder / "best.th")
     return folder
@@ -45,7 +45,7 @@ def test_stock_elmo_and_top_layer(
     elmo_mix(run, top)
     assert capsys.readouterr().out.splitlines()[-2:] == [
         f"{run} {MIX}: s 0.5000 0.2500 0.2500, gamma 1.0000",
-        f"{top} elmo.scalar_mix_0: s the top layer alone, gamma 1.5000",
+        f"{top} elmo.scalar_mix_0: s top layer only, gamma 1.5000",
     ]
 
 

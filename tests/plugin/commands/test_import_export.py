@@ -131,7 +131,7 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
     assert all(old != new for old, new in zip(*sets))
 
     def export_until(last: int, kill: bool) -> None:
-        """Exits with 0 if operation number `last` was not reached."""
+        """Exit with 0 if operation number `last` was not reached."""
         operations = 0
 
         def stop(event: str, path: str) -> None:
@@ -180,7 +180,7 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
 
 
 def test_an_error_before_all_is_written_changes_nothing(bilm_archive, tmp_path, monkeypatch):
-    """The folder has the files that were there, to the bit, and no others."""
+    """The folder has the previous files, bit-identical, and no others."""
     model = load_language_model(bilm_archive)
     export(model, tmp_path, with_softmax=False)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
@@ -239,8 +239,10 @@ def test_an_export_says_who_reads_it(run, bilm_archive, tmp_path, capsys):
 
 
 def test_an_import_to_a_full_disk(bilm_archive, tmp_path):
-    """A limit on the size of files stands for the full disk, at each of the archive's files. The
-    error is one sentence with the archive's name, and nothing of it is left."""
+    """
+    A file size limit simulates the full disk, at each of the archive's files. The error is one
+    sentence with the archive's name, and nothing of it is left.
+    """
     export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
     names = sorted(tmp_path.iterdir())
 

@@ -28,6 +28,6 @@ def test_it_halves_the_rate_where_the_metric_stops_rising():
 
 
 def test_verbose_is_refused_by_its_name():
-    """PyTorch has no such parameter any more."""
+    """PyTorch no longer has this parameter."""
     with pytest.raises((InputError, ConfigurationError), match="verbose"):
         scheduler(verbose=True)

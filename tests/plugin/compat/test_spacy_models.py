@@ -21,7 +21,7 @@ def the_default_model_is_missing(monkeypatch):
 
 def test_a_missing_model_is_a_blank_pipeline(caplog):
     """
-    By hand: English tokens and two sentences. Without the repair, AllenNLP downloads the model, or
+    By hand: English tokens and two sentences. Without the patch, AllenNLP downloads the model, or
     raises where there is no network.
     """
     with caplog.at_level(logging.WARNING):
@@ -47,7 +47,7 @@ def test_indexers_of_tags_raise():
     + ["biaffine_dependency_parser"],
 )
 def test_predictors_that_read_tags_refuse_text(name):
-    """They predict from instances, but do not take a text without verbs for an answer."""
+    """They predict from instances, but do not mistake a text without verbs for an answer."""
     predictor = Predictor.by_name(name)(torch.nn.Linear(1, 1), None, language=MISSING)
     with pytest.raises(InputError, match=r"part-of-speech tags.*use-dataset-reader"):
         predictor.predict_json({"sentence": "It rains."})

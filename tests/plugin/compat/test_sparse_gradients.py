@@ -19,7 +19,7 @@ class Words(torch.nn.Module):
 def test_as_with_a_dense_gradient(max_norm):
     """
     Expected: PyTorch's own norm and clipped gradients for the same model with a dense embedding.
-    Without the repair, PyTorch raises `NotImplementedError`.
+    Without the patch, PyTorch raises `NotImplementedError`.
     """
     dense, sparse = Words(sparse=False), Words(sparse=True)
     norms = []

@@ -35,7 +35,7 @@ KEYS = {
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Writes 200 sentences of up to 9 of 60 words."""
+    """Write 200 sentences of up to 9 of 60 words."""
     file = tmp_path / "text.txt"
     numbers = np.random.default_rng(0)
     lines = [
@@ -47,7 +47,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def make(file: Path, **params) -> BiLMDataLoader:
-    """Makes a loader from a config, with a vocabulary of the 40 most frequent words."""
+    """Make a loader from a config, with a vocabulary of the 40 most frequent words."""
     cache_dir = str(file.parent / "cache")
     reader = BiLMDatasetReader(max_characters_per_token=12)
     loader = DataLoader.from_params(
@@ -62,7 +62,7 @@ def make(file: Path, **params) -> BiLMDataLoader:
 
 
 def tensors(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Returns all that the model reads of a batch."""
+    """Return all that the model reads of a batch."""
     return {"starts": batch["starts"], **batch["window"].tensors()}
 
 
@@ -79,13 +79,13 @@ _others: set[threading.Thread] = set()
 
 @pytest.fixture(autouse=True)
 def note_other_threads() -> None:
-    """Records the threads of earlier tests, which may still be ending."""
+    """Record the threads of earlier tests, which may still be ending."""
     _others.clear()
     _others.update(threading.enumerate())
 
 
 def workers() -> set[threading.Thread]:
-    """Returns the threads that the test has started to make windows."""
+    """Return the threads that the test has started to make windows."""
     return {
         thread for thread in threading.enumerate() if thread.name.startswith("bilm-windows")
     } - _others
@@ -171,8 +171,10 @@ def test_counts_are_known(file: Path) -> None:
 
 
 def test_epochs_follow_from_the_seed_and_their_number(file: Path) -> None:
-    """Two loaders agree epoch by epoch, whatever the global random states are, and do not change
-    these."""
+    """
+    Two loaders agree in every epoch, regardless of the global random states, and do not change
+    these.
+    """
     first = make(file)
     epochs = [tensors_of(first), tensors_of(first)]
     assert epochs[0] != epochs[1]
@@ -411,7 +413,7 @@ def test_instances_are_the_readers(file: Path) -> None:
 
 
 def test_tensors_go_to_the_device(file: Path) -> None:
-    """The meta device stands for one that is not the CPU."""
+    """The meta device represents any device other than the CPU."""
     loader = make(file)
     loader.set_target_device(torch.device("meta"))
     batch = next(iter(loader))

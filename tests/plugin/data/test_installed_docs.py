@@ -117,8 +117,10 @@ def test_docstrings_of_files_that_cannot_be_parsed(tmp_path, content):
 
 @pytest.fixture
 def small_corpus(monkeypatch):
-    """Returns 300 documents of three sentences: one of their own, one shared by ten, and one shared
-    by all in any case."""
+    """
+    Return 300 documents of three sentences: one of their own, one shared by ten, and one shared by
+    all in any case.
+    """
     texts = [
         (
             f"package/{n}.py",
@@ -152,7 +154,7 @@ def test_splits_share_neither_sentences_nor_documents(small_corpus, tmp_path):
 
 
 def test_a_document_keeps_its_split_when_others_come_and_go(small_corpus, monkeypatch):
-    """The split follows from a document's name alone."""
+    """The split depends only on a document's name."""
     before = set(installed_docs._texts()["heldout"].splitlines())
     monkeypatch.setattr(installed_docs, "documents", lambda: iter(small_corpus[::2]))
     installed_docs._texts.cache_clear()

@@ -31,7 +31,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @DatasetReader.register("instances_for_test")
 class InstancesReader(DatasetReader):
-    """Reads the instances of the class, whatever the path."""
+    """Reads the class's instances for any path."""
 
     instances: list[Instance]
 

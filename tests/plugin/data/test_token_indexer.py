@@ -18,7 +18,7 @@ WORD = st.text(st.characters(exclude_categories=()), max_size=60) | st.sampled_f
 
 
 def batch_of(indexer: TokenIndexer, sentences: list[list[str]]) -> torch.Tensor:
-    """Indexes sentences through AllenNLP's fields and batches. *Shape:* `(B, T, C)`."""
+    """Indexes sentences through AllenNLP's fields and batches, shape `(B, T, C)`."""
     fields = [TextField(list(map(Token, words)), {"elmo": indexer}) for words in sentences]
     batch = Batch([Instance({"source": field}) for field in fields])
     batch.index_instances(Vocabulary())

@@ -59,7 +59,7 @@ def test_ids_survive_files(tmp_path: Path, kind: type[Vocabulary], oov_token: st
 
 
 def test_a_vocabulary_file_reads_as_it_was_written(tmp_path: Path) -> None:
-    """bilm-tf's file has one word a line, and reading gives the words that were written."""
+    """bilm-tf's file has one word per line, and reading gives the words that were written."""
     file = tmp_path / "vocab.txt"
     write_vocabulary_file(WORDS, file)
     assert file.read_text("utf-8") == "\n".join(WORDS) + "\n"

@@ -38,8 +38,10 @@ TEXT: list[Row] = [
 
 
 def language_model(seed: int = 0, vocab: Vocabulary | None = None, **params: Any) -> LanguageModel:
-    """Builds a model from a config, in float64 and in training mode, with random weights and a
-    random warm state."""
+    """
+    Build a model from a config, in float64 and in training mode, with random weights and a random
+    warm state.
+    """
     config = {
         "type": "bilm",
         **OPTIONS,
@@ -59,13 +61,15 @@ def language_model(seed: int = 0, vocab: Vocabulary | None = None, **params: Any
 
 
 def number(word: str) -> int:
-    """Returns a word's number in the vocabulary."""
+    """Return a word's number in the vocabulary."""
     return WORDS.index(word) if word in WORDS else UNKNOWN
 
 
 def streams(row: Row) -> list[tuple[list[str], list[str]]]:
-    """Returns the inputs and targets of a row, forwards and backwards. Backwards, each sentence is
-    reversed, and the sentences have the same order."""
+    """
+    Return the inputs and targets of a row, forwards and backwards. Backwards, each sentence is
+    reversed, and the sentences have the same order.
+    """
     forward = [["<S>", *sentence, "</S>"] for sentence in row]
     backward = [sentence[::-1] for sentence in forward]
     return [
@@ -75,7 +79,7 @@ def streams(row: Row) -> list[tuple[list[str], list[str]]]:
 
 
 def windows(rows: list[Row], n_steps: int) -> list[dict[str, torch.Tensor]]:
-    """Yields the rows' windows. After the end of a row they have `<S>` and nothing to predict."""
+    """Yield the rows' windows. After the end of a row they have `<S>` and nothing to predict."""
     table = [*WORDS, *UNHEARD_OF]
     longest = max(len(streams(row)[0][0]) for row in rows)
     filled: dict[str, list[list[int]]] = defaultdict(list)
@@ -96,7 +100,7 @@ def windows(rows: list[Row], n_steps: int) -> list[dict[str, torch.Tensor]]:
 
 
 def batch(window: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """Returns a window as a batch of the data loader."""
+    """Return a window as a batch of the data loader."""
     tensors = {key: tensor for key, tensor in window.items() if key != "starts"}
     return {"starts": window["starts"], "window": LazyWindow(lambda: tensors)}
 
@@ -104,8 +108,10 @@ def batch(window: dict[str, torch.Tensor]) -> dict[str, Any]:
 def log_probabilities(
     arrays: Arrays, options: Options, row: Row, state: State
 ) -> tuple[list[np.ndarray], State]:
-    """Returns the oracle's log probability of each target of a row, forwards and backwards, step by
-    step, and the state after it."""
+    """
+    Return the oracle's log probability of each target of a row, forwards and backwards, step by
+    step, and the state after it.
+    """
     found = []
     for d, (inputs, targets) in enumerate(streams(row)):
         x = np.array([oracle.word_vector(arrays, options, word) for word in inputs])

@@ -1,5 +1,7 @@
-"""These tests train a `bilm` with AllenNLP's own trainer, from a config: it learns, and it resumes
-to the bit."""
+"""
+These tests train a `bilm` with AllenNLP's own trainer, from a config: it learns, and resuming is
+bit-identical.
+"""
 
 import json
 from itertools import count
@@ -19,7 +21,7 @@ TEXT = ROOT / "fixtures" / "text"
 
 
 class Killed(BaseException):
-    """Stands for a SIGKILL, because nothing in the trainer catches it."""
+    """Simulates a SIGKILL, because nothing in the trainer catches it."""
 
 
 @TrainerCallback.register("kill_for_test")
@@ -37,8 +39,10 @@ class KillCallback(TrainerCallback):
 
 
 def config(cache: Path) -> Params:
-    """Returns the config of a tiny biLM with frequent checkpoints, whose encoded corpora stay in
-    the test's folder."""
+    """
+    Return the config of a tiny biLM with frequent checkpoints, whose encoded corpora stay in the
+    test's folder.
+    """
     encoded = {"type": "bilm", "cache_dir": str(cache)}
     params = {
         "dataset_reader": {"type": "bilm"},
@@ -82,7 +86,7 @@ def train(folder: Path, kill_after: int | None = None, recover: bool = False) ->
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> tuple[Path, dict[str, Any]]:
-    """Returns the folder and the weights of the run that is never killed."""
+    """Return the folder and the weights of the uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     return folder, train(folder)
 
@@ -102,8 +106,10 @@ def test_it_learns(whole):
 
 @pytest.mark.parametrize("kill_after", [3, 25, 70])
 def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
-    """The expected weights are those of the run that was never killed. A run is killed before the
-    first checkpoint, in the first epoch, and in the second; an epoch has some fifty batches."""
+    """
+    The expected weights are those of the uninterrupted run. A run is killed before the first
+    checkpoint, in the first epoch, and in the second; an epoch has some fifty batches.
+    """
     folder, expected = whole
     with pytest.raises(Killed):
         train(tmp_path / "killed", kill_after=kill_after)

@@ -43,7 +43,7 @@ def _registered():
 
 
 def train(config, folder) -> Model:
-    """Does the steps of `allennlp train` around a model, in its order."""
+    """Do the steps of `allennlp train` around a model, in its order."""
     vocab = Vocabulary()
     model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
     vocab.save_to_files(str(folder / "vocabulary"))
@@ -61,14 +61,16 @@ def config_of(files, **kwargs) -> dict:
 
 
 def params(config) -> Params:
-    """Returns a copy, because AllenNLP removes the keys that it reads."""
+    """Return a copy, because AllenNLP removes the keys that it reads."""
     return Params(deepcopy(config))
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("happens", ["nothing", "gone", "another"])
 def test_the_archive_is_complete(tmp_path, happens, requires_grad):
-    """The output is that of the model before it was saved, to the bit, whatever the files are."""
+    """
+    The output is bit-identical with that of the model before it was saved, regardless of the files.
+    """
     files = write_bilm_files(tmp_path / "bilm")
     config = config_of(files, requires_grad=requires_grad, vocab_to_cache=["", "the", "dog"])
     (tmp_path / "run").mkdir()
@@ -148,7 +150,7 @@ def test_the_vocabulary_keeps_its_words(tmp_path):
 
 
 def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
-    """Writes the files of another biLM, of the same seed, in place of the existing ones."""
+    """Write the files of another biLM, of the same seed, in place of the existing ones."""
     files = write_bilm_files(folder)
     options = BiLMOptions.from_dict(
         {**BLOCKS, "lstm": {**BLOCKS["lstm"], key: value}}, source="test"

@@ -61,7 +61,7 @@ def _train(folder: Path, each_batch: Callable[[], None] = nothing, **options: An
 def _train_and_kill(
     monkeypatch: pytest.MonkeyPatch, folder: Path, after: int, **options: Any
 ) -> bool:
-    """Returns whether the training ended before it was killed."""
+    """Return whether the training ended before it was killed."""
     with monkeypatch.context() as patch:
         try:
             _train(folder, Killer(patch, after), **options)
@@ -276,7 +276,7 @@ def test_any_damage_is_noticed(tmp_path: Path, fuzz: Fuzz) -> None:
 
 
 def _bytes_of(states: Any) -> bytes:
-    """Returns the same bytes for the same tensors and values."""
+    """Return the same bytes for the same tensors and values."""
     file = io.BytesIO()
     torch.save(states, file)
     return file.getvalue()
@@ -284,7 +284,7 @@ def _bytes_of(states: Any) -> bytes:
 
 @pytest.fixture
 def fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes 100 seconds pass between two reads of the clock."""
+    """Make 100 seconds pass between two reads of the clock."""
     seconds = itertools.count(step=100)
     clock = SimpleNamespace(monotonic=lambda: next(seconds))
     monkeypatch.setattr("elmo_plugin.plugin.training.save_clock.time", clock)
@@ -460,7 +460,7 @@ def test_a_moving_average_is_refused(tmp_path: Path) -> None:
 
 
 def _distributed_worker(rank: int, folder: Path, run: int, kill_after: int | None) -> None:
-    """Writes the final state of the process to `folder`, or kills itself."""
+    """Write the final state of the process to `folder`, or kill itself."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = f"file://{folder}/store_{run}"

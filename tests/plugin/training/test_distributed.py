@@ -37,8 +37,9 @@ class SigkillCallback(TrainerCallback):
 
 @pytest.fixture(autouse=True, scope="module")
 def forked() -> Iterator[None]:
-    """Makes processes start by forking, because importing AllenNLP takes longer than a whole
-    test."""
+    """
+    Make processes start by forking, because importing AllenNLP takes longer than a whole test.
+    """
     fork = partial(multiprocessing.start_processes, start_method="fork")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiprocessing, "spawn", fork)
@@ -46,7 +47,7 @@ def forked() -> Iterator[None]:
 
 
 def two_processes(cache: Path) -> dict[str, Any]:
-    """Returns the config of two processes with two rows each."""
+    """Return the config of two processes with two rows each."""
     params = config(cache).as_dict()
     params["data_loader"]["batch_size"] = 2
     del params["trainer"]["cuda_device"]
@@ -86,7 +87,7 @@ def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Pat
 def whole(
     tmp_path_factory: pytest.TempPathFactory, forked: None
 ) -> tuple[Path, dict[str, torch.Tensor]]:
-    """Returns the folder and the weights of the run that is never killed."""
+    """Return the folder and the weights of the uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     return folder / "run", train(two_processes(folder / "cache"), folder / "run")
 
@@ -110,9 +111,11 @@ def test_two_killed_processes_end_with_the_same_bits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both processes get a SIGKILL in mid-epoch, some batches after a checkpoint, and one run
-    another one after `--recover`, in the second epoch. The expected states are those of the run
-    that was never killed, with each process's rows and random states."""
+    """
+    Both processes get a SIGKILL in mid-epoch, some batches after a checkpoint, and one run another
+    one after `--recover`, in the second epoch. The expected states are those of the uninterrupted
+    run, with each process's rows and random states.
+    """
     params = two_processes(tmp_path / "cache")
     params["trainer"]["checkpointer"].update(checkpointer)
     killed = tmp_path / "killed"

@@ -56,7 +56,7 @@ def dense_adagrad(model: torch.nn.Module, groups: Any = None) -> torch.optim.Ada
 
 
 def rows_of(step: int) -> torch.Tensor:
-    """Returns rows of which some occur twice, and those from 15 on never."""
+    """Return rows of which some occur twice, and those from 15 on never."""
     return torch.randint(0, 15, (8,), generator=torch.Generator().manual_seed(step))
 
 
@@ -107,8 +107,10 @@ def test_parameter_groups():
 
 
 def test_state_survives_a_file(tmp_path):
-    """The expected weights are those of the run that was not interrupted, to the bit. The file is
-    read without running code."""
+    """
+    The weights are bit-identical with those of the uninterrupted run. Loading the file executes no
+    code.
+    """
     whole, stopped = Tables(sparse=True), Tables(sparse=True)
     optimizers = [optimizer_of(whole), optimizer_of(stopped)]
     for step in range(N_STEPS):
@@ -167,7 +169,7 @@ def test_another_optimizer_is_refused():
 
 
 def with_sparse_gradients(params: dict[str, Any]) -> dict[str, Any]:
-    """Returns the same training with row-sparse gradients."""
+    """Return the same training with row-sparse gradients."""
     params["model"]["sparse_gradients"] = True
     params["trainer"]["optimizer"].update(
         type="clipped_adagrad", grad_norm=params["trainer"].pop("grad_norm")
@@ -176,7 +178,7 @@ def with_sparse_gradients(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_killed_run_ends_with_the_same_bits(tmp_path):
-    """The expected weights are those of the run that was never killed."""
+    """The expected weights are those of the uninterrupted run."""
 
     def train(folder: Path, kill_after: int | None = None, recover: bool = False) -> Any:
         KillCallback.done, KillCallback.after = 0, kill_after

@@ -41,7 +41,7 @@ def write_config(folder: Path, callbacks: list[dict[str, Any]]) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the folder of a run that both log writers have watched."""
+    """Return the folder of a run that both log writers have watched."""
     folder = tmp_path_factory.mktemp("trainer")
     every = {"summary_interval": 10, "distribution_interval": 20, "batch_size_interval": 10}
     callbacks = [{"type": "tensorboard", **every}, {"type": "wandb", **every}]

@@ -50,9 +50,9 @@ class ToyModel(Model):
 
     # Parameters
 
-    scores : `tuple[float, ...]`
+    scores : `tuple[float, ...]`, optional (default = `(0.3, 0.7, 0.1)`)
         The validation metric after each epoch.
-    uses_python_random : `bool`
+    uses_python_random : `bool`, optional (default = `True`)
         Whether Python's generator is among those.
     """
 
@@ -96,11 +96,11 @@ class ToyModel(Model):
 
 class ToyLoader(DataLoader):
     """
-    Two rows a batch, shuffled by seed and epoch alone.
+    Two rows per batch, shuffled depending only on seed and epoch.
 
     # Parameters
 
-    each_batch : `Callable[[], None]`
+    each_batch : `Callable[[], None]`, optional (default = `nothing`)
         Called before each batch.
     """
 
@@ -140,12 +140,12 @@ def make_trainer(
     # Parameters
 
     folder : `Path`
-    each_batch : `Callable[[], None]`
+    each_batch : `Callable[[], None]`, optional (default = `nothing`)
         Called before each batch of training and validation.
-    make_model : `Callable[[], Model]`
+    make_model : `Callable[[], Model]`, optional (default = `ToyModel`)
         Called after the generators have been seeded.
     loader : `DataLoader`, optional
-    rank : `int`
+    rank : `int`, optional (default = `0`)
     checkpointer : `dict[str, Any]`, optional
         Parameters of the checkpointer.
     **options
@@ -177,8 +177,10 @@ def make_trainer(
 
 
 def result(trainer: GradientDescentTrainer, folder: Path) -> dict[str, torch.Tensor]:
-    """Returns all that two runs must agree in at their end, and checks that nothing unfinished is
-    left."""
+    """
+    Return everything that two runs must agree on at their end, and check that nothing unfinished is
+    left.
+    """
     assert not list(folder.glob("*.tmp"))
     last = max(folder.glob("model_state_*.th"), key=lambda path: _numbers(path.name))
     found = {}
@@ -203,12 +205,12 @@ def _numbers(name: str) -> tuple[int, ...]:
 
 
 class Killed(BaseException):
-    """It is not an `Exception`, because nothing handles SIGKILL either."""
+    """Not an `Exception`, because nothing handles SIGKILL either."""
 
 
 class Killer:
     """
-    Stands for SIGKILL at the n-th of these: before a batch, before or in the middle of writing a
+    Simulates SIGKILL at the n-th of these: before a batch, before or in the middle of writing a
     file by `torch.save`, before a file is synced, moved, linked or removed. After it nothing of
     this works, so that no clean-up helps.
 
