@@ -137,7 +137,7 @@ class ProjectedLSTM(nn.Module):
         inputs: Tensor,
         cell: Tensor,
         hidden: Tensor,
-        batch_sizes: Sequence[int] | None = None,
+        batch_sizes: Sequence[int] | Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
         # Parameters
@@ -148,10 +148,11 @@ class ProjectedLSTM(nn.Module):
             c_0 of shape `(2, B, D)`. No gradient flows into it.
         hidden : `Tensor`
             h_0 of shape `(2, B, P)`. No gradient flows into it.
-        batch_sizes : `Sequence[int] | None`
+        batch_sizes : `Sequence[int] | Tensor | None`
             Number of rows that are read at each of the T steps, never rising, as in
             `torch.nn.utils.rnn.PackedSequence`: the first `batch_sizes[t]` rows, which are sorted
-            by falling length. By default all rows at every step.
+            by falling length. By default all rows at every step. While the biLM is exported, the
+            mask of the rows that are read, of shape `(T, B)`.
 
         # Returns
 
@@ -252,7 +253,7 @@ class BiLSTM(nn.Module):
         self,
         inputs: Tensor,
         state: LSTMState,
-        batch_sizes: Sequence[int] | None = None,
+        batch_sizes: Sequence[int] | Tensor | None = None,
         dropout: bool = True,
     ) -> tuple[list[Tensor], LSTMState]:
         """
@@ -262,7 +263,7 @@ class BiLSTM(nn.Module):
             Input vectors of shape `(2, T, B, input_dim)`, each direction in its own reading order.
         state : `LSTMState`
             Initial LSTM state of shape `(L, 2, B, ..)`. No gradient flows into it.
-        batch_sizes : `Sequence[int] | None`
+        batch_sizes : `Sequence[int] | Tensor | None`
             See `ProjectedLSTM.forward`.
         dropout : `bool`
             Whether there is dropout in training mode.

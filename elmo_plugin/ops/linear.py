@@ -105,13 +105,13 @@ class PackedWeightCache(FrozenCache):
     ) -> Sequence[Any] | None:
         """
         What `pack` returns for the weights in `precision`, by default their own. `None` if autograd
-        is enabled, because no gradient passes packed weights, or if the weights are not frozen
-        parameters.
+        is enabled, because no gradient passes packed weights, if the weights are not frozen
+        parameters, or while they are exported.
         """
         if not all(isinstance(weight, nn.Parameter) and is_frozen(weight) for weight in weights):
             self.clear()
             return None
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or torch.compiler.is_exporting():
             return None
         return self.find(
             FrozenState(weights, (precision,)),

@@ -16,6 +16,11 @@ _global_hooks = [
     getattr(torch.nn.modules.module, name, None)
     for name in ("_global_forward_hooks", "_global_forward_pre_hooks")
 ]
+not_compiled: Any = getattr(torch, "_disable_dynamo", lambda function: function)
+"""
+A decorator of functions that `torch.compile` leaves as they are. The public one imports the
+compiler.
+"""
 _keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
 
 
@@ -35,8 +40,9 @@ none in builds of PyTorch without oneDNN. PyTorch's own product is used for all 
 
 
 def is_onednn_weight(weight: Tensor) -> bool:
-    """Whether `onednn_linear` takes this weight."""
-    return weight.device.type == "cpu" and weight.dtype in ONEDNN_DTYPES
+    """Whether `onednn_linear` takes this weight. Exported programs have PyTorch's own product."""
+    is_known = weight.device.type == "cpu" and weight.dtype in ONEDNN_DTYPES
+    return is_known and not torch.compiler.is_exporting()
 
 
 def onednn_linear(x: Tensor, weight: Tensor) -> Tensor:
