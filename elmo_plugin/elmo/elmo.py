@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.caches import lock_of
+from elmo_plugin.elmo.export import export_vectors
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
+from elmo_plugin.elmo.sentences import token_lists
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_files
@@ -268,7 +270,7 @@ class Elmo(nn.Module):
         `ValueError`
             If the sentences have another form, or the layer does not exist.
         """
-        batch, is_single = _token_lists(sentences)
+        batch, is_single = token_lists(sentences)
         _check_layer(layer, self.n_layers)
         lengths = [len(sentence) for sentence in batch]
         batches: Iterable[list[int]] = batches_by_length(lengths)
@@ -277,14 +279,50 @@ class Elmo(nn.Module):
         found: list[Any] = [None] * len(batch)
         for places in batches:
             tokens = self.characters([batch[b] for b in places])
-            if layer == "mix":
-                (chosen,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
-            else:
-                chosen = _choose(self.layers(tokens, boundaries=False)[0], layer)
+            chosen = self._vectors(tokens, layer)
             for row, b in enumerate(places):  # of (.., B, T, 2P)
                 vectors = chosen[..., row, : lengths[b], :].float().clone()
                 found[b] = vectors if as_tensors else vectors.cpu().numpy()
         return found[0] if is_single else found
+
+    def _vectors(self, tokens: Tensor, layer: str | int) -> Tensor:
+        """What `embed` gives for a batch of character ids, of shape `(.., B, T, 2P)`."""
+        if layer == "mix":
+            (mixed,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
+            return mixed
+        return _choose(self.layers(tokens, boundaries=False)[0], layer)
+
+    def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:
+        """
+        The model as a program of PyTorch's own operators, which computes the vectors of `embed` in
+        processes that do not have this package. `torch.export.save` writes it to a file, and
+        `torch.onnx.export` makes an ONNX model of it.
+
+        The program takes character ids of shape `(B, T, C)`, int64 and zeros at padding, and
+        returns vectors of shape `(B, T, 2P)`, or `(L + 1, B, T, 2P)` for `"all"`, zeros at padding.
+        B and T are dynamic. It is for the biLM's device, shares its weights until it is saved, and
+        does not check that ids exist and that padding comes last. While it is made, other threads
+        that use the biLM wait.
+
+        # Parameters
+
+        layer : `str | int`
+            See `embed`.
+
+        # Raises
+
+        `InputError`
+            If `initial_state` is `"carry"` or `precision` is not `"fp32"`.
+        `RuntimeError`
+            If the biLM has no weights.
+        `ValueError`
+            If there is no such layer.
+        """
+        _check_layer(layer, self.n_layers)
+        # Sizes of 0 and 1 in the example would be fixed in the program.
+        example = self.characters([["one", "two"], ["one"]])
+        with lock_of(self.bilm).alone(), torch.no_grad():
+            return export_vectors(self, lambda tokens: self._vectors(tokens, layer), example)
 
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """The character ids of sentences, shape `(B, T, C)`, zeros at padding."""
@@ -390,41 +428,3 @@ def _check_layer(layer: Any, n_layers: int) -> None:
         raise ValueError(
             f"layer: expected mix, all, average, top or a number below {n_layers}, found {layer!r}"
         )
-
-
-def _token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
-    """The input of `Elmo.embed` as lists of tokens, and whether it is a single sentence."""
-    if isinstance(sentences, str):
-        return [sentences.split()], True
-    items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
-    n_strings = sum(isinstance(item, str) for item in items)
-    if 0 < n_strings < len(items):
-        other = next(item for item in items if not isinstance(item, str))
-        raise ValueError(
-            "expected a list of tokens or a list of lists of them, "
-            f"found a string and {other!r} in one"
-        )
-    if n_strings:
-        for token in items:
-            if token.split() != [token]:
-                raise ValueError(
-                    f"expected one sentence's tokens, found {token!r} among them; several "
-                    "sentences are a list of lists: [s.split() for s in sentences]"
-                )
-        return [items], True
-    batch = []
-    for number, item in enumerate(items):
-        tokens = _items(item, f"sentence {number}: expected a list of tokens")
-        for token in tokens:
-            if not isinstance(token, str):
-                raise ValueError(
-                    f"sentence {number}: expected tokens that are strings, found {token!r}"
-                )
-        batch.append(tokens)
-    return batch, False
-
-
-def _items(found: Any, expected: str) -> list[Any]:
-    if not isinstance(found, Iterable) or isinstance(found, (Mapping, Set)):
-        raise ValueError(f"{expected}, found {found!r}")
-    return list(found)

@@ -16,6 +16,7 @@ from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.ops.frozen_state import FrozenCache, FrozenState, frozen_state
+from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.version import VERSION
 
@@ -94,6 +95,7 @@ class BiLMLayers:
         self._digest.clear()
         self._sentence_start.clear()
 
+    @not_compiled  # the kernels and caches are faster than what a compiler makes of them
     def __call__(self, tokens: Tensor, boundaries: bool = True) -> tuple[list[Tensor], Tensor]:
         """
         The layers of a batch of sentences.
@@ -116,9 +118,17 @@ class BiLMLayers:
 
         `RuntimeError`
             If the biLM has no weights.
+        `InputError`
+            In `torch.jit.trace`, and in `torch.export` if the state is carried or the precision is
+            not fp32.
         `ValueError`
             If the biLM has another `max_characters_per_token`, and as `BiLM.sentence_lengths`.
         """
+        if torch.jit.is_tracing():
+            raise InputError(
+                "expected torch.export, as by Elmo.export, found torch.jit.trace, whose program "
+                "would be of one batch size and one length"
+            )
         if not self.has_weights:
             raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
         if tokens.dim() != 3 or tokens.size(-1) != self.bilm.max_characters_per_token:
@@ -131,10 +141,12 @@ class BiLMLayers:
         more = 2 if boundaries else 0
         time = torch.arange(tokens.size(1) + more, device=tokens.device)
         mask = time < lengths[:, None] + more  # (B, T)
-        if not len(tokens) or (not mask.numel() and self.initial_state != "carry"):
+        if not tokens.size(0) or (not mask.numel() and self.initial_state != "carry"):
             empty = self.bilm.warm_state.output.new_zeros(*mask.shape, self.bilm.output_dim)
             return [empty] * (self.bilm.bilstm.n_layers + 1), mask
         with lock_of(self.bilm).shared():
+            if torch.compiler.is_exporting():
+                return self._export(tokens, lengths, mask, boundaries), mask
             state = frozen_state(self.bilm)
             if state is None and self.requires_grad:
                 self._forget()
@@ -144,6 +156,21 @@ class BiLMLayers:
             if self.layer_cache is None or state is None or self.initial_state == "carry":
                 return self._compute(tokens, lengths, mask, boundaries, state), mask
             return self._look_up(self.layer_cache, tokens, lengths, mask, boundaries, state), mask
+
+    def _export(
+        self, tokens: Tensor, lengths: Tensor, mask: Tensor, boundaries: bool
+    ) -> list[Tensor]:
+        """The layers while `torch.export` records a program."""
+        if self.initial_state == "carry":
+            raise InputError(
+                "torch.export: expected initial_state zero or warm, found carry, a state that no "
+                "program keeps from one batch to the next"
+            )
+        if self.bilm.bilstm.layers[0].precision is not None:
+            raise InputError("torch.export: expected precision fp32, found bf16")
+        initial = self._initial_state(tokens.size(0))
+        read = self.bilm.sentences(tokens, lengths, initial, dropout=False)
+        return self._carry_on(read, mask, boundaries)
 
     @torch.no_grad()
     def _look_up(

@@ -126,7 +126,7 @@ class BiLM(nn.Module):
         forward_inputs: Tensor,
         backward_inputs: Tensor,
         state: LSTMState,
-        batch_sizes: Sequence[int] | None = None,
+        batch_sizes: Sequence[int] | Tensor | None = None,
         encode: Encode | None = None,
         dropout: bool = True,
     ) -> tuple[list[Tensor], LSTMState]:
@@ -143,7 +143,7 @@ class BiLM(nn.Module):
             The same for the backward stream.
         state : `LSTMState`
             Initial LSTM state of shape `(L, 2, B, ...)`.
-        batch_sizes : `Sequence[int]`, optional
+        batch_sizes : `Sequence[int] | Tensor`, optional
             Number of rows at each step, if rows end early; see `ProjectedLSTM.forward`.
         encode : `Encode`, optional
             Function to call instead of `token_encoder`, for example one with a cache.
@@ -177,8 +177,10 @@ class BiLM(nn.Module):
 
         `ValueError`
             If a character id does not exist, or if padding comes before a real token, because the
-            tokens after it would get other tokens' vectors.
+            tokens after it would get other tokens' vectors. Exported programs do not check.
         """
+        if torch.compiler.is_exporting():
+            return tokens.any(dim=-1).sum(dim=1)
         if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < NUM_CHARACTERS:
             raise ValueError(
                 f"expected ids from 0 to {NUM_CHARACTERS - 1}, "
@@ -225,8 +227,12 @@ class BiLM(nn.Module):
         if boundaries:
             tokens = self._with_boundaries(tokens, lengths)
             lengths = lengths + 2
-        # Longest first, so that each step of the recurrence reads the first `batch_sizes[t]` rows.
-        lengths, order = lengths.sort(descending=True, stable=True)
+        is_exported = torch.compiler.is_exporting()  # any order, because ONNX has no stable sort
+        if is_exported:
+            order = torch.arange(tokens.size(0), device=tokens.device)
+        else:
+            # Longest first, so that each step of the recurrence reads the first `batch_sizes[t]`.
+            lengths, order = lengths.sort(descending=True, stable=True)
         words, indices = unique_words(tokens[order])
         time = torch.arange(indices.size(1), device=tokens.device)
         real = time < lengths[:, None]  # (B, T)
@@ -237,12 +243,12 @@ class BiLM(nn.Module):
             indices,
             indices.gather(1, backward),
             state.select(order),
-            real.sum(dim=0).tolist(),
+            real.T if is_exported else real.sum(dim=0).tolist(),
             encode,
             dropout,
         )
 
-        rows = torch.arange(len(tokens), device=tokens.device)[:, None]
+        rows = torch.arange(tokens.size(0), device=tokens.device)[:, None]
         unsort = order.argsort()
         x = x[0].transpose(0, 1) * real[:, :, None]
         layers = [torch.cat([x, x], dim=-1)[unsort]]
@@ -302,10 +308,13 @@ def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
     Find the distinct words of a batch, in arbitrary order. Many times faster than `torch.unique`.
 
     `tokens`: character ids, shape `(B, T, C)`. Returns the distinct words, shape `(U, C)`, and each
-    token's index among them, shape `(B, T)`.
+    token's index among them, shape `(B, T)`. In an exported program, whose shapes do not depend on
+    numbers, each token is a word.
     """
     n_rows, n_steps, n_characters = tokens.shape
     rows = tokens.reshape(-1, n_characters)
+    if torch.compiler.is_exporting():
+        return rows, torch.arange(rows.size(0), device=tokens.device).view(n_rows, n_steps)
     # Sorting one number for each word is faster than sorting rows of characters.
     keys = (rows.long() * _hash_weights(n_characters).to(tokens.device)).sum(dim=1)
     _, indices = torch.unique(keys, return_inverse=True)

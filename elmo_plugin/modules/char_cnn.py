@@ -97,7 +97,7 @@ class CharCNN(nn.Module):
         The maxima of all convolutions over each word. The activations are monotonic, so the maximum
         may come before them. `characters`: shape `(U, C)`, int64. Returns shape `(U, F)`.
         """
-        if not self._is_as_built():
+        if not self._is_as_built() or torch.compiler.is_exporting():
             # The definition, so that hooks and replaced parts see every word.
             x = self.char_embedding(characters).transpose(1, 2)  # (U, c, C)
             return torch.cat([conv(x).amax(dim=2) for conv in self.convolutions], dim=1)

@@ -140,7 +140,7 @@ class ProjectedLSTM(nn.Module):
         inputs: Tensor,
         cell: Tensor,
         hidden: Tensor,
-        batch_sizes: Sequence[int] | None = None,
+        batch_sizes: Sequence[int] | Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
         Read a batch of rows in both directions.
@@ -153,10 +153,11 @@ class ProjectedLSTM(nn.Module):
             c_0 of shape `(2, B, D)`. No gradient flows into it.
         hidden : `Tensor`
             h_0 of shape `(2, B, P)`. No gradient flows into it.
-        batch_sizes : `Sequence[int]`, optional
+        batch_sizes : `Sequence[int] | Tensor`, optional
             Number of rows to read at each of the T steps, in descending order, as in
             `torch.nn.utils.rnn.PackedSequence`: step t reads the first `batch_sizes[t]` rows, and
             rows are sorted by descending length. By default every step reads all rows.
+            While the biLM is exported, the mask of the rows to read, of shape `(T, B)`.
 
         # Returns
 
@@ -257,7 +258,7 @@ class BiLSTM(nn.Module):
         self,
         inputs: Tensor,
         state: LSTMState,
-        batch_sizes: Sequence[int] | None = None,
+        batch_sizes: Sequence[int] | Tensor | None = None,
         dropout: bool = True,
     ) -> tuple[list[Tensor], LSTMState]:
         """
@@ -269,7 +270,7 @@ class BiLSTM(nn.Module):
             Input vectors of shape `(2, T, B, input_dim)`, each direction in its own reading order.
         state : `LSTMState`
             Initial LSTM state of shape `(L, 2, B, ...)`. No gradient flows into it.
-        batch_sizes : `Sequence[int]`, optional
+        batch_sizes : `Sequence[int] | Tensor`, optional
             See `ProjectedLSTM.forward`.
         dropout : `bool`, optional (default = `True`)
             Whether to apply dropout in training mode.

@@ -105,13 +105,13 @@ class PackedWeightCache(FrozenCache):
     ) -> Sequence[Any] | None:
         """
         Return the result of `pack` for the weights in `precision`, by default their own. `None` if
-        autograd is enabled, because packed weights have no gradient, or if the weights are not
-        frozen parameters.
+        autograd is enabled, because packed weights have no gradient, if the weights are not frozen
+        parameters, or during `torch.export`.
         """
         if not all(isinstance(weight, nn.Parameter) and is_frozen(weight) for weight in weights):
             self.clear()
             return None
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or torch.compiler.is_exporting():
             return None
         return self.find(
             FrozenState(weights, (precision,)),

@@ -22,7 +22,7 @@ from elmo_plugin.ops.lstm_kernel import (
     pack_for_kernel,
     takes,
 )
-from elmo_plugin.ops.lstm_reference import scan_gradients
+from elmo_plugin.ops.lstm_reference import exported_lstm, scan_gradients
 from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.private_torch import is_graph_kept
 
@@ -48,7 +48,7 @@ def lstm_scan(
     projection_weight: ScanWeights | None,
     cell_clip: float | None,
     proj_clip: float | None,
-    batch_sizes: Sequence[int] | None = None,
+    batch_sizes: Sequence[int] | Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
     See `ProjectedLSTM.forward`; `bias` includes the forget gate's 1. Tensors for the backward pass
@@ -57,6 +57,11 @@ def lstm_scan(
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
     matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]
+    if isinstance(batch_sizes, Tensor):  # while the biLM is exported
+        w_x, w_h, w_p = matrices
+        return exported_lstm(
+            inputs, memory, output, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes
+        )
     uses_kernel = isinstance(recurrent_weight, KernelWeights) or takes(recurrent_weight)
     tensors = (inputs, bias, *matrices)
     scan: Callable[..., tuple[Tensor, ...]]

@@ -1,6 +1,6 @@
 """
-The equation of `ProjectedLSTM`, and the part of its gradient that the compiled kernel and the
-PyTorch version share.
+The equation of `ProjectedLSTM`, also for `torch.export`, and the part of its gradient that the
+compiled kernel and the PyTorch version share.
 """
 
 from collections.abc import Sequence
@@ -25,24 +25,80 @@ def reference_lstm(
     batch_sizes: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The definition of `lstm_scan` and of the kernel."""
-
-    def clip(x: Tensor, bound: float | None) -> Tensor:
-        return x if bound is None else x.clamp(-bound, bound)
-
     n_steps, n_rows = inputs.shape[1:3]
     c, h, outputs = memory, output, []
     for t, n in enumerate(batch_sizes or [n_rows] * n_steps):
-        gates = inputs[:, t, :n] @ input_weight + h[:, :n] @ recurrent_weight + bias[:, None]
-        i, j, f, o = gates.chunk(4, dim=-1)
-        c_t = torch.sigmoid(f) * c[:, :n] + torch.sigmoid(i) * torch.tanh(j)
-        c_t = clip(c_t, cell_clip)
-        h_t = torch.sigmoid(o) * torch.tanh(c_t)
-        if projection_weight is not None:
-            h_t = clip(h_t @ projection_weight, proj_clip)
+        c_t, h_t = reference_step(
+            inputs[:, t, :n] @ input_weight + bias[:, None],
+            c[:, :n],
+            h[:, :n],
+            recurrent_weight,
+            projection_weight,
+            cell_clip,
+            proj_clip,
+        )
         outputs.append(torch.nn.functional.pad(h_t, (0, 0, 0, n_rows - n)))
         c = torch.cat([c_t, c[:, n:]], dim=1)
         h = torch.cat([h_t, h[:, n:]], dim=1)
     return torch.stack(outputs, dim=1), c, h
+
+
+def exported_lstm(
+    inputs: Tensor,
+    memory: Tensor,
+    output: Tensor,
+    input_weight: Tensor,
+    recurrent_weight: Tensor,
+    bias: Tensor,
+    projection_weight: Tensor | None,
+    cell_clip: float | None,
+    proj_clip: float | None,
+    is_read: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """
+    `reference_lstm` for `torch.export`: the loop over time is an operator of the program, so that
+    the numbers of steps and rows are not fixed. `is_read` is the mask of the rows that are read at
+    each step, of shape `(T, B)`.
+    """
+    # Not at the top, because it imports the compiler.
+    from torch._higher_order_ops.scan import scan
+
+    def step(state: Any, at_t: Any) -> tuple[Any, Tensor]:
+        (c, h), (gates, mask) = state, at_t
+        c_t, h_t = reference_step(
+            gates, c, h, recurrent_weight, projection_weight, cell_clip, proj_clip
+        )
+        return (torch.where(mask, c_t, c), torch.where(mask, h_t, h)), h_t * mask
+
+    gates = inputs @ input_weight[:, None] + bias[:, None, None]  # (2, T, B, 4D)
+    at_steps = gates.transpose(0, 1), is_read[:, None, :, None]
+    (c, h), outputs = scan(step, (memory, output), at_steps)
+    return outputs.transpose(0, 1), c, h
+
+
+def reference_step(
+    gates: Tensor,
+    c: Tensor,
+    h: Tensor,
+    recurrent_weight: Tensor,
+    projection_weight: Tensor | None,
+    cell_clip: float | None,
+    proj_clip: float | None,
+) -> tuple[Tensor, Tensor]:
+    """
+    One time step of n rows: c_t of shape `(2, n, D)` and h_t of shape `(2, n, P)`. `gates` is
+    x_t W_x + b, of shape `(2, n, 4D)`, and `c` and `h` are those of the step before.
+    """
+
+    def clip(x: Tensor, bound: float | None) -> Tensor:
+        return x if bound is None else x.clamp(-bound, bound)
+
+    i, j, f, o = (gates + h @ recurrent_weight).chunk(4, dim=-1)
+    c_t = clip(torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(j), cell_clip)
+    h_t = torch.sigmoid(o) * torch.tanh(c_t)
+    if projection_weight is not None:
+        h_t = clip(h_t @ projection_weight, proj_clip)
+    return c_t, h_t
 
 
 def scan_gradients(

@@ -16,6 +16,11 @@ _global_hooks = [
     getattr(torch.nn.modules.module, name, None)
     for name in ("_global_forward_hooks", "_global_forward_pre_hooks")
 ]
+not_compiled: Any = getattr(torch, "_disable_dynamo", lambda function: function)
+"""
+A decorator of functions that `torch.compile` leaves as they are. The public one imports the
+compiler.
+"""
 _keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
 
 
@@ -35,8 +40,9 @@ builds of PyTorch without oneDNN. All other types use PyTorch's own product.
 
 
 def is_onednn_weight(weight: Tensor) -> bool:
-    """Whether `onednn_linear` supports this weight."""
-    return weight.device.type == "cpu" and weight.dtype in ONEDNN_DTYPES
+    """Whether `onednn_linear` supports this weight. Exported programs use PyTorch's own product."""
+    is_supported = weight.device.type == "cpu" and weight.dtype in ONEDNN_DTYPES
+    return is_supported and not torch.compiler.is_exporting()
 
 
 def onednn_linear(x: Tensor, weight: Tensor) -> Tensor:

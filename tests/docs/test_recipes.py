@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -247,6 +249,44 @@ def test_static_vectors(small: Elmo, text: Path, tmp_path: Path) -> None:
     assert len(found) == len({token for sentence in SENTENCES for token in sentence.split()})
     expected = np.mean([vectors[s][t] for s, t in places], axis=0)
     np.testing.assert_allclose(found["dog"], expected, atol=1e-5)
+
+
+def test_serve(tmp_path: Path) -> None:
+    """Clients that ask at the same time get the vectors of `embed`, also for a sentence that is
+    padded, and a request of another form gets the status 422."""
+    for package in ("fastapi", "onnxruntime", "onnxscript", "uvicorn"):
+        pytest.importorskip(package, reason=f"{package} is not installed: make docs-test does it")
+    import requests
+
+    tiny = Elmo.from_pretrained("tiny")
+    torch.onnx.export(tiny.export(), dynamo=True).save(tmp_path / "elmo.onnx")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}/vectors"
+    arguments = ["-m", "uvicorn", "serve:app", "--app-dir", str(RECIPES), "--port", str(port)]
+    environment = {**os.environ, "MODEL": str(tmp_path / "elmo.onnx")}
+
+    def ask(sentences: object) -> requests.Response:
+        return requests.post(address, json=sentences, timeout=TIMEOUT)
+
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen([sys.executable, *arguments], env=environment, stderr=log)
+    try:
+        while "Uvicorn running" not in (tmp_path / "log").read_text():
+            assert server.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.1)
+        batches = [[s.split() for s in SENTENCES[k % 3 :]] + [["naïve", "<S>"]] for k in range(24)]
+        with ThreadPoolExecutor(8) as threads:
+            for batch, answer in zip(batches, threads.map(ask, batches)):
+                assert answer.status_code == 200, answer.text
+                for found, expected in zip(answer.json(), tiny.embed(batch), strict=True):
+                    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+        for wrong in ([], [[]], "The dog .", ["The", "dog"], [["A"] * 513], [[1]]):
+            assert ask(wrong).status_code == 422, wrong
+    finally:
+        server.terminate()
+        server.wait(TIMEOUT)
 
 
 def test_raw_text(tmp_path: Path) -> None:

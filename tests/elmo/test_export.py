@@ -1,0 +1,179 @@
+"""Programs of `torch.export`. The expected vectors are those of `embed`, within 1e-5."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.options import BiLMOptions
+from tests.conftest import BLOCKS
+from tests.docs.pages import ROOT, blocks
+
+BATCHES = [
+    ["A"],
+    ["He threw the stick to the dog .", "Nobody saw it — naïve 🙂 .", "A", "The dog ?"],
+    ["<S> is a word </S> too", "", "A " + "very" * 30 + " long one"],
+    [" ".join(f"w{i % 7}" for i in range(70)), "A dog"],
+]
+"""Other sizes and lengths than those of the batch that a program is made from."""
+
+ONLY_TORCH = """
+import sys
+
+sys.modules.update(dict.fromkeys(["elmo_plugin", "elmo_plugin_torchvision", "allennlp"]))
+import numpy as np
+import torch
+
+batches = np.load("ids.npz")
+for name in sys.argv[1:]:
+    vectors = torch.export.load(f"{name}.pt2").module()
+    with torch.inference_mode():
+        found = {k: vectors(torch.from_numpy(batches[k])).numpy() for k in batches}
+    np.savez(f"{name}.npz", **found)
+"""
+
+
+class Exported(NamedTuple):
+    elmo: Elmo
+    layer: str
+    found: list[np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def exported(bilm_files, tmp_path_factory) -> Iterator[dict[str, Exported]]:
+    """Two programs, and their vectors of `BATCHES` from a process that cannot import this package,
+    and gets its ids from the function in docs/deployment.md."""
+    weights = {"scalar_mix_parameters": [0.3, -0.2, 0.5], "do_layer_norm": True}
+    models = {
+        "zero": (Elmo.from_files(*bilm_files, initial_state="zero", **weights), "mix"),
+        "warm": (Elmo.from_files(*bilm_files, initial_state="warm"), "all"),
+    }
+    folder = tmp_path_factory.mktemp("exported")
+    for name, (elmo, layer) in models.items():
+        set_clips(elmo, 0.3, 0.2)
+        torch.export.save(elmo.export(layer), folder / f"{name}.pt2")
+    character_ids = documented("character_ids.py")["character_ids"]
+    ids = {str(k): character_ids([s.split() for s in batch]) for k, batch in enumerate(BATCHES)}
+    np.savez(folder / "ids.npz", **ids)
+    environment = {name: x for name, x in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(
+        [sys.executable, "-c", ONLY_TORCH, *models],
+        cwd=folder,
+        env={**environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        check=True,
+    )
+    found = {}
+    for name, (elmo, layer) in models.items():
+        with np.load(folder / f"{name}.npz") as file:
+            found[name] = Exported(elmo, layer, [file[str(k)] for k in range(len(BATCHES))])
+    return found
+
+
+def documented(name: str) -> dict:
+    """The names that a file of docs/deployment.md defines."""
+    [block] = [x for x in blocks(ROOT / "docs" / "deployment.md") if x.file == name]
+    names: dict = {}
+    exec(compile(block.code, str(block), "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("name", ["zero", "warm"])
+def test_a_process_with_torch_alone(exported, name):
+    """Each sentence has its own vectors in batches of any size and length, and zeros at padding."""
+    elmo, layer, found = exported[name]
+    for batch, vectors in zip(BATCHES, found, strict=True):
+        expected = elmo.embed([sentence.split() for sentence in batch], layer)
+        for row, sentence in enumerate(expected):
+            n = sentence.shape[-2]
+            np.testing.assert_allclose(vectors[..., row, :n, :], sentence, atol=1e-5, rtol=0)
+            assert not vectors[..., row, n:, :].any()
+
+
+def set_clips(elmo: Elmo, cell_clip: float | None, proj_clip: float | None) -> None:
+    for layer in elmo.bilm.bilstm.layers:
+        layer.cell_clip, layer.proj_clip = cell_clip, proj_clip
+
+
+@pytest.mark.parametrize("clips", [(None, 0.2), (0.3, None)])
+def test_both_clips_act(exported, bilm_files, clips):
+    """A model that has one of them alone gives other vectors than the program."""
+    elmo = Elmo.from_files(*bilm_files)
+    set_clips(elmo, *clips)
+    _, layer, found = exported["warm"]
+    assert np.abs(found[1][:, 0] - elmo.embed(BATCHES[1][0], layer)).max() > 0.01
+
+
+def test_documented_character_ids(bilm_files):
+    """The expected ids are those that `embed` reads, also for other lengths of tokens."""
+    elmo = Elmo.from_files(*bilm_files)
+    character_ids = documented("character_ids.py")["character_ids"]
+    sentences = [["\ud800x", "naïve", "🙂" * 20, "</S>"], ["<S>"], [], ["", "a\u3000b"]]
+    found = character_ids(sentences)
+    assert found.dtype == np.int64
+    assert np.array_equal(found, elmo.characters(sentences).numpy())
+
+
+@pytest.mark.parametrize("as_embed", [True, False])
+@pytest.mark.parametrize(
+    "how, message",
+    [
+        ({"initial_state": "carry"}, "expected initial_state zero or warm, found carry"),
+        ({"precision": "bf16"}, "expected precision fp32, found bf16"),
+    ],
+)
+def test_what_no_program_has(bilm_files, how, message, as_embed):
+    """The error is one line, whether `Elmo.export` or PyTorch's function is called."""
+    elmo = Elmo.from_files(*bilm_files, **how)
+    with pytest.raises(InputError, match=f"^torch.export: {message}.*$"):
+        if as_embed:
+            elmo.export()
+        else:
+            torch.export.export(elmo, (elmo.characters([["a", "b"]] * 2),))
+    assert len(elmo.embed("A dog")) == 2  # nothing of the failed export is left
+
+
+def test_other_ways_are_refused(bilm_files):
+    """The error is one line that names the way that works."""
+    elmo = Elmo.from_files(*bilm_files)
+    ids = elmo.characters([["a", "b"]] * 2)
+    with pytest.raises(InputError, match=r"^expected torch.export, as by Elmo.export, found .*$"):
+        torch.jit.trace(elmo, (ids,))
+    with pytest.raises(ValueError, match=r"layer: expected .* below 3, found 3$"):
+        elmo.export(3)
+    options = BiLMOptions.from_dict(BLOCKS, source="test")
+    with pytest.raises(RuntimeError, match="the biLM's weights were never loaded"):
+        Elmo.from_options(options).export()
+
+
+def test_torch_compile(bilm_files):
+    """A compiled model with ELMo inside has the vectors and the gradients of the same model as it
+    is, for batches of several shapes."""
+    elmo = Elmo.from_files(*bilm_files, do_layer_norm=True)
+    model = torch.nn.Sequential(_First(elmo), torch.nn.Linear(elmo.output_dim, 3))
+    compiled = torch.compile(model, backend="eager")
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    assert len(parameters) == 4 + 2  # of the mix and of the linear layer
+    for batch in BATCHES[:2]:
+        ids = elmo.characters([sentence.split() for sentence in batch])
+        expected, found = model(ids), compiled(ids)
+        torch.testing.assert_close(found, expected)
+        gradients = [torch.autograd.grad(y.square().sum(), parameters) for y in (found, expected)]
+        torch.testing.assert_close(*gradients)
+
+
+class _First(torch.nn.Module):
+    """The first mix of an `Elmo`."""
+
+    def __init__(self, elmo: Elmo) -> None:
+        super().__init__()
+        self.elmo = elmo
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.elmo(tokens)["elmo_representations"][0]
