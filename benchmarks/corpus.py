@@ -35,7 +35,7 @@ def run(settings: Settings) -> Record:
     with tempfile.TemporaryDirectory() as folder:
         with quiet():
             corpus = encode(files, Path(folder) / "corpus")
-        vocabulary = BiLMVocabulary.from_corpus(str(corpus.folder))
+        vocabulary = BiLMVocabulary.from_corpus(str(corpus.folder), min_count=1)
         n_peer = sum(map(len, first_sentences(settings.text)))
         with quiet():
             encoding, splitting, counting = in_turns(
@@ -105,7 +105,10 @@ def read_epoch(folder: Path, vocabulary: Vocabulary) -> None:
 def encode_and_read(files: Sequence[Path], n_times: int) -> None:
     with tempfile.TemporaryDirectory() as folder, quiet():
         corpus = encode([*files] * n_times, Path(folder) / "corpus")
-        read_epoch(corpus.folder, BiLMVocabulary.from_corpus(str(corpus.folder), max_size=50_000))
+        read_epoch(
+            corpus.folder,
+            BiLMVocabulary.from_corpus(str(corpus.folder), max_size=50_000, min_count=1),
+        )
 
 
 def first_sentences(text: str) -> Iterator[list[str]]:

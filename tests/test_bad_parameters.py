@@ -166,6 +166,7 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
         "amsgrad": "flag",
     },
     (TrainerCallback, "learning_curve"): {"interval": "count"},
+    (TrainerCallback, "validate_every"): {"num_batches": "count", "num_seconds": "number"},
     (TrainerCallback, "bilm_export"): {"softmax": "flag"},
     (TrainerCallback, "elmo_mix"): {"interval": "count"},
 }
@@ -293,6 +294,10 @@ class Builder:
                 {"model_parameters": list(torch.nn.Linear(2, 2).named_parameters())},
             ),
             (TrainerCallback, "learning_curve"): ({}, {"serialization_dir": str(folder)}),
+            (TrainerCallback, "validate_every"): (
+                {"num_batches": 5},
+                {"serialization_dir": str(folder)},
+            ),
             (TrainerCallback, "bilm_export"): ({}, {"serialization_dir": str(folder)}),
             (TrainerCallback, "elmo_mix"): ({}, {"serialization_dir": str(folder)}),
         }
@@ -311,6 +316,8 @@ class Builder:
             params = {k: v for k, v in params.items() if not k.endswith("_file") or k == key}
         if key == "file":
             del params["corpus"]
+        if key == "num_seconds":
+            del params["num_batches"]
         if key == "pretrained_vocabulary_file":
             params["pretrained_file"] = "tiny"
         return kind.from_params(Params({"type": name, **params}), **extras)

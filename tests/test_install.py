@@ -53,6 +53,7 @@ REGISTERED = {
     ("TrainerCallback", "elmo_mix"),
     ("TrainerCallback", "keep_freed_memory"),
     ("TrainerCallback", "learning_curve"),
+    ("TrainerCallback", "validate_every"),
     ("TrainerCallback", "wandb"),
     ("Vocabulary", "bilm"),
 }

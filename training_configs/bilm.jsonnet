@@ -16,12 +16,9 @@
   train_data_path: 'docs://train',
   validation_data_path: 'docs://heldout',
 
-  vocabulary: {
-    type: 'bilm',
-    corpus: $.train_data_path,
-    min_count: 2,  // rarer words are <UNK> in the softmax; the char CNN still reads them
-    max_size: 20000,
-  },
+  // The softmax predicts the words that occur at least three times (min_count: 3), at most 100,000
+  // (max_size). Others are <UNK> in the softmax; the char CNN still reads them.
+  vocabulary: { type: 'bilm', corpus: $.train_data_path },
 
   data_loader: {
     type: 'bilm',

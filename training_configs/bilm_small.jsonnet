@@ -9,7 +9,7 @@
 (import 'bilm.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT') + '/train',
   validation_data_path: std.extVar('BILM_TEXT') + '/heldout',
-  vocabulary+: { max_size: 50000 },
+  vocabulary+: { min_count: 2, max_size: 50000 },
   data_loader+: { batch_size: 64 },
   model+: {
     char_cnn+: {

@@ -4,11 +4,11 @@ ELMo for AllenNLP. Importing this package registers:
 `bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
 (TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` (Seq2SeqEncoder), `bcn_elmo`,
 `bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models), `clipped_adagrad` and `fused_adam`
-(Optimizers), `learning_curve`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and `wandb`, fixed
-(TrainerCallbacks), `reduce_on_plateau`, fixed (LearningRateScheduler), `bilm-encode`,
-`bilm-import`, `bilm-export`, `elmo-configs`, `elmo-mix` and `elmo-nearest` (Subcommands), the
-texts `docs://train`, `docs://heldout` and `task://CONFIG#KEY`, and the archives `pretrained://NAME`
-of the models in the package.
+(Optimizers), `learning_curve`, `validate_every`, `bilm_export`, `elmo_mix`, `keep_freed_memory` and
+`wandb`, fixed (TrainerCallbacks), `reduce_on_plateau`, fixed (LearningRateScheduler),
+`bilm-encode`, `bilm-import`, `bilm-export`, `elmo-configs`, `elmo-mix` and `elmo-nearest`
+(Subcommands), the texts `docs://train`, `docs://heldout` and `task://CONFIG#KEY`, and the archives
+`pretrained://NAME` of the models in the package.
 """
 
 import elmo_plugin_torchvision
@@ -23,7 +23,7 @@ from elmo_plugin.plugin import compat  # isort: split
 
 from elmo_plugin.plugin.callbacks import bilm_export as bilm_export_callback
 from elmo_plugin.plugin.callbacks import elmo_mix as elmo_mix_callback
-from elmo_plugin.plugin.callbacks import keep_freed_memory, learning_curve, wandb
+from elmo_plugin.plugin.callbacks import keep_freed_memory, learning_curve, validate_every, wandb
 from elmo_plugin.plugin.commands import (
     bilm_export,
     bilm_import,

@@ -8,12 +8,18 @@ from allennlp.training.callbacks import TrainerCallback
 from elmo_plugin.checks import check_count
 from elmo_plugin.files.atomic_write import atomic_write, name_full_disk
 
+SAMPLED = "sampled_loss"
+"""The metric of a model that trains with a sampled softmax."""
+GAP = """The sampled loss is lower than the others, because it
+compares a word with a sample of the vocabulary."""
+
 
 @TrainerCallback.register("learning_curve")
 class LearningCurveCallback(TrainerCallback):
     """
     Writes a line with the current metrics to `learning_curve.jsonl` after every `interval` batches
-    and every epoch, and draws the curve as `learning_curve.png` after every epoch.
+    and every validation, and draws the curve as `learning_curve.png` after every validation: after
+    each epoch, and within it with the callback `validate_every`.
 
     Registered as a `TrainerCallback` with name "learning_curve".
 
@@ -60,16 +66,22 @@ class LearningCurveCallback(TrainerCallback):
             return
         self._losses += [output["loss"].item() for output in batch_outputs]
         if batch_number % self.interval == 0:
-            self._add(trainer, {"training_loss": sum(self._losses) / len(self._losses)})
+            name = SAMPLED if SAMPLED in batch_metrics else "training_loss"
+            self._add(trainer, {name: sum(self._losses) / len(self._losses)})
             self._losses = []
 
     def on_epoch(
         self, trainer: Any, metrics: Any, *_: Any, is_primary: bool = True, **__: Any
     ) -> None:
         if is_primary:
-            found = {k: v for k, v in metrics.items() if k.startswith("validation_")}
-            self._add(trainer, found)
-            draw(self.path, self.path.with_suffix(".png"))
+            start = "validation_"
+            found = {k.removeprefix(start): v for k, v in metrics.items() if k.startswith(start)}
+            self.add_validation(trainer, found)
+
+    def add_validation(self, trainer: GradientDescentTrainer, metrics: Dict[str, Any]) -> None:
+        """Adds the line of a validation, and draws the curve."""
+        self._add(trainer, {f"validation_{key}": value for key, value in metrics.items()})
+        draw(self.path, self.path.with_suffix(".png"))
 
     def _add(self, trainer: GradientDescentTrainer, metrics: Dict[str, Any]) -> None:
         line = json.dumps({"batch": trainer._total_batches_completed, **metrics}) + "\n"
@@ -86,8 +98,8 @@ class LearningCurveCallback(TrainerCallback):
 
 def draw(curve: Path, picture: Path) -> None:
     """
-    Draw the file `learning_curve.jsonl` as a PNG file: the training loss by batch and, after each
-    epoch, the logarithms of the held-out perplexities, which are losses too (nats a token).
+    Draw the file `learning_curve.jsonl` as a PNG file: the training loss by batch, and the
+    logarithms of the held-out perplexities, which are losses too (nats per token).
     """
     import numpy as np
     from matplotlib.figure import Figure  # not pyplot, whose settings belong to the caller
@@ -102,13 +114,15 @@ def draw(curve: Path, picture: Path) -> None:
             batches, values = zip(*points)
             axes.plot(batches, transform(values), marker, label=label)
 
-    plot("training_loss", "training loss", "-")
+    plot(SAMPLED, "training, sampled softmax", "-")
+    plot("training_loss", "training, full softmax", "-")
     for direction, marker in (("forward", "o--"), ("backward", "s--")):
         key = f"validation_{direction}_perplexity"
         plot(key, f"held-out, {direction}, full softmax", marker, np.log)
     axes.set_xlabel("batches")
     axes.set_ylabel("negative log likelihood (nats a token)")
     axes.grid(alpha=0.3)
-    axes.legend()
+    title = GAP if any(SAMPLED in line for line in lines) else None
+    axes.legend(title=title, fontsize="small", title_fontsize="small")
     with atomic_write(picture) as temporary:
         figure.savefig(temporary, format="png", dpi=150)

@@ -14,8 +14,13 @@ from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 from elmo_plugin.checks import InputError, check_choice, check_count, check_path
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, word_ids
-from elmo_plugin.text.corpus import UNKNOWN_TOKEN, EncodedCorpus
+from elmo_plugin.plugin.data.vocabulary import (
+    WORDS_NAMESPACE,
+    ids_of_corpus_words,
+    own_unknown_share,
+    unknown_share,
+)
+from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.prefetch import LazyWindow, Prefetcher, Tensors
 from elmo_plugin.text.windows import Epoch
@@ -27,7 +32,7 @@ MOST_ROWS = 1 << 20
 WINDOW_TOKENS = 1 << 24
 """Maximum number of tokens of a window. Its ids take up to half a gigabyte."""
 MANY_UNKNOWN = 0.1
-"""Share of unknown tokens above which a warning is logged. Rare words are a few percent."""
+"""Share of unknown tokens, beyond that of the vocabulary's own text, that causes a warning."""
 
 
 @DataLoader.register("bilm")
@@ -190,17 +195,18 @@ class BiLMDataLoader(DataLoader):
         Log the share of unknown tokens, which shows whether the vocabulary is from another text.
         """
         assert self._ids is not None
-        counts, ids = self.corpus.counts, word_ids(vocab)
-        share = float(counts[self._ids == ids[UNKNOWN_TOKEN]].sum() / counts.sum())
+        share, own = unknown_share(self.corpus, self._ids), own_unknown_share(vocab)
+        is_high = share > own + MANY_UNKNOWN
         logger.log(
-            logging.WARNING if share > MANY_UNKNOWN else logging.INFO,
-            "%s: %.1f %% of its %d tokens are none of the vocabulary's %d words%s",
+            logging.WARNING if is_high else logging.INFO,
+            "%s: %.1f %% of its %d tokens are none of the vocabulary's %d words%s%s",
             self.data_path,
             100 * share,
-            counts.sum(),
-            len(ids),
+            self.corpus.counts.sum(),
+            vocab.get_vocab_size(WORDS_NAMESPACE),
+            f", against {own:.1%} in the text that it was made from" if own else "",
             ", and a perplexity counts them as one word, <UNK>: is the vocabulary of another text?"
-            if share > MANY_UNKNOWN
+            if is_high
             else "",
         )
 

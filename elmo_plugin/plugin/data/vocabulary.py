@@ -5,6 +5,7 @@ They have a separate namespace without padding. `<S>`, `</S>` and `<UNK>` come f
 by descending frequency, so that a word's id is its rank, as log-uniform sampling assumes.
 """
 
+import logging
 import os
 from collections.abc import Iterable
 from itertools import islice
@@ -18,7 +19,14 @@ from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.text.corpus import SPECIAL_WORDS, UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 
+logger = logging.getLogger(__name__)
+
 WORDS_NAMESPACE = "words"
+UNKNOWN_NAMESPACE = "unknown_share"
+"""Its only entry is the share of unknown tokens in the text that a vocabulary was made from. As a
+namespace, it is in AllenNLP's vocabulary files, and so in archives and in each process."""
+DEFAULT_MIN_COUNT = 3
+DEFAULT_MAX_SIZE = 100_000
 
 NEWLINE_ESCAPE = "@@NEWLINE@@"
 """Escape of a line break in AllenNLP's vocabulary files."""
@@ -39,7 +47,7 @@ class BiLMVocabulary(Vocabulary):
         corpus: str | None = None,
         file: str | None = None,
         max_size: int | None = None,
-        min_count: int = 1,
+        min_count: int | None = None,
         cache_dir: str | None = None,
     ) -> "BiLMVocabulary":
         """
@@ -52,8 +60,9 @@ class BiLMVocabulary(Vocabulary):
         file : `str`, optional
             Vocabulary file instead of `corpus`: one word per line, sorted by frequency.
         max_size : `int`, optional
-            Maximum number of words, including `<S>`, `</S>` and `<UNK>`.
-        min_count : `int`, optional (default = `1`)
+            Maximum number of words, including `<S>`, `</S>` and `<UNK>`. By default 100,000 words
+            of a corpus, and all words of a file.
+        min_count : `int`, optional (default = `3`)
             Minimum count of a word in the corpus. Only with `corpus`.
         cache_dir : `str`, optional
             Cache folder of encoded corpora. Only with `corpus`.
@@ -66,12 +75,13 @@ class BiLMVocabulary(Vocabulary):
         name = 'vocabulary of type "bilm"'
         if max_size is not None:
             check_count(f"{name}: max_size", max_size, least=len(SPECIAL_WORDS) + 1)
-        check_count(f"{name}: min_count", min_count, least=0)
+        if min_count is not None:
+            check_count(f"{name}: min_count", min_count, least=0)
         if cache_dir is not None:
             check_path(f"{name}: cache_dir", cache_dir)
         if file is not None:
             check_path(f"{name}: file", file)
-            if min_count != 1:
+            if min_count is not None:
                 raise InputError(f'{name}: "min_count" needs a "corpus", found a "file"')
             try:
                 file = cached_path(file)
@@ -85,11 +95,27 @@ class BiLMVocabulary(Vocabulary):
             opened = open_corpus(corpus, cache_dir)  # type: ignore[arg-type]
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{name}: corpus: {error}") from error
+        max_size = DEFAULT_MAX_SIZE if max_size is None else max_size
+        min_count = DEFAULT_MIN_COUNT if min_count is None else min_count
         special = len(SPECIAL_WORDS)
         # The counts are sorted, so the frequent words are a prefix.
         frequent = special + int((opened.counts[special:] >= min_count).sum())
         words = (word for word in opened.words()[:frequent] if NEWLINE_ESCAPE not in word)
-        return cls.from_words(islice(words, max_size))
+        vocab = cls.from_words(islice(words, max_size))
+        share = unknown_share(opened, ids_of_corpus_words(opened, vocab))
+        vocab.add_token_to_namespace(f"{share:.6f}", UNKNOWN_NAMESPACE)
+        logger.info(
+            "vocabulary: %d of the %d distinct words of %s, at most %d that occur at least %d "
+            "times, which cover %.1f %% of its %d tokens",
+            vocab.get_vocab_size(WORDS_NAMESPACE),
+            opened.num_words,
+            corpus,
+            max_size,
+            min_count,
+            100 * (1 - share),
+            opened.counts.sum(),
+        )
+        return vocab
 
     @classmethod
     def from_words(cls, words: Iterable[str]) -> "BiLMVocabulary":
@@ -115,7 +141,11 @@ class BiLMVocabulary(Vocabulary):
                     f"AllenNLP reads as a line break, found {word!r}"
                 )
         vocab = cls(
-            non_padded_namespaces=[*DEFAULT_NON_PADDED_NAMESPACES, WORDS_NAMESPACE],
+            non_padded_namespaces=[
+                *DEFAULT_NON_PADDED_NAMESPACES,
+                WORDS_NAMESPACE,
+                UNKNOWN_NAMESPACE,
+            ],
             oov_token=UNKNOWN_TOKEN,
         )
         vocab._token_to_index[WORDS_NAMESPACE] = {word: index for index, word in enumerate(words)}
@@ -161,3 +191,19 @@ def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
     unknown = ids[UNKNOWN_TOKEN]
     words = corpus.words()
     return np.fromiter((ids.get(word, unknown) for word in words), np.int64, count=len(words))
+
+
+def unknown_share(corpus: EncodedCorpus, ids: np.ndarray) -> float:
+    """
+    The share of a corpus's tokens that are none of a vocabulary's words. `ids`: those of
+    `ids_of_corpus_words`.
+    """
+    unknown = ids == SPECIAL_WORDS.index(UNKNOWN_TOKEN)
+    return float(corpus.counts[unknown].sum() / corpus.counts.sum())
+
+
+def own_unknown_share(vocab: Vocabulary) -> float:
+    """The share of unknown tokens in a vocabulary's own text, or 0 if it is not known."""
+    if UNKNOWN_NAMESPACE not in vocab.get_namespaces():
+        return 0.0
+    return float(vocab.get_token_from_index(0, UNKNOWN_NAMESPACE))

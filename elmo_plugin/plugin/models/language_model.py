@@ -135,8 +135,9 @@ class LanguageModel(Model):
         self._carried: dict[bool, Optional[LSTMState]] = {True: None, False: None}
         self._n_batches = 0
         self._sampled_loss = TokenAverage()
-        self._forward_loss = TokenAverage()
-        self._backward_loss = TokenAverage()
+        # Forward and backward, by whether the model is in training mode, because a validation may
+        # come within an epoch.
+        self._losses = {training: (TokenAverage(), TokenAverage()) for training in (True, False)}
         self.register_load_state_dict_pre_hook(_take_resume_state)
         if pretrained_file is not None:
             load_pretrained(
@@ -307,8 +308,8 @@ class LanguageModel(Model):
         if self.training and self.softmax.n_negative_samples is not None:
             self._sampled_loss((forward_sum + backward_sum).detach() / 2, n_tokens)
         else:
-            self._forward_loss(forward_sum.detach(), n_tokens)
-            self._backward_loss(backward_sum.detach(), n_tokens)
+            for average, direction_sum in zip(self._losses[self.training], sums):
+                average(direction_sum.detach(), n_tokens)
         loss = (forward_sum + backward_sum) / (2 * max(n_tokens, 1))
         if self.training:
             self._check_loss(loss)
@@ -330,8 +331,7 @@ class LanguageModel(Model):
             return {"sampled_loss": self._sampled_loss.get_metric(reset)}
         if reset and not self.training:
             self._carried[False] = None  # the next evaluation reads from the start of a text
-        forward = self._forward_loss.get_metric(reset)
-        backward = self._backward_loss.get_metric(reset)
+        forward, backward = (x.get_metric(reset) for x in self._losses[self.training])
         return {
             "perplexity": _exp((forward + backward) / 2),
             "forward_perplexity": _exp(forward),

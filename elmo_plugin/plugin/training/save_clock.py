@@ -1,4 +1,4 @@
-"""Decides when to save the next checkpoint, at the same step in all processes."""
+"""Decides when the next checkpoint or validation is due, at the same step in all processes."""
 
 import time
 from typing import Optional
@@ -8,8 +8,6 @@ from allennlp.common.util import is_distributed
 from torch.distributed.distributed_c10d import _get_default_store
 
 from elmo_plugin.plugin.training.checkpoint_files import Point
-
-ANNOUNCED = "elmo_plugin/next_save"
 
 
 class SaveClock:
@@ -24,16 +22,19 @@ class SaveClock:
 
     # Parameters
 
-    seconds : `float | None`
-        Seconds between two saves; `None` never saves.
+    seconds : `float`, optional
+        Time between two saves; `None` never saves.
+    key : `str`, optional (default = `"elmo_plugin/next_save"`)
+        Key of the announcement in the store, one for each clock.
     """
 
-    def __init__(self, seconds: Optional[float]) -> None:
+    def __init__(self, seconds: Optional[float], key: str = "elmo_plugin/next_save") -> None:
         self._seconds = seconds
+        self._key = key
         self._is_first = not is_distributed() or dist.get_rank() == 0
         self.restart()
         if is_distributed() and self._is_first:
-            _get_default_store().set(ANNOUNCED, "")
+            _get_default_store().set(self._key, "")
 
     def restart(self) -> None:
         """Restart the clock. Call this after each save."""
@@ -46,11 +47,11 @@ class SaveClock:
         if not is_distributed():
             return self._is_old()
         store = _get_default_store()
-        if store.get(ANNOUNCED).decode() == str(point):
+        if store.get(self._key).decode() == str(point):
             return True
         if self._is_first and self._is_old():
-            store.set(ANNOUNCED, str(point._replace(batches=point.batches + 1)))
-            store.get(ANNOUNCED)  # its answer confirms that the announcement is stored
+            store.set(self._key, str(point._replace(batches=point.batches + 1)))
+            store.get(self._key)  # its answer confirms that the announcement is stored
         return False
 
     def _is_old(self) -> bool:

@@ -20,7 +20,11 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data import data_loader
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
+from elmo_plugin.plugin.data.vocabulary import (
+    BiLMVocabulary,
+    own_unknown_share,
+    vocabulary_words,
+)
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import CorpusError
 
@@ -55,7 +59,7 @@ def make(file: Path, **params) -> BiLMDataLoader:
         reader=reader,
         data_path=str(file),
     )
-    vocab = BiLMVocabulary.from_corpus(corpus=str(file), max_size=40, cache_dir=cache_dir)
+    vocab = BiLMVocabulary.from_corpus(str(file), max_size=40, min_count=1, cache_dir=cache_dir)
     loader.index_with(vocab)
     assert isinstance(loader, BiLMDataLoader)
     return loader
@@ -96,7 +100,8 @@ def test_a_window_is_what_the_model_reads(file: Path) -> None:
     sentences. The characters are those of `words_to_characters`, and the ids are those of the
     vocabulary, or 2 for unknown words."""
     cache_dir = str(file.parent / "cache")
-    words = vocabulary_words(BiLMVocabulary.from_corpus(corpus=str(file), cache_dir=cache_dir))
+    vocab = BiLMVocabulary.from_corpus(corpus=str(file), min_count=1, cache_dir=cache_dir)
+    words = vocabulary_words(vocab)
     ids = {word: rank if rank < 40 else 2 for rank, word in enumerate(words)}
     spelled = dict(zip(map(tuple, words_to_characters(words, 12).tolist()), words, strict=True))
     rows: list[list[tuple]] = [[] for _ in range(4)]
@@ -330,6 +335,25 @@ def test_a_vocabulary_of_another_text_is_warned_of(
     with caplog.at_level("INFO"):
         loader.index_with(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *all_words]))
     assert "text.txt: 0.0 % of its" in caplog.text and "another text" not in caplog.text
+
+
+def test_own_rare_words_are_not_another_text(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A property: half of the tokens are unknown in the vocabulary's own text, so about as many
+    in other text of the same kind are no reason to warn, and all of them are."""
+    vocab = BiLMVocabulary.from_corpus(str(file), max_size=33, cache_dir=str(file.parent / "cache"))
+    same = file.with_name("same.txt")
+    same.write_text("\n".join(file.read_text().splitlines()[:100]))
+    caplog.clear()
+    for text in (file, same):
+        with caplog.at_level("INFO"):
+            make(text, shuffle=None).index_with(vocab)
+    own = own_unknown_share(vocab)
+    assert 0.3 < own < 0.7
+    assert caplog.text.count(f", against {own:.1%} in the text that it was made from") == 2
+    assert "another text" not in caplog.text
+    same.write_text("elsewhere\n" * 100)
+    make(same, shuffle=None).index_with(vocab)
+    assert "is the vocabulary of another text?" in caplog.text
 
 
 def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture) -> None:

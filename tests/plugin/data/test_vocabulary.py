@@ -9,6 +9,7 @@ from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file, wr
 from elmo_plugin.plugin.data.vocabulary import (
     BiLMVocabulary,
     ids_of_corpus_words,
+    own_unknown_share,
     vocabulary_words,
     word_ids,
 )
@@ -38,10 +39,27 @@ def test_words_come_by_frequency(tmp_path: Path, text: Path) -> None:
     """The counts are 4 for c, 3 for b and 2 for a, and words of equal count follow by first
     occurrence. A word that AllenNLP's files would turn into a line break becomes <UNK>."""
     words = ["<S>", "</S>", "<UNK>", "c", "b", "a", "@@UNKNOWN@@", "d"]
-    assert build(tmp_path, text) == words
-    assert build(tmp_path, text, max_size=5) == words[:5]
+    assert build(tmp_path, text, min_count=1) == words
+    assert build(tmp_path, text, min_count=1, max_size=5) == words[:5]
     assert build(tmp_path, text, min_count=2) == words[:6]
     assert build(tmp_path, text, min_count=2, max_size=50) == words[:6]
+
+
+def test_defaults(tmp_path: Path, text: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By hand: c and b occur three times or more, 7 of 13 tokens. The log says so, and the other
+    vocabulary's share is in the files that AllenNLP writes and reads."""
+    with caplog.at_level("INFO"):
+        assert build(tmp_path, text) == ["<S>", "</S>", "<UNK>", "c", "b"]
+    assert "at most 100000 that occur at least 3 times, which cover 53.8 % of its 13" in caplog.text
+    vocab = BiLMVocabulary.from_corpus(str(text), cache_dir=str(tmp_path / "cache"))
+    vocab.save_to_files(str(tmp_path / "vocabulary"))
+    for kind in (Vocabulary, BiLMVocabulary):
+        again = kind.from_files(tmp_path / "vocabulary")
+        assert own_unknown_share(again) == pytest.approx(6 / 13, abs=1e-6)
+    assert own_unknown_share(BiLMVocabulary.from_words(WORDS)) == 0
+    corpus = tmp_path / "large.txt"
+    corpus.write_text("\n".join(f"w{k // 3}" for k in range(3 * 100_001)))
+    assert len(build(tmp_path, corpus)) == 100_000
 
 
 @pytest.mark.parametrize("oov_token", [None, "<UNK>", "@@UNKNOWN@@", "the"])

@@ -4,17 +4,23 @@ bit-identical.
 """
 
 import json
+import math
+import re
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from allennlp.commands.train import train_model
-from allennlp.common import Params
+from allennlp.common import Params, Tqdm
 from allennlp.training.callbacks import TrainerCallback
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules import sampled_softmax
+from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback
+from elmo_plugin.plugin.models.language_model import LanguageModel
 
 ROOT = Path(__file__).parents[3]
 TEXT = ROOT / "fixtures" / "text"
@@ -77,9 +83,18 @@ def config(cache: Path) -> Params:
     return Params(json.loads(json.dumps(params)))
 
 
-def train(folder: Path, kill_after: int | None = None, recover: bool = False) -> dict[str, Any]:
+def train(
+    folder: Path,
+    kill_after: int | None = None,
+    recover: bool = False,
+    validate_every: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     KillCallback.done, KillCallback.after = 0, kill_after
-    model = train_model(config(folder.parent / "cache"), str(folder), recover=recover)
+    params = config(folder.parent / "cache").as_dict()
+    if validate_every is not None:
+        callback = {"type": "validate_every", **validate_every}
+        params["trainer"]["callbacks"].insert(0, callback)
+    model = train_model(Params(params), str(folder), recover=recover)
     assert model is not None
     return model.state_dict()
 
@@ -119,6 +134,131 @@ def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
     runs = (folder, tmp_path / "killed")
     curves = [(run / "learning_curve.jsonl").read_text() for run in runs]
     assert curves[0].splitlines()[:-1] == curves[1].splitlines()[:-1]
+
+
+def curve(folder: Path) -> list[dict[str, float]]:
+    return list(map(json.loads, (folder / "learning_curve.jsonl").read_text().splitlines()))
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory) -> Path:
+    """Returns the folder of a run that validates every 20 batches."""
+    folder = tmp_path_factory.mktemp("watched") / "run"
+    train(folder, validate_every={"num_batches": 20})
+    return folder
+
+
+def test_validation_within_an_epoch(whole, watched):
+    """By hand: an epoch of 50 to 59 batches is validated after 20, 40 and all. Training is that of
+    the run without, to the bit."""
+    epoch = next(line["batch"] for line in curve(whole[0]) if "validation_perplexity" in line)
+    assert 50 < epoch < 60
+    found = [line["batch"] for line in curve(watched) if "validation_perplexity" in line]
+    assert found == [20, 40, epoch, epoch + 20, epoch + 40, 2 * epoch]
+    assert {"sampled_loss", "validation_perplexity"} <= {key for x in curve(watched) for key in x}
+    assert [x for x in curve(watched) if x in curve(whole[0])] == curve(whole[0])
+    last = [next(run.glob("model_state_e2_b0.th")) for run in (whole[0], watched)]
+    one, other = (torch.load(file, weights_only=True) for file in last)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("full_softmax", [False, True])
+@pytest.mark.parametrize("best", ["within", "end"])
+def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, best, full_softmax):
+    """The results of the only epoch are those given here, of two validations within it and one at
+    its end. The expected weights are those at the best: of the checkpoint of that moment."""
+    perplexities = iter([30.0, 20.0, 25.0 if best == "within" else 15.0])
+    params = config(tmp_path / "cache").as_dict()
+    params["trainer"].update(num_epochs=1, patience=1)
+    params["trainer"]["checkpointer"].update(
+        save_every_num_batches=20, keep_most_recent_by_count=None
+    )
+    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
+    if full_softmax:
+        params["model"]["n_negative_samples"] = None
+
+    def get_metrics(self, reset: bool = False) -> dict[str, float]:
+        found = unpatched(self, reset)
+        if reset and not self.training:
+            found["perplexity"] = next(perplexities)
+        return found
+
+    unpatched = LanguageModel.get_metrics
+    monkeypatch.setattr(LanguageModel, "get_metrics", get_metrics)
+    train_model(Params(params), str(tmp_path / "run"))
+    expected = "model_state_e0_b40.th" if best == "within" else "model_state_e1_b0.th"
+    one, other = (
+        torch.load(tmp_path / "run" / name, weights_only=True) for name in ("best.th", expected)
+    )
+    assert all(torch.equal(one[name], other[name]) for name in other)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["best_validation_perplexity"] == (20.0 if best == "within" else 15.0)
+    assert (metrics["best_epoch"], next(perplexities, None)) == (0, None)
+    if full_softmax:  # the mean over the epoch and not since a validation
+        losses = [metrics[f"training_{d}_perplexity"] for d in ("forward", "backward")]
+        assert metrics["training_perplexity"] == pytest.approx((losses[0] * losses[1]) ** 0.5)
+        assert math.log(metrics["training_perplexity"]) == pytest.approx(
+            metrics["training_loss"], rel=0.01
+        )
+
+
+@pytest.mark.parametrize("kill_after", [30, 45, 75])
+def test_a_killed_run_keeps_the_same_best(watched, tmp_path, kill_after):
+    """The expected files are those of the run that was never killed, validations included."""
+    killed = tmp_path / "killed"
+    every = {"num_batches": 20}
+    with pytest.raises(Killed):
+        train(killed, kill_after=kill_after, validate_every=every)
+    train(killed, recover=True, validate_every=every)
+    one, other = (torch.load(run / "best.th", weights_only=True) for run in (watched, killed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert curve(watched) == curve(killed)
+
+
+def test_validation_by_the_clock(tmp_path):
+    """By hand: with no time in between, each batch is validated."""
+    params = config(tmp_path / "cache").as_dict()
+    params["trainer"]["num_epochs"] = 1
+    params["data_loader"]["batch_size"] = 40
+    params["trainer"]["callbacks"] = [
+        {"type": "validate_every", "num_seconds": 0},
+        {"type": "learning_curve"},
+    ]
+    train_model(Params(params), str(tmp_path / "run"))
+    found = [line["batch"] for line in curve(tmp_path / "run") if "validation_perplexity" in line]
+    assert found == [*range(1, len(found)), len(found) - 1] and len(found) > 3
+
+
+def test_validate_every_needs_a_bilm_and_a_text(tmp_path):
+    """The messages name what is missing."""
+    callback = ValidateEveryCallback(str(tmp_path), num_batches=1)
+    trainer = SimpleNamespace(model=torch.nn.Linear(2, 2), _validation_data_loader=None)
+    with pytest.raises(InputError, match='expected a model of type "bilm", found Linear'):
+        callback.on_start(trainer)
+    params = config(tmp_path / "cache").as_dict()
+    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
+    del params["validation_data_path"], params["validation_data_loader"]
+    with pytest.raises(InputError, match=r"validate_every.*expected a validation_data_path"):
+        train_model(Params(params), str(tmp_path / "run"))
+    for given, found in (({}, "neither"), ({"num_batches": 1, "num_seconds": 1}, "both")):
+        with pytest.raises(InputError, match=f"one of num_batches and num_seconds, found {found}"):
+            ValidateEveryCallback(str(tmp_path), **given)
+
+
+def test_the_losses_of_a_resumed_epoch(tmp_path, monkeypatch):
+    """The expected loss is the mean of the batches since the checkpoint, which the model reports.
+    The progress bar shows it once."""
+    bars: list[str] = []
+    monkeypatch.setattr(
+        type(Tqdm.tqdm([])), "set_description", lambda self, text, **_: bars.append(text)
+    )
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", kill_after=45)
+    bars.clear()
+    train(tmp_path / "killed", recover=True)
+    assert re.fullmatch(r"sampled_loss: [\d.]+ \|\|", bars[0])
+    metrics = json.loads((tmp_path / "killed" / "metrics_epoch_0.json").read_text())
+    assert metrics["training_loss"] == pytest.approx(metrics["training_sampled_loss"], rel=0.02)
 
 
 def test_a_nan_loss_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, monkeypatch):

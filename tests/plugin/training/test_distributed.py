@@ -68,8 +68,9 @@ def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torc
 
 def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Path) -> None:
     """The expected weights, warm state and perplexities are those of one process, without dropout
-    and sampling."""
+    and sampling. Both validate within epochs too."""
     params = two_processes(tmp_path / "cache")
+    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 40}]
     params["model"].update(dropout=0.0, n_negative_samples=None, initial_state="zero")
     found = train(params, tmp_path / "two")
     del params["distributed"]

@@ -1,0 +1,148 @@
+import logging
+import os
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+from allennlp.common.util import is_distributed
+from allennlp.nn.util import dist_reduce_sum
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import TrainerCallback
+from allennlp.training.util import get_metrics
+
+from elmo_plugin.checks import InputError, check_count, check_number
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
+from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.training.checkpoint_files import Point
+from elmo_plugin.plugin.training.save_clock import SaveClock
+
+logger = logging.getLogger(__name__)
+
+NAME = 'callback of type "validate_every"'
+
+
+@TrainerCallback.register("validate_every")
+class ValidateEveryCallback(TrainerCallback):
+    """
+    Validates a `bilm` within an epoch too, and not only at its end. If a result is the best so far,
+    by the trainer's `validation_metric`, the weights become `best.th`, which the archive gets. The
+    callback `learning_curve` draws each result. The weights that are trained do not change.
+
+    With `num_batches`, a recovered run ends with the same `best.th` as one that was not stopped.
+    For `patience`, an epoch has improved if any of its results has.
+
+    Registered as a `TrainerCallback` with name "validate_every".
+
+    # Parameters
+
+    serialization_dir : `str`
+        AllenNLP passes it; it gets no entry in a configuration file.
+    num_batches : `int`, optional
+        Number of batches of an epoch after which the model is validated, again and again.
+    num_seconds : `float`, optional
+        Seconds between two validations, by the clock of the first process, if `num_batches` is not
+        given.
+    """
+
+    def __init__(
+        self,
+        serialization_dir: str,
+        num_batches: Optional[int] = None,
+        num_seconds: Optional[float] = None,
+    ) -> None:
+        super().__init__(serialization_dir)
+        if (num_batches is None) == (num_seconds is None):
+            raise InputError(
+                f"{NAME}: expected one of num_batches and num_seconds, "
+                f"found {'neither' if num_batches is None else 'both'}"
+            )
+        if num_batches is not None:
+            check_count(f"{NAME}: num_batches", num_batches)
+        if num_seconds is not None:
+            check_number(f"{NAME}: num_seconds", num_seconds, least=0)
+        self._num_batches = num_batches
+        self._clock = SaveClock(num_seconds, "elmo_plugin/next_validation")
+
+    def on_start(self, trainer: Any, *_: Any, **__: Any) -> None:
+        if not isinstance(trainer.model, LanguageModel):
+            raise InputError(
+                f'{NAME}: expected a model of type "bilm", found {type(trainer.model).__name__}'
+            )
+        if trainer._validation_data_loader is None:
+            raise InputError(f"{NAME}: expected a validation_data_path, found none")
+        self._clock.restart()
+
+    def on_batch(
+        self,
+        trainer: Any,
+        batch_inputs: Any,
+        batch_outputs: Any,
+        batch_metrics: Any,
+        epoch: int,
+        batch_number: int,
+        is_training: bool,
+        is_primary: bool = True,
+        batch_grad_norm: Optional[float] = None,
+        **kwargs: Any,
+    ) -> None:
+        if is_training and self._is_time(Point(epoch, batch_number)):
+            metrics = _validate(trainer, epoch)
+            self._clock.restart()
+            _keep_if_best(trainer, metrics, os.path.join(self.serialization_dir, "best.th"))
+            if is_primary:
+                numbers = ", ".join(f"{key} {value:.4g}" for key, value in metrics.items())
+                logger.info("batch %d: validation: %s", trainer._total_batches_completed, numbers)
+                for callback in trainer._callbacks:
+                    if isinstance(callback, LearningCurveCallback):
+                        callback.add_validation(trainer, metrics)
+
+    def on_epoch(
+        self, trainer: Any, metrics: Any, epoch: int, is_primary: bool = True, **_: Any
+    ) -> None:
+        """The trainer reports as best what it finds at the ends of epochs."""
+        tracker = trainer._metric_tracker
+        if tracker.best_epoch == epoch and not tracker.is_best_so_far():
+            metrics["best_epoch"] = epoch
+            for key, value in tracker.best_epoch_metrics.items():
+                metrics[f"best_validation_{key}"] = value
+
+    def _is_time(self, point: Point) -> bool:
+        if self._num_batches is not None:
+            return point.batches % self._num_batches == 0
+        return self._clock.is_time_to_save(point)
+
+
+def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:
+    """Validates as the trainer does after an epoch, and returns to training."""
+    with torch.no_grad():
+        loss, reg_loss, n_batches = trainer._validation_loss(epoch)
+        if is_distributed():
+            dist.barrier()
+        metrics = get_metrics(
+            trainer.model,
+            dist_reduce_sum(loss),
+            None if reg_loss is None else dist_reduce_sum(reg_loss),
+            batch_loss=None,
+            batch_reg_loss=None,
+            num_batches=dist_reduce_sum(n_batches),
+            reset=True,
+        )
+    trainer._pytorch_model.train()
+    return metrics
+
+
+def _keep_if_best(
+    trainer: GradientDescentTrainer, metrics: dict[str, float], best_file: str
+) -> None:
+    tracker = trainer._metric_tracker
+    score = tracker.combined_score(metrics)
+    if tracker._best_so_far is not None and score <= tracker._best_so_far:
+        return
+    tracker._best_so_far = score
+    tracker.best_epoch, tracker.best_epoch_metrics = tracker._epoch_number, metrics
+    tracker._epochs_with_no_improvement = -1  # the end of the epoch adds 1 if it is not better
+    trainer._best_model_filename = best_file
+    if trainer._primary:
+        with atomic_write(best_file) as temporary:
+            trainer._save_model_state(str(temporary))

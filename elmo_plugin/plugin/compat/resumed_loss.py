@@ -1,0 +1,54 @@
+"""
+In an epoch that is resumed from a checkpoint within it, AllenNLP's trainer adds up the losses since
+the checkpoint and divides by all batches of the epoch, so that the progress bar shows several
+contradictory losses. Importing this divides by the batches since the checkpoint. The bar shows one
+loss, `sampled_loss`, where a model has it.
+"""
+
+from typing import Any
+
+import torch.distributed as dist
+from allennlp.common.util import is_distributed
+from allennlp.models import Model
+from allennlp.training import GradientDescentTrainer
+from allennlp.training import util as training_util
+
+_train_epoch = GradientDescentTrainer._train_epoch
+_get_metrics = training_util.get_metrics
+_description_from_metrics = training_util.description_from_metrics
+
+
+def _train_epoch_since_checkpoint(self: GradientDescentTrainer, epoch: int) -> dict[str, float]:
+    is_resumed = self._epochs_completed == self._start_after_epochs_completed
+    skipped = self._start_after_batches_in_epoch_completed if is_resumed else 0
+    n_processes = dist.get_world_size() if is_distributed() else 1
+
+    def get_metrics(
+        model: Model,
+        total_loss: float,
+        total_reg_loss: float | None,
+        batch_loss: float | None,
+        batch_reg_loss: float | None,
+        num_batches: int,
+        reset: bool = False,
+    ) -> dict[str, float]:
+        if model.training:  # and not in a validation within the epoch
+            # The end of the epoch has no batch_loss, and counts the batches of all processes.
+            num_batches -= skipped if batch_loss is not None else skipped * n_processes
+        losses = (total_loss, total_reg_loss, batch_loss, batch_reg_loss)
+        return _get_metrics(model, *losses, num_batches, reset)
+
+    training_util.get_metrics = get_metrics
+    try:
+        return _train_epoch(self, epoch)
+    finally:
+        training_util.get_metrics = _get_metrics
+
+
+def _description_with_one_loss(metrics: dict[str, Any]) -> str:
+    others = {"loss", "batch_loss"} if "sampled_loss" in metrics else set()
+    return _description_from_metrics({k: v for k, v in metrics.items() if k not in others})
+
+
+GradientDescentTrainer._train_epoch = _train_epoch_since_checkpoint  # type: ignore[method-assign]
+training_util.description_from_metrics = _description_with_one_loss
