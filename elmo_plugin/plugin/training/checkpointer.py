@@ -49,8 +49,8 @@ class BiLMCheckpointer(Checkpointer):
 
     - with a data loader that uses no global random number generator, such as `bilm`;
     - with one that uses a generator which nothing else uses, such as AllenNLP's, which shuffles
-      with Python's: drawing the batches again brings that generator to the same state. If the
-      validation loader shuffles too, then recovery is inexact, because validation is not repeated.
+      with Python's: drawing the batches again, those of validation too
+      (`plugin/compat/resumed_epochs.py`), brings that generator to the same state.
 
     AllenNLP's trainer does not save the training loss and metrics of an epoch that is recovered
     half way, nor, with `use_amp`, the scale of the loss. These start again.
