@@ -13,7 +13,7 @@ from elmo_plugin.plugin.compat import (
     nltk_downloads,
     ptb_folder,
     reduce_on_plateau,
-    resumed_loss,
+    resumed_epochs,
     spacy_models,
     sparse_gradients,
 )

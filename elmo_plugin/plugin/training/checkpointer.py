@@ -49,8 +49,8 @@ class BiLMCheckpointer(Checkpointer):
 
     - with a data loader that uses no global random number generator, such as `bilm`;
     - with one that uses a generator which nothing else uses, such as AllenNLP's, which shuffles
-      with Python's: drawing the batches again brings that generator to the same state. If the
-      validation loader also shuffles, recovery is inexact, because validation is not repeated.
+      with Python's: drawing the batches again, including those of validation
+      (`plugin/compat/resumed_epochs.py`), brings that generator to the same state.
 
     AllenNLP's trainer does not save the training loss and metrics of a partial epoch, nor, with
     `use_amp`, the scale of the loss. These restart.

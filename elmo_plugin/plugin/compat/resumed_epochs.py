@@ -1,8 +1,13 @@
 """
-In an epoch that is resumed from a checkpoint within it, AllenNLP's trainer adds up the losses since
-the checkpoint and divides by all batches of the epoch, so that the progress bar shows several
-contradictory losses. Importing this divides by the batches since the checkpoint. The bar shows one
-loss, `sampled_loss`, where a model has it.
+A run that is resumed draws and discards the batches of completed epochs, so that the generator that
+shuffles them is where it was. AllenNLP's trainer forgets the validation batches, which by default
+are shuffled with the same generator, and so trains on in another order. Importing this draws them
+too.
+
+In an epoch that is resumed from a checkpoint within it, the trainer adds up the losses since the
+checkpoint and divides by all batches of the epoch, so that the progress bar shows contradictory
+losses. Importing this divides by the batches since the checkpoint. The bar shows one loss,
+`sampled_loss`, where a model has it.
 """
 
 from typing import Any
@@ -18,7 +23,7 @@ _get_metrics = training_util.get_metrics
 _description_from_metrics = training_util.description_from_metrics
 
 
-def _train_epoch_since_checkpoint(self: GradientDescentTrainer, epoch: int) -> dict[str, float]:
+def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, float]:
     is_resumed = self._epochs_completed == self._start_after_epochs_completed
     skipped = self._start_after_batches_in_epoch_completed if is_resumed else 0
     n_processes = dist.get_world_size() if is_distributed() else 1
@@ -40,9 +45,13 @@ def _train_epoch_since_checkpoint(self: GradientDescentTrainer, epoch: int) -> d
 
     training_util.get_metrics = get_metrics
     try:
-        return _train_epoch(self, epoch)
+        metrics = _train_epoch(self, epoch)
     finally:
         training_util.get_metrics = _get_metrics
+    if self._epochs_completed < self._start_after_epochs_completed:
+        for _ in self._validation_data_loader or ():
+            pass
+    return metrics
 
 
 def _description_with_one_loss(metrics: dict[str, Any]) -> str:
@@ -50,5 +59,5 @@ def _description_with_one_loss(metrics: dict[str, Any]) -> str:
     return _description_from_metrics({k: v for k, v in metrics.items() if k not in others})
 
 
-GradientDescentTrainer._train_epoch = _train_epoch_since_checkpoint  # type: ignore[method-assign]
+GradientDescentTrainer._train_epoch = _train_resumed_epoch  # type: ignore[method-assign]
 training_util.description_from_metrics = _description_with_one_loss
