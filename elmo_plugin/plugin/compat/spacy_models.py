@@ -50,8 +50,8 @@ def load(name: str, **kwargs: Any) -> Language:
             ) from error
     logger.warning(
         f"The spaCy model {name} is not installed. A blank pipeline (blank:en) splits text into "
-        "the same tokens but gives no tags, and its sentences end at punctuation. To have the "
-        f"model: python -m spacy download {name}"
+        "the same tokens but gives no tags, and its sentences end at punctuation. To install "
+        f"the model: python -m spacy download {name}"
     )
     return blank("en")
 
