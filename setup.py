@@ -26,8 +26,8 @@ def kernels() -> list[Extension]:
     return [
         Extension(
             # Its folder is not a package: what imports every module of one does not find it.
-            "elmo_plugin.ops.csrc.lstm_scan",
-            ["elmo_plugin/ops/csrc/lstm_scan.cpp"],
+            "elmo_plugin.ops.csrc.kernels",
+            ["elmo_plugin/ops/csrc/lstm_scan.cpp", "elmo_plugin/ops/csrc/softmax_loss.cpp"],
             include_dirs=[str(folder / "include")],
             library_dirs=[str(folder / "lib")],
             libraries=["torch_cpu", "c10"],
