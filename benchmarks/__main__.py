@@ -84,7 +84,7 @@ def parse() -> argparse.Namespace:
 def conditions(quick: bool) -> dict[str, object]:
     """Returns the conditions of the run, on which the figures depend."""
     from benchmarks.measure import MatrixProductPeak
-    from elmo_plugin.ops.lstm_kernel import KERNEL_STATUS
+    from elmo_plugin.ops.kernels import KERNEL_STATUS
 
     fp32 = MatrixProductPeak(torch.float32, quick)
     return {

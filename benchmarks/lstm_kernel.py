@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.measure import Record, in_turns, print_table
 from elmo_plugin.modules import ProjectedLSTM
-from elmo_plugin.ops import lstm_kernel
+from elmo_plugin.ops import kernels
 
 SIZES = ((1024, 128), (4096, 512))
 SHAPES = ((32, 24), (1, 20))
@@ -20,9 +20,9 @@ TRAINED_SHAPE = 64, 20
 
 
 def main() -> None:
-    print(f"The LSTM kernel is {lstm_kernel.KERNEL_STATUS}; {torch.get_num_threads()} threads")
+    print(f"The compiled kernels are {kernels.KERNEL_STATUS}; {torch.get_num_threads()} threads")
     records: list[Record] = []
-    for dtype in lstm_kernel.KERNEL_DTYPES:
+    for dtype in kernels.KERNEL_DTYPES:
         for dim, projection_dim in SIZES:
             for shape in SHAPES:
                 records.append(compare(dtype, dim, projection_dim, *shape, train=False))
@@ -58,7 +58,7 @@ def compare(
 
     works = [
         partial(work, lstm, dtypes)
-        for lstm, dtypes in zip(lstms, (lstm_kernel.KERNEL_DTYPES, frozenset()))
+        for lstm, dtypes in zip(lstms, (kernels.KERNEL_DTYPES, frozenset()))
     ]
     for warm_up in works:
         warm_up()
@@ -77,12 +77,12 @@ def compare(
 @contextmanager
 def kernel_for(dtypes: frozenset[torch.dtype]) -> Iterator[None]:
     """Uses the kernel for these precisions."""
-    before = lstm_kernel.KERNEL_DTYPES
-    lstm_kernel.KERNEL_DTYPES = dtypes
+    before = kernels.KERNEL_DTYPES
+    kernels.KERNEL_DTYPES = dtypes
     try:
         yield
     finally:
-        lstm_kernel.KERNEL_DTYPES = before
+        kernels.KERNEL_DTYPES = before
 
 
 if __name__ == "__main__":
