@@ -86,11 +86,11 @@ def fuzz(pytestconfig: pytest.Config) -> Fuzz:
 
 @pytest.fixture(params=["compiled kernel", "PyTorch"])
 def lstm_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a test with the compiled LSTM kernel and with PyTorch's operators."""
+    """Runs a test with the compiled kernels and with PyTorch's operators."""
     if request.param == "PyTorch":
         monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
     elif not kernels.KERNEL_DTYPES:
-        pytest.skip(f"the LSTM kernel is {kernels.KERNEL_STATUS}")
+        pytest.skip(f"the compiled kernel is {kernels.KERNEL_STATUS}")
 
 
 class BiLMFiles(NamedTuple):

@@ -1,6 +1,6 @@
 """
-Loads the compiled kernels of `csrc/`, which `setup.py` builds where there is a C++ compiler. They are
-used on CPUs for the precisions that `KERNEL_DTYPES` lists, unless the environment variable
+Loads the compiled kernels of `csrc/`, which `setup.py` builds where there is a C++ compiler. They
+are used on CPUs for the precisions that `KERNEL_DTYPES` lists, unless the environment variable
 ELMO_PLUGIN_KERNEL is 0.
 """
 

@@ -2,9 +2,9 @@
 The negative log likelihoods of `SampledSoftmax`, with their gradients written by hand.
 
 The loss is the end of the model, so its gradients are known together with it, up to one factor.
-They are computed block by block of rows, while the block's probabilities are in cache; no more than
-one block of the n x S probabilities is in memory at a time. `softmax_kernel.py` is used where it can
-be, and PyTorch's operators on all other machines and for all other types.
+They are computed block by block of rows, while the block's probabilities are in cache, and the
+n x S probabilities are never in memory all at once. `softmax_kernel.py` is used where it can be, and
+PyTorch's operators on all other machines and for all other types.
 """
 
 from typing import Any
@@ -109,9 +109,9 @@ def _losses(
 ) -> tuple[Tensor, ...]:
     """
     The loss of each row, shape `(n,)`, and if wanted the gradients of their sum: of `hidden`,
-    `weight` and `bias`. `targets`: rows of `weight` of the targets, shape `(n,)`, where all rows are
-    words to choose from; by default the first n rows, and the others are the words to choose from.
-    `hits`: for each row, the one of these words that is the target, or -1.
+    `weight` and `bias`. `targets`: the targets' rows of `weight`, shape `(n,)`, if all rows are
+    words to choose from; `None` if the first n rows are the targets' and the others those words.
+    `hits`: the index of each row's target among the words to choose from, or -1.
     """
     first = len(hidden) if targets is None else 0
     true = slice(first) if targets is None else targets
@@ -148,10 +148,12 @@ def losses(
     d_weight: Tensor | None,
 ) -> tuple[Tensor, ...]:
     """
-    log(exp(y_n) + sum_s exp(y_ns)) - y_n of each row, shape `(n,)`, where y_n are the `true_logits`,
-    shape `(n,)`, and y_ns those of word s, for rows `weight` and `bias`, shapes `(S, P)` and `(S,)`,
-    other than the row's hit. With `d_weight`, shape `(S, P)`, to which the gradient of `weight` is
-    written, also the gradients of `true_logits`, of `hidden` in y_ns, and of `bias`.
+    log(exp(y_n) + sum_s exp(y_ns)) - y_n of each row, shape `(n,)`. y_n are the `true_logits`,
+    shape `(n,)`, and y_ns the logits of `hidden`, shape `(n, P)`, for the words s other than the
+    row's hit, with `weight`, shape `(S, P)`, and `bias`, shape `(S,)`.
+
+    If there is a `d_weight`, shape `(S, P)`, the gradient of `weight` is written to it, and the
+    gradients of `true_logits`, of `hidden` (through y_ns alone) and of `bias` follow.
     """
     n, weight_t = len(hidden), weight.t()
     found = torch.empty_like(true_logits)

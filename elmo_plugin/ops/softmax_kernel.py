@@ -17,21 +17,21 @@ def kernel_losses(
     d_weight: Tensor | None,
 ) -> tuple[Tensor, ...]:
     """
-    See `sampled_softmax_loss.losses`, which has these arguments for all machines. Without `d_weight`
-    there are no gradients.
+    `sampled_softmax_loss.losses` by the kernel: arguments and results are the same. `hidden` is in
+    fp32, and neither it nor `weight` is empty.
     """
     dim = hidden.size(1)
     padding = -dim % PADDED_TO
-    own = pad(weight, (0, padding)) if padding else weight.contiguous()
-    written = d_weight
-    if d_weight is not None and padding:
-        written = d_weight.new_empty(own.shape)
-    found = torch.ops.elmo_plugin.softmax_loss(
-        hidden.contiguous(), hits.contiguous(), own, bias.float().contiguous(), true_logits, written
-    )
-    if d_weight is not None and padding:
-        d_weight.copy_(written[:, :dim])
-    return found if d_weight is not None else found[:1]
+    arguments = hidden.contiguous(), hits.contiguous(), pad(weight, (0, padding)).contiguous()
+    biases = bias.float().contiguous(), true_logits
+    if d_weight is None:
+        return torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, None)[:1]
+    if not padding:
+        return torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, d_weight)
+    padded = d_weight.new_empty(arguments[2].shape)
+    found = torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, padded)
+    d_weight.copy_(padded[:, :dim])
+    return found
 
 
 def self_test(dtype: torch.dtype) -> None:

@@ -272,13 +272,14 @@ def test_another_pytorch_is_refused(monkeypatch, caplog):
     assert not dtypes and f"built for PyTorch {this}, not 2.99.0" in status
 
 
-def test_the_source_is_empty_for_other_processors() -> None:
+@pytest.mark.parametrize("name", ["lstm_scan.cpp", "softmax_loss.cpp"])
+def test_the_source_is_empty_for_other_processors(name: str) -> None:
     """The preprocessor without the macro of x86-64 leaves nothing to compile, and needs no headers
     of PyTorch."""
     compiler = shutil.which("c++")
     if compiler is None:
         pytest.skip("there is no C++ compiler")
-    source = Path(lstm_kernel.__file__).parent / "csrc" / "lstm_scan.cpp"
+    source = Path(lstm_kernel.__file__).parent / "csrc" / name
     command = [compiler, "-E", "-P", "-U__x86_64__", source]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not done.stdout.strip()
