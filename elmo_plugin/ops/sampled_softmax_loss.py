@@ -3,8 +3,8 @@ The negative log likelihoods of `SampledSoftmax`, with their gradients written b
 
 The loss is the end of the model, so its gradients are known together with it, up to one factor.
 They are computed block by block of rows, while the block's probabilities are in cache, and the
-n x S probabilities are never in memory all at once. `softmax_kernel.py` is used where it can be, and
-PyTorch's operators on all other machines and for all other types.
+n x S probabilities are never in memory all at once. `softmax_kernel.py` is used where it can be;
+all other machines and types use PyTorch's operators.
 """
 
 from typing import Any
