@@ -20,8 +20,9 @@ pytestmark = pytest.mark.skipif(
     not kernels.KERNEL_DTYPES, reason=f"the compiled kernel is {kernels.KERNEL_STATUS}"
 )
 PRECISIONS = pytest.mark.parametrize("dtype", sorted(kernels.KERNEL_DTYPES, key=str))
-# The largest error of a gradient as a share of its largest number. Factors in bf16 have 8 bits.
-BOUNDS = {torch.float32: 4e-6, torch.bfloat16: 6e-3}
+# The largest error of a gradient as a share of its largest number. Factors in bf16 have 8 bits, and
+# terms of a sum may cancel.
+BOUNDS = {torch.float32: 4e-6, torch.bfloat16: 2e-2}
 
 
 @pytest.fixture(autouse=True)
