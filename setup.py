@@ -13,8 +13,8 @@ from setuptools import Extension, find_packages, setup
 
 def kernels() -> list[Extension]:
     """
-    The LSTM kernel, which is built against the installed PyTorch. Without a compiler its build
-    fails with one line, and the package is installed without it. An isolated build has no PyTorch,
+    The compiled kernels, which are built against the installed PyTorch. Without a compiler their
+    build fails with one line, and the package is installed without them. An isolated build has no PyTorch,
     so its wheel is pure Python.
     """
     torch = find_spec("torch")
@@ -27,7 +27,8 @@ def kernels() -> list[Extension]:
         Extension(
             # Its folder is not a package: what imports every module of one does not find it.
             "elmo_plugin.ops.csrc.kernels",
-            ["elmo_plugin/ops/csrc/lstm_scan.cpp", "elmo_plugin/ops/csrc/softmax_loss.cpp"],
+            [f"elmo_plugin/ops/csrc/{name}.cpp" for name in ("lstm_scan", "softmax_loss")],
+            depends=["elmo_plugin/ops/csrc/kernels.h"],
             include_dirs=[str(folder / "include")],
             library_dirs=[str(folder / "lib")],
             libraries=["torch_cpu", "c10"],
