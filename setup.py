@@ -12,8 +12,8 @@ from setuptools import Extension, find_packages, setup
 
 def kernels() -> list[Extension]:
     """
-    The LSTM kernel, built against the installed PyTorch. If there is no compiler, the build prints
-    one line and the package is installed without the kernel. An isolated build has no PyTorch, so
+    The compiled kernels, built against the installed PyTorch. If there is no compiler, the build
+    prints one line and the package is installed without them. An isolated build has no PyTorch, so
     its wheel is pure Python.
     """
     torch = find_spec("torch")
@@ -25,8 +25,9 @@ def kernels() -> list[Extension]:
     return [
         Extension(
             # Its folder is not a package, so that importing all modules of a package skips it.
-            "elmo_plugin.ops.csrc.lstm_scan",
-            ["elmo_plugin/ops/csrc/lstm_scan.cpp"],
+            "elmo_plugin.ops.csrc.kernels",
+            [f"elmo_plugin/ops/csrc/{name}.cpp" for name in ("lstm_scan", "softmax_loss")],
+            depends=["elmo_plugin/ops/csrc/kernels.h"],
             include_dirs=[str(folder / "include")],
             library_dirs=[str(folder / "lib")],
             libraries=["torch_cpu", "c10"],

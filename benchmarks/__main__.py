@@ -90,7 +90,7 @@ def parse() -> argparse.Namespace:
 def conditions(quick: bool) -> dict[str, object]:
     """Return the conditions of the run that affect the figures."""
     from benchmarks.measure import MatrixProductPeak
-    from elmo_plugin.ops.lstm_kernel import KERNEL_STATUS
+    from elmo_plugin.ops.kernels import KERNEL_STATUS
 
     fp32 = MatrixProductPeak(torch.float32, quick)
     return {
@@ -99,7 +99,7 @@ def conditions(quick: bool) -> dict[str, object]:
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "LSTM kernel": KERNEL_STATUS,
+        "compiled kernels": KERNEL_STATUS,
         "fp32 GFLOP/s": round(fp32.gflops, 1),
         "fp32 GFLOP/s by torch.mm": round(fp32.gflops_of_torch, 1),
         "bf16 GFLOP/s": round(MatrixProductPeak(torch.bfloat16, quick).gflops, 1),

@@ -17,7 +17,7 @@ from allennlp.models.archival import archive_model
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops import lstm_kernel
+from elmo_plugin.ops import kernels
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 
@@ -86,11 +86,11 @@ def fuzz(pytestconfig: pytest.Config) -> Fuzz:
 
 @pytest.fixture(params=["compiled kernel", "PyTorch"])
 def lstm_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test with the compiled LSTM kernel and with PyTorch's operators."""
+    """Run a test with the compiled kernels and with PyTorch's operators."""
     if request.param == "PyTorch":
-        monkeypatch.setattr(lstm_kernel, "KERNEL_DTYPES", frozenset())
-    elif not lstm_kernel.KERNEL_DTYPES:
-        pytest.skip(f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}")
+        monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
+    elif not kernels.KERNEL_DTYPES:
+        pytest.skip(f"the compiled kernel is {kernels.KERNEL_STATUS}")
 
 
 class BiLMFiles(NamedTuple):

@@ -31,7 +31,7 @@ from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes
 from elmo_plugin.modules import LSTMState
-from elmo_plugin.ops.lstm_kernel import KERNEL_STATUS
+from elmo_plugin.ops.kernels import KERNEL_STATUS
 
 logger = logging.getLogger(__name__)
 

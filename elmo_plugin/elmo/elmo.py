@@ -306,7 +306,7 @@ class Elmo(nn.Module):
 
         # Parameters
 
-        layer : `str | int`
+        layer : `str | int`, optional (default = `"mix"`)
             See `embed`.
 
         # Raises

@@ -6,7 +6,11 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.ops.linear import linear
-from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
+from elmo_plugin.ops.sampled_softmax_loss import (
+    log_likelihoods,
+    sampled_softmax_loss,
+    softmax_loss,
+)
 
 IGNORE = -100
 """Target at positions without a prediction: PyTorch's default `ignore_index`."""
@@ -86,10 +90,11 @@ class SampledSoftmax(nn.Module):
         `(...)`; `IGNORE` at positions without a prediction.
         """
         hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
-        if not self.training or self.n_negative_samples is None:
-            return -self.log_probabilities(hidden, targets).sum()
         real = targets != IGNORE
-        return self._sampled_loss(hidden[real], targets[real])
+        hidden, targets = hidden[real], targets[real]
+        if not self.training or self.n_negative_samples is None:
+            return softmax_loss(hidden, targets, self.weight, self.bias)
+        return self._sampled_loss(hidden, targets)
 
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """
@@ -98,6 +103,13 @@ class SampledSoftmax(nn.Module):
         are recomputed for the gradient.
         """
         flat_hidden, flat_targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
+        if not torch.is_grad_enabled():
+            real = flat_targets != IGNORE
+            found = flat_hidden.new_zeros(flat_targets.shape)
+            found[real] = log_likelihoods(
+                flat_hidden[real], flat_targets[real], self.weight, self.bias
+            )
+            return found.view(targets.shape)
         n_rows = max(1, CHUNK_NUMBERS // self.n_words)
         chunks = [
             checkpoint(self._chunk, h, t, use_reentrant=False, preserve_rng_state=False)

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmo_plugin.ops.kernels import takes
 from elmo_plugin.ops.linear import Weights, batched_matmul, pack_weights
 from elmo_plugin.ops.lstm_kernel import (
     KernelScan,
     KernelWeights,
     kernel_scan,
     pack_for_kernel,
-    takes,
 )
 from elmo_plugin.ops.lstm_reference import exported_lstm, scan_gradients
 from elmo_plugin.ops.no_double_backward import no_double_backward

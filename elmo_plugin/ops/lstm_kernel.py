@@ -1,14 +1,8 @@
 """
-The compiled kernel of the LSTM scan, `csrc/lstm_scan.cpp`. `setup.py` builds it if there is a C++
-compiler. It is used on CPUs for the precisions in `KERNEL_DTYPES`, unless the environment variable
-ELMO_PLUGIN_KERNEL is 0.
+The compiled kernel of the LSTM scan, `csrc/lstm_scan.cpp`. `kernels.py` loads it.
 """
 
-import logging
-import os
 from collections.abc import Sequence
-from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,11 +11,7 @@ from torch.nn.functional import pad
 
 from elmo_plugin.ops.lstm_reference import reference_lstm, scan_gradients
 from elmo_plugin.ops.no_double_backward import no_double_backward
-from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 
-logger = logging.getLogger(__name__)
-
-LIBRARY = Path(__file__).with_name("csrc") / f"lstm_scan{EXTENSION_SUFFIXES[0]}"
 BLOCK = 64
 """Number of columns of a block of packed weights, as in the kernel."""
 PADDED_TO = 32
@@ -53,16 +43,6 @@ def pack(weights: Tensor, n_gates: int) -> Tensor:
 def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[Any]:
     """The `KernelWeights` of a scan: W_x, W_h and, if there is a projection, W_P."""
     return [w if w is None else KernelWeights(pack(w, n)) for w, n in zip(weights, (4, 4, 1))]
-
-
-def takes(weight: Any) -> bool:
-    """Whether the kernel is used for this unpacked weight."""
-    return (
-        isinstance(weight, Tensor)
-        and weight.device.type == "cpu"
-        and weight.dtype in KERNEL_DTYPES
-        and bool(torch.backends.mkldnn.enabled)
-    )
 
 
 def kernel_scan(
@@ -153,33 +133,7 @@ def _pack_transposed(recurrent_weight: Tensor) -> Tensor:
     return x.view(*x.shape[:2], 1, -1, BLOCK)
 
 
-def _load() -> tuple[frozenset[torch.dtype], str]:
-    """Return `KERNEL_DTYPES` and `KERNEL_STATUS`."""
-    if os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
-        return frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0"
-    if not LIBRARY.exists():
-        return frozenset(), "off, because it was not built"
-    try:
-        torch.ops.load_library(str(LIBRARY))
-        built_for = torch.ops.elmo_plugin.torch_version()
-        if built_for != torch.__version__.partition("+")[0]:
-            raise RuntimeError(f"it was built for PyTorch {built_for}, not {torch.__version__}")
-        dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
-        n_threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # threads started here would be missing in forked processes
-        try:
-            for dtype in dtypes:
-                _self_test(dtype)
-        finally:
-            torch.set_num_threads(n_threads)
-    except Exception as error:  # PyTorch's operators compute the same
-        logger.warning("The compiled LSTM kernel is not used: %s", error)
-        return frozenset(), f"off, because {error}"
-    names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
-    return dtypes, f"on, for {names}" if names else "off, because this processor has no AVX2"
-
-
-def _self_test(dtype: torch.dtype) -> None:
+def self_test(dtype: torch.dtype) -> None:
     """
     Compare the kernel with `reference_lstm`.
 
@@ -205,7 +159,3 @@ def _self_test(dtype: torch.dtype) -> None:
     error = max(float((x - y).abs().max()) for x, y in zip(found, expected))
     if not error <= (1e-5 if dtype == torch.float32 else 0.02):
         raise RuntimeError(f"its {dtype} numbers are wrong by {error:g}")
-
-
-KERNEL_DTYPES, KERNEL_STATUS = _load()
-"""Precisions for which the kernel is used, and why it is on or off."""

@@ -3,7 +3,8 @@ The negative log likelihoods of `SampledSoftmax`, with hand-written gradients.
 
 The loss is the end of the model, so its gradients can be computed with it, up to a factor. This is
 done in blocks of rows, while a block's probabilities are in cache; only one block of the n x S
-probabilities is in memory at a time.
+probabilities is in memory at a time. `softmax_kernel.py` is used if possible;
+other machines and types use PyTorch's operators.
 """
 
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmo_plugin.ops.kernels import takes
 from elmo_plugin.ops.linear import matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.softmax_kernel import kernel_losses
 
 BLOCK_NUMBERS = 2**21
 """Number of logits in a block: 8 MiB in fp32."""
@@ -30,7 +33,21 @@ def sampled_softmax_loss(
     samples', shape `(n + S, P)`; products are computed in its precision. `bias`: their biases minus
     the logarithms of the expected counts, shape `(n + S,)`. Returns a scalar.
     """
-    return _SampledLoss.apply(hidden, _accidental_hits(targets, samples), weight, bias)
+    return _loss(hidden, _accidental_hits(targets, samples), None, weight, bias)
+
+
+def softmax_loss(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """
+    The sum over rows of the negative log likelihood of the target among all words. Shapes are those
+    of `sampled_softmax_loss`, but `weight` and `bias` are those of all words, shapes `(V, P)` and
+    `(V,)`. Returns a scalar.
+    """
+    return _loss(hidden, targets, targets, weight, bias)
+
+
+def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The terms of `softmax_loss`, negated, shape `(n,)`, without a gradient."""
+    return -_losses(hidden, targets, targets, weight, bias, gradients=False)[0]
 
 
 def reference_sampled_softmax_loss(
@@ -51,45 +68,118 @@ def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
     return torch.where(in_order[at] == targets, order[at], -1)
 
 
-class _SampledLoss(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, hits: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        n = len(hidden)
-        true_weight, sampled_weight = weight[:n].to(hidden.dtype), weight[n:]
-        true_logits = (hidden * true_weight).sum(dim=1) + bias[:n]
-        loss = hidden.new_zeros(())
-        d_hidden = torch.empty_like(hidden)
-        d_true = torch.empty_like(true_logits)
-        d_sampled_weight_t = hidden.new_zeros(sampled_weight.t().shape)
-        d_sampled_bias = torch.zeros_like(bias[n:])
-        sampled_weight_t = sampled_weight.t()
-        n_rows = max(1, BLOCK_NUMBERS // len(sampled_weight))
-        for first in range(0, n, n_rows):
-            rows = slice(first, first + n_rows)
-            h, y = hidden[rows].to(weight.dtype), true_logits[rows]
-            p = matmul(h, sampled_weight_t).to(hidden.dtype).add_(bias[n:])
-            hit = (hits[rows] >= 0).nonzero(as_tuple=True)[0]
-            p[hit, hits[rows][hit]] = -torch.inf
-            top = torch.maximum(p.amax(dim=1), y)
-            p.sub_(top[:, None]).exp_()
-            e = torch.exp(y - top)
-            total = p.sum(dim=1) + e
-            loss += (top + total.log() - y).sum()
+def _loss(
+    hidden: Tensor, hits: Tensor, targets: Tensor | None, weight: Tensor, bias: Tensor
+) -> Tensor:
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (hidden, weight, bias)):
+        return _Loss.apply(hidden, hits, targets, weight, bias)
+    return _losses(hidden, hits, targets, weight, bias, gradients=False)[0].sum()
 
-            p.div_(total[:, None])
-            d_true[rows] = e / total - 1
-            d_sampled_bias += p.sum(dim=0)
-            p = p.to(weight.dtype)
-            d_hidden[rows] = matmul(p, sampled_weight)
-            d_sampled_weight_t += matmul(h.t(), p)
-        d_hidden.addcmul_(true_weight, d_true[:, None])
-        d_weight = torch.cat([hidden * d_true[:, None], d_sampled_weight_t.t()])
-        ctx.save_for_backward(d_hidden, d_weight, torch.cat([d_true, d_sampled_bias]))
+
+class _Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        hits: Tensor,
+        targets: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+    ) -> Tensor:
+        losses, *gradients = _losses(hidden, hits, targets, weight, bias, gradients=True)
+        ctx.save_for_backward(*gradients)
         ctx.weight_dtype = weight.dtype
-        return loss
+        return losses.sum()
 
     @staticmethod
     @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_weight, d_bias = (grads[0] * d for d in ctx.saved_tensors)
-        return d_hidden, None, d_weight.to(ctx.weight_dtype), d_bias
+        return d_hidden, None, None, d_weight.to(ctx.weight_dtype), d_bias
+
+
+def _losses(
+    hidden: Tensor,
+    hits: Tensor,
+    targets: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    *,
+    gradients: bool,
+) -> tuple[Tensor, ...]:
+    """
+    The loss of each row, shape `(n,)`, and if wanted the gradients of their sum: of `hidden`,
+    `weight` and `bias`. `targets`: the targets' rows of `weight`, shape `(n,)`, if all rows are
+    words to choose from; `None` if the first n rows are the targets' and the others those words.
+    `hits`: the index of each row's target among the words to choose from, or -1.
+    """
+    first = len(hidden) if targets is None else 0
+    true = slice(first) if targets is None else targets
+    true_weight = weight[true].to(hidden.dtype)
+    true_logits = (hidden * true_weight).sum(dim=1) + bias[true]
+    d_weight = hidden.new_empty(weight.shape) if gradients else None
+    is_for_kernel = takes(weight) and hidden.dtype == torch.float32 and hidden.numel() > 0
+    compute = kernel_losses if is_for_kernel else losses
+    found = compute(
+        hidden,
+        hits,
+        weight[first:],
+        bias[first:],
+        true_logits,
+        None if d_weight is None else d_weight[first:],
+    )
+    if d_weight is None:
+        return found
+    losses_of_rows, d_true, d_hidden, d_bias = found
+    d_hidden.addcmul_(true_weight, d_true[:, None])
+    if targets is None:
+        torch.mul(hidden, d_true[:, None], out=d_weight[:first])
+        return losses_of_rows, d_hidden, d_weight, torch.cat([d_true, d_bias])
+    d_weight.index_add_(0, targets, hidden * d_true[:, None])
+    return losses_of_rows, d_hidden, d_weight, d_bias.index_add_(0, targets, d_true)
+
+
+def losses(
+    hidden: Tensor,
+    hits: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    true_logits: Tensor,
+    d_weight: Tensor | None,
+) -> tuple[Tensor, ...]:
+    """
+    log(exp(y_n) + sum_s exp(y_ns)) - y_n of each row, shape `(n,)`. y_n are the `true_logits`,
+    shape `(n,)`, and y_ns the logits of `hidden`, shape `(n, P)`, for the words s other than the
+    row's hit, with `weight`, shape `(S, P)`, and `bias`, shape `(S,)`.
+
+    If there is a `d_weight`, shape `(S, P)`, the gradient of `weight` is written to it, and the
+    gradients of `true_logits`, of `hidden` (through y_ns alone) and of `bias` follow.
+    """
+    n, weight_t = len(hidden), weight.t()
+    found = torch.empty_like(true_logits)
+    if d_weight is not None:
+        d_hidden, d_true = torch.empty_like(hidden), torch.empty_like(true_logits)
+        d_weight_t, d_bias = hidden.new_zeros(weight_t.shape), torch.zeros_like(bias)
+    n_rows = max(1, BLOCK_NUMBERS // len(weight))
+    for first in range(0, n, n_rows):
+        rows = slice(first, first + n_rows)
+        h, y = hidden[rows].to(weight.dtype), true_logits[rows]
+        p = matmul(h, weight_t).to(hidden.dtype).add_(bias)
+        hit = (hits[rows] >= 0).nonzero(as_tuple=True)[0]
+        p[hit, hits[rows][hit]] = -torch.inf
+        top = torch.maximum(p.amax(dim=1), y)
+        p.sub_(top[:, None]).exp_()
+        e = torch.exp(y - top)
+        total = p.sum(dim=1) + e
+        found[rows] = top + total.log() - y
+        if d_weight is not None:
+            p.div_(total[:, None])
+            d_true[rows] = e / total - 1
+            d_bias += p.sum(dim=0)
+            p = p.to(weight.dtype)
+            d_hidden[rows] = matmul(p, weight)
+            d_weight_t += matmul(h.t(), p)
+    if d_weight is None:
+        return (found,)
+    d_weight.copy_(d_weight_t.t())
+    return found, d_true, d_hidden, d_bias

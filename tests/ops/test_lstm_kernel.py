@@ -13,12 +13,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.modules import ProjectedLSTM
-from elmo_plugin.ops import lstm_kernel
+from elmo_plugin.ops import kernels, lstm_kernel
 from elmo_plugin.ops.lstm_reference import reference_lstm
 from tests.compare import assert_close, cosine
 
 needs_kernel = pytest.mark.skipif(
-    not lstm_kernel.KERNEL_DTYPES, reason=f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}"
+    not kernels.KERNEL_DTYPES, reason=f"the LSTM kernel is {kernels.KERNEL_STATUS}"
 )
 DTYPES = [torch.float32, torch.bfloat16]
 
@@ -81,8 +81,8 @@ class Bfloat16Products(TorchFunctionMode):
 def test_random_shapes(fuzz, dtype):
     """Expected: the equation, within 1e-5 in fp32, and with a cosine of at least 0.9999 in bf16.
     The equation refuses no steps: then nothing comes out, and the state is the given one."""
-    if dtype not in lstm_kernel.KERNEL_DTYPES:
-        pytest.skip(f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}")
+    if dtype not in kernels.KERNEL_DTYPES:
+        pytest.skip(f"the LSTM kernel is {kernels.KERNEL_STATUS}")
     for random in fuzz.cases(40):
         lstm, arguments = random_case(random)
         lstm.precision = dtype
@@ -108,8 +108,8 @@ def test_gradients_for_random_shapes(fuzz, dtype):
     fp32, and with a cosine of at least 0.9995 in bf16. There the equation multiplies rounded
     numbers, too: the gradient of a clip jumps, so that another rounding next to it changes much.
     For the same reason, fp32 may agree with the equation in double or in single precision."""
-    if dtype not in lstm_kernel.KERNEL_DTYPES:
-        pytest.skip(f"the LSTM kernel is {lstm_kernel.KERNEL_STATUS}")
+    if dtype not in kernels.KERNEL_DTYPES:
+        pytest.skip(f"the LSTM kernel is {kernels.KERNEL_STATUS}")
     for random in fuzz.cases(20):
         lstm, (inputs, *state, sizes) = random_case(random)
         if not inputs.numel():
@@ -140,7 +140,7 @@ def test_gradients_for_random_shapes(fuzz, dtype):
 
 
 @needs_kernel
-@pytest.mark.parametrize("dtype", sorted(lstm_kernel.KERNEL_DTYPES, key=str))
+@pytest.mark.parametrize("dtype", sorted(kernels.KERNEL_DTYPES, key=str))
 def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
     """
     Property: a row's results are bit-identical alone and among others, with any number of threads.
@@ -194,7 +194,7 @@ def test_nan_stays_nan():
         *(torch.zeros(2, 4, n) for n in (lstm.dim, lstm.projection_dim)),
     )
     inputs[:, 1, 2, 0] = torch.nan
-    for precision in lstm_kernel.KERNEL_DTYPES:
+    for precision in kernels.KERNEL_DTYPES:
         lstm.precision = precision
         with torch.no_grad():
             outputs, c, h = lstm(inputs, memory, output)
@@ -215,23 +215,23 @@ def test_rising_batch_sizes_are_refused():
 def test_the_kernel_is_switched_off(monkeypatch):
     """Expected: as documented, for the variable's value 0."""
     monkeypatch.setenv("ELMO_PLUGIN_KERNEL", "0")
-    assert lstm_kernel._load() == (frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0")
+    assert kernels._load() == (frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0")
 
 
 def test_no_kernel_is_no_fault(monkeypatch, tmp_path, caplog):
     """Expected: no warning where there was no compiler."""
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    monkeypatch.setattr(lstm_kernel, "LIBRARY", tmp_path / "absent.so")
-    assert lstm_kernel._load() == (frozenset(), "off, because it was not built")
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "absent.so")
+    assert kernels._load() == (frozenset(), "off, because it was not built")
     assert not caplog.records
 
 
 def test_a_file_that_does_not_load_is_not_used(monkeypatch, tmp_path, caplog):
     """Expected: PyTorch's operators and one warning that says why."""
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    monkeypatch.setattr(lstm_kernel, "LIBRARY", tmp_path / "broken.so")
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "broken.so")
     (tmp_path / "broken.so").write_bytes(b"no library")
-    dtypes, status = lstm_kernel._load()
+    dtypes, status = kernels._load()
     assert not dtypes and status.startswith("off, because ") and "broken.so" in status
     (record,) = caplog.records
     assert record.levelno == logging.WARNING and "broken.so" in record.getMessage()
@@ -243,11 +243,11 @@ def test_the_self_test_starts_no_threads(monkeypatch):
     is forked later would wait for threads that it does not have."""
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
     counts = []
-    monkeypatch.setattr(lstm_kernel, "_self_test", lambda _: counts.append(torch.get_num_threads()))
+    monkeypatch.setattr(lstm_kernel, "self_test", lambda _: counts.append(torch.get_num_threads()))
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        lstm_kernel._load()
+        kernels._load()
         assert set(counts) == {1} and torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
@@ -260,7 +260,7 @@ def test_wrong_numbers_are_found(monkeypatch, caplog):
     monkeypatch.setattr(
         lstm_kernel, "reference_lstm", lambda *args: [x + 0.1 for x in reference_lstm(*args)]
     )
-    dtypes, status = lstm_kernel._load()
+    dtypes, status = kernels._load()
     assert not dtypes and "numbers are wrong by 0.1" in status
     assert len(caplog.records) == 1
 
@@ -271,17 +271,18 @@ def test_another_pytorch_is_refused(monkeypatch, caplog):
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
     this = torch.__version__.partition("+")[0]
     monkeypatch.setattr(torch, "__version__", "2.99.0+cpu")
-    dtypes, status = lstm_kernel._load()
+    dtypes, status = kernels._load()
     assert not dtypes and f"built for PyTorch {this}, not 2.99.0" in status
 
 
-def test_the_source_is_empty_for_other_processors() -> None:
+@pytest.mark.parametrize("name", ["lstm_scan.cpp", "softmax_loss.cpp"])
+def test_the_source_is_empty_for_other_processors(name: str) -> None:
     """The preprocessor without the macro of x86-64 leaves nothing to compile, and needs no headers
     of PyTorch."""
     compiler = shutil.which("c++")
     if compiler is None:
         pytest.skip("there is no C++ compiler")
-    source = Path(lstm_kernel.__file__).parent / "csrc" / "lstm_scan.cpp"
+    source = Path(lstm_kernel.__file__).parent / "csrc" / name
     command = [compiler, "-E", "-P", "-U__x86_64__", source]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not done.stdout.strip()

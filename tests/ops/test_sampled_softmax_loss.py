@@ -23,6 +23,7 @@ def arguments() -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 4, N])
+@pytest.mark.usefixtures("lstm_path")
 def test_loss_and_gradients_are_the_formulas(monkeypatch, rows_at_once):
     """The oracle is the definition as one expression, differentiated by autograd in float64. The
     incoming gradient is not 1."""
@@ -40,6 +41,7 @@ def test_loss_and_gradients_are_the_formulas(monkeypatch, rows_at_once):
         assert_close(gradient, reference, atol=1e-5, what=f"gradient of {name}")
 
 
+@pytest.mark.usefixtures("lstm_path")
 def test_large_logits_do_not_overflow():
     """If one logit is far above all others, its row's loss is the distance to it."""
     hidden, weight = torch.ones(1, 1), torch.tensor([[0.0], [1e4], [-1e4]])

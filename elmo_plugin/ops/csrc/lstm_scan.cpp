@@ -9,27 +9,18 @@
 // empty, because `brgemm` would be slow there.
 #if defined(__x86_64__)
 
-#include <ATen/Parallel.h>
-#include <ATen/Version.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/native/CPUBlas.h>
-#include <ATen/ops/empty.h>
+#include "kernels.h"
+
 #include <ATen/ops/sum.h>
-#include <ATen/ops/zeros.h>
 #include <torch/headeronly/version.h>
 #include <torch/library.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <string>
 #include <tuple>
 #include <vector>
 
 namespace {
 
-using at::BFloat16;
-using at::Tensor;
 using std::optional;
 
 constexpr int64_t BLOCK = 64;        // units, or columns, of a block of packed weights
@@ -38,38 +29,7 @@ constexpr int64_t CHUNK = 32;        // rows of one product, so that its factors
 constexpr int64_t MIN_ROWS = 8;      // minimum rows per task, because each task reads all weights
 constexpr int64_t INPUT_ROWS = 128;  // rows of input gates per product
 
-// ---- Loops over units, which compilers vectorize for each processor. ----
-
-#define INLINE __attribute__((always_inline))
-
-template <class Loop>
-__attribute__((target("avx2,fma"))) void run_avx2(const Loop& loop) {
-  loop();
-}
-
-template <class Loop>
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512"))) //
-void run_avx512(const Loop& loop) {
-  loop();
-}
-
-template <class Loop>
-void vectorized(const Loop& loop) {
-  static const bool avx512 = at::get_cpu_capability() == "AVX512";
-  avx512 ? run_avx512(loop) : run_avx2(loop);
-}
-
-// Whether the loops and brgemm support this CPU.
-bool is_supported(at::ScalarType type) {
-  std::string capability = at::get_cpu_capability();
-  if (type == at::kBFloat16) return capability == "AVX512" && __builtin_cpu_supports("avx512bf16");
-  return capability == "AVX2" || capability == "AVX512";
-}
-
-INLINE inline float clip(float x, float bound) { // NaN stays NaN
-  x = x > bound ? bound : x;
-  return x < -bound ? -bound : x;
-}
+// ---- Loops over units ----
 
 // exp(x) - 1 for |x| <= 87, to two units in the last place: 2^n (e^r - 1) + (2^n - 1).
 INLINE inline float exp_minus_1(float x) {
@@ -90,14 +50,6 @@ INLINE inline float sigmoid(float x) { return 1 / (2 + exp_minus_1(clip(-x, 87))
 INLINE inline float tanh(float x) {
   float e = exp_minus_1(2 * clip(x, 10));
   return e / (e + 2);
-}
-
-INLINE inline void store(float* to, float x) { *to = x; }
-
-INLINE inline void store(BFloat16* to, float x) { // round to nearest even
-  uint32_t bits = std::bit_cast<uint32_t>(x);
-  uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  to->x = static_cast<uint16_t>(x != x ? 0x7fc0 : rounded);
 }
 
 template <class T>
@@ -136,22 +88,7 @@ template <class T>
 void product(
     int64_t rows, int64_t k, const T* a, int64_t a_stride, const T* w, float* out,
     int64_t out_stride, bool add) {
-  constexpr bool interleaved = std::is_same_v<T, BFloat16>;
-  at::native::cpublas::brgemm(
-      rows, BLOCK, k, a_stride, BLOCK, out_stride, add, a, w, out, interleaved);
-}
-
-template <class T>
-constexpr auto dtype = c10::CppTypeToScalarType<T>::value;
-
-template <class T>
-Tensor scratch(at::IntArrayRef shape) {
-  return at::empty(shape, at::TensorOptions().dtype(dtype<T>));
-}
-
-template <class T>
-Tensor zeros(at::IntArrayRef shape) {
-  return at::zeros(shape, dtype<T>);
+  product(rows, BLOCK, k, a, a_stride, w, BLOCK, out, out_stride, add);
 }
 
 // ---- The scan ----
@@ -326,13 +263,6 @@ void for_each_task(int64_t n_steps, int64_t n_rows, const Work& work) {
       work(Rows{n_steps, n_rows, task / stride, task % stride, stride});
     at::native::cpublas::brgemm_release();
   });
-}
-
-const float* floats(const Tensor& x, at::IntArrayRef shape, const char* name) {
-  TORCH_CHECK(
-      x.sizes() == shape && x.is_contiguous(), name, ": expected a contiguous tensor of shape ",
-      shape, ", found ", x.sizes());
-  return x.const_data_ptr<float>();
 }
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;

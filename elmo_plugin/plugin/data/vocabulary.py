@@ -62,8 +62,8 @@ class BiLMVocabulary(Vocabulary):
         max_size : `int`, optional
             Maximum number of words, including `<S>`, `</S>` and `<UNK>`. By default 100,000 words
             of a corpus, and all words of a file.
-        min_count : `int`, optional (default = `3`)
-            Minimum count of a word in the corpus. Only with `corpus`.
+        min_count : `int`, optional
+            Minimum count of a word in the corpus, by default 3. Only with `corpus`.
         cache_dir : `str`, optional
             Cache folder of encoded corpora. Only with `corpus`.
         """

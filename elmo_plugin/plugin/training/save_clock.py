@@ -22,7 +22,7 @@ class SaveClock:
 
     # Parameters
 
-    seconds : `float`, optional
+    seconds : `float | None`
         Time between two saves; `None` never saves.
     key : `str`, optional (default = `"elmo_plugin/next_save"`)
         Key of the announcement in the store, one for each clock.

@@ -1,0 +1,128 @@
+"""
+Compares an LSTM layer and the sampled softmax by the compiled kernels with the same by PyTorch's
+operators, in turns:
+
+    OMP_NUM_THREADS=1 python -m benchmarks.kernels
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+
+from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table
+from benchmarks.operations import FORWARD_AND_BACKWARD
+from elmo_plugin.modules import ProjectedLSTM
+from elmo_plugin.ops import kernels
+from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
+
+SIZES = ((1024, 128), (4096, 512))
+SHAPES = ((32, 24), (1, 20))
+TRAINED_SHAPE = 64, 20
+SOFTMAX_SIZES = ((128, 4096), (128, 8192), (512, 8192))
+"""Sizes of a hidden vector, and numbers of negatives."""
+
+
+def main() -> None:
+    print(f"The compiled kernels are {kernels.KERNEL_STATUS}; {torch.get_num_threads()} threads")
+    records: list[Record] = []
+    for dtype in kernels.KERNEL_DTYPES:
+        for dim, projection_dim in SIZES:
+            for shape in SHAPES:
+                records.append(compare(dtype, dim, projection_dim, *shape, train=False))
+        records.append(compare(dtype, *SIZES[0], *TRAINED_SHAPE, train=True))
+    softmax = [
+        compare_softmax(dtype, *size) for dtype in kernels.KERNEL_DTYPES for size in SOFTMAX_SIZES
+    ]
+    if records:
+        print_table("A layer: milliseconds", records)
+        print_table("The sampled softmax with its gradient: milliseconds", softmax)
+
+
+def compare(
+    dtype: torch.dtype, dim: int, projection_dim: int, rows: int, steps: int, *, train: bool
+) -> Record:
+    """Vectors of frozen weights, or a forward and a backward pass."""
+    torch.manual_seed(0)
+    lstms = [
+        ProjectedLSTM(
+            input_dim=projection_dim,
+            dim=dim,
+            projection_dim=projection_dim,
+            cell_clip=3.0,
+            proj_clip=3.0,
+        ).requires_grad_(train)
+        for _ in range(2)  # each keeps its own packed weights
+    ]
+    x = torch.randn(2, steps, rows, projection_dim)
+    state = torch.zeros(2, rows, dim), torch.zeros(2, rows, projection_dim)
+
+    def work(lstm: ProjectedLSTM, dtypes: frozenset[torch.dtype]) -> None:
+        lstm.precision = dtype
+        with kernel_for(dtypes), torch.set_grad_enabled(train):
+            outputs, *_ = lstm(x, *state)
+            if train:
+                outputs.sum().backward()
+
+    works = [
+        partial(work, lstm, dtypes)
+        for lstm, dtypes in zip(lstms, (kernels.KERNEL_DTYPES, frozenset()))
+    ]
+    for warm_up in works:
+        warm_up()
+    kernel, pytorch = in_turns(*works)
+    return {
+        "layer": f"{dim}_{projection_dim}",
+        "passes": "forward, backward" if train else "forward",
+        "rows x steps": f"{rows} x {steps}",
+        "precision": str(dtype).removeprefix("torch."),
+        "pytorch": pytorch * 1e3,
+        "kernel": kernel * 1e3,
+        "ratio": pytorch / kernel,
+    }
+
+
+def compare_softmax(dtype: torch.dtype, dim: int, n_negatives: int) -> Record:
+    """A forward pass, which computes the gradient too, for the targets of `TRAINED_SHAPE`."""
+    torch.manual_seed(0)
+    n = math.prod(TRAINED_SHAPE)
+    hidden, targets = torch.randn(n, dim, requires_grad=True), torch.arange(n)
+    weight = (dim**-0.5 * torch.randn(n + n_negatives, dim)).to(dtype)
+    others = torch.arange(n_negatives), weight, torch.zeros(len(weight))
+    peak = MatrixProductPeak(dtype)
+
+    def work(dtypes: frozenset[torch.dtype]) -> None:
+        with kernel_for(dtypes):
+            sampled_softmax_loss(hidden, targets, *others)
+
+    works = [partial(work, dtypes) for dtypes in (kernels.KERNEL_DTYPES, frozenset())]
+    for warm_up in works:
+        warm_up()
+    kernel, pytorch, _ = in_turns(*works, peak)
+    operations = FORWARD_AND_BACKWARD * 2 * n * n_negatives * dim
+    return {
+        "dim": dim,
+        "negatives": n_negatives,
+        "precision": str(dtype).removeprefix("torch."),
+        "pytorch": pytorch * 1e3,
+        "kernel": kernel * 1e3,
+        "ratio": pytorch / kernel,
+        "share_of_limit": peak.seconds_at_least(operations) / kernel,
+    }
+
+
+@contextmanager
+def kernel_for(dtypes: frozenset[torch.dtype]) -> Iterator[None]:
+    """Uses the kernels for these precisions."""
+    before = kernels.KERNEL_DTYPES
+    kernels.KERNEL_DTYPES = dtypes
+    try:
+        yield
+    finally:
+        kernels.KERNEL_DTYPES = before
+
+
+if __name__ == "__main__":
+    main()
