@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from allennlp.common.plugins import import_plugins
 from allennlp.common.util import import_module_and_submodules
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.version import VERSION
 from experiments import grid as package
 from experiments.grid.bilms import Bilm, find_bilms
@@ -57,9 +58,9 @@ class GridRunner:
         self.grid = grid
         self.rows_file = rows_file
         self.work = work.resolve()
-        self.bilms = find_bilms(grid, self.work)
+        self.bilms = find_bilms(grid.bilms, self.work)
         self.folders = {"data": data.resolve(), "work": self.work}
-        self.folders |= {name: bilm.folder for name, bilm in self.bilms.items()}
+        self.folders |= {name: bilm.path for name, bilm in self.bilms.items()}
         self.facts = {"version": VERSION, "commit": commit(), "processor": processor()}
 
     def left(self, where: dict[str, set[str]]) -> list[Cell]:
@@ -132,19 +133,27 @@ class GridRunner:
         run.process.join()
         print(time.strftime("%H:%M:%S"), run.cell.name, end=" ")
         if run.process.exitcode != 0:
-            print(f"failed with {run.process.exitcode}: {run.out / LOG}", flush=True)
+            log = (run.out / LOG).read_text("utf-8", "replace") if (run.out / LOG).exists() else ""
+            last = ([line for line in log.splitlines() if line.strip()] or [""])[-1]
+            print(f"failed with {run.process.exitcode}: {run.out / LOG}: {last}", flush=True)
+            return None
+        result = json.loads((run.out / RESULT).read_text())
+        task = run.cell.settings["task"]
+        metric = self.grid.tasks[task]["metric"]
+        if metric not in result["metrics"]:
+            print(f"failed: tasks: {task}: metric: expected one of", end=" ")
+            print(f"{', '.join(result['metrics'])}, found {metric!r}", flush=True)
             return None
         row: dict[str, Any] = {
             "key": run.cell.key,
             "settings": run.cell.settings,
             "config_digest": run.cell.config_digest,
             "bilm_digest": self._bilm_digest(run.cell),
-            **json.loads((run.out / RESULT).read_text()),
+            **result,
             **self.facts,
         }
         append_row(self.rows_file, row)
         shutil.rmtree(run.out)
-        metric = self.grid.tasks[run.cell.settings["task"]]["metric"]
         print(f"{metric} {row['metrics'][metric]:.4f}, {row['cpu_seconds']:.0f} s", flush=True)
         return row
 
@@ -189,8 +198,14 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     import_plugins()
     import_module_and_submodules("elmo_plugin")
-    runner = GridRunner(read_grid(arguments.grid), arguments.rows, arguments.data, arguments.work)
-    cells = runner.left(where)
+    try:
+        if not arguments.data.is_dir():
+            raise InputError(f"--data: {arguments.data}: expected a folder, found none")
+        grid = read_grid(arguments.grid)
+        runner = GridRunner(grid, arguments.rows, arguments.data, arguments.work)
+        cells = runner.left(where)
+    except (ValueError, OSError) as error:
+        sys.exit(f"python -m experiments.grid: {error}")
     if arguments.dry_run:
         costs = runner.costs()
         for cell in cells:

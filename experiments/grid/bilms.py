@@ -1,35 +1,102 @@
-"""The biLMs of a grid, as folders with bilm-tf's two files."""
+"""The biLMs of a grid, each as an archive, or as a folder with bilm-tf's two files."""
 
+import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from allennlp.common.file_utils import cached_path
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, file_digest
+from elmo_plugin.formats.bilm_tf.options_file import read_options
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
-from experiments.grid.cells import Grid
 from experiments.random_bilm import write_random_bilm
+from experiments.rows import bilm_digest
+
+KINDS = (
+    {"pretrained"},
+    {"like", "seed"},
+    {"archive_file"},
+    {"options_file", "weight_file"},
+)
+"""The keys of a biLM in a grid."""
+RESERVED = ("none", "data", "work")
 
 
 class Bilm(NamedTuple):
     """
-    folder : `Path`
+    path : `Path`
+        What `archive_file` takes.
     digest : `str`
         Digest of its options and weights.
     """
 
-    folder: Path
+    path: Path
     digest: str
 
 
-def find_bilms(grid: Grid, work: Path) -> dict[str, Bilm]:
-    """The biLMs of a grid by name. Those with initial weights are created in `work` if missing."""
-    found = {}
-    for name, bilm in grid.bilms.items():
-        if "pretrained" in bilm:
-            folder = Path(pretrained_files(bilm["pretrained"]).options_file).parent
-        else:
-            folder = work / "bilms" / f"{name}-{bilm['like']}-{bilm['seed']}"
-            if not (folder / "options.json").exists():
-                write_random_bilm(folder, bilm["like"], bilm["seed"])
-        files = [file_digest(folder / file) for file in ("options.json", "weights.hdf5")]
-        found[name] = Bilm(folder, digest(" ".join(files).encode()))
-    return found
+def check_bilms(source: str, bilms: Any) -> None:
+    """
+    # Raises
+
+    `InputError`
+        If `bilms`, of the grid `source`, are not names with the keys of one of `KINDS`.
+    """
+    if not isinstance(bilms, dict):
+        raise InputError(f"{source}: bilms: expected an object, found {bilms!r}")
+    for name, bilm in bilms.items():
+        if name in RESERVED:
+            raise InputError(f"{source}: bilms: {name}: expected a name that is not reserved")
+        if not isinstance(bilm, dict) or set(bilm) not in KINDS:
+            found = ", ".join(bilm) if isinstance(bilm, dict) else repr(bilm)
+            raise InputError(
+                f"{source}: bilms: {name}: expected pretrained, archive_file, options_file and "
+                f"weight_file, or like and seed, found {found}"
+            )
+
+
+def bilm_sizes(bilm: dict[str, Any]) -> dict[str, int]:
+    """What `elmo.libsonnet` has to know of a biLM: `dim`, `max_characters_per_token`."""
+    options = _options(bilm)
+    return {
+        "dim": 2 * options.lstm.projection_dim,
+        "max_characters_per_token": options.char_cnn.max_characters_per_token,
+    }
+
+
+def _options(bilm: dict[str, Any]) -> BiLMOptions:
+    if "archive_file" in bilm:
+        return Elmo.from_archive(cached_path(bilm["archive_file"])).bilm.options
+    if "options_file" in bilm:
+        return read_options(cached_path(bilm["options_file"]))
+    return read_options(pretrained_files(bilm.get("pretrained") or bilm["like"]).options_file)
+
+
+def find_bilms(bilms: dict[str, dict[str, Any]], work: Path) -> dict[str, Bilm]:
+    """
+    The biLMs of a grid by name. Those with initial weights are made in `work` if missing, and those
+    of two files get a folder with links to them there.
+    """
+    return {name: _find(name, bilm, work / "bilms") for name, bilm in bilms.items()}
+
+
+def _find(name: str, bilm: dict[str, Any], folder: Path) -> Bilm:
+    if "archive_file" in bilm:
+        path = Path(cached_path(bilm["archive_file"])).resolve()
+        return Bilm(path, bilm_digest(Elmo.from_archive(path)))
+    if "pretrained" in bilm:
+        folder = Path(pretrained_files(bilm["pretrained"]).options_file).parent
+    elif "like" in bilm:
+        folder = folder / f"{name}-{bilm['like']}-{bilm['seed']}"
+        if not (folder / "options.json").exists():
+            write_random_bilm(folder, bilm["like"], bilm["seed"])
+    else:
+        folder = folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for key, file in (("options_file", "options.json"), ("weight_file", "weights.hdf5")):
+            (folder / file).unlink(missing_ok=True)
+            os.symlink(Path(cached_path(bilm[key])).resolve(), folder / file)
+    files = [file_digest(folder / file) for file in ("options.json", "weights.hdf5")]
+    return Bilm(folder, digest(" ".join(files).encode()))

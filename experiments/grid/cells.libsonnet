@@ -1,7 +1,8 @@
 // Makes the cells of a grid. The parameters are
 //
 //   tasks   by name: { config, place, layers, embedder }, the last three as published
-//   bilms   by name: { dim }, the size of a vector
+//   bilms   by name: { pretrained }, { archive_file }, { options_file, weight_file }, or
+//           { like, seed } of one with initial weights. Their sizes are found when the grid is read
 //   block   lists of settings, of which the cells are all combinations; the seeds vary slowest.
 //           `bilms` and `tasks` are names, and 'none' is the task without ELMo. `layers` are 'top',
 //           'average' (fixed weights) or a number, the lambda of a learned mix; `places` are
@@ -9,19 +10,22 @@
 //
 // '@NAME@' is a placeholder for a folder: '@data@', '@work@', or '@BILM@' with a biLM's two files.
 local elmo = import '../../training_configs/lib/elmo.libsonnet';
+local sizes = std.parseJson(std.extVar('BILM_SIZES'));
 
 local choice(layers) =
   if layers == 'top' then { use_top_only: true }
   else if layers == 'average' then { scalar_mix_parameters: [0, 0, 0] }
   else {};
 
-local with_elmo(task, bilm, dim, layers, place) =
+local with_elmo(task, bilm, layers, place) =
   local embedder = task.embedder + choice(layers) + {
     archive_file: '@' + bilm + '@',
     cache_dir: '@work@/layers/' + bilm,
   };
   local l2 = if std.isNumber(layers) && layers > 0 then layers else null;
-  elmo[place](task.config, embedder, dim=dim, l2=l2);
+  elmo[place](
+    task.config, embedder, sizes[bilm].dim, sizes[bilm].max_characters_per_token, l2=l2
+  );
 
 // The validation data are always used completely.
 local part(config, fraction) = if fraction == 1 then config else config {
@@ -31,7 +35,7 @@ local part(config, fraction) = if fraction == 1 then config else config {
     else config.dataset_reader,
 };
 
-local cell(tasks, bilms, name, bilm, layers, place, fraction, seed) =
+local cell(tasks, name, bilm, layers, place, fraction, seed) =
   local task = tasks[name];
   local has_elmo = bilm != 'none';
   local own(setting, default) = if !has_elmo then null else if setting == null then default else setting;
@@ -44,16 +48,48 @@ local cell(tasks, bilms, name, bilm, layers, place, fraction, seed) =
     seed: seed,
   };
   local config =
-    if has_elmo then with_elmo(task, bilm, bilms[bilm].dim, settings.layers, settings.place)
+    if has_elmo then with_elmo(task, bilm, settings.layers, settings.place)
     else task.config;
   {
     settings: settings,
     config: part(config, fraction) + { random_seed: seed, numpy_seed: seed, pytorch_seed: seed },
   };
 
+local names(object) = std.join(', ', std.objectFields(object));
+local text(value) = std.manifestJsonMinified(value);
+
+// The first mistake in a block as an error, or null.
+local mistake(tasks, bilms, block) =
+  local keys = ['tasks', 'bilms', 'fractions', 'seeds', 'layers', 'places'];
+  local known = {
+    tasks: ['one of ' + names(tasks), function(x) std.isString(x) && x in tasks],
+    bilms: ["'none' or one of " + names(bilms), function(x) std.isString(x) && (x == 'none' || x in bilms)],
+    fractions: ['a number above 0, at most 1', function(x) std.isNumber(x) && x > 0 && x <= 1],
+    seeds: ['a number', std.isNumber],
+    layers: ["'top', 'average' or a number", function(x) std.isNumber(x) || std.member(['top', 'average'], x)],
+    places: ["'input', 'output' or 'both'", function(x) std.member(['input', 'output', 'both'], x)],
+  };
+  local wrong =
+    [key + ': expected one of ' + std.join(', ', keys) for key in std.objectFields(block)
+     if !std.member(keys, key)]
+    + [key + ': expected a list, found none' for key in keys[:4] if !(key in block)]
+    + [key + ': expected a list, found ' + text(block[key]) for key in keys
+       if key in block && !std.isArray(block[key])]
+    + [
+      key + ': expected ' + known[key][0] + ', found ' + text(value)
+      for key in keys if key in block && std.isArray(block[key])
+      for value in block[key] if value != null && !known[key][1](value)
+    ]
+    + [
+      'tasks: ' + name + ': expected config, place, layers and embedder, found no ' + key
+      for name in std.objectFields(tasks)
+      for key in ['config', 'place', 'layers', 'embedder'] if !(key in tasks[name])
+    ];
+  if wrong == [] then null else error 'cells: ' + wrong[0];
+
 {
-  cells(tasks, bilms, block):: [
-    cell(tasks, bilms, task, bilm, layers, place, fraction, seed)
+  cells(tasks, bilms, block):: if mistake(tasks, bilms, block) == null then [
+    cell(tasks, task, bilm, layers, place, fraction, seed)
     for seed in block.seeds
     for fraction in block.fractions
     for task in block.tasks

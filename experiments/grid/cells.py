@@ -1,14 +1,19 @@
 """Grids and their cells, as a jsonnet file describes them."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allennlp.common import Params
+import _jsonnet
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest
+from experiments.grid.bilms import bilm_sizes, check_bilms
 
+TASK_KEYS = ("title", "data", "metric", "seconds")
+TABLE_KEYS = ("name", "hours", "cells")
 SETTINGS = ("task", "bilm", "layers", "place", "fraction", "seed")
 
 
@@ -58,7 +63,8 @@ class Grid(NamedTuple):
     tasks : `dict[str, dict[str, Any]]`
         By name: `title`, `data`, the reported `metric`, and `seconds`, the expected cost of a run.
     bilms : `dict[str, dict[str, Any]]`
-        By name: `pretrained`, or `like` and `seed` for one with initial weights.
+        By name: `pretrained`, `archive_file`, `options_file` and `weight_file`, or `like` and
+        `seed` of one with initial weights.
     hours : `dict[str, float]`
         Core-hours allotted to each table.
     tables : `dict[str, list[Cell]]`
@@ -77,14 +83,20 @@ class Grid(NamedTuple):
 
 def read_grid(file: Path) -> Grid:
     """
-    Read a grid from a jsonnet file.
+    Read a grid from a jsonnet file. The sizes of its biLMs are found here, for `cells.libsonnet`.
 
     # Raises
 
-    `ValueError`
-        If two cells have the same settings and different configs.
+    `InputError`
+        If the grid is not one, or if two cells have the same settings and different configs. The
+        message is one line, which names the file and the key.
     """
-    content = Params.from_file(str(file)).as_dict(quiet=True)
+    source = str(file)
+    bilms = _evaluated(source, "bilms")
+    check_bilms(source, bilms)
+    sizes = {name: bilm_sizes(bilm) for name, bilm in bilms.items()}
+    content = {key: _evaluated(source, key, sizes) for key in ("tasks", "tables")}
+    check_content(source, content)
     seen: dict[str, Cell] = {}
     tables: dict[str, list[Cell]] = {}
     for table in content["tables"]:
@@ -94,7 +106,40 @@ def read_grid(file: Path) -> Grid:
             cell = Cell(name, found["settings"], found["config"])
             known = seen.setdefault(cell.key, cell)
             if known.config != cell.config:
-                raise ValueError(f"{file}: {name}: expected one config for {cell.key}, found two")
+                raise InputError(f"{file}: {name}: expected one config for {cell.key}, found two")
             tables[name].append(known)
     hours = {table["name"]: table["hours"] for table in content["tables"]}
-    return Grid(content["tasks"], content["bilms"], hours, tables)
+    return Grid(content["tasks"], bilms, hours, tables)
+
+
+def _evaluated(source: str, key: str, sizes: dict[str, Any] | None = None) -> Any:
+    """The value of a key of the jsonnet file."""
+    variables = {**os.environ, "BILM_SIZES": json.dumps(sizes)}
+    code = f"(import {json.dumps(os.path.abspath(source))})[{json.dumps(key)}]"
+    try:
+        return json.loads(_jsonnet.evaluate_snippet(source, code, ext_vars=variables))
+    except RuntimeError as error:  # with lines of where it was evaluated
+        raise InputError(f"{source}: {str(error).splitlines()[0]}") from None
+
+
+def check_content(source: str, content: dict[str, Any]) -> None:
+    """Raises an `InputError` if the tasks or tables lack a key, or are of another kind."""
+    tasks, tables = content["tasks"], content["tables"]
+    if not isinstance(tasks, dict) or not isinstance(tables, list):
+        raise InputError(f"{source}: expected tasks, an object, and tables, a list, found others")
+    parts: list[tuple[str, Any, tuple[str, ...]]]
+    parts = [(f"tasks: {name}", task, TASK_KEYS) for name, task in tasks.items()]
+    parts += [(f"tables: {n}", table, TABLE_KEYS) for n, table in enumerate(tables)]
+    for name, part, keys in parts:
+        missing = [key for key in keys if not isinstance(part, dict) or key not in part]
+        if missing:
+            raise InputError(
+                f"{source}: {name}: expected {', '.join(keys)}, found no {' and no '.join(missing)}"
+            )
+    for table in tables:
+        for cell in table["cells"]:
+            if cell["settings"]["task"] not in tasks:
+                raise InputError(
+                    f"{source}: tables: {table['name']}: expected tasks among {', '.join(tasks)}, "
+                    f"found {cell['settings']['task']}"
+                )

@@ -4,8 +4,8 @@
 local cells = (import 'cells.libsonnet').cells;
 local tasks = import 'tasks.libsonnet';
 local bilms = {
-  small: { pretrained: 'small', dim: 256 },
-  random: { like: 'small', seed: 13370, dim: 256 },
+  small: { pretrained: 'small' },
+  random: { like: 'small', seed: 13370 },
 };
 local block(settings) = cells(tasks, bilms, { fractions: [1], bilms: ['small'] } + settings);
 local two = [1, 2];

@@ -1,4 +1,5 @@
 import argparse
+import sys
 from pathlib import Path
 
 from elmo_plugin.files.atomic_write import atomic_write
@@ -33,7 +34,10 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="prose, by sections of the page")
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
     arguments = parser.parse_args()
-    write_page(arguments.grid, arguments.rows, arguments.text, arguments.out)
+    try:
+        write_page(arguments.grid, arguments.rows, arguments.text, arguments.out)
+    except (ValueError, OSError) as error:
+        sys.exit(f"python -m experiments.report: {error}")
 
 
 if __name__ == "__main__":

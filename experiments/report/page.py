@@ -1,7 +1,8 @@
 """The page of results as Markdown."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -30,19 +31,37 @@ ORDER = (
     "Method",
     "Cost",
 )
-ROLES = {"none": "without ELMo", "random": "with `random`", "small": "with `small`"}
 
 
 def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
-    """The tables of the grid's rows by title. The pictures are written into the folder."""
-    return {
-        "Table 1: with and without ELMo": _table_1(results, pictures_folder),
-        "Table 2: layers": _table_2(results),
-        "Table 3: places": _table_3(results),
-        "Figure 1: size of the training data": _figure_1(results, pictures_folder),
-        "Figure 2: learned weights of the layers": _figure_2(results, pictures_folder),
-        "Cost": _cost(results),
+    """
+    The tables of the grid's rows by title, for those of its tables that it has. The pictures are
+    written into the folder.
+    """
+    pictures_folder.mkdir(exist_ok=True)
+    makers: dict[str, tuple[str, Callable[[Results], str]]] = {
+        "Table 1: with and without ELMo": (
+            "table 1",
+            partial(_table_1, folder=pictures_folder),
+        ),
+        "Table 2: layers": ("table 2", _table_2),
+        "Table 3: places": ("table 3", _table_3),
+        "Figure 1: size of the training data": (
+            "figure 1",
+            partial(_figure_1, folder=pictures_folder),
+        ),
+        "Figure 2: learned weights of the layers": (
+            "table 1",
+            partial(_figure_2, folder=pictures_folder),
+        ),
+        "Cost": ("table 1", _cost),
     }
+    tables = results.grid.tables
+    return {title: make(results) for title, (name, make) in makers.items() if name in tables}
+
+
+def _role(bilm: str) -> str:
+    return "without ELMo" if bilm == "none" else f"with `{bilm}`"
 
 
 def page(sections: Mapping[str, str], text: Mapping[str, str], results: Results) -> str:
@@ -86,12 +105,15 @@ def read_text(file: Path) -> dict[str, str]:
 def _table_1(results: Results, folder: Path) -> str:
     lines: list[list[object]] = []
     bars: dict[str, dict[str, Summary]] = {}
-    for task, bilms in _by_task(results, "table 1").items():
+    tasks = _by_task(results, "table 1")
+    names = list(dict.fromkeys(bilm for bilms in tasks.values() for bilm in bilms))
+    has_published = any(task in paper.BASELINE_AND_ELMO for task in tasks)
+    for task, bilms in tasks.items():
         summaries = {bilm: results.summary(settings) for bilm, settings in bilms.items()}
         facts = results.grid.tasks[task]
-        metric = "accuracy" if facts["metric"] == "accuracy" else "F1"
+        metric = "F1" if "f1" in facts["metric"] else facts["metric"]
         bars[f"{facts['title']}, {metric}"] = {
-            ROLES[bilm].replace("`", ""): summary
+            _role(bilm).replace("`", ""): summary
             for bilm, summary in summaries.items()
             if bilm != "random"
         }
@@ -104,18 +126,19 @@ def _table_1(results: Results, folder: Path) -> str:
                 _size(list(summaries.values())),
                 *map(str, summaries.values()),
                 *gains,
-                *(
-                    ["", ""]
-                    if published is None
-                    else ["{} → {}".format(*published), f"{error_reduction(*published):.1f} %"]
-                ),
             ]
         )
-    columns = ["task", "examples", *ROLES.values()]
-    columns += ["error reduction by `random`", "by `small`", "paper", "its error reduction"]
+        if published is not None:
+            gain = f"{error_reduction(*published):.1f} %"
+            lines[-1] += ["{} → {}".format(*published), gain]
+        elif has_published:
+            lines[-1] += ["", ""]
+    columns = ["task", "examples", *map(_role, names)]
+    gained = [f"by `{bilm}`" for bilm in names if bilm != "none"]
+    columns += [f"error reduction {gained[0]}", *gained[1:]] if gained else []
+    columns += ["paper", "its error reduction"] if has_published else []
     pictures.gains(bars, folder / "gains.svg")
-    picture = "![results without ELMo and with small](results/gains.svg)"
-    return f"{picture}\n\n{table(columns, lines)}"
+    return f"![results without and with ELMo](results/gains.svg)\n\n{table(columns, lines)}"
 
 
 def _table_2(results: Results) -> str:
@@ -154,7 +177,7 @@ def _comparison(
     for task, numbers in published.items():
         found = [numbers.get(value, "") for value in ("none", *columns)]
         lines.append([f"the paper's {results.grid.tasks[task]['title']}", *map(str, found)])
-    return table(["task", ROLES["none"], *columns.values()], lines)
+    return table(["task", _role("none"), *columns.values()], lines)
 
 
 def _figure_1(results: Results, folder: Path) -> str:
@@ -176,16 +199,19 @@ def _figure_1(results: Results, folder: Path) -> str:
             summaries = [points[fraction] for points in lines.values()]
             rows.append([title, f"{100 * fraction:g} %", _size(summaries), *map(str, summaries)])
     bilms = next(iter(curves.values()))
-    columns = ["task", "part", "examples", *(ROLES[bilm] for bilm in bilms)]
+    columns = ["task", "part", "examples", *(_role(bilm) for bilm in bilms)]
     picture = "![metric over the part of the training data](results/figure1.svg)"
     return f"{picture}\n\n{table(columns, rows)}"
 
 
 def _figure_2(results: Results, folder: Path) -> str:
     weights: dict[str, list[float]] = {}
+    n_layers = 3
     lines: list[list[object]] = []
     for task, bilms in _by_task(results, "table 1").items():
-        settings = bilms["small"]
+        settings = list(bilms.values())[-1]  # the table's last biLM
+        if settings["place"] is None:
+            continue
         places = ["input", "output"] if settings["place"] == "both" else [settings["place"]]
         rows = results.summary(settings).rows
         for k, place in enumerate(places):
@@ -195,12 +221,14 @@ def _figure_2(results: Results, folder: Path) -> str:
                 continue
             mixes = [row["mixes"][k] for row in rows]
             weights[name] = [mean(s) for s in zip(*(mix["s"] for mix in mixes))]
+            n_layers = len(weights[name])
             gamma = mean(mix["gamma"] for mix in mixes)
             numbers = [f"{x:.3f}" for x in (*weights[name], gamma)]
             lines.append([name, str(settings["layers"]), *numbers])
     pictures.mix_weights(weights, folder / "figure2.svg")
     picture = "![weights of the layers](results/figure2.svg)"
-    return f"{picture}\n\n" + table(["mix", "λ", "s of words", "LSTM 1", "LSTM 2", "γ"], lines)
+    lstms = [f"LSTM {layer}" for layer in range(1, n_layers)]
+    return f"{picture}\n\n" + table(["mix", "λ", "s of words", *lstms, "γ"], lines)
 
 
 def _cost(results: Results) -> str:
@@ -222,7 +250,7 @@ def _cost(results: Results) -> str:
             rows = results.summary(settings).rows
             costs = [f"{mean(row[key] for row in rows):.0f}" for key in COSTS] if rows else []
             missing = [NOT_RUN, *[""] * (len(COSTS) - 1)]
-            runs.append([_title(results, task), ROLES[bilm], *(costs or missing)])
+            runs.append([_title(results, task), _role(bilm), *(costs or missing)])
     per_run = table(["task", "", *COSTS.values()], runs)
     found = results.rows.values()
     facts = [

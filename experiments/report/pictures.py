@@ -56,7 +56,7 @@ def learning_curves(
 
 def gains(results: Mapping[str, Mapping[str, Summary]], file: Path) -> None:
     """
-    Two bars for each task, without ELMo and with a biLM, with the standard deviation over seeds.
+    Bars for each task, without ELMo and with each biLM, with the standard deviation over seeds.
 
     # Parameters
 
@@ -65,19 +65,19 @@ def gains(results: Mapping[str, Mapping[str, Summary]], file: Path) -> None:
     """
     figure = Figure(figsize=(7, 1 + 0.5 * len(results)), layout="constrained")
     panel = figure.subplots()
-    labels = list(next(iter(results.values())))
+    labels = list(dict.fromkeys(label for bars in results.values() for label in bars))
     height = 0.8 / len(labels)
     for k, label in enumerate(labels):
-        found = [bars[label] for bars in results.values()]
-        places = [place + k * height for place in range(len(found))]
+        found = [bars[label] for bars in results.values() if label in bars]
+        places = [n + k * height for n, bars in enumerate(results.values()) if label in bars]
         means = [s.mean if s.values else 0.0 for s in found]
         deviations = [s.deviation or 0.0 for s in found]
-        bars = panel.barh(places, means, height, xerr=deviations, label=label, color=f"C{k}")
-        panel.bar_label(bars, fmt="%.1f", padding=4)
+        drawn = panel.barh(places, means, height, xerr=deviations, label=label, color=f"C{k}")
+        panel.bar_label(drawn, fmt="%.1f", padding=4)
     panel.set_yticks([place + 0.4 - height / 2 for place in range(len(results))], list(results))
     panel.invert_yaxis()
     panel.set_xlim(0, 105)
-    panel.set_xlabel("F1 or accuracy, %")
+    panel.set_xlabel("%")
     panel.legend(ncols=len(labels), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     save(figure, file)
 

@@ -11,6 +11,9 @@ from _jsonnet import evaluate_snippet
 from allennlp.common import Registrable
 from allennlp.common.plugins import import_plugins
 
+# What `experiments.grid` finds for the biLMs of the pages' grids.
+SIZES = {name: {"dim": 256, "max_characters_per_token": 50} for name in ("mine", "small")}
+
 import_plugins()  # all of allennlp-models, whose names configs use
 
 
@@ -21,7 +24,11 @@ def evaluate(code: str, folder: Path, **variables: str) -> dict[str, Any]:
     if re.match(r"(//.*\n)*\w+\+?:", code):
         code = "{" + code + "\n}"
     file = str(folder / "block.jsonnet")
-    return json.loads(evaluate_snippet(file, code, ext_vars={**os.environ, **variables}))
+    return json.loads(
+        evaluate_snippet(
+            file, code, ext_vars={**os.environ, "BILM_SIZES": json.dumps(SIZES), **variables}
+        )
+    )
 
 
 def types(value: Any) -> Iterator[str]:

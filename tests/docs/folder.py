@@ -5,6 +5,7 @@ from pathlib import Path
 
 from elmo_plugin.pretrained import pretrained_files
 from tests.docs.pages import ROOT
+from tests.experiments.test_probe import CONLLU
 
 TEXT = ROOT / "fixtures" / "text"
 
@@ -71,6 +72,10 @@ def prepare(folder: Path) -> None:
     (folder / "TEXT").write_text("\n".join(sentences[:20]) + "\n")
     (folder / "eng.train").symlink_to(ROOT / "fixtures" / "ner" / "train.conll")
     (folder / "eng.testa").symlink_to(ROOT / "fixtures" / "ner" / "dev.conll")
+    treebank = folder / "UD_GERMAN_GSD"
+    treebank.mkdir()
+    for split in ("train", "dev"):
+        (treebank / f"de_gsd-ud-{split}.conllu").write_text(CONLLU)
     row = "the " + " ".join(["0.1"] * 50) + "\n"
     (folder / "glove.6B.50d.txt.gz").write_bytes(gzip.compress(row.encode()))
     for name, file in zip(("OPTIONS", "WEIGHTS", "VOCABULARY"), pretrained_files("tiny")):

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from experiments.grid import readers
 from experiments.grid.__main__ import GridRunner
 from experiments.grid.cells import read_grid
 from experiments.random_bilm import write_random_bilm
-from experiments.rows import append_row, read_rows
+from experiments.rows import append_row, bilm_digest, read_rows
 from tests.experiments.test_probe import CONLLU
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +38,7 @@ local tagger = (import '%(root)s/training_configs/tagger.jsonnet') + {
 local tasks = {
   tag: { config: tagger, place: 'input', layers: 0.1, embedder: { dropout: 0.0 } },
 };
-local bilms = { tiny: { pretrained: 'tiny', dim: 64 } };
+local bilms = { tiny: { pretrained: 'tiny' } };
 {
   tasks: { tag: { title: 'tags', data: 'fixtures', metric: 'accuracy', seconds: 10 } },
   bilms: bilms,
@@ -262,3 +264,79 @@ def test_command(runner: GridRunner, tmp_path: Path) -> None:
         "one\ttag-tiny-0.1-input-0.5-2\t5 s",
         "2 runs, 0.0 core-hours",
     ]
+
+
+def edited(tmp_path: Path, old: str, new: str) -> Path:
+    """The grid of these tests with a change."""
+    text = GRID % {"root": ROOT}
+    assert old in text
+    (tmp_path / "grid.jsonnet").write_text(text.replace(old, new))
+    return tmp_path / "grid.jsonnet"
+
+
+@pytest.mark.parametrize("kind", ["archive_file", "two files"])
+def test_a_bilm_of_your_own(kind: str, tmp_path: Path, bilm_archive: str, bilm_files: Any) -> None:
+    """The expected sizes are those of its options: 64 columns of words, and twice projection_dim 8.
+    A run with it gets a row with its digest."""
+    options, weights = map(str, bilm_files[:2])
+    keys = (
+        {"archive_file": bilm_archive}
+        if kind == "archive_file"
+        else {"options_file": options, "weight_file": weights}
+    )
+    expected = json.loads(Path(options).read_text())["lstm"]["projection_dim"] * 2
+    if kind == "archive_file":
+        expected = Elmo.from_archive(bilm_archive).output_dim
+    grid = read_grid(edited(tmp_path, "{ pretrained: 'tiny' }", json.dumps(keys)))
+    runner = GridRunner(grid, tmp_path / "rows.jsonl", ROOT / "fixtures", tmp_path / "work")
+    cell = runner.left({"bilm": {"tiny"}})[0]
+    assert cell.config["model"]["encoder"]["input_size"] == 64 + expected
+    if kind == "archive_file":
+        assert runner.run([cell]) == 0
+        (row,) = read_rows(runner.rows_file)
+        assert row["bilm_digest"] == bilm_digest(Elmo.from_archive(bilm_archive))
+    else:
+        archive = cell.config_in(runner.folders)["model"]["text_field_embedder"]["token_embedders"]
+        found = Elmo.from_archive(archive["elmo"]["archive_file"]).embed("the dog")
+        assert np.array_equal(found, Elmo.from_files(options, weights).embed("the dog"))
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("{ pretrained: 'tiny' }", "{ archive: 'a' }", "bilms: tiny: expected .*, found archive"),
+        ("{ pretrained: 'tiny' }", "{ dim: 64 }", "bilms: tiny: expected pretrained.*, found dim"),
+        ("{ pretrained: 'tiny' }", "'tiny'", "bilms: tiny: expected pretrained.*, found 'tiny'"),
+        ("{ pretrained: 'tiny' }", "{ pretrained: 'x' }", "pretrained: expected one of.*'x'"),
+        ("{ pretrained: 'tiny' }", "{ archive_file: 'gone' }", "gone"),
+        ("bilms: ['none', 'tiny']", "bilms: ['tiny', 'all']", 'bilms: .*one of tiny, found "all"'),
+        ("tasks: ['tag']", "tasks: ['tags']", 'tasks: expected one of tag, found "tags"'),
+        ("seeds: [1, 2]", "seed: [1, 2]", "seed: expected one of tasks, bilms"),
+        ("fractions: [0.5]", "fractions: 0.5", "fractions: expected a list, found 0.5"),
+        ("fractions: [0.5]", "fractions: [2]", "fractions: expected a number above 0.*found 2"),
+        ("layers: ['top', 0.1]", "layers: ['last']", "layers: expected 'top'.*found \"last\""),
+        ("place: 'input', ", "", "tasks: tag: expected config, place.*found no place"),
+        ("metric: 'accuracy', ", "", "tasks: tag: expected title.*found no metric"),
+        ("      hours: 0.1,\n", "", "tables: 0: expected name, hours, cells, found no hours"),
+        ("  bilms: bilms,\n", "", "field does not exist: bilms"),
+        ("trainer+: { num_epochs: 1 },", "trainer+: {", "STATIC ERROR"),
+    ],
+)
+def test_a_mistake_is_one_line(old: str, new: str, message: str, tmp_path: Path) -> None:
+    """By hand: the line names the file or the key, what was expected and what was found."""
+    with pytest.raises((ValueError, OSError), match=message) as caught:
+        read_grid(edited(tmp_path, old, new))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_metric_that_the_task_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The line names the metrics that there are, and no row is written."""
+    file = edited(tmp_path, "metric: 'accuracy'", "metric: 'f1'")
+    runner = GridRunner(
+        read_grid(file), tmp_path / "rows.jsonl", ROOT / "fixtures", tmp_path / "work"
+    )
+    assert runner.run(runner.left({})[:1]) == 1
+    assert re.search(
+        r"tasks: tag: metric: expected one of accuracy, .*'f1'", capsys.readouterr()[0]
+    )
+    assert not runner.rows_file.exists()
