@@ -4,7 +4,6 @@ A scikit-learn transformer from texts, with spaces between tokens, to mean ELMo 
     make_pipeline(ElmoVectors(), LogisticRegression()).fit(texts, labels)
 """
 
-import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from elmo_plugin import Elmo
@@ -19,5 +18,4 @@ class ElmoVectors(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, texts):
-        found = self.elmo_.embed([text.split() for text in texts], self.layer)
-        return np.stack([vectors.sum(axis=0) / max(len(vectors), 1) for vectors in found])
+        return self.elmo_.embed([text.split() for text in texts], self.layer, pool="mean")

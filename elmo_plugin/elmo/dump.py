@@ -55,6 +55,7 @@ def dump(
     out: str | os.PathLike,
     *,
     layer: str,
+    pool: str | None = None,
     batch_size: int = 64,
     dtype: str = "float32",
     use_sentence_keys: bool = False,
@@ -75,6 +76,8 @@ def dump(
         HDF5 file to write.
     layer : `str`
         `"all"`, `"top"` or `"average"`.
+    pool : `str`, optional
+        See `Elmo.embed`.
     batch_size : `int`, optional (default = `64`)
         Number of sentences per batch. Without `carry`, this counts sentences of `ORDINARY_LENGTH`
         tokens, so that memory is bounded.
@@ -97,7 +100,7 @@ def dump(
         If the disk is full. Finished parts are kept.
     """
     out = Path(os.path.realpath(out))  # a link stays
-    settings = _settings(elmo, layer, batch_size, dtype)
+    settings = _settings(elmo, layer, pool, batch_size, dtype)
     part_size = PART_SENTENCES
     if elmo.layers.initial_state == "carry":
         # Whole batches, because their rows continue those of the previous batch.
@@ -115,13 +118,8 @@ def dump(
                 if path.exists() and _resume(elmo, path, part, settings):
                     progress.update(len(part))
                 else:
-                    if elmo.layers.initial_state == "carry":
-                        batches = _groups(part, batch_size)
-                    else:
-                        lengths = [len(sentence.text.split()) for sentence in part]
-                        places = batches_by_length(lengths, batch_size * ORDINARY_LENGTH)
-                        batches = ([part[place] for place in batch] for batch in places)
-                    _write_part(elmo, part, path, batches, layer, dtype, settings, progress)
+                    batches = batches_of(elmo, part, batch_size)
+                    _write_part(elmo, part, path, batches, layer, pool, dtype, settings, progress)
                 if use_sentence_keys or not forget_sentences:
                     index.update((sentence.text, sentence.line) for sentence in part)
             keys = {line: text for text, line in index.items()} if use_sentence_keys else None
@@ -139,6 +137,16 @@ def check_is_new(out: str | os.PathLike) -> None:
         raise InputError(
             f"{out}: expected to write a new file, found one; remove it to write it again"
         )
+
+
+def batches_of(elmo: Elmo, part: list[Sentence], batch_size: int) -> Iterator[list[Sentence]]:
+    """The batches in which a part is read."""
+    if elmo.layers.initial_state == "carry":
+        yield from _groups(part, batch_size)
+        return
+    lengths = [len(sentence.text.split()) for sentence in part]
+    for places in batches_by_length(lengths, batch_size * ORDINARY_LENGTH):
+        yield [part[place] for place in places]
 
 
 @contextmanager
@@ -171,6 +179,7 @@ def _write_part(
     path: Path,
     batches: Iterable[list[Sentence]],
     layer: str,
+    pool: str | None,
     dtype: str,
     settings: str,
     progress: Any,
@@ -181,7 +190,8 @@ def _write_part(
             file.attrs["settings"] = settings
             file.attrs["text"] = _digest(part)
             for batch in batches:
-                vectors = elmo.embed([sentence.text.split() for sentence in batch], layer)
+                tokens = [sentence.text.split() for sentence in batch]
+                vectors = elmo.embed(tokens, layer, pool=pool)
                 for sentence, found in zip(batch, vectors):
                     file.create_dataset(str(sentence.line), data=found.astype(dtype))
                 disk.check()
@@ -262,7 +272,7 @@ def _join(
     os.replace(whole, out)
 
 
-def _settings(elmo: Elmo, layer: str, batch_size: int, dtype: str) -> str:
+def _settings(elmo: Elmo, layer: str, pool: str | None, batch_size: int, dtype: str) -> str:
     """Everything that affects the numbers bit by bit, except the text."""
     device = elmo.bilm.boundaries.device
     # Other numbers of threads, or other GPUs, may round differently.
@@ -270,7 +280,7 @@ def _settings(elmo: Elmo, layer: str, batch_size: int, dtype: str) -> str:
     processor = torch.cuda.get_device_name(device) if is_gpu else torch.get_num_threads()
     model = elmo.fingerprint().hex()
     numbers = [torch.__version__, KERNEL_STATUS, processor, model]
-    return json.dumps([*numbers, layer, batch_size, dtype])
+    return json.dumps([*numbers, layer, pool, batch_size, dtype])
 
 
 def _digest(part: list[Sentence]) -> str:

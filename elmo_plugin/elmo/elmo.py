@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +26,9 @@ from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.text.characters import words_to_characters
 
 MOST_MIXES = 1000
+
+POOLS = ("mean",)
+"""The ways to make one vector of those of a sentence."""
 
 MAX_TOKENS = 2048
 """64 sentences of ordinary length, enough rows for efficient matrix products."""
@@ -245,6 +249,8 @@ class Elmo(nn.Module):
         sentences: str | Sequence[str] | Sequence[Sequence[str]],
         layer: str | int = "mix",
         as_tensors: bool = False,
+        *,
+        pool: str | None = None,
     ) -> Any:
         """
         Compute the vectors of sentences.
@@ -253,23 +259,31 @@ class Elmo(nn.Module):
 
         sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
             A sentence, as a string with white space between its tokens or as a list of tokens; or
-            several sentences, as a list of such lists.
+            several sentences, as a list of such lists. A pandas Series has a sentence in each row,
+            in either form.
         layer : `str | int`, optional (default = `"mix"`)
             `"mix"` for the first mix, `"all"` for all layers, `"average"` for their average,
             `"top"` for the top layer, or the number of a layer, where 0 is the word layer.
         as_tensors : `bool`, optional (default = `False`)
             Whether to return tensors on the biLM's device instead of NumPy arrays.
+        pool : `str`, optional
+            `"mean"` for one vector per sentence, the mean over its tokens, which is zeros for a
+            sentence without tokens.
 
         # Returns
 
         `numpy.ndarray` or `Tensor`, or a list with one per sentence
             Vectors of shape `(n, 2P)` for a sentence of n tokens, or `(L + 1, n, 2P)` for `"all"`.
+            With `pool`, one array for all N sentences, of shape `(N, 2P)` or `(N, L + 1, 2P)`, or
+            without N for a single sentence.
 
         # Raises
 
         `ValueError`
-            If the sentences have another form, or the layer does not exist.
+            If the sentences have another form, or the layer or pool does not exist.
         """
+        if pool is not None:
+            check_choice("pool", pool, POOLS)
         batch, is_single = token_lists(sentences)
         _check_layer(layer, self.n_layers)
         lengths = [len(sentence) for sentence in batch]
@@ -281,9 +295,18 @@ class Elmo(nn.Module):
             tokens = self.characters([batch[b] for b in places])
             chosen = self._vectors(tokens, layer)
             for row, b in enumerate(places):  # of (.., B, T, 2P)
-                vectors = chosen[..., row, : lengths[b], :].float().clone()
+                vectors = chosen[..., row, : lengths[b], :].float()
+                vectors = vectors.sum(dim=-2) / max(1, lengths[b]) if pool else vectors.clone()
                 found[b] = vectors if as_tensors else vectors.cpu().numpy()
-        return found[0] if is_single else found
+        if is_single:
+            return found[0]
+        if not pool:
+            return found
+        if not found:
+            shape = (0, self.n_layers, self.output_dim) if layer == "all" else (0, self.output_dim)
+            nothing = torch.zeros(shape, device=self.bilm.boundaries.device)
+            return nothing if as_tensors else nothing.cpu().numpy()
+        return torch.stack(found) if as_tensors else np.stack(found)
 
     def _vectors(self, tokens: Tensor, layer: str | int) -> Tensor:
         """What `embed` gives for a batch of character ids, of shape `(.., B, T, 2P)`."""

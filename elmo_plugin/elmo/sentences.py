@@ -1,5 +1,6 @@
 """The forms in which `Elmo.embed` takes sentences."""
 
+import sys
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
@@ -8,6 +9,11 @@ def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
     """The input of `Elmo.embed` as lists of tokens, and whether it is a single sentence."""
     if isinstance(sentences, str):
         return [sentences.split()], True
+    if (pandas := sys.modules.get("pandas")) is not None:  # only then there are objects of it
+        if isinstance(sentences, pandas.Series):
+            return [_row(label, value) for label, value in sentences.items()], False
+        if isinstance(sentences, pandas.DataFrame):
+            raise ValueError("expected sentences, found a DataFrame; choose one of its columns")
     items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
     n_strings = sum(isinstance(item, str) for item in items)
     if 0 < n_strings < len(items):
@@ -24,16 +30,23 @@ def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
                     "sentences are a list of lists: [s.split() for s in sentences]"
                 )
         return [items], True
-    batch = []
-    for number, item in enumerate(items):
-        tokens = _items(item, f"sentence {number}: expected a list of tokens")
-        for token in tokens:
-            if not isinstance(token, str):
-                raise ValueError(
-                    f"sentence {number}: expected tokens that are strings, found {token!r}"
-                )
-        batch.append(tokens)
+    batch = [_tokens(f"sentence {number}", item) for number, item in enumerate(items)]
     return batch, False
+
+
+def _row(label: Any, value: Any) -> list[str]:
+    """The tokens of one row of a Series. Missing values are not iterable."""
+    if isinstance(value, str):
+        return value.split()
+    return _tokens(f"row {label!r}", value, "a sentence or a list of its tokens")
+
+
+def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[str]:
+    tokens = _items(found, f"{name}: expected {expected}")
+    for token in tokens:
+        if not isinstance(token, str):
+            raise ValueError(f"{name}: expected tokens that are strings, found {token!r}")
+    return tokens
 
 
 def _items(found: Any, expected: str) -> list[Any]:

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy
+import pandas
 import pytest
 import torch
 from allennlp.common import Params
@@ -101,6 +102,45 @@ def test_empty(elmo):
     assert elmo.embed([]) == []
     assert elmo.embed("").shape == (0, 16)
     assert elmo.embed([[], ["A"]], layer="all")[0].shape == (3, 0, 16)
+
+
+@pytest.mark.parametrize("layer", ["mix", "all", "top", 0])
+def test_pool(elmo, layer):
+    """The expected vectors are NumPy's means over tokens, and zeros for a sentence without
+    tokens."""
+    expected = [vectors.mean(axis=-2) for vectors in elmo.embed(SENTENCES, layer)]
+    found = elmo.embed([*SENTENCES, []], layer, pool="mean")
+    assert found.shape == (4, 3, 16) if layer == "all" else (4, 16)
+    assert found.dtype == numpy.float32 and not found[3].any()
+    numpy.testing.assert_allclose(found[:3], expected, atol=1e-6)
+    numpy.testing.assert_allclose(elmo.embed(SENTENCES[1], layer, pool="mean"), expected[1], 1e-4)
+    tensors = elmo.embed([*SENTENCES, []], layer, as_tensors=True, pool="mean")
+    assert torch.equal(tensors, torch.from_numpy(found))
+    assert elmo.embed([], layer, pool="mean").shape == (0, *found.shape[1:])
+    with pytest.raises(InputError, match=r"^pool: expected one of 'mean', found 'max'$"):
+        elmo.embed(SENTENCES, layer, pool="max")
+
+
+def test_a_series_of_sentences(elmo):
+    """The expected vectors are those of a list of the same sentences, whatever the index is. A
+    sentence of one word is a sentence, and rows may be lists of tokens."""
+    expected = elmo.embed([["A", "dog"], ["dog"], []])
+    frame = pandas.DataFrame({"text": ["A  dog", "dog", ""]}, index=["x", "y", "x"])
+    for series in (frame["text"], frame["text"].str.split(), frame["text"].astype("category")):
+        for found, right in zip(elmo.embed(series), expected, strict=True):
+            numpy.testing.assert_allclose(found, right, atol=1e-6)
+    assert elmo.embed(frame["text"], pool="mean").shape == (3, 16)
+    with pytest.raises(ValueError, match=r"found a DataFrame; choose one of its columns$"):
+        elmo.embed(frame)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pandas.NA, pandas.NaT, 3])
+def test_a_missing_value_in_a_series(elmo, missing):
+    """The message names the value by its index."""
+    series = pandas.Series(["A dog", missing], index=["first", "second"], dtype=object)
+    message = "row 'second': expected a sentence or a list of its tokens, found "
+    with pytest.raises(ValueError, match=f"^{message}{re.escape(repr(missing))}$"):
+        elmo.embed(series)
 
 
 def test_many_sentences_in_any_order(elmo):

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from allennlp.commands.subcommand import Subcommand
+from tqdm import tqdm
 
 from elmo_plugin.checks import InputError, check_count
 from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, check_is_new, dump
+from elmo_plugin.elmo.elmo import POOLS
+from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text, seconds_of_dump
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.commands.command import (
     Command,
@@ -16,6 +19,7 @@ from elmo_plugin.plugin.commands.command import (
     check_output_file,
     input_path,
     load_elmo,
+    print_text,
 )
 from elmo_plugin.text.lines import read_blocks
 
@@ -42,6 +46,11 @@ class ElmoCommand(Command):
             layers.add_argument(
                 f"--{layer}", dest="layer", action="store_const", const=layer, help=text
             )
+        parser.add_argument(
+            "--pool",
+            choices=POOLS,
+            help="one vector for each sentence, the mean over its tokens: (vector size)",
+        )
         add_model_arguments(parser)
         parser.add_argument(
             "--batch-size",
@@ -109,19 +118,29 @@ class ElmoCommand(Command):
                     )
                 yield Sentence(number, line.strip())
 
-        total = None
+        dtype = "float16" if args.float16 else "float32"
+        size = None
         if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
-            total = sum(1 for _ in sentences())  # also finds blank lines now instead of after hours
+            size = measure_text(sentences())  # also finds blank lines now instead of after hours
+            has_index = not (args.forget_sentences or args.use_sentence_keys)
+            n_bytes = bytes_of_dump(elmo, size, args.layer, args.pool, dtype, has_index)
+            seconds = seconds_of_dump(elmo, size, args.batch_size)
+            print_text(
+                f"{args.output_file}: about {tqdm.format_sizeof(n_bytes, 'B')} in about "
+                f"{tqdm.format_interval(seconds)}, for {size.n_sentences:,} sentences with "
+                f"{size.n_tokens:,} tokens; twice the space while it is written"
+            )
         dump(
             elmo,
             sentences(),
             args.output_file,
             layer=args.layer,
+            pool=args.pool,
             batch_size=args.batch_size,
-            dtype="float16" if args.float16 else "float32",
+            dtype=dtype,
             use_sentence_keys=args.use_sentence_keys,
             forget_sentences=args.forget_sentences,
-            total=total,
+            total=size and size.n_sentences,
         )
 
 

@@ -18,7 +18,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import dump
+from elmo_plugin.elmo import dump, estimate
 from elmo_plugin.elmo.elmo import Elmo
 from tests.damage import damage
 
@@ -82,6 +82,54 @@ def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, lay
     with h5py.File(tmp_path / "out") as file:
         index = json.loads(file["sentence_to_index"][0])
     assert index == {sentence: str(line) for line, sentence in enumerate(TEXT)}
+
+
+@pytest.mark.parametrize("layer", ["all", "top"])
+def test_pool(run, text, tmp_path, options, layer):
+    """The expected numbers are NumPy's means of the file without `--pool`."""
+    run(text, tmp_path / "tokens", f"--{layer}", *options)
+    run(text, tmp_path / "out", f"--{layer}", "--pool", "mean", *options)
+    tokens, found = read(tmp_path / "tokens"), read(tmp_path / "out")
+    assert found.keys() == tokens.keys()
+    for line, vectors in found.items():
+        numpy.testing.assert_allclose(vectors, tokens[line].mean(axis=-2), atol=1e-6)
+
+
+@pytest.mark.parametrize("extra", [["--float16"], ["--pool", "mean"], ["--forget-sentences"]])
+def test_the_size_is_printed_first(run, tmp_path, options, capsys, monkeypatch, extra):
+    """The printed size is that of the file, within 5 %, and is there before the first vector."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{sentence} {k}\n" for k in range(300) for sentence in TEXT))
+    with monkeypatch.context() as patch, pytest.raises(TypeError):
+        patch.setattr(Elmo, "embed", None)
+        run(text, tmp_path / "out", "--all", *options, *extra)
+    shown = capsys.readouterr().out
+    found = re.search(r"out: about ([\d.]+)([kM])B in about \d\d:\d\d, for (.*);", shown)
+    run(text, tmp_path / "out", "--all", *options, *extra)
+    size = float(found[1]) * {"k": 1e3, "M": 1e6}[found[2]]
+    assert abs(size / (tmp_path / "out").stat().st_size - 1) < 0.05
+    tokens = sum(len(sentence.split()) + 1 for sentence in TEXT) * 300
+    assert found[3] == f"2,100 sentences with {tokens:,} tokens"
+
+
+def test_the_time_of_a_dump(bilm_files, monkeypatch):
+    """The expected time is computed by hand from a clock of our own: 3 seconds for the words of the
+    sample, and 5 for its tokens. Words that a full cache has lost are encoded again, and no state
+    is carried into the dump."""
+    monkeypatch.setattr(estimate, "SAMPLE", 2)
+    monkeypatch.setattr(estimate, "SECONDS", 100)
+    monkeypatch.setattr(estimate, "CAPACITY", 3)
+    text = ["a b", "a b c", "d", "a a", "a"]
+    size = estimate.measure_text(dump.Sentence(*item) for item in enumerate(text))
+    assert size[:4] == (5, 9, 5, sum(map(len, text)))  # words a, b, c, then d and a again
+    assert len(size.sample) == 2 and set(size.sample) <= set(map(dump.Sentence, range(5), text))
+    size = size._replace(sample=[dump.Sentence(0, "a b"), dump.Sentence(1, "a b c")])
+    elmo = Elmo.from_files(*bilm_files, initial_state="carry")
+    clock = iter([0.0, 3.0, 5.0, 8.0])
+    monkeypatch.setattr(estimate.time, "perf_counter", lambda: next(clock))
+    seconds = estimate.seconds_of_dump(elmo, size, batch_size=1)
+    assert seconds == pytest.approx(3 / 3 * 5 + 5 / 5 * 9)
+    assert elmo.layers.carried_state is None
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 100])
@@ -197,8 +245,9 @@ def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, mon
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         run(text, out, "--all", *options)
-    with pytest.raises(InputError, match="other settings"):
-        run(text, out, "--top", *options)
+    for other in (["--top"], ["--all", "--pool", "mean"]):
+        with pytest.raises(InputError, match="other settings"):
+            run(text, out, *other, *options)
     text.write_text(text.read_text("utf-8").replace("and/or", "or"), "utf-8")
     with pytest.raises(InputError, match="of another text in lines 3 to 4"):
         run(text, out, "--all", *options)
@@ -319,10 +368,10 @@ def test_two_processes_with_one_output(run, text, tmp_path, options, monkeypatch
     def start():
         started, goes_on = context.Event(), context.Event()
 
-        def waiting(*rest):
+        def waiting(*rest, **how):
             started.set()
             assert goes_on.wait(60)
-            return embed(*rest)
+            return embed(*rest, **how)
 
         child = context.Process(target=run, args=arguments)
         with monkeypatch.context() as patch:
