@@ -14,8 +14,8 @@ from setuptools import Extension, find_packages, setup
 def kernels() -> list[Extension]:
     """
     The compiled kernels, which are built against the installed PyTorch. Without a compiler their
-    build fails with one line, and the package is installed without them. An isolated build has no PyTorch,
-    so its wheel is pure Python.
+    build fails with one line, and the package is installed without them. An isolated build has no
+    PyTorch, so its wheel is pure Python.
     """
     torch = find_spec("torch")
     if torch is None or torch.origin is None or os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
