@@ -1,12 +1,12 @@
 // The softmax's loss with its gradient on CPUs. `sampled_softmax_loss.py` has its definition.
 //
-// The logits of a tile, some words and some rows, are computed, turned into exponentials and
-// multiplied for the gradient of the hidden vectors while they are in cache. They are transposed, so
-// that sums over words need no sums within a vector. An exponential is taken against a reference
-// for its row instead of the largest logit, which is not known yet: the largest logit of the first
-// tile. Both give the same probability as long as nothing overflows, and if a logit is so far above
-// the reference, its rows are computed again. Of all exponentials of a group of rows, the gradient of
-// the weights is one product. Numbers do not depend on the number of threads.
+// A tile is the logits of some words and some rows. They are computed, turned into exponentials and
+// multiplied for the gradient of the hidden vectors while they are in cache. A tile is transposed,
+// so that sums over words need no sums within a vector. Exponentials are taken relative to the
+// largest logit of the first tile, because that of all tiles is not known yet. Probabilities are
+// the same, unless a later logit is so far above it that its exponential could overflow: then the
+// rows are computed again. The gradient of the weights follows, once a row's sum is known, from the
+// exponentials of a group of rows. No number depends on the number of threads.
 #if defined(__x86_64__)
 
 #include "kernels.h"
@@ -14,7 +14,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 #include <vector>
 
@@ -22,15 +21,15 @@ namespace {
 
 using std::optional;
 
-constexpr int64_t ROWS = 64;      // rows of a tile
-constexpr int64_t WORDS = 128;    // words of a tile
-constexpr int64_t PART = 64;      // words of a tile whose gradients stay in L1
-constexpr int64_t MOST_BLOCKS = 4; // blocks of rows for which a thread reads a tile of weights once
-constexpr int64_t DEPTH = 16384;  // bytes of a block of the second factor of a product
+constexpr int64_t ROWS = 64;              // rows of a tile
+constexpr int64_t WORDS = 128;            // words of a tile
+constexpr int64_t PART = 64;              // words of a tile whose gradients stay in L1
+constexpr int64_t MOST_BLOCKS = 4;        // blocks of ROWS for which a tile of weights is read once
+constexpr int64_t DEPTH = 16384;          // bytes of a block of the second factor of a product
 constexpr int64_t MOST_NUMBERS = 1 << 27; // exponentials in memory at a time
-constexpr float MOST = 40;             // above the reference: exp(40) * 10^9 is far from overflow
+constexpr float MOST = 40;                // above the reference, far from overflow
 
-// exp(x) for x <= 2 * MOST, to two units in the last place; 0 if it is less than 1e-37.
+// exp(x) for x <= 85, to two units in the last place; 0 below exp(-85).
 INLINE inline float exp(float x) {
   constexpr float to_integer = 12582912; // 1.5 * 2^23
   float y = x > 85 ? 85 : x;
@@ -75,7 +74,7 @@ struct Softmax {
   const int64_t* hits;
   const T *weight, *weight_t; // (n_words, width), and of each tile (width, WORDS)
   float *loss, *d_true, *d_hidden;
-  // Of each block of a group: (words, ROWS), and hidden vectors / sum of exponentials, (ROWS, width)
+  // Of each block of a group: (words, ROWS), and hidden vectors divided by the sums, (ROWS, width)
   T *exponentials, *scaled;
   float* inverse; // (ROWS) of each block of a group: 1 / sum of exponentials
 
@@ -293,9 +292,12 @@ Outputs softmax_loss(
       weight.is_contiguous() && width >= dim && width % 32 == 0,
       "weight: expected a contiguous tensor of at least ", dim, " columns, a multiple of 32, found ",
       weight.sizes());
-  TORCH_CHECK(hits.size(0) == n && hits.is_contiguous(), "hits: expected ", n, " found ", hits.sizes());
+  TORCH_CHECK(
+      hits.size(0) == n && hits.is_contiguous(), "hits: expected ", n, " numbers, found ",
+      hits.sizes());
   const int64_t tiles = (n_words + WORDS - 1) / WORDS;
-  Tensor loss = scratch<float>({n}), d_true, d_hidden, d_bias, weight_t, exponentials, scaled, inverse;
+  Tensor loss = scratch<float>({n}), d_true, d_hidden, d_bias;
+  Tensor weight_t, exponentials, scaled, inverse;
   std::vector<float> padded_bias(tiles * WORDS, -INFINITY);
   std::copy_n(floats(bias, {n_words}, "bias"), n_words, padded_bias.data());
   Softmax<T> s{
@@ -330,8 +332,8 @@ Outputs softmax_loss(
     return {loss, d_true, d_hidden, d_bias};
   }
   floats(*d_weight, {n_words, width}, "d_weight");
-  const int64_t group =
-      std::clamp<int64_t>(MOST_NUMBERS / (tiles * WORDS * ROWS), 1, std::min(blocks, at_once * threads));
+  const int64_t group = std::clamp<int64_t>(
+      MOST_NUMBERS / (tiles * WORDS * ROWS), 1, std::min(blocks, at_once * threads));
   d_true = scratch<float>({n});
   d_hidden = scratch<float>({n, dim});
   d_bias = zeros<float>({n_words});
