@@ -175,6 +175,8 @@ def _comparison(
         ]
         lines.append(line)
     for task, numbers in published.items():
+        if task not in results.grid.tasks:
+            continue
         found = [numbers.get(value, "") for value in ("none", *columns)]
         lines.append([f"the paper's {results.grid.tasks[task]['title']}", *map(str, found)])
     return table(["task", _role("none"), *columns.values()], lines)
