@@ -29,6 +29,9 @@ from elmo_plugin.ops.private_torch import is_graph_kept
 BLOCK = 128
 """Number of rows of a product: they fit in a core's caches and suffice for full speed."""
 
+DEVICE_BLOCK = 4096
+"""The same on other devices, where fewer and larger products are faster."""
+
 
 ScanWeights = Weights | KernelWeights
 
@@ -94,7 +97,8 @@ def _scan(
     c, h = memory.clone(), output.clone()
     m = torch.empty_like(c)
     # In blocks of steps, so that only the outputs need memory in proportion to the text.
-    n_block = max(1, BLOCK // inputs.size(2))
+    n_rows = BLOCK if is_on_cpu(inputs) else DEVICE_BLOCK
+    n_block = max(1, min(n_rows // inputs.size(2), len(batch_sizes)))
     memory_of_gates = inputs.new_empty(2, n_block * inputs.size(2), bias.size(-1))
     for first in range(0, len(batch_sizes), n_block):
         sizes = batch_sizes[first : first + n_block]
