@@ -12,9 +12,10 @@ of the models in the package.
 """
 
 import elmo_plugin_torchvision
-from elmo_plugin.plugin.environment import check_environment
+from elmo_plugin.plugin.environment import check_environment, warn_if_busy
 
 check_environment()
+warn_if_busy()
 # PyTorch has already called this, unless its autoload is off or the package is not installed.
 elmo_plugin_torchvision.install()
 
