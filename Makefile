@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/installed
 DOCS_INSTALLED := $(VENV)/docs-installed
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install demo test test-short test-all docs docs-test lint format bench lock lock-check clean
+.PHONY: install demo test test-short test-all docs docs-test lint format bench bench-gpu lock lock-check clean
 
 install: $(INSTALLED)
 
@@ -75,6 +75,10 @@ format: install
 
 bench: install
 	$(RUN)/python -m benchmarks --json benchmarks.json
+
+# On a machine with a GPU: checks the numbers and measures the speed, in at most 10 minutes.
+bench-gpu: install
+	$(RUN)/python -m benchmarks.gpu --out gpu.json --page docs/gpu.md
 
 # Their pins exclude this PyTorch; see setup.py. CUDA builds of PyTorch install their packages themselves.
 WITHOUT_PINS := allennlp==2.10.1 allennlp-models==2.10.1

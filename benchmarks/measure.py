@@ -22,6 +22,8 @@ from elmo_plugin.ops.linear import matmul
 Record = dict[str, Any]
 """One row of a table, by column."""
 
+CPU = torch.device("cpu")
+
 
 def progress(what: str) -> None:
     """Print what is being measured. The tables follow at the end of a part."""
@@ -29,9 +31,11 @@ def progress(what: str) -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the seconds of a single run of `work`."""
+    """Return the seconds of a single run of `work`, on a GPU until its last kernel has ended."""
     began = time.perf_counter()
     work()
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
     return time.perf_counter() - began
 
 
@@ -61,11 +65,15 @@ class MatrixProductPeak:
         Type of the matrices.
     quick : `bool`, optional (default = `False`)
         Whether to use smaller matrices.
+    device : `torch.device`, optional (default = `CPU`)
+        Device that multiplies.
     """
 
-    def __init__(self, dtype: torch.dtype = torch.float32, quick: bool = False) -> None:
-        self._size = 512 if quick else 2048
-        self._factors = torch.randn(2, self._size, self._size).to(dtype)
+    def __init__(
+        self, dtype: torch.dtype = torch.float32, quick: bool = False, device: torch.device = CPU
+    ) -> None:
+        self._size = 512 if quick else 2048 if device == CPU else 8192
+        self._factors = torch.randn(2, self._size, self._size, device=device).to(dtype)
         self._best = {product: float("inf") for product in (torch.mm, matmul)}
         for _ in range(5):
             self()
@@ -151,7 +159,7 @@ def largest_costs(work: Callable[[], object], n_costs: int = 3) -> list[Record]:
 def print_table(title: str, records: Sequence[Mapping[str, Any]]) -> None:
     """Print `records` as a table, with their keys as columns."""
     columns = list(records[0])
-    rows = [[_text(column, record[column]) for column in columns] for record in records]
+    rows = [[cell_text(column, record[column]) for column in columns] for record in records]
     heads = [column.replace("_", " ") for column in columns]
     widths = [max(map(len, cells)) for cells in zip(heads, *rows)]
     print(f"\n{title}\n")
@@ -160,7 +168,7 @@ def print_table(title: str, records: Sequence[Mapping[str, Any]]) -> None:
     print(flush=True)
 
 
-def _text(column: str, value: Any) -> str:
+def cell_text(column: str, value: Any) -> str:
     if value is None:
         return "-"
     if not isinstance(value, float):

@@ -17,7 +17,7 @@ from allennlp.models.archival import archive_model
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops import kernels
+from elmo_plugin.ops import char_conv, kernels, linear, lstm
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 
@@ -84,11 +84,21 @@ def fuzz(pytestconfig: pytest.Config) -> Fuzz:
     )
 
 
-@pytest.fixture(params=["compiled kernel", "PyTorch"])
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a CPU compute everything as another device does, without what is made for CPUs."""
+    for module in (char_conv, linear, lstm):
+        monkeypatch.setattr(module, "is_on_cpu", lambda _: False)
+    monkeypatch.setattr(linear, "is_onednn_weight", lambda _: False)
+
+
+@pytest.fixture(params=["compiled kernel", "PyTorch", "PyTorch as on a GPU"])
 def lstm_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test with the compiled kernels and with PyTorch's operators."""
-    if request.param == "PyTorch":
+    """Run a test with the compiled kernels, and with PyTorch's operators as on a CPU and as on a
+    GPU."""
+    if request.param.startswith("PyTorch"):
         monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
+        if "GPU" in request.param:
+            as_on_a_gpu(monkeypatch)
     elif not kernels.KERNEL_DTYPES:
         pytest.skip(f"the compiled kernel is {kernels.KERNEL_STATUS}")
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from elmo_plugin.ops.linear import is_on_cpu
 from elmo_plugin.ops.no_double_backward import no_double_backward
 
 Convolutions = Sequence[tuple[Tensor, Tensor]]
@@ -36,7 +37,7 @@ def max_of_convolutions(
     `tables`: `convolution_tables`, if already computed; they have no gradient. Returns shape
     `(U, F)`, where F is the sum of all n.
     """
-    if characters.device.type != "cpu":
+    if not is_on_cpu(characters):
         return reference_max_of_convolutions(characters, embedding, convolutions)
     words, place, n_windows = sort_by_length(characters)
     if tables is None:

@@ -45,6 +45,11 @@ def pack_weights(weights: Sequence[Tensor]) -> list[Weights]:
     return [PackedWeights(w) if is_onednn_weight(w) else w for w in weights]
 
 
+def is_on_cpu(x: Tensor) -> bool:
+    """Whether the ways of this package that are made for CPUs are used for `x`."""
+    return x.device.type == "cpu"
+
+
 def matmul(x: Tensor, weight: Tensor) -> Tensor:
     """
     x W. x has the precision of the weight. `x`: shape `(n, k)`; `weight`: `(k, m)`. Returns shape
@@ -66,7 +71,9 @@ def batched_matmul(
     not. Returns `out`.
     """
     cast = x.to(weights.dtype)
-    if isinstance(weights, Tensor) and weights.device.type != "cpu":
+    if isinstance(weights, Tensor) and not is_on_cpu(weights):
+        if out is not None and out.dtype == weights.dtype:
+            return out.baddbmm_(cast, weights, beta=int(add))
         y = torch.bmm(cast, weights)
         if out is None:
             return y.to(x.dtype)

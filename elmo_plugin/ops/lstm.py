@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.ops.kernels import takes
-from elmo_plugin.ops.linear import Weights, batched_matmul, pack_weights
+from elmo_plugin.ops.linear import Weights, batched_matmul, is_on_cpu, pack_weights
 from elmo_plugin.ops.lstm_kernel import (
     KernelScan,
     KernelWeights,
@@ -28,6 +28,9 @@ from elmo_plugin.ops.private_torch import is_graph_kept
 
 BLOCK = 128
 """Number of rows of a product: they fit in a core's caches and suffice for full speed."""
+
+DEVICE_BLOCK = 4096
+"""The same on other devices, where fewer and larger products are faster."""
 
 
 ScanWeights = Weights | KernelWeights
@@ -99,7 +102,8 @@ def _scan(
     c, h = memory.clone(), output.clone()
     m = torch.empty_like(c)
     # In blocks of steps, so that only the outputs need memory in proportion to the text.
-    n_block = max(1, BLOCK // inputs.size(2))
+    n_rows = BLOCK if is_on_cpu(inputs) else DEVICE_BLOCK
+    n_block = max(1, min(n_rows // inputs.size(2), len(batch_sizes)))
     memory_of_gates = inputs.new_empty(2, n_block * inputs.size(2), bias.size(-1))
     for first in range(0, len(batch_sizes), n_block):
         sizes = batch_sizes[first : first + n_block]
@@ -118,7 +122,7 @@ def _input_gates(inputs: Tensor, weight: Weights, bias: Tensor, memory: Tensor) 
     """x W_x + b of many steps, shape `(2, T, B, 4D)`, written to `memory`, `(2, >= T * B, 4D)`."""
     x = inputs.reshape(2, -1, inputs.size(-1))
     gates = memory[:, : x.size(1)]
-    n_block = BLOCK if x.device.type == "cpu" else x.size(1)
+    n_block = BLOCK if is_on_cpu(x) else x.size(1)
     for rows, out in zip(x.split(n_block, dim=1), gates.split(n_block, dim=1)):
         batched_matmul(rows, weight, out=out).add_(bias[:, None])
     return gates.view(*inputs.shape[:3], gates.size(-1))
@@ -158,6 +162,21 @@ def _step(
         h.clamp_(-proj_clip, proj_clip)
 
 
+def _last(states: Tensor, batch_sizes: Sequence[int]) -> Tensor:
+    """
+    Each row after its last step, shape `(2, B, ...)`, out of the states before the first step and
+    after each, shape `(2, T + 1, B, ...)`. An index would make a GPU wait for the CPU.
+    """
+    firsts = [0, *reversed(batch_sizes), states.size(2)]  # the rows that end, latest step first
+    return torch.cat(
+        [
+            states[:, t, firsts[k] : firsts[k + 1]]
+            for k, t in enumerate(reversed(range(states.size(1))))
+        ],
+        dim=1,
+    )
+
+
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -193,9 +212,7 @@ class _Scan(torch.autograd.Function):
         )
         ctx.clips = cell_clip, proj_clip
         ctx.batch_sizes = batch_sizes
-        rows = torch.arange(n_rows, device=inputs.device)
-        lengths = (torch.tensor(batch_sizes, device=inputs.device)[:, None] > rows).sum(0)
-        last_c, last_h = c[:, lengths, rows], h[:, lengths, rows]
+        last_c, last_h = _last(c, batch_sizes), _last(h, batch_sizes)
         ctx.mark_non_differentiable(last_c, last_h)
         return h[:, 1:].clone(), last_c, last_h
 
@@ -261,7 +278,7 @@ def _step_backward(
 
 def quick_tanh(x: Tensor, out: Tensor) -> Tensor:
     """tanh as 2 sigmoid(2x) - 1, within 2e-7; on a CPU `torch.tanh` takes six times as long."""
-    if x.device.type == "cpu":
+    if is_on_cpu(x):
         torch.mul(x, 2, out=out).sigmoid_()
         return torch.add(out.new_tensor(-1.0), out, alpha=2, out=out)
     return torch.tanh(x, out=out)

@@ -1,0 +1,206 @@
+"""No GPU is needed: `--quick` runs on a CPU."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.gpu import __main__ as command
+from benchmarks.gpu import kernels, numerics
+from benchmarks.gpu.page import markdown
+from benchmarks.gpu.peers import training_step, vectors
+from benchmarks.gpu.precision import PRECISIONS, precise_to
+from benchmarks.gpu.step import Sizes, TrainingStep
+from benchmarks.gpu.text import InventedText
+from benchmarks.settings import QUICK, options_of
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.modules import BiLM
+from elmo_plugin.ops import lstm
+from elmo_plugin.text.characters import BEGIN_WORD, END_WORD, words_to_characters
+
+[(NAME, MODEL)] = QUICK.items()
+OPTIONS = options_of(NAME, MODEL)
+SIZES = Sizes(rows=3, steps=4, negatives=20, words=100)
+CPU = torch.device("cpu")
+
+WITHOUT_ALLENNLP = """
+import sys
+
+class NoAllenNLP:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("allennlp", "allennlp_models", "transformers"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, NoAllenNLP())
+sys.argv = ["benchmarks.gpu", "--quick", "--out", sys.argv[1]]
+from benchmarks.gpu.__main__ import main
+main()
+"""
+
+
+def test_quick_run_without_allennlp(tmp_path):
+    """In a process in which importing AllenNLP raises an error, every table has its records, and
+    all numbers are those of the equations."""
+    out = tmp_path / "gpu.json"
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ALLENNLP, str(out)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    tables = json.loads(out.read_text())["tables"]
+    assert set(tables) == {
+        "limits",
+        "numerics",
+        "training",
+        "lstm",
+        "vectors",
+        "launches",
+        "kernels",
+    }
+    names = [precision.name for precision in PRECISIONS]
+    for name in ("limits", "training", "lstm", "vectors"):
+        assert [record["precision"] for record in tables[name]] == names
+    checked = [(record["part"], record["precision"]) for record in tables["numerics"]]
+    assert checked == [(part, name) for part in numerics.PARTS for name in names]
+    assert all(record["ok"] for record in tables["numerics"])
+    for record in tables["training"]:
+        n_tokens = record["rows"] * record["steps"]
+        rate = n_tokens * 1000 / record["ms"]
+        assert record["tokens_per_second"] == pytest.approx(rate)
+    assert tables["launches"][-1]["reason"] == "RuntimeError: expected a GPU, found none"
+    assert "Numbers of the fast paths" in done.stdout and "without AllenNLP" in done.stderr
+
+
+def test_a_wrong_number_is_found_and_named(monkeypatch, tmp_path, capsys):
+    """A tanh that is wrong by a hundredth is found in all precisions, and the line names the part
+    and the difference."""
+    monkeypatch.setattr(lstm, "takes", lambda _: False)
+    monkeypatch.setattr(lstm, "quick_tanh", lambda x, out: torch.tanh(x, out=out).mul_(1.01))
+    monkeypatch.setattr(numerics, "PARTS", {"LSTM layer": numerics.PARTS["LSTM layer"]})
+    records = list(numerics.run(CPU, quick=True))
+    assert [record["ok"] for record in records][:2] == [False, False]
+    assert command.report_failures({"numerics": records}) == 1
+    line = capsys.readouterr().err.splitlines()[0]
+    assert line.startswith("wrong: LSTM layer, ") and "fp32: expected a difference of" in line
+
+
+def test_a_nan_is_not_within_the_bound():
+    """NaN compares false with everything."""
+    found = numerics.compare("p", "t", PRECISIONS[0], torch.tensor([np.nan]), torch.ones(1), False)
+    assert not found["ok"]
+
+
+def test_failed_parts_do_not_stop_the_others(monkeypatch, tmp_path, capsys):
+    """The records before the error are in the file, and the exit status is 1."""
+
+    def fails():
+        yield {"precision": "fp32", "tflops": 1.0}
+        raise RuntimeError("out of memory")
+
+    other = iter([{"model": "m", "ms": 2.0}])
+    monkeypatch.setattr(command, "parts", lambda *_: [("limits", fails()), ("training", other)])
+    monkeypatch.setattr(sys, "argv", ["gpu", "--quick", "--out", str(tmp_path / "out.json")])
+    with pytest.raises(SystemExit) as exit_status:
+        command.main()
+    tables = json.loads((tmp_path / "out.json").read_text())["tables"]
+    assert exit_status.value.code == 1 and tables["training"] == [{"model": "m", "ms": 2.0}]
+    assert tables["limits"] == [{"precision": "fp32", "tflops": 1.0}]
+    assert "failed: limits: RuntimeError: out of memory" in capsys.readouterr().err
+
+
+def test_peers_do_the_same_work():
+    """AllenNLP's modules read the same windows and the same batches: the step trains all weights,
+    and the vectors have the same shape as ours."""
+    windows = InventedText(SIZES.words, 50).windows(SIZES.rows, SIZES.steps, 2)
+    training_step(OPTIONS, SIZES, CPU, windows)()
+    elmo = Elmo(BiLM(OPTIONS)).eval()
+    batch = elmo.characters(InventedText(SIZES.words, 50).sentences(30))
+    [found] = vectors(OPTIONS, [batch])()
+    assert found.shape == elmo(batch)["elmo_representations"][0].shape
+
+
+def test_training_step_trains():
+    """The loss of the same windows falls, and it is the mean over tokens and directions times the
+    window's length, which for random weights is log(n + 1) for n negatives, about."""
+    windows = InventedText(SIZES.words, 50).windows(SIZES.rows, SIZES.steps, 1)
+    step = TrainingStep(OPTIONS, SIZES, PRECISIONS[0], CPU, windows)
+    before = float(step.loss().detach()) / SIZES.steps
+    for _ in range(30):
+        step()
+    after = float(step.loss().detach()) / SIZES.steps
+    assert after < before < 2 * np.log(SIZES.negatives + 1)
+
+
+def test_invented_text():
+    """The targets are the next words, by their characters. The first word has about 1 / 2.7 of the
+    frequencies' sum, and rarer words are longer."""
+    text = InventedText(1000, 50)
+    [window] = text.windows(4, 6, 1)
+    distinct = window["words"]
+    assert len(distinct.unique(dim=0)) <= len(distinct) and distinct.shape[1] == 50
+    assert (distinct[:, 0] == BEGIN_WORD).all() and (distinct == END_WORD).any(dim=1).all()
+    number_of = {}
+    for way in ("forward", "backward"):
+        inputs, targets = window[f"{way}_inputs"], window[f"{way}_targets"]
+        for place, number in zip(inputs[:, 1:].flatten(), targets[:, :-1].flatten()):
+            assert number_of.setdefault(int(place), int(number)) == int(number)
+    for place, number in number_of.items():
+        expected = torch.from_numpy(words_to_characters([text._word(number)], 50))[0]
+        assert torch.equal(distinct[place], expected)
+    words = [word for sentence in text.sentences(5000) for word in sentence]
+    share = words.count(text._word(0)) / len(words)
+    assert share == pytest.approx(1 / 2.7 / sum(1 / (k + 2.7) for k in range(1000)), rel=0.2)
+    assert np.mean([len(text._word(k)) for k in range(500, 1000)]) > 5 > len(text._word(0)) / 2
+
+
+def test_activity_by_hand():
+    """Two launches that overlap are busy from 0 to 3 ms and one from 5 to 6 ms, which is 4 of 8."""
+    events = [
+        {"name": name, "ts": 1000.0 * begin, "dur": 1000.0 * length}
+        for name, begin, length in (("a", 0, 2), ("b", 1, 2), ("a", 5, 1))
+    ]
+    found = kernels.activity(events, 8e-3)
+    assert found == {"launches": 3, "busy_ms": 4.0, "share_idle": 0.5, "reason": None}
+    a, b = kernels.largest(events)
+    assert a == {"kernel": "a", "launches": 2, "ms": 3.0, "share": 0.6}
+    assert b["ms"] == 2.0
+
+
+def test_precisions_are_set_and_restored():
+    """PyTorch's old and new switches agree, inside and after."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    for precision in PRECISIONS:
+        with precise_to(precision):
+            assert torch.backends.cuda.matmul.allow_tf32 == precision.tf32
+            assert torch.backends.cudnn.allow_tf32 == precision.tf32
+            assert (torch.backends.cuda.matmul.fp32_precision == "tf32") == precision.tf32
+    assert torch.backends.cuda.matmul.fp32_precision == before
+
+
+def test_page():
+    """A table has the columns that some record fills."""
+    tables = {"limits": [{"precision": "a|b", "tflops": 512.3, "none": None}]}
+    page = markdown({"device": "X"}, tables)
+    assert "Measured with: device X." in page
+    assert "| precision | tflops |\n| --- | --- |\n| a/b | 512 |\n" in page
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "expected a GPU, found none; --quick runs on a CPU"),
+        (["--quick", "--page", "gpu.md"], "--page: expected a GPU, found none"),
+        (["--rows", "0"], "--rows, --steps, --negatives: expected at least 1"),
+        (["--words", "8192"], "--negatives: expected fewer than --words"),
+    ],
+)
+def test_bad_arguments(arguments, message, monkeypatch, capsys, tmp_path):
+    """The error is one sentence."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    monkeypatch.setattr(sys, "argv", ["gpu", "--out", str(tmp_path / "out.json"), *arguments])
+    with pytest.raises(SystemExit):
+        command.parse()
+    assert message in capsys.readouterr().err

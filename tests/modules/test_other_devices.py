@@ -1,0 +1,45 @@
+"""No GPU is needed for these tests: the device `meta` computes shapes alone and has no numbers that
+could be read back, which a GPU could only do after the last kernel has ended."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from elmo_plugin.modules import BiLM
+from elmo_plugin.options import BiLMOptions
+from tests.conftest import BLOCKS
+
+
+class NoCopies(TorchFunctionMode):
+    """Refuses to make a tensor of Python's numbers or to read or write one on the CPU, which copies
+    to or from the device, other than single numbers."""
+
+    def __torch_function__(self, function: Any, _: Any, arguments: Any = (), options: Any = None):
+        result = function(*arguments, **(options or {}))
+        of_cpu = function in (torch.tensor, torch.as_tensor, torch.from_numpy)
+        for x in tree_leaves((arguments, options, result)):
+            if isinstance(x, Tensor) and x.dim() and (of_cpu or x.device.type == "cpu"):
+                raise AssertionError(f"{function} copies to or from the device")
+        return result
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_training_waits_for_no_number_and_copies_nothing(precision):
+    """Property: a forward and a backward pass of the biLM, with the state carried on, need no
+    number of the device and no tensor of the CPU."""
+    with torch.device("meta"):
+        bilm = BiLM(BiLMOptions.from_dict(BLOCKS, source="test"), dropout=0.1)
+        bilm.set_precision(precision)
+        words = torch.zeros(7, bilm.max_characters_per_token, dtype=torch.int16)
+        places = torch.zeros(3, 5, dtype=torch.long)
+    with NoCopies():
+        state = bilm.bilstm.zero_state(3)
+        for _ in range(2):
+            layers, state = bilm(words, places, places, state)
+        layers[-1].sum().backward()
+    assert all(x.grad is not None and x.grad.is_meta for x in bilm.parameters())
+    assert layers[-1].shape == (2, 5, 3, bilm.bilstm.projection_dim)
