@@ -67,8 +67,8 @@ def warn_if_busy(load_file: str = "/proc/loadavg") -> None:
     cores = os.cpu_count() or 1
     if cores > 1 and load > cores / 2:
         logger.warning(
-            "Other programs run %g threads on %d cores: this command is faster next to them with the "
-            "environment variable OMP_NUM_THREADS=1",
+            "Other programs run %g threads on %d cores: this command is faster next to them with "
+            "the environment variable OMP_NUM_THREADS=1",
             load,
             cores,
         )

@@ -156,15 +156,15 @@ def test_invented_text():
 
 
 def test_activity_by_hand():
-    """Two launches that overlap are busy from 0 to 3 ms and one from 5 to 6 ms, which is 4 of 8."""
+    """Two kernels that overlap are busy from 0 to 3 ms and one from 5 to 6 ms, which is 4 of 8."""
     events = [
         {"name": name, "ts": 1000.0 * begin, "dur": 1000.0 * length}
         for name, begin, length in (("a", 0, 2), ("b", 1, 2), ("a", 5, 1))
     ]
     found = kernels.activity(events, 8e-3)
-    assert found == {"launches": 3, "busy_ms": 4.0, "share_idle": 0.5, "reason": None}
+    assert found == {"kernels": 3, "busy_ms": 4.0, "share_idle": 0.5, "reason": None}
     a, b = kernels.largest(events)
-    assert a == {"kernel": "a", "launches": 2, "ms": 3.0, "share": 0.6}
+    assert a == {"kernel": "a", "times": 2, "ms": 3.0, "share": 0.6}
     assert b["ms"] == 2.0
 
 
