@@ -73,7 +73,7 @@ NO_GRAPH = dict.fromkeys(("ms", "launches", "kernels", "busy_ms", "share_idle"))
 
 def capture(bilstm: BiLSTM, sizes: Sizes, device: torch.device) -> None:
     """Replace the layers' `forward` in training by CUDA graphs of it and of its gradient."""
-    if device.type != "cuda":
+    if not torch.cuda.is_available():
         raise RuntimeError("expected a GPU, found none")
     state = bilstm.zero_state(sizes.rows)
     shape = 2, sizes.steps, sizes.rows, bilstm.projection_dim
