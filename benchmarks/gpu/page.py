@@ -11,7 +11,7 @@ TITLES = {
     "training": "Training steps with the optimizer, in tokens per second",
     "lstm": "Forward and backward pass of one LSTM layer, next to torch.nn.LSTM",
     "vectors": "Vectors, a first pass over sentences, in tokens per second",
-    "launches": "A training step: time, launches of kernels, and time in which the GPU waits",
+    "launches": "A training step: kernels, calls that launch them, and time in which the GPU waits",
     "kernels": "The kernels of a training step that take the most time",
     "failures": "What failed",
 }

@@ -183,7 +183,7 @@ def rates(
 
 def turns(quick: bool, *works: Callable[[], object]) -> list[float]:
     """The median seconds of each of `works`, in turns."""
-    return in_turns(*works, n_rounds=1 if quick else 5, least_seconds=0.0 if quick else 2.0)
+    return in_turns(*works, n_rounds=1 if quick else 5, least_seconds=0.0 if quick else 1.0)
 
 
 def next_to(peer: Peer | None, own_ms: float, quick: bool, *arguments: Any) -> Record:

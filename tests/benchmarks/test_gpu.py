@@ -155,16 +155,46 @@ def test_invented_text():
     assert np.mean([len(text._word(k)) for k in range(500, 1000)]) > 5 > len(text._word(0)) / 2
 
 
+def test_graphs_take_the_arguments_of_the_layers(monkeypatch):
+    """PyTorch's function is replaced by one that checks what it documents: tensors alone, of the
+    same shapes and the same `requires_grad` at each call. The layers then compute what they did."""
+    calls = []
+
+    def graphed(layers, arguments):
+        for layer, tensors in zip(layers, arguments, strict=True):
+            expected = [(x.shape, x.requires_grad) for x in tensors]
+
+            def forward(*found, layer=layer, expected=expected, before=layer.forward):
+                assert [(x.shape, x.requires_grad) for x in found] == expected
+                calls.append(layer)
+                return before(*found)
+
+            layer.forward = forward
+
+    windows = InventedText(SIZES.words, 50).windows(SIZES.rows, SIZES.steps, 1)
+    step = TrainingStep(OPTIONS, SIZES, PRECISIONS[0], CPU, windows)
+    step.bilm.eval()
+    x = torch.randn(2, SIZES.steps, SIZES.rows, OPTIONS.lstm.projection_dim, requires_grad=True)
+    expected, _ = step.bilm.bilstm(x, step.state)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.make_graphed_callables", graphed)
+    kernels.capture(step.bilm.bilstm, SIZES, CPU)
+    found, _ = step.bilm.bilstm(x, step.state)
+    assert calls == list(step.bilm.bilstm.layers)
+    assert all(map(torch.equal, found, expected))
+    step()
+
+
 def test_activity_by_hand():
-    """Two launches that overlap are busy from 0 to 3 ms and one from 5 to 6 ms, which is 4 of 8."""
+    """Two kernels that overlap are busy from 0 to 3 ms and one from 5 to 6 ms, which is 4 of 8."""
     events = [
         {"name": name, "ts": 1000.0 * begin, "dur": 1000.0 * length}
         for name, begin, length in (("a", 0, 2), ("b", 1, 2), ("a", 5, 1))
     ]
     found = kernels.activity(events, 8e-3)
-    assert found == {"launches": 3, "busy_ms": 4.0, "share_idle": 0.5, "reason": None}
+    assert found == {"kernels": 3, "busy_ms": 4.0, "share_idle": 0.5, "reason": None}
     a, b = kernels.largest(events)
-    assert a == {"kernel": "a", "launches": 2, "ms": 3.0, "share": 0.6}
+    assert a == {"kernel": "a", "times": 2, "ms": 3.0, "share": 0.6}
     assert b["ms"] == 2.0
 
 
