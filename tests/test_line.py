@@ -30,6 +30,7 @@ elmos = [
     Elmo.from_pretrained("small"),
     Elmo.from_files({options!r}, {weights!r}),
     Elmo.from_archive({archive!r}),
+    Elmo.from_archive("pretrained://tiny"),
 ]
 print(json.dumps([elmo.embed("He threw the stick .").tolist() for elmo in elmos]))
 """
@@ -56,6 +57,7 @@ def test_vectors_without_allennlp(bilm_files, bilm_archive):
         Elmo.from_pretrained("small"),
         Elmo.from_files(options, weights),
         Elmo.from_archive(bilm_archive),
+        Elmo.from_pretrained("tiny"),
     ]
     for one, elmo in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, elmo.embed("He threw the stick ."), atol=1e-6)

@@ -27,6 +27,9 @@ from elmo_plugin.text.characters import words_to_characters
 
 MOST_MIXES = 1000
 
+PRETRAINED = "pretrained://"
+"""The prefix of the models in the package, in place of a path."""
+
 POOLS = ("mean",)
 """The ways to make one vector of those of a sentence."""
 
@@ -162,8 +165,11 @@ class Elmo(nn.Module):
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
         """
         Load a model from the `model.tar.gz` or the folder of a trained `bilm`, or from a folder or
-        zip file with bilm-tf's two files. `kwargs` are those of `Elmo`.
+        zip file with bilm-tf's two files, or one in the package by `pretrained://NAME`. `kwargs`
+        are those of `Elmo`.
         """
+        if str(archive_file).startswith(PRETRAINED):
+            return cls.from_pretrained(str(archive_file).removeprefix(PRETRAINED), **kwargs)
         path = local_path(archive_file)
         if holds_model_files(path):
             return cls.from_files(path, **kwargs)
