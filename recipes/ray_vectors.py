@@ -1,5 +1,5 @@
-"""Vectors of a large corpus with Ray Data: python recipes/ray_vectors.py TEXT OUT MODEL. TEXT has one
-sentence per line, without duplicates. The same command resumes."""
+"""Vectors of a large corpus with Ray Data: python recipes/ray_vectors.py TEXT OUT MODEL. TEXT has
+one sentence per line, without duplicates. The same command resumes."""
 
 import sys
 
