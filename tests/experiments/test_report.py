@@ -110,7 +110,7 @@ def test_a_grid_of_your_own(grid: Grid, tmp_path: Path) -> None:
     rows = [made_up_row(own, cell, value) for cell, value in zip(cells, (0.6, 0.8))]
     sections = grid_sections(Results(own, rows), tmp_path / "results")
     assert [title.split(":")[0] for title in sections] == ["Table 1", "Table 2", "Figure 2", "Cost"]
-    header, _, line = sections["Table 1: with and without ELMo"].splitlines()
+    _, _, header, _, line = sections["Table 1: with and without ELMo"].splitlines()
     columns = "task | examples | without ELMo | with `german` | error reduction by `german`"
     assert header == f"| {columns} |"
     assert line == "| tags (own) | 1,000 | 60.00 (1) | 80.00 (1) | 50.0 % |"
