@@ -26,7 +26,10 @@ def kernels() -> list[Extension]:
         Extension(
             # Its folder is not a package, so that importing all modules of a package skips it.
             "elmo_plugin.ops.csrc.kernels",
-            [f"elmo_plugin/ops/csrc/{name}.cpp" for name in ("lstm_scan", "softmax_loss")],
+            [
+                f"elmo_plugin/ops/csrc/{name}.cpp"
+                for name in ("char_conv", "lstm_scan", "softmax_loss")
+            ],
             depends=["elmo_plugin/ops/csrc/kernels.h"],
             include_dirs=[str(folder / "include")],
             library_dirs=[str(folder / "lib")],

@@ -1,6 +1,6 @@
 """
-Compares an LSTM layer and the sampled softmax by the compiled kernels with the same by PyTorch's
-operators, in turns:
+Compares an LSTM layer, the sampled softmax and the convolutions by the compiled kernels with the
+same by PyTorch's operators, in turns:
 
     OMP_NUM_THREADS=1 python -m benchmarks.kernels
 """
@@ -9,20 +9,27 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain, islice
+from pathlib import Path
 
 import torch
 
 from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table
 from benchmarks.operations import FORWARD_AND_BACKWARD
-from elmo_plugin.modules import ProjectedLSTM
+from benchmarks.settings import PUBLISHED_FILTERS
+from elmo_plugin.modules import CharCNN, ProjectedLSTM
 from elmo_plugin.ops import kernels
 from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
+from elmo_plugin.text.characters import words_to_characters
+from elmo_plugin.text.lines import read_sentences
 
 SIZES = ((1024, 128), (4096, 512))
 SHAPES = ((32, 24), (1, 20))
 TRAINED_SHAPE = 64, 20
 SOFTMAX_SIZES = ((128, 4096), (128, 8192), (512, 8192))
 """Sizes of a hidden vector, and numbers of negatives."""
+
+TEXT = Path(__file__).parents[1] / "fixtures/text/train.txt"
 
 
 def main() -> None:
@@ -39,6 +46,8 @@ def main() -> None:
     if records:
         print_table("A layer: milliseconds", records)
         print_table("The sampled softmax with its gradient: milliseconds", softmax)
+        convolutions = [compare_convolutions(train=train) for train in (False, True)]
+        print_table("The convolutions of distinct words: milliseconds", convolutions)
 
 
 def compare(
@@ -110,6 +119,39 @@ def compare_softmax(dtype: torch.dtype, dim: int, n_negatives: int) -> Record:
         "kernel": kernel * 1e3,
         "ratio": pytorch / kernel,
         "share_of_limit": peak.seconds_at_least(operations) / kernel,
+    }
+
+
+def compare_convolutions(*, train: bool) -> Record:
+    """The paper's convolutions with frozen weights, or a forward and a backward pass."""
+    torch.manual_seed(0)
+    tokens = chain.from_iterable(read_sentences(TEXT))
+    words = sorted(set(islice(tokens, math.prod(TRAINED_SHAPE))))
+    characters = torch.from_numpy(words_to_characters(words, 50)).long()
+    cnn = CharCNN(
+        n_characters=262,
+        embedding_dim=16,
+        filters=PUBLISHED_FILTERS,
+        n_highway=0,
+        projection_dim=128,
+    ).requires_grad_(train)
+
+    def work(dtypes: frozenset[torch.dtype]) -> None:
+        with kernel_for(dtypes), torch.set_grad_enabled(train):
+            maxima = cnn.convolve(characters)
+            if train:
+                maxima.sum().backward()
+
+    works = [partial(work, dtypes) for dtypes in (kernels.KERNEL_DTYPES, frozenset())]
+    for warm_up in works:
+        warm_up()
+    kernel, pytorch = in_turns(*works)
+    return {
+        "words": len(characters),
+        "passes": "forward, backward" if train else "forward",
+        "pytorch": pytorch * 1e3,
+        "kernel": kernel * 1e3,
+        "ratio": pytorch / kernel,
     }
 
 

@@ -17,6 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from elmo_plugin.ops.char_conv_kernel import (
+    MOST_CHARACTERS,
+    kernel_best_windows,
+    kernel_table_gradients,
+)
+from elmo_plugin.ops.kernels import takes
 from elmo_plugin.ops.linear import is_on_cpu
 from elmo_plugin.ops.no_double_backward import no_double_backward
 
@@ -39,16 +45,11 @@ def max_of_convolutions(
     """
     if not is_on_cpu(characters):
         return reference_max_of_convolutions(characters, embedding, convolutions)
-    words, place, n_windows = sort_by_length(characters)
     if tables is None:
-        maxima = [
-            _MaxOfConvolution.apply(words, n_windows, embedding, weight)
-            for weight, _ in convolutions
-        ]
+        maxima = _MaxOfConvolutions.apply(characters, embedding, *(w for w, _ in convolutions))
     else:
-        maxima = [_best_windows(words, n_windows, table)[0] for table in tables]
-    biases = torch.cat([bias for _, bias in convolutions])
-    return (torch.cat(maxima, dim=1) + biases)[place]
+        maxima, _ = _best_windows(characters, tables, False)
+    return maxima + torch.cat([bias for _, bias in convolutions])
 
 
 def convolution_tables(weights: Sequence[Tensor]) -> list[Tensor]:
@@ -57,7 +58,10 @@ def convolution_tables(weights: Sequence[Tensor]) -> list[Tensor]:
     `(w, n_characters, n)`.
     """
     embedding, *of_convolutions = weights
-    return [embedding @ weight.permute(2, 1, 0) for weight in of_convolutions]
+    return [
+        torch.bmm(embedding.expand(weight.size(2), -1, -1), weight.permute(2, 1, 0))
+        for weight in of_convolutions
+    ]
 
 
 def reference_max_of_convolutions(
@@ -85,42 +89,71 @@ def sort_by_length(characters: Tensor) -> tuple[Tensor, Tensor, list[int]]:
     return characters[order], order.argsort(), n_windows
 
 
-class _MaxOfConvolution(torch.autograd.Function):
-    """
-    The maximum of one convolution without bias, shape `(U, n)`, of words from `sort_by_length`.
-    """
+class _MaxOfConvolutions(torch.autograd.Function):
+    """The maxima of all convolutions without their biases, shape `(U, F)`."""
 
     @staticmethod
-    def forward(
-        ctx: Any, characters: Tensor, n_windows: Sequence[int], embedding: Tensor, weight: Tensor
-    ) -> Tensor:
-        [table] = convolution_tables([embedding, weight])
-        best, at = _best_windows(characters, n_windows, table, any(ctx.needs_input_grad))
-        ctx.save_for_backward(characters, embedding, weight, at)
+    def forward(ctx: Any, characters: Tensor, *weights: Tensor) -> Tensor:
+        tables = convolution_tables(weights)
+        best, at = _best_windows(characters, tables, any(ctx.needs_input_grad))
+        ctx.save_for_backward(characters, at, *weights, *tables)
         return best
 
     @staticmethod
     @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        characters, embedding, weight, at = ctx.saved_tensors
-        n_filters, _, width = weight.shape
-        at, d_best = at.long(), grads[0].to(embedding.dtype)  # autocast may use another dtype
-        d_table = embedding.new_zeros(width, len(embedding), n_filters)
-        for j in range(width):
-            # A filter's gradient flows only to the characters of the best window.
-            d_table[j].scatter_add_(0, characters.gather(1, at + j), d_best)
-        d_embedding = torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
-        d_weight = torch.matmul(d_table.transpose(1, 2), embedding).permute(1, 2, 0)
-        return None, None, d_embedding, d_weight
+        characters, at, embedding, *rest = ctx.saved_tensors
+        n = len(rest) // 2
+        weights, tables = rest[:n], rest[n:]
+        d_best = grads[0].to(embedding.dtype)  # autocast may use another dtype
+        d_embedding, d_weights = torch.zeros_like(embedding), []
+        for weight, d_table in zip(weights, _table_gradients(d_best, characters, at, tables)):
+            d_embedding += torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
+            transposed = embedding.t().expand(weight.size(2), -1, -1)
+            d_weights.append(torch.bmm(transposed, d_table).permute(2, 1, 0))
+        return None, d_embedding, *d_weights
 
 
 def _best_windows(
-    characters: Tensor, n_windows: Sequence[int], table: Tensor, wants_places: bool = False
+    characters: Tensor, tables: Sequence[Tensor], wants_places: bool
 ) -> tuple[Tensor, Tensor | None]:
     """
-    The maximum of a convolution without its bias and, if needed, the position of its window, both
-    of shape `(U, n)`. `table`: shape `(w, n_characters, n)`.
+    The maxima of convolutions without their biases and, if wanted, the position of each window,
+    both of shape `(U, F)`. `characters`: shape `(U, C)`; `tables`: `convolution_tables`.
     """
+    if _is_for_kernel(characters, tables):
+        return kernel_best_windows(characters, tables, wants_places)
+    words, place, n_windows = sort_by_length(characters)
+    found = [_best_windows_of(words, n_windows, table, wants_places) for table in tables]
+    best = torch.cat([best for best, _ in found], dim=1)[place]
+    return best, torch.cat([at for _, at in found], dim=1)[place] if wants_places else None
+
+
+def _table_gradients(
+    d_best: Tensor, characters: Tensor, at: Tensor, tables: Sequence[Tensor]
+) -> list[Tensor]:
+    """The gradient of each table. `d_best`: that of the maxima; `at`: their windows' positions."""
+    if _is_for_kernel(characters, tables):
+        return kernel_table_gradients(d_best, characters, at, tables)
+    gradients = [d_best.new_zeros(table.shape) for table in tables]
+    numbers = [table.size(2) for table in tables]
+    parts = d_best.split(numbers, dim=1), at.long().split(numbers, dim=1)
+    for d_table, d, windows in zip(gradients, *parts):
+        for j in range(len(d_table)):
+            # A filter's gradient flows only to the characters of the best window.
+            d_table[j].scatter_add_(0, characters.gather(1, windows + j), d)
+    return gradients
+
+
+def _is_for_kernel(characters: Tensor, tables: Sequence[Tensor]) -> bool:
+    is_float = tables[0].dtype == torch.float32
+    return is_float and takes(tables[0]) and characters.size(1) <= MOST_CHARACTERS
+
+
+def _best_windows_of(
+    characters: Tensor, n_windows: Sequence[int], table: Tensor, wants_places: bool
+) -> tuple[Tensor, Any]:
+    """`_best_windows` of one convolution, for words from `sort_by_length`."""
     width, n_characters, _ = table.shape
     table = table.flatten(0, 1)
     offsets = torch.arange(width) * n_characters

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops import lstm_kernel, softmax_kernel
+from elmo_plugin.ops import char_conv_kernel, lstm_kernel, softmax_kernel
 from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 
 logger = logging.getLogger(__name__)
@@ -46,6 +46,8 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
         n_threads = torch.get_num_threads()
         torch.set_num_threads(1)  # threads started here would be missing in a forked process
         try:
+            if torch.float32 in dtypes:
+                char_conv_kernel.self_test()
             for dtype in dtypes:
                 lstm_kernel.self_test(dtype)
                 softmax_kernel.self_test(dtype)

@@ -48,6 +48,7 @@ def reference_convolve(cnn: CharCNN, characters: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.usefixtures("lstm_path")
 def test_convolutions_are_the_references(batch):
     """The expected values are those of `Conv1d` over the embedded characters and autograd, as in
     the paper, within 1e-5 for values and 1e-4 for gradients. Autograd divides the gradient of a

@@ -1,0 +1,103 @@
+"""The compiled kernel of the convolutions compared with their definition."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmo_plugin.ops import char_conv, kernels
+from elmo_plugin.ops.char_conv import max_of_convolutions, reference_max_of_convolutions
+from tests.compare import assert_close
+
+pytestmark = pytest.mark.skipif(
+    torch.float32 not in kernels.KERNEL_DTYPES,
+    reason=f"the compiled kernel is {kernels.KERNEL_STATUS}",
+)
+
+
+@pytest.fixture(autouse=True)
+def only_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(char_conv, "_best_windows_of", None)
+
+
+def random_case(random) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
+    """Arguments of `max_of_convolutions`: usual widths and others, numbers of filters below and
+    above a block, words with and without padding."""
+    torch.manual_seed(random.randrange(1000))
+    n_characters, dim, length = random.choice([2, 262]), random.choice([1, 16]), 12
+    characters = torch.randint(n_characters, (random.choice([1, 3, 40]), length))
+    for word in characters[::2]:
+        word[random.randrange(length) :] = n_characters - 1
+    sizes = [(random.choice([1, 2, 5, 7, 9, 12]), random.choice([1, 63, 64, 100])) for _ in "abc"]
+    convolutions = [(torch.randn(n, dim, width), torch.randn(n)) for width, n in sizes]
+    return characters, torch.randn(n_characters, dim), convolutions
+
+
+def test_random_shapes(fuzz):
+    """Expected: `Conv1d` over the embedded characters in double precision, and its gradients by
+    autograd. Windows that share a maximum read the same characters, so that their gradients are the
+    same."""
+    for random in fuzz.cases(30):
+        characters, embedding, convolutions = random_case(random)
+        weights = [embedding, *(x for pair in convolutions for x in pair)]
+        d_maxima = torch.randn(len(characters), sum(len(bias) for _, bias in convolutions))
+        results = []
+        for f, dtype in (
+            (max_of_convolutions, torch.float32),
+            (reference_max_of_convolutions, torch.float64),
+        ):
+            e, *rest = (w.to(dtype).requires_grad_() for w in weights)
+            maxima = f(characters, e, list(zip(rest[::2], rest[1::2])))
+            gradients = torch.autograd.grad(maxima, [e, *rest], d_maxima.to(dtype))
+            results.append([maxima, *gradients])
+        for found, expected in zip(*results):
+            assert_close(found, expected, atol=1e-4, what="maxima and gradients")
+
+
+def test_the_number_of_threads_does_not_matter(fuzz):
+    """Maxima and gradients by one thread and by three are the same bits."""
+    (random,) = fuzz.cases(1)
+    characters, embedding, convolutions = random_case(random)
+    weights = [embedding.requires_grad_(), *(w.requires_grad_() for w, _ in convolutions)]
+    results, n_threads = [], torch.get_num_threads()
+    for n in (1, 3):
+        torch.set_num_threads(n)
+        try:
+            maxima = max_of_convolutions(characters, embedding, convolutions)
+            results.append([maxima, *torch.autograd.grad(maxima.square().sum(), weights)])
+        finally:
+            torch.set_num_threads(n_threads)
+    assert all(map(torch.equal, *results))
+
+
+def test_not_a_number_stays():
+    """A maximum over windows of which one is NaN is NaN, as that of PyTorch, in every position."""
+    characters = torch.tensor([[1, 2, 3, 4, 5]])
+    for bad in range(1, 6):
+        embedding = torch.eye(7)
+        embedding[bad] = torch.nan
+        convolutions = [
+            (torch.ones(2, 7, 1), torch.zeros(2)),
+            (torch.ones(65, 7, 3), torch.ones(65)),
+        ]
+        assert max_of_convolutions(characters, embedding, convolutions).isnan().all()
+
+
+@pytest.mark.parametrize("character", [-1, 7])
+def test_characters_are_checked(character):
+    """An id without a row is an error, as it is for `Embedding`, and never a read elsewhere."""
+    characters = torch.tensor([[1, character, 3]])
+    with pytest.raises(IndexError, match="expected ids from 0 to 6"):
+        max_of_convolutions(characters, torch.eye(7), [(torch.ones(2, 7, 2), torch.zeros(2))])
+
+
+def test_longer_words_take_the_other_path():
+    """Positions of windows fit a byte in words of 256 characters, and not in longer ones."""
+    convolutions = [(torch.randn(4, 3, 2), torch.zeros(4))]
+    for length, error in ((256, None), (257, TypeError)):
+        arguments = torch.randint(9, (2, length)), torch.randn(9, 3), convolutions
+        if error is None:
+            expected = reference_max_of_convolutions(*arguments)
+            assert_close(max_of_convolutions(*arguments), expected, atol=1e-5, what="maxima")
+        else:
+            with pytest.raises(error):  # `only_the_kernel` has taken it away
+                max_of_convolutions(*arguments)
