@@ -34,10 +34,17 @@ def pack(weights: Tensor, n_gates: int) -> Tensor:
     n = columns // n_gates
     n_pair = 2 if weights.dtype == torch.bfloat16 else 1
     x = weights.reshape(n_stack, k, n_gates, n)
-    x = pad(x, (0, -n % BLOCK, 0, 0, 0, -k % PADDED_TO))
+    x = _padded(x, -k % PADDED_TO, -n % BLOCK)
     x = x.view(n_stack, x.size(1) // n_pair, n_pair, n_gates, -1, BLOCK)
     x = x.permute(0, 4, 3, 1, 5, 2).contiguous()
     return x.view(*x.shape[:3], -1, BLOCK)
+
+
+def _padded(x: Tensor, n_rows: int, n_columns: int) -> Tensor:
+    """`x` with zeros after its rows (dimension 1) and columns (the last)."""
+    if not (n_rows or n_columns):
+        return x  # `pad` would copy it
+    return pad(x, (0, n_columns, 0, 0, 0, n_rows))
 
 
 def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[Any]:
@@ -125,7 +132,7 @@ def _pack_transposed(recurrent_weight: Tensor) -> Tensor:
     """
     n_stack, projection_dim, columns = recurrent_weight.shape
     x = recurrent_weight.view(n_stack, projection_dim, 4, columns // 4)
-    x = pad(x, (0, -x.size(-1) % BLOCK, 0, 0, 0, -projection_dim % BLOCK))
+    x = _padded(x, -projection_dim % BLOCK, -x.size(-1) % BLOCK)
     x = x.view(n_stack, x.size(1) // BLOCK, BLOCK, 4, -1, BLOCK)
     if x.dtype == torch.bfloat16:
         x = x.view(torch.int32)  # pairs of rows stay pairs

@@ -22,7 +22,8 @@ def kernel_losses(
     """
     dim = hidden.size(1)
     padding = -dim % PADDED_TO
-    arguments = hidden.contiguous(), hits.contiguous(), pad(weight, (0, padding)).contiguous()
+    rows = pad(weight, (0, padding)) if padding else weight  # `pad` copies even for no padding
+    arguments = hidden.contiguous(), hits.contiguous(), rows.contiguous()
     biases = bias.float().contiguous(), true_logits
     if d_weight is None:
         return torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, None)[:1]
