@@ -8,7 +8,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertModel
 
 from benchmarks import __main__ as command
-from benchmarks import corpus, dump, embedding, loaded, processes, roofline, scaling, training
+from benchmarks import (
+    corpus,
+    dump,
+    embedding,
+    forms,
+    loaded,
+    processes,
+    roofline,
+    scaling,
+    training,
+)
 from benchmarks.measure import MatrixProductPeak, MemoryUse, in_turns, memory_of
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
@@ -27,6 +37,7 @@ from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.prefetch import LazyWindow
+from tests.compare import assert_close
 
 [(NAME, MODEL)] = QUICK.items()
 
@@ -300,3 +311,22 @@ def test_bad_arguments(arguments, message, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         command.parse()
     assert message in capsys.readouterr().err
+
+
+def test_the_forms_of_the_lstm_are_different_ways_to_the_same_numbers(monkeypatch):
+    """The equation, the operators and the kernel give the same vectors within 1e-5 for the same
+    weights, and each form runs only its own function."""
+    elmo = Elmo(BiLM(options_of(NAME, MODEL))).eval()
+    batches = embedding.to_batches(elmo, [["one", "two", "three"], ["four"]])
+    found = {}
+    for form in forms.FORMS:
+        with forms.lstm_by(form):
+            [found[form]] = embedding.first_pass(elmo, batches)
+    for form in forms.FORMS:
+        assert_close(found[form], found["equation"], atol=1e-5, what=form)
+    monkeypatch.setattr("benchmarks.forms.reference_lstm", None)
+    for form in forms.FORMS[1:]:
+        with forms.lstm_by(form):
+            embedding.first_pass(elmo, batches)
+    with pytest.raises(TypeError), forms.lstm_by("equation"):
+        embedding.first_pass(elmo, batches)
