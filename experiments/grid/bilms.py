@@ -18,6 +18,7 @@ from experiments.rows import bilm_digest
 KINDS = (
     {"pretrained"},
     {"like", "seed"},
+    {"like", "seed", "scaled"},
     {"archive_file"},
     {"options_file", "weight_file"},
 )
@@ -89,9 +90,10 @@ def _find(name: str, bilm: dict[str, Any], folder: Path) -> Bilm:
     if "pretrained" in bilm:
         folder = Path(pretrained_files(bilm["pretrained"]).options_file).parent
     elif "like" in bilm:
-        folder = folder / f"{name}-{bilm['like']}-{bilm['seed']}"
+        scaled = bilm.get("scaled", False)
+        folder = folder / f"{name}-{bilm['like']}-{bilm['seed']}{'-scaled' * scaled}"
         if not (folder / "options.json").exists():
-            write_random_bilm(folder, bilm["like"], bilm["seed"])
+            write_random_bilm(folder, bilm["like"], bilm["seed"], scaled=scaled)
     else:
         folder = folder / name
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 //
 //   tasks   by name: { config, place, layers, embedder }, the last three as published
 //   bilms   by name: { pretrained }, { archive_file }, { options_file, weight_file }, or
-//           { like, seed } of one with initial weights. Their sizes are found when the grid is read
+//           { like, seed } of one with initial weights, whose layers are as large as those of the
+//           trained model if `scaled: true`. Their sizes are found when the grid is read
 //   block   lists of settings, of which the cells are all combinations; the seeds vary slowest.
 //           `bilms` and `tasks` are names, and 'none' is the task without ELMo. `layers` are 'top',
 //           'average' (fixed weights) or a number, the lambda of a learned mix; `places` are

@@ -1,0 +1,53 @@
+"""The control: an untrained biLM, plain or with the layers of a trained one in size."""
+
+import numpy as np
+import pytest
+
+from elmo_plugin import Elmo
+from experiments.grid.bilms import check_bilms, find_bilms
+from experiments.random_bilm import deviations, layer_vectors, scale_layers, write_random_bilm
+
+
+def test_scaled_layers_have_the_deviations_of_the_trained_model(tmp_path):
+    """Expected: the deviations of `small`. The gates stay as they were, so that the first layer's
+    vectors differ from the unscaled ones by one factor."""
+    write_random_bilm(tmp_path / "plain", "small", 1)
+    write_random_bilm(tmp_path / "scaled", "small", 1, scaled=True)
+    plain, scaled = (
+        layer_vectors(Elmo.from_archive(tmp_path / name)) for name in ("plain", "scaled")
+    )
+    expected = deviations(layer_vectors(Elmo.from_pretrained("small")))
+    np.testing.assert_allclose(deviations(scaled), expected, rtol=1e-3)
+    assert not np.allclose(deviations(plain), expected, rtol=0.5)
+    for layer in (0, 1):
+        factor = expected[layer] / deviations(plain)[layer]
+        np.testing.assert_allclose(scaled[layer], factor * plain[layer], atol=1e-4)
+
+
+def test_the_same_seed_gives_the_same_control(tmp_path):
+    """Two folders of the same seed have the same vectors; another seed has others."""
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_random_bilm(tmp_path / name, "tiny", seed, scaled=True)
+    a, b, c = (layer_vectors(Elmo.from_archive(tmp_path / name)) for name in "abc")
+    assert np.array_equal(a, b)
+    assert not np.allclose(a, c, atol=0.1)
+
+
+def test_a_layer_cannot_be_smaller_than_its_residual():
+    """With a residual, the last layer varies at least as much as the one before it."""
+    elmo = Elmo.from_pretrained("tiny")
+    first, second, _ = deviations(layer_vectors(elmo))
+    with pytest.raises(ValueError, match="the residual of a layer varies more"):
+        scale_layers(elmo.bilm, [first, second, second / 2])
+
+
+def test_a_grid_makes_both_controls(tmp_path):
+    """The plain and the scaled control of one seed are different biLMs, each made once."""
+    bilms = {
+        "plain": {"like": "tiny", "seed": 1},
+        "scaled": {"like": "tiny", "seed": 1, "scaled": True},
+        "also_plain": {"like": "tiny", "seed": 1, "scaled": False},
+    }
+    check_bilms("grid", bilms)
+    plain, scaled, also_plain = (bilm.digest for bilm in find_bilms(bilms, tmp_path).values())
+    assert plain == also_plain != scaled
