@@ -110,7 +110,9 @@ def works_of(
     encoder_weights = sum(w.numel() for w in bilm.token_encoder.parameters())
     encoded = len(words) * (words.size(1) * 8 + 4 * size)
     hidden, targets = torch.randn(n, size), torch.arange(n)
-    rows, bias = torch.randn(n + N_NEGATIVES, size).to(dtype), torch.zeros(n + N_NEGATIVES)
+    # As `SampledSoftmax` initializes them. Larger logits would have to be computed again.
+    rows = (size**-0.5 * torch.randn(n + N_NEGATIVES, size)).to(dtype)
+    bias = torch.zeros(n + N_NEGATIVES)
     loss = partial(_softmax, hidden, targets, torch.arange(N_NEGATIVES), rows, bias)
     return {
         # Each step reads all weights again.

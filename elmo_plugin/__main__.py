@@ -11,6 +11,7 @@ import sys
 import traceback
 from argparse import Namespace
 from collections.abc import Sequence
+from json import JSONDecodeError
 
 # Before AllenNLP, whose import prints warnings.
 try:
@@ -25,7 +26,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import import_module_and_submodules
 from torch.multiprocessing import ProcessRaisedException
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, shown
 
 NAME = "python -m elmo_plugin"
 ONE_SENTENCE = (ConfigurationError, InputError, OSError)
@@ -47,7 +48,8 @@ def run(arguments: Sequence[str]) -> int | str | None:
     try:
         main(prog=NAME)
     except KeyboardInterrupt:
-        print(f"{NAME}: interrupted", file=sys.stderr)
+        hint = "; the same command with --recover resumes the run" if is_train else ""
+        print(f"{NAME}: interrupted{hint}", file=sys.stderr)
         return 130
     except Exception as error:
         if "ALLENNLP_DEBUG" in os.environ:
@@ -60,7 +62,12 @@ def _in_one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, ProcessRaisedException):  # its message is that process's traceback
         message = str(error).strip().splitlines()[-1]
-    elif not isinstance(error, ONE_SENTENCE) and not message.startswith(JSONNET):
+    elif isinstance(error, JSONDecodeError) and sys.argv[1] == "predict":
+        found = shown(error.doc)
+        return f'input_file: expected a JSON object per line, as {{"sentence": "…"}}, found {found}'
+    elif message.startswith(JSONNET):  # the lines after it are Jsonnet's own trace
+        message = str(error).splitlines()[0]
+    elif not isinstance(error, ONE_SENTENCE):
         message = f"{type(error).__name__}: {message}; ALLENNLP_DEBUG=1 shows where"
     if len(message) > LONGEST:
         message = f"{message[:LONGEST]}..."

@@ -2,3 +2,14 @@
 The commands behind the numbers in the documentation. `python -m experiments.NAME` prints a table as
 Markdown; `--help` describes its arguments.
 """
+
+import sys
+from collections.abc import Callable
+
+
+def run(name: str, main: Callable[[], None]) -> None:
+    """Run a command; an error in an argument or a file ends it with one line."""
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"python -m experiments.{name}: {' '.join(str(error).split())}")

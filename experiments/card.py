@@ -16,6 +16,7 @@ from allennlp.common.file_utils import cached_path
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
+from experiments import run
 from experiments.ngrams import NGramModels, ngram_table
 from experiments.perplexity import perplexity_table
 from experiments.probe import probe_table
@@ -50,4 +51,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run("card", main)

@@ -25,6 +25,7 @@ from elmo_plugin.files.digest import file_digest, new_digest
 from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
+from experiments import run
 from experiments.markdown import table
 from experiments.perplexity import perplexity, unknown_rate
 
@@ -120,4 +121,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run("finetuning", main)

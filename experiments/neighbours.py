@@ -14,6 +14,7 @@ from pathlib import Path
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo.nearest import Occurrence, Sentence, nearest_occurrences, text_sentences
+from experiments import run
 from experiments.markdown import table
 from experiments.rows import RESULTS, Row, bilm_digest, named_archive, result_row, save_rows
 
@@ -92,4 +93,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run("neighbours", main)

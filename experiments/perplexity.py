@@ -33,6 +33,7 @@ from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import UNKNOWN, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
+from experiments import run
 from experiments.markdown import table
 
 ROWS = 64
@@ -150,4 +151,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run("perplexity", main)

@@ -33,6 +33,7 @@ from elmo_plugin.elmo.elmo import batches_by_length
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest
 from elmo_plugin.modules.bilm import INITIAL_STATES
+from experiments import run
 from experiments.markdown import table
 from experiments.rows import (
     AVERAGE,
@@ -219,4 +220,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run("probe", main)

@@ -23,6 +23,7 @@ from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.text.lines import read_sentences
+from experiments import run
 
 TEXT = Path(__file__).parents[1] / "fixtures/text/train.txt"
 
@@ -109,4 +110,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run("random_bilm", main)

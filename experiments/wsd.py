@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_plugin import Elmo
+from experiments import run
 from experiments.markdown import table
 from experiments.rows import (
     RESULTS,
@@ -293,4 +294,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run("wsd", main)

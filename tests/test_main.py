@@ -139,7 +139,7 @@ def test_arguments_with_a_fault(tmp_path, fuzz, monkeypatch, bilm_archive):
     [
         ("{ a: 1,, }", "STATIC ERROR"),
         ("import 'nothing.libsonnet'", "nothing.libsonnet"),
-        ("{ a: error 'wrong' }", "wrong"),
+        ("{ a: error 'wrong' }", "RUNTIME ERROR: wrong"),  # without Jsonnet's trace after it
         ("{ a: std.extVar('NOTHING') }", "NOTHING"),
         ("[1]", ""),
         ("", ""),
@@ -210,7 +210,30 @@ def test_a_loss_that_is_not_finite_and_an_interrupt(tmp_path, monkeypatch, error
     if error:
         assert "nan loss" in end, end
     else:
-        assert end == 130 and "interrupted" in printed
+        assert end == 130 and "interrupted; the same command with --recover" in printed
+
+
+@pytest.mark.parametrize("key", ["num_epoch", "optimiser"])
+def test_an_unknown_key_of_the_trainer(tmp_path, key):
+    """AllenNLP would train with the default. The line has the keys that there are."""
+    params = small_config(tmp_path / "cache")
+    params["trainer"][key] = 1
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(params))
+    end, printed = ended("train", str(file), "-s", str(tmp_path / "run"))
+    assert_one_line(end, printed)
+    assert f"trainer: unknown key {key}; its keys are " in str(end)
+    assert " num_epochs, " in str(end) and " optimizer, " in str(end)
+
+
+def test_a_line_that_is_not_json(bilm_archive, tmp_path):
+    """The line names the input, not the archive, which is fine."""
+    (tmp_path / "input").write_text("He threw it .\n")
+    end, printed = ended(
+        "predict", bilm_archive, str(tmp_path / "input"), "--predictor", "sentence_tagger"
+    )
+    assert_one_line(end, printed)
+    assert "input_file: expected a JSON object per line" in str(end) and "He threw" in str(end)
 
 
 def test_the_traceback_on_demand(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ logger = logging.getLogger(__name__)
 WITHOUT_PINS = "allennlp==2.10.1", "allennlp-models==2.10.1"
 
 INSTALL = (
-    "pip install 'elmo_plugin[allennlp]' && "
-    f"pip install --no-deps {' '.join(WITHOUT_PINS)} (see the README)"
+    "install elmo_plugin with its extra [allennlp], then "
+    f"pip install --no-deps {' '.join(WITHOUT_PINS)} (see docs/install.md)"
 )
 
 NEEDED = ("torch", "allennlp", "allennlp_models", "transformers", "spacy", "h5py")

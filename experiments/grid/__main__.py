@@ -85,6 +85,11 @@ class GridRunner:
         """
         Train cells in `jobs` processes. Cells expected to exceed the `budget` in core-hours are not
         started. Returns the number of failed runs, whose folders are kept.
+
+        # Raises
+
+        `InputError`
+            If the first result of a task has no such metric.
         """
         waiting, running = list(cells), dict[int, Run]()
         spent, failed = 0.0, 0
@@ -138,12 +143,6 @@ class GridRunner:
             print(f"failed with {run.process.exitcode}: {run.out / LOG}: {last}", flush=True)
             return None
         result = json.loads((run.out / RESULT).read_text())
-        task = run.cell.settings["task"]
-        metric = self.grid.tasks[task]["metric"]
-        if metric not in result["metrics"]:
-            print(f"failed: tasks: {task}: metric: expected one of", end=" ")
-            print(f"{', '.join(result['metrics'])}, found {metric!r}", flush=True)
-            return None
         row: dict[str, Any] = {
             "key": run.cell.key,
             "settings": run.cell.settings,
@@ -154,6 +153,14 @@ class GridRunner:
         }
         append_row(self.rows_file, row)
         shutil.rmtree(run.out)
+        task = run.cell.settings["task"]
+        metric = self.grid.tasks[task]["metric"]
+        if metric not in row["metrics"]:
+            # The row is kept, and is found again when the grid names one of its metrics.
+            raise InputError(
+                f"tasks: {task}: metric: expected one of {', '.join(row['metrics'])}, found "
+                f"{metric!r}"
+            )
         print(f"{metric} {row['metrics'][metric]:.4f}, {row['cpu_seconds']:.0f} s", flush=True)
         return row
 
@@ -213,7 +220,10 @@ def main() -> None:
         print(f"{len(cells)} runs, {sum(map(costs, cells)) / 3600:.1f} core-hours")
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the runs too
-    sys.exit(min(runner.run(cells, arguments.jobs, arguments.budget), 1))
+    try:
+        sys.exit(min(runner.run(cells, arguments.jobs, arguments.budget), 1))
+    except InputError as error:
+        sys.exit(f"python -m experiments.grid: {error}")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
     The tables of the grid's rows by title, for those of its tables that it has. The pictures are
     written into the folder.
     """
-    pictures_folder.mkdir(exist_ok=True)
+    pictures_folder.mkdir(parents=True, exist_ok=True)
     makers: dict[str, tuple[str, Callable[[Results], str]]] = {
         "Table 1: with and without ELMo": (
             "table 1",

@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -329,14 +328,19 @@ def test_a_mistake_is_one_line(old: str, new: str, message: str, tmp_path: Path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_metric_that_the_task_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The line names the metrics that there are, and no row is written."""
+def test_a_metric_that_the_task_lacks(tmp_path: Path) -> None:
+    """The first run ends the grid with the metrics that there are; its row is kept, so that it
+    counts as done when the metric is corrected."""
     file = edited(tmp_path, "metric: 'accuracy'", "metric: 'f1'")
     runner = GridRunner(
         read_grid(file), tmp_path / "rows.jsonl", ROOT / "fixtures", tmp_path / "work"
     )
-    assert runner.run(runner.left({})[:1]) == 1
-    assert re.search(
-        r"tasks: tag: metric: expected one of accuracy, .*'f1'", capsys.readouterr()[0]
+    with pytest.raises(InputError, match=r"tasks: tag: metric: expected one of accuracy, .*'f1'"):
+        runner.run(runner.left({})[:2])
+    [row] = read_rows(runner.rows_file)
+    assert 0 < row["metrics"]["accuracy"] <= 1
+    corrected = GridRunner(
+        read_grid(edited(tmp_path, "accuracy", "accuracy")),
+        *(runner.rows_file, ROOT / "fixtures", tmp_path / "work"),
     )
-    assert not runner.rows_file.exists()
+    assert len(corrected.left({})) == len(runner.grid.cells()) - 1

@@ -95,6 +95,19 @@ def test_an_unknown_size():
             sized(embedder)
 
 
+@pytest.mark.parametrize(
+    "embedder, message",
+    [
+        ("{ pretrained: 'smal' }", "embedder.pretrained: expected one of small, tiny; found .smal"),
+        ("{ pretraind: 'small' }", "embedder: expected pretrained, archive_file, .*pretraind"),
+    ],
+)
+def test_misspelt_weights(embedder, message):
+    """The message names what is misspelt, not the size that follows from it."""
+    with pytest.raises(RuntimeError, match=message):
+        sized(embedder)
+
+
 def test_readers_keep_their_indexers():
     """AllenNLP's default indexer is there by its name where a reader named none."""
     config = turned("input")

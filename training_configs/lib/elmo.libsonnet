@@ -147,6 +147,10 @@
       ['config', 'the config of a task, with dataset_reader and model',
        if std.isObject(config) then std.objectFields(config) else config, is_task(config)],
       ['embedder', "parameters such as { pretrained: 'small' }", embedder, std.isObject(embedder)],
+      ['embedder.pretrained', 'one of ' + std.join(', ', std.objectFields(pretrained_dims)),
+       get(embedder, 'pretrained'),
+       get(embedder, 'pretrained') == null
+       || std.objectHas(pretrained_dims, std.toString(embedder.pretrained))],
       ['max_characters_per_token', 'a whole number above 2', max_characters_per_token,
        is_count(max_characters_per_token) && max_characters_per_token > 2],
       ['key', 'a name', key, std.isString(key) && key != ''],
@@ -168,9 +172,14 @@
     local known_dim =
       if given_dim != null then given_dim
       else projected(embedder, get(pretrained_dims, std.toString(get(embedder, 'pretrained', ''))));
+    local has_weights =
+      std.any([name in embedder for name in ['pretrained', 'archive_file', 'options_file']]);
     local dim =
       if is_count(known_dim) then known_dim
-      else fail('dim', 'the size of an ELMo vector, twice the projection_dim of the biLM',
+      else if known_dim == null && !has_weights then
+        fail('embedder', 'pretrained, archive_file, or options_file and weight_file',
+             std.manifestJsonMinified(embedder))
+      else fail('dim', 'the size of an ELMo vector, twice the projection_dim of the biLM, as in dim=256',
                 if known_dim == null then 'none' else std.manifestJsonMinified(known_dim));
     local model = config.model;
     local type = get(model, 'type', 'null');

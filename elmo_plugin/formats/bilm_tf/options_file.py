@@ -33,7 +33,9 @@ def parse_options(text: bytes | str, source: str) -> BiLMOptions:
     try:
         options = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{source}: expected an options file in JSON, found {error}") from None
+        is_hdf5 = isinstance(text, bytes) and text.startswith(b"\x89HDF")
+        found = "an HDF5 file, such as the weights" if is_hdf5 else error
+        raise InputError(f"{source}: expected an options file in JSON, found {found}") from None
     return options_from_dict(options, source=source)
 
 

@@ -10,8 +10,8 @@ from elmo_plugin.files.atomic_write import atomic_write, name_full_disk
 
 SAMPLED = "sampled_loss"
 """The metric of a model that trains with a sampled softmax."""
-GAP = """The sampled loss is lower than the others, because it
-compares a word with a sample of the vocabulary."""
+GAP = """The sampled loss cannot be compared with the others, because
+it compares a word only with a sample of the vocabulary."""
 
 
 @TrainerCallback.register("learning_curve")

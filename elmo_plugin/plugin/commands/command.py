@@ -91,7 +91,9 @@ def input_path(argument: str, path: str, expected: str) -> str:
     try:
         return cached_path(path)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{argument}: {path}: expected {expected}, found nothing") from None
+        raise FileNotFoundError(
+            f"{argument}: {path}: expected {expected}, found no such file"
+        ) from None
 
 
 def check_output_file(argument: str, file: str) -> None:

@@ -45,7 +45,8 @@ class ElmoConfigs(Command):
             ) from None
         print_text(
             f"wrote {len(texts)} files to {args.folder}; in a config: "
-            f"local elmo = import '{args.folder}/lib/elmo.libsonnet';"
+            f"local elmo = import '{args.folder}/lib/elmo.libsonnet'; fixtures/ is only in "
+            "the repository: replace these paths by those of your data"
         )
 
 

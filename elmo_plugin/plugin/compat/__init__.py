@@ -16,4 +16,5 @@ from elmo_plugin.plugin.compat import (
     resumed_epochs,
     spacy_models,
     sparse_gradients,
+    trainer_keys,
 )

@@ -1,6 +1,7 @@
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any, Optional, Union, cast
 
 import torch
@@ -185,6 +186,7 @@ class BiLMCheckpointer(Checkpointer):
             self._files.model_state(point),
         )
         if self._is_local_primary:
+            self._set_archive_aside()
             if rank_state["is_best"]:
                 self._write_best(point)
             else:
@@ -238,6 +240,22 @@ class BiLMCheckpointer(Checkpointer):
         if not (os.path.exists(best) and os.path.samefile(weights, best)):
             hardlink_or_copy(weights, self._files.temporary(best))
             os.replace(self._files.temporary(best), best)
+
+    def _set_archive_aside(self) -> None:
+        """
+        Rename the archive that AllenNLP wrote when the run was interrupted, so that nobody takes
+        it for that of the resumed run, which writes its own at the end.
+        """
+        archive = Path(self._serialization_dir) / "model.tar.gz"
+        if archive.exists():
+            before = archive.with_name("model.before_resume.tar.gz")
+            os.replace(archive, before)
+            logger.info(
+                "%s has the weights of the run before; it is now %s, and training writes another "
+                "at its end.",
+                archive,
+                before.name,
+            )
 
     def _remove_damaged_best(self) -> None:
         """Remove a damaged `best.th`. A better later epoch writes it again."""

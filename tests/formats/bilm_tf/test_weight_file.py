@@ -448,9 +448,10 @@ def test_wrong_options_name_the_file_and_the_key(tmp_path, block, key, value, me
         ('{"lstm": {"cell_clip": Infinity}}', "Infinity, which is not a number of JSON"),
         ('{"lstm": {"dim": 7, "cell_clip": 3, "dim": 8}}', "the key 'dim' twice"),
         (b"\xff{}", "codec can't decode"),
+        (b"\x89HDF\r\n\x1a\n", "an HDF5 file, such as the weights"),
         (None, "a folder"),
     ],
-    ids=["cut off", "deep", "long number", "infinity", "twice", "no text", "folder"],
+    ids=["cut off", "deep", "long number", "infinity", "twice", "no text", "swapped", "folder"],
 )
 def test_options_that_are_not_json(tmp_path, text, found):
     """The message names the file and the fault."""

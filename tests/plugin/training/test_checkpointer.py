@@ -101,6 +101,19 @@ def test_killed_again_and_again(
     assert_identical(result(_train(folder, **options), folder), expected)
 
 
+def test_the_archive_of_an_interrupted_run_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AllenNLP writes an archive when a run is interrupted. A resumed run keeps it under another
+    name, since nobody should take it for its own; a run from the beginning has none."""
+    assert not _train_and_kill(monkeypatch, tmp_path, 30)
+    (tmp_path / "model.tar.gz").write_text("of the interrupted run")
+    _train(tmp_path)
+    assert not (tmp_path / "model.tar.gz").exists()
+    before = tmp_path / "model.before_resume.tar.gz"
+    assert before.read_text() == "of the interrupted run"
+
+
 def test_nan_weights_are_not_saved(tmp_path: Path) -> None:
     """A step makes the weights NaN right before the second checkpoint, although the loss is finite.
     Only the first checkpoint is saved, and the run that resumes from it ends as if nothing had
