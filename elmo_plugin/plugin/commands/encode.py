@@ -43,7 +43,7 @@ class BiLMEncode(Command):
         print(f"distinct words  {corpus.num_words:>15,}")
         print(
             f"cropped words   {int(cropped.sum()):>15,}  longer than {most} bytes, "
-            f"{occurrences / corpus.num_tokens:.4%} of the tokens"
+            f"{100 * occurrences / corpus.num_tokens:.4f} % of the tokens"
         )
         print(f"longest word    {int(lengths.max()):>15,}  bytes")
         print(f"shards          {len(corpus.shards):>15,}")

@@ -204,7 +204,7 @@ class BiLMDataLoader(DataLoader):
             100 * share,
             self.corpus.counts.sum(),
             vocab.get_vocab_size(WORDS_NAMESPACE),
-            f", against {own:.1%} in the text that it was made from" if own else "",
+            f", against {100 * own:.1f} % in the text that it was made from" if own else "",
             ", and a perplexity counts them as one word, <UNK>: is the vocabulary of another text?"
             if is_high
             else "",

@@ -30,7 +30,7 @@ def test_encodes_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
     assert report["sentences"] == ["3"]
     assert report["documents"] == ["2"]
     assert report["distinct words"] == ["6"]
-    assert " ".join(report["cropped words"]) == "1 longer than 48 bytes, 25.0000% of the tokens"
+    assert " ".join(report["cropped words"]) == "1 longer than 48 bytes, 25.0000 % of the tokens"
     assert report["longest word"] == ["60", "bytes"]
     assert "tokens/s" in report
     assert EncodedCorpus.open(tmp_path / "corpus").num_tokens == 8
