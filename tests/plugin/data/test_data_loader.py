@@ -349,7 +349,7 @@ def test_own_rare_words_are_not_another_text(file: Path, caplog: pytest.LogCaptu
             make(text, shuffle=None).index_with(vocab)
     own = own_unknown_share(vocab)
     assert 0.3 < own < 0.7
-    assert caplog.text.count(f", against {own:.1%} in the text that it was made from") == 2
+    assert caplog.text.count(f", against {100 * own:.1f} % in the text that it was made from") == 2
     assert "another text" not in caplog.text
     same.write_text("elsewhere\n" * 100)
     make(same, shuffle=None).index_with(vocab)
