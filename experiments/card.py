@@ -4,7 +4,7 @@ The tables of a model card:
     python -m experiments.card model.tar.gz --heldout FOLDER --train FOLDER --treebank FOLDER
 
 The folder of held-out text has one file or folder for each kind of text. `--train` adds n-gram
-models, which need KenLM (see `experiments.ngrams`), and `--treebank` the POS probe on UD
+models of a text, which need KenLM (see `experiments.ngrams`), and `--treebank` the POS probe on UD
 English-EWT.
 """
 

@@ -13,25 +13,27 @@ running text: a sentence starts from the state after the previous sentence. This
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from allennlp.common.file_utils import cached_path
+from torch import Tensor
 
 import elmo_plugin.plugin  # noqa: F401  registers docs:// and task://
 from elmo_plugin.elmo.elmo import batches_by_length
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words
+from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
-from elmo_plugin.text.corpus import UNKNOWN, EncodedCorpus
+from elmo_plugin.text.corpus import BEGIN, END, UNKNOWN, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import run
 from experiments.markdown import table
@@ -51,7 +53,12 @@ class Perplexity(NamedTuple):
         return math.sqrt(self.forward * self.backward)
 
 
-def perplexity(model: LanguageModel, corpus: EncodedCorpus, initial_state: str) -> Perplexity:
+def perplexity(
+    model: LanguageModel,
+    corpus: EncodedCorpus,
+    initial_state: str,
+    known: Container[str] | None = None,
+) -> Perplexity:
     """
     The perplexity of a corpus.
 
@@ -63,13 +70,16 @@ def perplexity(model: LanguageModel, corpus: EncodedCorpus, initial_state: str) 
         Text.
     initial_state : `str`
         One of `INITIAL_STATES`; see above.
+    known : `Container[str]`, optional (default = `None`)
+        Words that are predicted as such, if not all words of the vocabulary; all others count as
+        `<UNK>`, with the sum of their probabilities. Only for `zero` and `warm`.
     """
     model.eval()
     model.initial_state = initial_state
     with torch.inference_mode():
         if initial_state == "carry":
             return _of_running_text(model, corpus)
-        return _of_sentences(model, corpus)
+        return _of_sentences(model, corpus, known)
 
 
 def _of_running_text(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
@@ -83,11 +93,18 @@ def _of_running_text(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
     return Perplexity(metrics["forward_perplexity"], metrics["backward_perplexity"])
 
 
-def _of_sentences(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
+def _of_sentences(
+    model: LanguageModel, corpus: EncodedCorpus, known: Container[str] | None
+) -> Perplexity:
     sums = np.zeros(2)
     sentences = list(sentences_of_ranks(corpus))
     ids = torch.from_numpy(ids_of_corpus_words(corpus, model.vocab))
     words = corpus.words()
+    loss: Callable[[Tensor, Tensor], Tensor] = model.softmax
+    if known is not None:
+        is_known = torch.tensor([word in known for word in vocabulary_words(model.vocab)])
+        is_known[BEGIN], is_known[END], is_known[UNKNOWN] = True, True, False
+        loss = partial(loss_of_known_words, model.softmax, is_known)
     for batch in batches_by_length([len(sentence) for sentence in sentences]):
         longest = len(sentences[batch[0]])
         targets = torch.full((len(batch), longest), IGNORE)
@@ -102,9 +119,25 @@ def _of_sentences(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
         hidden, goals = model.read_sentences({"elmo": {"elmo_tokens": tokens}}, targets)
         for direction, (h, goal) in enumerate(zip(hidden, goals)):
             real = goal != IGNORE
-            sums[direction] += float(model.softmax(h[real], goal[real]))
+            sums[direction] += float(loss(h[real], goal[real]))
     n_events = corpus.num_tokens + corpus.num_sentences
     return Perplexity(*np.exp(sums / n_events).tolist())
+
+
+def loss_of_known_words(
+    softmax: SampledSoftmax, is_known: Tensor, hidden: Tensor, targets: Tensor
+) -> Tensor:
+    """
+    The sum of the negative log likelihoods, a scalar, where all words that are not known are one.
+    `is_known`: shape `(V,)`. `hidden`: shape `(n, P)`. `targets`: shape `(n,)`.
+    """
+    loss = hidden.new_zeros(())
+    for h, target in zip(hidden.split(256), targets.split(256)):
+        log_p = softmax.logits(h).log_softmax(-1)
+        own = log_p.gather(1, target.unsqueeze(1)).squeeze(1)
+        unknown = log_p[:, ~is_known].logsumexp(-1)
+        loss -= torch.where(is_known[target], own, unknown).sum()
+    return loss
 
 
 def sentences_of_ranks(corpus: EncodedCorpus) -> Iterator[np.ndarray]:

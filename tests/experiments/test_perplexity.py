@@ -1,4 +1,7 @@
-"""Perplexities. Expected values are those of `allennlp evaluate`, which computes them otherwise."""
+"""
+Perplexities. Expected values are those of `allennlp evaluate`, which computes them otherwise, and
+of NumPy.
+"""
 
 import json
 import sys
@@ -6,8 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from allennlp.commands import main as allennlp
 
+from elmo_plugin.modules.sampled_softmax import SampledSoftmax
+from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import perplexity
@@ -48,6 +54,34 @@ def test_as_allennlp_evaluate(
     assert found.forward == pytest.approx(expected["forward_perplexity"], rel=1e-5)
     assert found.backward == pytest.approx(expected["backward_perplexity"], rel=1e-5)
     assert found.joint == pytest.approx(expected["perplexity"], rel=1e-5)
+
+
+def test_unknown_words_are_one_event() -> None:
+    """NumPy adds the probabilities of all words that are not known."""
+    softmax = SampledSoftmax(n_words=9, dim=4, n_negative_samples=None)
+    hidden, targets = torch.randn(600, 4), torch.randint(9, (600,))
+    is_known = torch.tensor([k in (0, 1, 4, 7) for k in range(9)])
+    found = perplexity.loss_of_known_words(softmax, is_known, hidden, targets)
+
+    weight, bias = softmax.weight.detach().numpy(), softmax.bias.detach().numpy()
+    p = np.exp(hidden.numpy().astype(np.float64) @ weight.T + bias)
+    p /= p.sum(axis=1, keepdims=True)
+    unknown = p[:, [2, 3, 5, 6, 8]].sum(axis=1)
+    own = p[np.arange(600), targets.numpy()]
+    expected = -np.log(np.where(is_known[targets].numpy(), own, unknown)).sum()
+    assert found.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_known_words(bilm_archive: str, text: Path, tmp_path: Path) -> None:
+    """If all words are known nothing changes; fewer events are easier to predict."""
+    model = load_language_model(bilm_archive)
+    corpus = open_corpus(text, tmp_path / "cache")
+    words = set(vocabulary_words(model.vocab))
+    expected = perplexity.perplexity(model, corpus, "zero")
+    for known in (words, words - {"<UNK>", "</S>"}):
+        found = perplexity.perplexity(model, corpus, "zero", known)
+        assert found.joint == pytest.approx(expected.joint, rel=1e-5)
+    assert perplexity.perplexity(model, corpus, "zero", {"the"}).joint < 0.9 * expected.joint
 
 
 def test_table(bilm_archive: str, text: Path, tmp_path: Path) -> None:

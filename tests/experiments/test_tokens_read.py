@@ -1,0 +1,53 @@
+"""Perplexity over the tokens read; tests/experiments/test_perplexity.py has the numbers' oracle."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from allennlp.common.file_utils import cached_path
+
+from elmo_plugin.plugin.models.archives import load_language_model
+from elmo_plugin.pretrained import pretrained_files
+from elmo_plugin.text import corpus_cache
+from elmo_plugin.text.corpus_cache import open_corpus
+from experiments import tokens_read
+from experiments.perplexity import perplexity
+from experiments.rows import read_rows
+
+
+def test_rows_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    With one vocabulary file the perplexity is the plain one. A repeated command replaces its rows,
+    and the picture names all texts and runs.
+    """
+    monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(tokens_read, "FILE", tmp_path / "rows.jsonl")
+    monkeypatch.setattr(tokens_read, "PICTURE", tmp_path / "picture.svg")
+    heldout = tmp_path / "heldout"
+    heldout.mkdir()
+    (heldout / "news.txt").write_text("the dog .\nhe threw the stick .\n")
+    (heldout / "novels.txt").write_text("to the dog\n")
+    command = ["tokens_read", "pretrained://tiny", "--heldout", str(heldout)]
+    command += ["--words", pretrained_files("tiny").vocabulary_file]
+    for read, name in (("1.5", "one"), ("3", "one"), ("4", "other"), ("4", "other")):
+        monkeypatch.setattr(sys, "argv", [*command, "--read", read, "--run", name])
+        tokens_read.main()
+    rows = read_rows(tokens_read.FILE)
+    assert [(row["settings"]["millions"], row["settings"]["text"]) for row in rows] == [
+        (read, text) for read in (1.5, 3.0, 4.0) for text in ("news", "novels")
+    ]
+    model = load_language_model(cached_path("pretrained://tiny"))
+    expected = perplexity(model, open_corpus(heldout / "news.txt"), "warm")
+    assert rows[0]["metrics"]["perplexity"] == pytest.approx(expected.joint, rel=1e-5)
+    picture = tokens_read.PICTURE.read_text()
+    for name in ("news", "novels", "one", "other"):
+        assert f">{name}</text>" in picture
+
+
+def test_a_model_needs_its_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tokens_read", "pretrained://tiny", "--read", "3"])
+    with pytest.raises(SystemExit):
+        tokens_read.main()
+    assert "expected --read, --heldout and --words" in capsys.readouterr().err
