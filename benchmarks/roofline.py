@@ -177,7 +177,7 @@ def draw(limits: list[Record], points: list[Record], picture: str) -> None:
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
-    colours = {record["precision"]: f"C{k}" for k, record in enumerate(limits)}
+    colors = {record["precision"]: f"C{k}" for k, record in enumerate(limits)}
     works = dict(zip(dict.fromkeys((p["work"], p["model"]) for p in points), "oDs^v<>P"))
     most = max(2 * point["operations_per_byte"] for point in points)
     for limit in limits:
@@ -185,14 +185,14 @@ def draw(limits: list[Record], points: list[Record], picture: str) -> None:
         xs = [1.0, corner, max(most, 2 * corner)]
         ys = [min(limit["gflops"], x * limit["gb_per_second"]) for x in xs]
         label = f"limit, {limit['precision']}"
-        axes.plot(xs, ys, color=colours[limit["precision"]], label=label)
+        axes.plot(xs, ys, color=colors[limit["precision"]], label=label)
     for (work, model), marker in works.items():
         label = f"{work}, {model}"
         axes.plot([], [], marker=marker, color="grey", linestyle="none", label=label)
     for point in points:
         marker = works[point["work"], point["model"]]
-        colour = colours[point["precision"]]
-        axes.plot(point["operations_per_byte"], point["gflops"], marker=marker, color=colour)
+        color = colors[point["precision"]]
+        axes.plot(point["operations_per_byte"], point["gflops"], marker=marker, color=color)
     axes.set(xscale="log", yscale="log", xlabel="operations for each byte that is read or written")
     axes.set_ylabel("billions of operations a second")
     axes.legend(loc="lower right", fontsize="small")

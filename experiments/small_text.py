@@ -1,5 +1,5 @@
 """
-The training and held-out text of the models in the package, from folders of tokenised text:
+The training and held-out text of the models in the package, from folders of tokenized text:
 
     python -m experiments.small_text SOURCES OUT
 

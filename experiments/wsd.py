@@ -1,5 +1,5 @@
 """
-Word sense disambiguation (WSD) by nearest neighbour (Peters et al. 2018, table 5):
+Word sense disambiguation (WSD) by nearest neighbor (Peters et al. 2018, table 5):
 
     python -m experiments.wsd semcor.data.xml semeval2007.data.xml index.sense \\
         small=pretrained://small

@@ -29,7 +29,7 @@ def test_options_are_read():
 
 
 def test_defaults():
-    """The expected defaults are bilm-tf's behaviour if a key is left out, and the published models'
+    """The expected defaults are bilm-tf's behavior if a key is left out, and the published models'
     50 characters and relu."""
     options = read({"dim": 7, "projection_dim": 5}, {"embedding": {"dim": 3}, "filters": [[1, 3]]})
     assert options.lstm.n_layers == 1

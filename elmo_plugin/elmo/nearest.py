@@ -44,7 +44,7 @@ class Occurrence(NamedTuple):
         return self.sentence.words, self.position
 
 
-class Neighbour(NamedTuple):
+class Neighbor(NamedTuple):
     """An occurrence and its cosine with the query."""
 
     cosine: float
@@ -78,7 +78,7 @@ def nearest_occurrences(
     k: int,
     layer: str | int = "top",
     same_word: bool = False,
-) -> list[list[Neighbour]]:
+) -> list[list[Neighbor]]:
     """
     The nearest occurrences in a text. Repeated sentences count once, and the query itself does not.
 
@@ -99,7 +99,7 @@ def nearest_occurrences(
 
     # Returns
 
-    `list[list[Neighbour]]`
+    `list[list[Neighbor]]`
         For each query at most `k` occurrences, the nearest first.
     """
     sentences = tqdm(sentences, unit=" sentences")
@@ -108,7 +108,7 @@ def nearest_occurrences(
         sentences = (s for s in sentences if any(word.lower() in words for word in s.words))
     vectors = elmo.embed([query.sentence.words for query in queries], layer, as_tensors=True)
     goals = torch.stack([x[query.position] for x, query in zip(vectors, queries)])
-    best: list[dict[object, Neighbour]] = [{} for _ in queries]  # by key
+    best: list[dict[object, Neighbor]] = [{} for _ in queries]  # by key
     for part in _parts(sentences):
         vectors = elmo.embed([sentence.words for sentence in part], layer, as_tensors=True)
         # (number of queries, tokens)
@@ -125,10 +125,10 @@ def nearest_occurrences(
                 if value > -torch.inf:
                     # The first of repeated occurrences is kept. A repetition's cosine may be
                     # slightly larger, because products of other shapes round differently.
-                    best[row].setdefault(found[place].key, Neighbour(value, found[place]))
+                    best[row].setdefault(found[place].key, Neighbor(value, found[place]))
             nearest = sorted(best[row].items(), key=lambda item: -item[1].cosine)[:k]
             best[row] = dict(nearest)
-    return [list(neighbours.values()) for neighbours in best]
+    return [list(neighbors.values()) for neighbors in best]
 
 
 def _parts(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:

@@ -86,14 +86,14 @@ class ScalarMix(nn.Module):
         if self.do_layer_norm:
             if mask is None:
                 raise ValueError("mask: expected one with do_layer_norm, found none")
-            layers = [_normalise(h, mask) for h in layers]
+            layers = [_normalize(h, mask) for h in layers]
         if self.use_top_only:
             return self.gamma * layers[0]
         s = torch.softmax(torch.cat(list(self.scalar_parameters)), dim=0)
         return self.gamma * sum(s_j * h_j for s_j, h_j in zip(s, layers))
 
 
-def _normalise(h: Tensor, mask: Tensor) -> Tensor:
+def _normalize(h: Tensor, mask: Tensor) -> Tensor:
     """Normalize `h` to mean 0 and variance 1 over all numbers of all real tokens, as in bilm-tf."""
     real = mask.unsqueeze(-1).to(h.dtype)
     count = real.sum() * h.size(-1)

@@ -2,7 +2,7 @@
 A cache of encoded corpora, keyed by the content of their text, so that a config can simply name a
 text.
 
-A text is recognised by the paths, sizes, mtimes, ctimes and inodes of its files, because hashing
+A text is recognized by the paths, sizes, mtimes, ctimes and inodes of its files, because hashing
 gigabytes at each start would take long. If these differ (after a copy, a checkout or a touch), the
 hashes of the files are compared, and only a new text is encoded. Hashes are computed while
 encoding, so a new text is read once.

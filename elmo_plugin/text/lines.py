@@ -28,7 +28,7 @@ may decompress to gigabytes.
 ZSTD_BYTES = 1 << 12
 BYTE_ORDER_MARK = "\ufeff"
 
-# Compression is recognised by a file's first bytes, because `cached_path` renames downloads. No
+# Compression is recognized by a file's first bytes, because `cached_path` renames downloads. No
 # text in UTF-8 begins with any of these.
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import documents, neighbours, probe, wsd
+from experiments import documents, neighbors, probe, wsd
 from experiments.rows import Row, read_rows
 
 TABLES = {
-    "Table 4: nearest neighbours in context": (neighbours.FILE, [neighbours.neighbours_table]),
+    "Table 4: nearest neighbors in context": (neighbors.FILE, [neighbors.neighbors_table]),
     "Table 5: word sense disambiguation (WSD)": (wsd.FILE, [wsd.wsd_table]),
     "Table 6: POS tagging": (probe.FILE, [probe.rows_table]),
     "Documents as one sentence": (

@@ -22,7 +22,7 @@ ORDER = (
     "What the numbers say",
     "Table 2: layers",
     "Table 3: places",
-    "Table 4: nearest neighbours in context",
+    "Table 4: nearest neighbors in context",
     "Table 5: word sense disambiguation (WSD)",
     "Table 6: POS tagging",
     "Figure 1: size of the training data",

@@ -1,4 +1,4 @@
-"""Nearest neighbours in context. The oracle compares all pairs in NumPy."""
+"""Nearest neighbors in context. The oracle compares all pairs in NumPy."""
 
 from pathlib import Path
 
@@ -69,16 +69,16 @@ def test_all_pairs(
     found = nearest_occurrences(
         elmo, queries, iter(sentences), k=6, layer=layer, same_word=same_word
     )
-    for query, neighbours in zip(queries, found):
+    for query, neighbors in zip(queries, found):
         expected = oracle(elmo, query, sentences, layer, same_word)
-        cosines = [neighbour.cosine for neighbour in neighbours]
+        cosines = [neighbor.cosine for neighbor in neighbors]
         np.testing.assert_allclose(cosines, list(expected.values())[:6], atol=1e-5)
-        keys = [neighbour.occurrence.key for neighbour in neighbours]
+        keys = [neighbor.occurrence.key for neighbor in neighbors]
         assert len(set(keys)) == len(keys) == min(6, len(expected))
         np.testing.assert_allclose(cosines, [expected[key] for key in keys], atol=1e-5)
         if layer != 0:
             assert keys == list(expected)[:6]
-        assert not any(n.occurrence.sentence.source.endswith("again") for n in neighbours)
+        assert not any(n.occurrence.sentence.source.endswith("again") for n in neighbors)
 
 
 def test_sentences_and_occurrences(tmp_path: Path) -> None:

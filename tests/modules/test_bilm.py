@@ -74,7 +74,7 @@ SENTENCES = st.lists(TOKENS, max_size=7)
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_a_sentence_does_not_depend_on_its_batch(state_name, data):
-    """With a fixed initial state, a sentence's vectors do not depend on its neighbours, its
+    """With a fixed initial state, a sentence's vectors do not depend on its neighbors, its
     position in the batch or the batch's padding. Padding has zeros."""
     sentence = data.draw(SENTENCES, label="sentence")
     others = data.draw(st.lists(SENTENCES, max_size=4), label="others")

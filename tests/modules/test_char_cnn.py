@@ -85,7 +85,7 @@ def test_convolutions_of_any_words_are_the_references(words):
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_order_neighbours_and_integer_type_do_not_matter(activation):
+def test_order_neighbors_and_integer_type_do_not_matter(activation):
     """A word's vector is the same alone, in any batch, and from int16 ids."""
     cnn = char_cnn(activation)
     words = BATCHES["words of all lengths"][1]

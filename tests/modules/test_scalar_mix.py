@@ -37,7 +37,7 @@ def test_layer_norm_is_over_all_real_numbers():
     layer = torch.tensor([[[1.0, 3.0], [5.0, 7.0], [100.0, 100.0]]])
     mixed = mix([layer], torch.tensor([[True, True, False]]))
     expected = (torch.tensor([[1.0, 3.0], [5.0, 7.0]]) - 4) / 5**0.5
-    assert_close(mixed[0, :2], expected, atol=1e-6, what="normalised")
+    assert_close(mixed[0, :2], expected, atol=1e-6, what="normalized")
 
 
 def test_a_layer_without_variance_is_zeros():

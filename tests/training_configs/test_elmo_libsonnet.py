@@ -102,8 +102,8 @@ def test_an_unknown_size():
         ("{ pretraind: 'small' }", "embedder: expected pretrained, archive_file, .*pretraind"),
     ],
 )
-def test_misspelt_weights(embedder, message):
-    """The message names what is misspelt, not the size that follows from it."""
+def test_misspelled_weights(embedder, message):
+    """The message names what is misspelled, not the size that follows from it."""
     with pytest.raises(RuntimeError, match=message):
         sized(embedder)
 

@@ -22,7 +22,7 @@ from elmo_plugin.plugin.commands.command import (
 @Subcommand.register("elmo-nearest")
 class ElmoNearest(Command):
     """
-    Prints the nearest neighbours of a word in its sentence among all words of a text, as in table 4
+    Prints the nearest neighbors of a word in its sentence among all words of a text, as in table 4
     of the paper.
     """
 
@@ -47,7 +47,7 @@ class ElmoNearest(Command):
             metavar="N",
             help="the maximum number of occurrences of --word, spread over the text",
         )
-        parser.add_argument("-k", type=int, default=5, help="the number of neighbours per query")
+        parser.add_argument("-k", type=int, default=5, help="the number of neighbors per query")
         parser.add_argument(
             "--layer", default="top", help="top, average, or a number, where 0 is the words"
         )
@@ -76,9 +76,9 @@ class ElmoNearest(Command):
         found = nearest_occurrences(
             elmo, queries, sentences, k=args.k, layer=layer, same_word=args.same_word
         )
-        for query, neighbours in zip(queries, found):
+        for query, neighbors in zip(queries, found):
             print_text(f"\n{_text(query)}")
-            for cosine, other in neighbours:
+            for cosine, other in neighbors:
                 print_text(f"  {cosine:.3f}  {_text(other)}  ({other.sentence.source})")
 
 

@@ -1,6 +1,6 @@
 """
-AllenNLP's trainer ignores keys that it does not know, so that a misspelt `num_epoch` or `optimiser`
-trains with the default. Importing this makes it an error that lists the keys.
+AllenNLP's trainer ignores keys that it does not know, so that a misspelled `num_epoch` or
+`optimiser` trains with the default. Importing this makes it an error that lists the keys.
 """
 
 import inspect

@@ -54,7 +54,7 @@ def test_a_word_of_the_text(
     text: Path, bilm_files: BiLMFiles, capsys: pytest.CaptureFixture
 ) -> None:
     """By hand: of the three occurrences of stick, the first two are the queries, and each has the
-    other two as neighbours."""
+    other two as neighbors."""
     model = ["--options-file", bilm_files.options_file, "--weight-file", bilm_files.weight_file]
     elmo_nearest(text, "--word", "STICK", "--queries", 2, "--same-word", *model)
     lines = [line for line in capsys.readouterr().out.splitlines() if "*" in line]
@@ -86,8 +86,8 @@ def test_a_terminal_that_is_not_utf8(
     (tmp_path / "text.txt").write_text("the caf\u00e9\n", "utf-8")
     sentence = "the *caf\u00e9* \udcff"
     elmo_nearest(text, "--sentence", sentence, "--archive-file", bilm_archive, "-k", 1)
-    query, neighbour = terminal.getvalue().decode("ascii").splitlines()[-2:]
-    assert query == r"the *caf\xe9* \udcff" and r"*caf\xe9*" in neighbour
+    query, neighbor = terminal.getvalue().decode("ascii").splitlines()[-2:]
+    assert query == r"the *caf\xe9* \udcff" and r"*caf\xe9*" in neighbor
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_a_word_that_is_not_in_vocab_to_cache_is_read_from_characters(bilm_files
 
 def test_padding_before_a_token_is_refused(bilm_files):
     """AllenNLP's own module takes such rows for others with padding at the end, and gives the real
-    tokens the vectors of their neighbours."""
+    tokens the vectors of their neighbors."""
     ours = embedder(**bilm_files._asdict())
     characters = batch_to_ids([["He", "threw", "it"]])
     for column in (0, 1):

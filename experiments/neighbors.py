@@ -1,8 +1,8 @@
 """
-Nearest neighbours in context (Peters et al. 2018, table 4): the occurrences of *play* in a text
+Nearest neighbors in context (Peters et al. 2018, table 4): the occurrences of *play* in a text
 that are nearest to *play* in the paper's two sentences.
 
-    python -m experiments.neighbours brown/brown.txt small=pretrained://small
+    python -m experiments.neighbors brown/brown.txt small=pretrained://small
 
 `allennlp elmo-nearest` does the same for any word and any sentence.
 """
@@ -18,20 +18,20 @@ from experiments import run
 from experiments.markdown import table
 from experiments.rows import RESULTS, Row, bilm_digest, named_archive, result_row, save_rows
 
-FILE = RESULTS / "neighbours.jsonl"
+FILE = RESULTS / "neighbors.jsonl"
 QUERIES = (
     "Chico Ruiz made a spectacular play on Alusik's grounder in the hole in the fourth and Wert "
     "came up with some good stops and showed a strong arm at third base .",
     'Olivia De Havilland signed to do a Broadway play for Garson Kanin this season , " A Gift of '
     'Time " .',
 )
-"""The sentences as in the Brown corpus. A sentence does not count as its own neighbour."""
+"""The sentences as in the Brown corpus. A sentence does not count as its own neighbor."""
 
 WORD = "play"
 K = 3
 
 
-def neighbour_rows(name: str, elmo: Elmo, text: str, layer: str) -> list[Row]:
+def neighbor_rows(name: str, elmo: Elmo, text: str, layer: str) -> list[Row]:
     """One row per query."""
     started = time.process_time()
     queries = [_query(query) for query in QUERIES]
@@ -40,11 +40,11 @@ def neighbour_rows(name: str, elmo: Elmo, text: str, layer: str) -> list[Row]:
     )
     seconds = round(time.process_time() - started, 1)
     rows = []
-    for query, neighbours in zip(QUERIES, found):
+    for query, neighbors in zip(QUERIES, found):
         settings = {"query": query, "text": Path(text).name, "layer": layer}
         metrics = {
-            "cosines": [neighbour.cosine for neighbour in neighbours],
-            "sentences": [marked(neighbour.occurrence) for neighbour in neighbours],
+            "cosines": [neighbor.cosine for neighbor in neighbors],
+            "sentences": [marked(neighbor.occurrence) for neighbor in neighbors],
         }
         rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
     return rows
@@ -64,14 +64,14 @@ def marked(occurrence: Occurrence, most: int = 8) -> str:
     return " ".join(filter(None, parts))
 
 
-def neighbours_table(rows: Sequence[Row]) -> str:
-    """Rows as Markdown, one line per neighbour."""
+def neighbors_table(rows: Sequence[Row]) -> str:
+    """Rows as Markdown, one line per neighbor."""
     lines = []
     for row in rows:
         query = marked(_query(row["settings"]["query"]))
         for cosine, sentence in zip(*(row["metrics"][key] for key in ("cosines", "sentences"))):
             lines.append([row["bilm"], query, f"{cosine:.2f}", sentence.replace("|", "\\|")])
-    return table(["biLM", "source", "cosine", "nearest neighbours"], lines)
+    return table(["biLM", "source", "cosine", "nearest neighbors"], lines)
 
 
 def main() -> None:
@@ -87,10 +87,10 @@ def main() -> None:
     for model in arguments.models:
         name, archive_file = named_archive(model)
         elmo = Elmo.from_archive(archive_file)
-        rows += neighbour_rows(name, elmo, arguments.text, arguments.layer)
+        rows += neighbor_rows(name, elmo, arguments.text, arguments.layer)
     save_rows(arguments.results, rows)
-    print(neighbours_table(rows))
+    print(neighbors_table(rows))
 
 
 if __name__ == "__main__":
-    run("neighbours", main)
+    run("neighbors", main)

@@ -4,23 +4,23 @@ from pathlib import Path
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo.nearest import Occurrence, Sentence
-from experiments import neighbours
+from experiments import neighbors
 
 
 def test_rows_and_table(bilm_archive: str, tmp_path: Path) -> None:
     """By hand: two of the lines have the word, and `|` does not end a cell."""
     text = tmp_path / "text.txt"
     text.write_text("They play .\nNothing here .\nA | play .\n")
-    rows = neighbours.neighbour_rows("a", Elmo.from_archive(bilm_archive), str(text), "top")
+    rows = neighbors.neighbor_rows("a", Elmo.from_archive(bilm_archive), str(text), "top")
     assert [sorted(row["metrics"]["sentences"]) for row in rows] == [
         ["A | **play** .", "They **play** ."]
     ] * 2
-    lines = neighbours.neighbours_table(rows).splitlines()
+    lines = neighbors.neighbors_table(rows).splitlines()
     assert len(lines) == 2 + 4
     assert sum("A \\| **play** ." in line for line in lines) == 2
 
 
 def test_long_sentences_are_cut() -> None:
     occurrence = Occurrence(Sentence(tuple("abcdefg")), 3)
-    assert neighbours.marked(occurrence, 1) == "… c **d** e …"
-    assert neighbours.marked(occurrence) == "a b c **d** e f g"
+    assert neighbors.marked(occurrence, 1) == "… c **d** e …"
+    assert neighbors.marked(occurrence) == "a b c **d** e f g"
