@@ -59,11 +59,12 @@ def check_bilms(source: str, bilms: Any) -> None:
 
 
 def bilm_sizes(bilm: dict[str, Any]) -> dict[str, int]:
-    """What `elmo.libsonnet` has to know of a biLM: `dim`, `max_characters_per_token`."""
+    """What `cells.libsonnet` has to know of a biLM."""
     options = _options(bilm)
     return {
         "dim": 2 * options.lstm.projection_dim,
         "max_characters_per_token": options.char_cnn.max_characters_per_token,
+        "n_layers": options.lstm.n_layers,
     }
 
 

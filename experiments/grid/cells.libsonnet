@@ -6,20 +6,23 @@
 //           trained model if `scaled: true`. Their sizes are found when the grid is read
 //   block   lists of settings, of which the cells are all combinations; the seeds vary slowest.
 //           `bilms` and `tasks` are names, and 'none' is the task without ELMo. `layers` are 'top',
-//           'average' (fixed weights) or a number, the lambda of a learned mix; `places` are
-// 'input', 'output' or 'both'. Settings that are not listed are the task's.
+//           'words' (the word layer alone, without context), 'average' (both with fixed weights) or
+//           a number, the lambda of a learned mix; `places` are 'input', 'output' or 'both'.
+//           Settings that are not listed are the task's.
 //
 // '@NAME@' is a placeholder for a folder: '@data@', '@work@', or '@BILM@' with a biLM's two files.
 local elmo = import '../../training_configs/lib/elmo.libsonnet';
 local sizes = std.parseJson(std.extVar('BILM_SIZES'));
 
-local choice(layers) =
+// The softmax of the parameters is the layers' weights.
+local choice(layers, n_layers) =
   if layers == 'top' then { use_top_only: true }
-  else if layers == 'average' then { scalar_mix_parameters: [0, 0, 0] }
+  else if layers == 'words' then { scalar_mix_parameters: [100] + std.repeat([0], n_layers) }
+  else if layers == 'average' then { scalar_mix_parameters: [0] + std.repeat([0], n_layers) }
   else {};
 
 local with_elmo(task, bilm, layers, place) =
-  local embedder = task.embedder + choice(layers) + {
+  local embedder = task.embedder + choice(layers, sizes[bilm].n_layers) + {
     archive_file: '@' + bilm + '@',
     cache_dir: '@work@/layers/' + bilm,
   };
@@ -67,7 +70,7 @@ local mistake(tasks, bilms, block) =
     bilms: ["'none' or one of " + names(bilms), function(x) std.isString(x) && (x == 'none' || x in bilms)],
     fractions: ['a number above 0, at most 1', function(x) std.isNumber(x) && x > 0 && x <= 1],
     seeds: ['a number', std.isNumber],
-    layers: ["'top', 'average' or a number", function(x) std.isNumber(x) || std.member(['top', 'average'], x)],
+    layers: ["'top', 'words', 'average' or a number", function(x) std.isNumber(x) || std.member(['top', 'words', 'average'], x)],
     places: ["'input', 'output' or 'both'", function(x) std.member(['input', 'output', 'both'], x)],
   };
   local wrong =

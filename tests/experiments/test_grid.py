@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from allennlp.data import DatasetReader
 
 from elmo_plugin import Elmo
@@ -89,6 +90,17 @@ def test_cells(runner: GridRunner) -> None:
     assert none.config["numpy_seed"] == 1
     assert none.config["dataset_reader"]["fraction"] == 0.5
     assert none.config["validation_dataset_reader"] == {"type": "sequence_tagging"}
+
+
+def test_layers_with_fixed_weights(tmp_path: Path) -> None:
+    """The expected weights of the three layers follow from the names."""
+    text = (GRID % {"root": ROOT}).replace("['top', 0.1]", "['words', 'average']")
+    (tmp_path / "grid.jsonnet").write_text(text)
+    for cell in read_grid(tmp_path / "grid.jsonnet").tables["two"]:
+        elmo = cell.config["model"]["text_field_embedder"]["token_embedders"]["elmo"]
+        weights = torch.tensor(elmo["scalar_mix_parameters"], dtype=torch.float32).softmax(0)
+        expected = {"words": [1, 0, 0], "average": [1 / 3] * 3}[cell.settings["layers"]]
+        assert weights.tolist() == pytest.approx(expected, abs=1e-7)
 
 
 def test_the_grid_of_the_paper() -> None:
