@@ -1,16 +1,16 @@
 // The model `small` in the package (`pretrained: 'small'`) was trained with:
 //
-//   BILM_TEXT=FOLDER OMP_NUM_THREADS=1 allennlp train training_configs/bilm_small.jsonnet \
+//   BILM_TEXT=FOLDER allennlp train training_configs/bilm_small.jsonnet \
 //     --include-package elmo_plugin -s OUT
 //   allennlp bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small --softmax --float16
 //
 // elmo_plugin/pretrained/small/README.md describes the text in the folders `train` and `heldout`, and
-// how the training was divided into three runs.
+// how the training was divided into runs.
 (import 'bilm.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT') + '/train',
   validation_data_path: std.extVar('BILM_TEXT') + '/heldout',
-  vocabulary+: { min_count: 2, max_size: 50000 },
-  data_loader+: { batch_size: 64 },
+  vocabulary+: { max_size: 65000 },
+  data_loader+: { batch_size: 128 },
   model+: {
     char_cnn+: {
       filters: [[1, 8], [2, 16], [3, 40], [4, 64], [5, 96], [6, 128], [7, 160]],  // 512
@@ -19,5 +19,5 @@
     n_negative_samples: 4096,
     precision: 'bf16',  // as good as fp32 here, and faster on CPUs with native bfloat16
   },
-  trainer+: { optimizer+: { lr: 0.005 } },
+  trainer+: { optimizer+: { lr: 0.003 } },
 }

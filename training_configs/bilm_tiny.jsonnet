@@ -1,7 +1,7 @@
-// The model `tiny` in the package, for tests and a first look. It was trained with the commands and
-// the text of bilm_small.jsonnet.
+// The model `tiny` in the package, for tests and a first look. It was trained with the commands of
+// bilm_small.jsonnet; elmo_plugin/pretrained/tiny/README.md describes its text.
 (import 'bilm_small.jsonnet') + {
-  vocabulary+: { max_size: 10000 },
+  vocabulary+: { min_count: 2, max_size: 10000 },
   data_loader+: { batch_size: 32 },
   model+: {
     char_cnn+: {
@@ -10,4 +10,5 @@
     lstm+: { dim: 256, projection_dim: 32 },  // vectors of 64 numbers
     n_negative_samples: 1024,
   },
+  trainer+: { optimizer+: { lr: 0.005 } },
 }
