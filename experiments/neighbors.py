@@ -55,7 +55,7 @@ def _query(sentence: str) -> Occurrence:
     return Occurrence(Sentence(words), words.index(WORD))
 
 
-def marked(occurrence: Occurrence, most: int = 8) -> str:
+def marked(occurrence: Occurrence, most: int = 4) -> str:
     """The word in bold, with at most `most` words before it and after it."""
     words, position = list(occurrence.sentence.words), occurrence.position
     words[position] = f"**{words[position]}**"

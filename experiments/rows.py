@@ -11,6 +11,7 @@ from typing import Any
 
 from allennlp.common.file_utils import cached_path
 
+import elmo_plugin.plugin  # noqa: F401  registers pretrained:// and docs://
 from elmo_plugin import Elmo
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import new_digest
