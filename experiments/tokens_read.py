@@ -14,7 +14,7 @@ their probabilities.
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from allennlp.common.file_utils import cached_path
@@ -30,6 +30,8 @@ from experiments.rows import RESULTS, Row, read_rows, result_row, save_rows
 
 FILE = RESULTS / "tokens_read.jsonl"
 PICTURE = Path("docs/results/tokens_read.svg")
+MARKERS = ("s", "o", "^", "v", "D")
+"""Of the runs, in the order of their first rows."""
 
 
 def text_rows(arguments: argparse.Namespace) -> list[Row]:
@@ -47,28 +49,29 @@ def text_rows(arguments: argparse.Namespace) -> list[Row]:
 
 
 def picture(rows: Sequence[Row]) -> Figure:
-    """One line for each text and run."""
-    lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    """One line for each text, and one kind of marker for each run."""
+    points: dict[str, dict[float, tuple[float, str]]] = {}
     for row in rows:
-        settings: Mapping[str, str | float] = row["settings"]
-        line = lines.setdefault((str(settings["text"]), str(settings["run"])), [])
-        line.append((float(settings["millions"]), float(row["metrics"]["perplexity"])))
-    texts, runs = (list(dict.fromkeys(key[k] for key in lines)) for k in (0, 1))
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+        text, millions, name = (row["settings"][key] for key in ("text", "millions", "run"))
+        points.setdefault(text, {})[millions] = row["metrics"]["perplexity"], name
+    runs = list(dict.fromkeys(row["settings"]["run"] for row in rows))
+    figure = Figure(figsize=(7, 4), layout="constrained")
     panel = figure.subplots()
-    for (text, name), points in lines.items():
-        xs, ys = zip(*sorted(points))
-        color, style = f"C{texts.index(text)}", ("o-", "s--", "^:", "v-.")[runs.index(name) % 4]
-        panel.plot(xs, ys, style, color=color, markersize=4)
-    for k, text in enumerate(texts):
-        panel.plot([], [], color=f"C{k}", label=text)
-    for k, name in enumerate(runs):
-        panel.plot([], [], ("o-", "s--", "^:", "v-.")[k % 4], color="black", label=name)
     panel.set_xscale("log")
     panel.set_yscale("log")
+    for k, (text, found) in enumerate(points.items()):
+        millions = sorted(found)
+        panel.plot(millions, [found[x][0] for x in millions], color=f"C{k}", label=text)
+        for x in millions:
+            panel.plot(x, found[x][0], MARKERS[runs.index(found[x][1])], color=f"C{k}")
+    for marker, name in zip(MARKERS, runs):
+        panel.plot([], [], marker, color="black", label=name)
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_minor_formatter("{x:g}")
+        axis.set_major_formatter("{x:g}")
     panel.set_xlabel("tokens read, millions")
     panel.set_ylabel("perplexity of held-out text")
-    panel.legend(bbox_to_anchor=(1.02, 1.0), loc="upper left")
+    figure.legend(loc="outside right upper", fontsize="small")
     return figure
 
 
