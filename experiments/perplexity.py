@@ -70,7 +70,7 @@ def perplexity(
         Text.
     initial_state : `str`
         One of `INITIAL_STATES`; see above.
-    known : `Container[str]`, optional (default = `None`)
+    known : `Container[str]`, optional
         Words that are predicted as such, if not all words of the vocabulary; all others count as
         `<UNK>`, with the sum of their probabilities. Only for `zero` and `warm`.
     """
