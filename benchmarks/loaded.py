@@ -1,5 +1,6 @@
 """
-Measures vectors and training steps on an idle machine and next to two CPU-bound processes:
+Measures vectors and training steps on an idle machine and next to two CPU-bound processes, with
+threads that spin while they wait for one another and with threads that sleep:
 
     python -m benchmarks.loaded
 """
@@ -20,6 +21,7 @@ from benchmarks.training import own_trainer
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.bilm import PRECISIONS
+from elmo_plugin.plugin.environment import do_not_spin
 
 N_BUSY = 2
 
@@ -50,18 +52,23 @@ def run(settings: Settings) -> Record:
         ("vectors", precision): partial(embed, precision) for precision in PRECISIONS
     }
     works |= {("training", precision): trainers[precision].step for precision in PRECISIONS}
-    quiet = in_turns(*works.values())
+    alone = in_turns(*works.values())
     with busy_processes(N_BUSY):
-        loaded = in_turns(*works.values())
+        spinning = in_turns(*works.values())
+    do_not_spin()
+    with busy_processes(N_BUSY):
+        sleeping = in_turns(*works.values())
+    sleeping_alone = in_turns(*works.values())
     records = [
         {
             "work": work,
             "precision": precision,
-            "quiet_ms": 1e3 * alone,
-            "loaded_ms": 1e3 * with_others,
+            "ms": 1e3 * seconds[0],
+            "share_spinning": seconds[0] / seconds[1],
+            "share_sleeping": seconds[0] / seconds[2],
+            "share_sleeping_alone": seconds[0] / seconds[3],
         }
-        | {"share_of_quiet_speed": alone / with_others}
-        for (work, precision), alone, with_others in zip(works, quiet, loaded)
+        for (work, precision), *seconds in zip(works, alone, spinning, sleeping, sleeping_alone)
     ]
     print_table(
         f"{name}, {settings.threads} threads, alone and next to {N_BUSY} busy processes", records

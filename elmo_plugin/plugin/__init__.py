@@ -12,10 +12,10 @@ ELMo for AllenNLP. Importing this package registers:
 """
 
 import elmo_plugin_torchvision
-from elmo_plugin.plugin.environment import check_environment, warn_if_busy
+from elmo_plugin.plugin.environment import check_environment, do_not_spin_if_busy
 
 check_environment()
-warn_if_busy()
+do_not_spin_if_busy()
 # PyTorch has already called this, unless its autoload is off or the package is not installed.
 elmo_plugin_torchvision.install()
 

@@ -1,9 +1,12 @@
 import logging
 import os
 import sys
+import threading
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+
+import torch
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +53,10 @@ def check_environment() -> None:
         raise ImportError(f"elmo_plugin needs transformers<4.50, found {found}: {INSTALL}")
 
 
-def warn_if_busy(load_file: str = "/proc/loadavg") -> None:
+def do_not_spin_if_busy(load_file: str = "/proc/loadavg") -> None:
     """
-    Log what to set if a command that computes for long starts on a machine that other programs
-    use. The threads of a product wait for one another, so that a thread that shares its core delays
-    all of them.
+    Call `do_not_spin` if a command that computes for long starts on a machine that other programs
+    use.
     """
     if sys.argv[1:2] not in (["train"], ["elmo"]) or "OMP_NUM_THREADS" in os.environ:
         return
@@ -66,9 +68,29 @@ def warn_if_busy(load_file: str = "/proc/loadavg") -> None:
     load = min(float(average), int(running.partition("/")[0]) - 1)
     cores = os.cpu_count() or 1
     if cores > 1 and load > cores / 2:
-        logger.warning(
-            "Other programs run %g threads on %d cores: next to them, this command is faster with "
-            "the environment variable OMP_NUM_THREADS=1",
-            load,
-            cores,
+        do_not_spin()
+        logger.info(
+            "Other programs run %g threads on %d cores, so threads do not spin", load, cores
         )
+
+
+def do_not_spin() -> None:
+    """
+    Let PyTorch's threads sleep while they wait for one another.
+
+    GNU OpenMP's threads wait for milliseconds in a loop, which takes the core from the very thread
+    that they wait for if other programs use the other cores. They do so hardly at all in a process
+    that has more such threads than there are cores, so this starts two more teams, which sleep.
+    Results keep their bits, as they would not with fewer threads.
+    """
+    for _ in range(2):  # PyTorch may use as few threads as half of the (logical) cores
+        threading.Thread(
+            target=_sleeping_team, args=(ready := threading.Event(),), daemon=True
+        ).start()
+        ready.wait()
+
+
+def _sleeping_team(ready: threading.Event) -> None:
+    torch.ones(1 << 20).add_(1)  # long enough for several threads, which this one keeps
+    ready.set()
+    threading.Event().wait()
