@@ -63,6 +63,20 @@ def test_vectors_without_allennlp(bilm_files, bilm_archive):
         np.testing.assert_allclose(one, elmo.embed("He threw the stick ."), atol=1e-6)
 
 
+COMPILER = """
+import sys
+from elmo_plugin import Elmo
+Elmo.from_pretrained("small").embed("He threw the stick .")
+Elmo.from_archive("pretrained://tiny").embed("He threw the stick .")
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def test_vectors_do_not_import_the_compiler():
+    """PyTorch imports it by itself, which takes longer than all of the rest."""
+    assert python("-c", COMPILER).split() == ["False"]
+
+
 def test_an_address_without_cached_path():
     """The error names the package that an address needs."""
     script = WITHOUT.partition("import json")[0].format(absent=ABSENT) + (

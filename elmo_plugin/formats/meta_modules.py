@@ -1,4 +1,7 @@
+from typing import Any
+
 import torch
+from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import BiLM, SampledSoftmax
@@ -27,7 +30,7 @@ def meta_modules(
             f"{most_layers}"
         )
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _NoInitialValues():
             bilm = BiLM(options)
             if n_words is None:
                 return bilm, None
@@ -35,3 +38,16 @@ def meta_modules(
             return bilm, SampledSoftmax(n_words=n_words, dim=size, n_negative_samples=None)
     except (ValueError, OverflowError, RuntimeError, TypeError) as error:
         raise InputError(str(error).partition("\n")[0]) from error
+
+
+class _NoInitialValues(TorchFunctionMode):
+    """
+    Leaves out `torch.nn.init`: for the device "meta", PyTorch's random functions import its
+    compiler, which takes a second.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)

@@ -98,7 +98,9 @@ class CharCNN(nn.Module):
         may come before them. `characters`: shape `(U, C)`, int64. Returns shape `(U, F)`.
         """
         if not self._is_as_built() or torch.compiler.is_exporting():
-            # The definition, so that hooks and replaced parts see every word.
+            # The definition, so that hooks and replaced parts see every word. Training in it, which
+            # may raise no version, invalidates the tables.
+            self.packed_weights.clear()
             x = self.char_embedding(characters).transpose(1, 2)  # (U, c, C)
             return torch.cat([conv(x).amax(dim=2) for conv in self.convolutions], dim=1)
         embedding = self.char_embedding.weight

@@ -164,7 +164,18 @@ class ProjectedLSTM(nn.Module):
         `tuple[Tensor, Tensor, Tensor]`
             h_1 .. h_T of shape `(2, T, B, P)`, zeros at steps that a row does not read; and each
             row's c and h after its last step, of shapes `(2, B, D)` and `(2, B, P)`.
+
+        # Raises
+
+        `ValueError`
+            If the last sizes of `inputs`, `cell` and `hidden` are not those of the layer.
         """
+        expected = self.input_weight.size(1), self.dim, self.projection_dim
+        found = inputs.size(-1), cell.size(-1), hidden.size(-1)
+        if found != expected:
+            raise ValueError(
+                f"expected inputs, cell and hidden of {expected} numbers each, found {found}"
+            )
         weights = [self.input_weight, self.recurrent_weight]
         if self.projection_weight is not None:
             weights.append(self.projection_weight)

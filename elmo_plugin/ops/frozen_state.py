@@ -3,8 +3,9 @@ Detects when the output of a frozen module may have changed, to invalidate cache
 
 A cache stores a `FrozenState` with its values, and uses the values only while the module's state is
 equal to it. If a module contains anything whose effect cannot be compared, it has no state and
-nothing is cached. One kind of change cannot be detected: writing to the same memory through another
-tensor, such as `parameter.data.mul_(2)`. Clear the caches after that.
+nothing is cached. Two kinds of change cannot be detected: writing to the same memory through
+another tensor, such as `parameter.data.mul_(2)`, and a step of a `fused` optimizer with gradients
+that are not of a forward pass of the module. Clear the caches after that.
 """
 
 from __future__ import annotations
@@ -118,6 +119,8 @@ def _is_plain(module: nn.Module) -> bool:
         type(module).__module__.partition(".")[0] in ("elmo_plugin", "torch")
         and not module._forward_hooks
         and not module._forward_pre_hooks
+        and not module._backward_hooks
+        and not module._backward_pre_hooks
         and "parametrizations" not in module._modules
         and "forward" not in module.__dict__
     )

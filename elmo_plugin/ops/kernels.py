@@ -28,6 +28,7 @@ def takes(weight: Any) -> bool:
         and weight.device.type == "cpu"
         and weight.dtype in KERNEL_DTYPES
         and bool(torch.backends.mkldnn.enabled)
+        and not torch.compiler.is_compiling()
     )
 
 
@@ -45,12 +46,19 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
         dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
         n_threads = torch.get_num_threads()
         torch.set_num_threads(1)  # threads started here would be missing in a forked process
+        # The contexts in which the package happens to be imported do not matter.
+        plain = (
+            torch.inference_mode(False),
+            torch.autocast("cpu", enabled=False),
+            torch.device("cpu"),
+        )
         try:
-            if torch.float32 in dtypes:
-                char_conv_kernel.self_test()
-            for dtype in dtypes:
-                lstm_kernel.self_test(dtype)
-                softmax_kernel.self_test(dtype)
+            with plain[0], plain[1], plain[2]:
+                if torch.float32 in dtypes:
+                    char_conv_kernel.self_test()
+                for dtype in dtypes:
+                    lstm_kernel.self_test(dtype)
+                    softmax_kernel.self_test(dtype)
         finally:
             torch.set_num_threads(n_threads)
     except Exception as error:  # whatever it is, PyTorch's operators compute the same

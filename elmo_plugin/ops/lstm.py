@@ -103,7 +103,7 @@ def _scan(
     m = torch.empty_like(c)
     # In blocks of steps, so that only the outputs need memory in proportion to the text.
     n_rows = BLOCK if is_on_cpu(inputs) else DEVICE_BLOCK
-    n_block = max(1, min(n_rows // inputs.size(2), len(batch_sizes)))
+    n_block = max(1, min(n_rows // max(1, inputs.size(2)), len(batch_sizes)))
     memory_of_gates = inputs.new_empty(2, n_block * inputs.size(2), bias.size(-1))
     for first in range(0, len(batch_sizes), n_block):
         sizes = batch_sizes[first : first + n_block]

@@ -71,7 +71,7 @@ def kernel_scan(
         *(x.float().contiguous() for x in (inputs, memory, output)),
         input_weight.packed,
         recurrent_weight.packed,
-        bias.float(),
+        bias.float().contiguous(),
         None if projection_weight is None else projection_weight.packed,
         *clips_and_sizes,
         keep,
@@ -135,7 +135,7 @@ def _pack_transposed(recurrent_weight: Tensor) -> Tensor:
     x = _padded(x, -projection_dim % BLOCK, -x.size(-1) % BLOCK)
     x = x.view(n_stack, x.size(1) // BLOCK, BLOCK, 4, -1, BLOCK)
     if x.dtype == torch.bfloat16:
-        x = x.view(torch.int32)  # pairs of rows stay pairs
+        x = x.contiguous().view(torch.int32)  # pairs of rows stay pairs
     x = x.permute(0, 1, 4, 3, 5, 2).contiguous().view(recurrent_weight.dtype)
     return x.view(*x.shape[:2], 1, -1, BLOCK)
 

@@ -4,6 +4,8 @@ uses them. Each is looked up once at import, and without any of them the results
 rounding.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,13 +16,14 @@ _reorder_linear_weight = getattr(torch.ops.mkldnn, "_reorder_linear_weight", Non
 _is_bf16_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
 _global_hooks = [
     getattr(torch.nn.modules.module, name, None)
-    for name in ("_global_forward_hooks", "_global_forward_pre_hooks")
+    for name in (
+        "_global_forward_hooks",
+        "_global_forward_pre_hooks",
+        "_global_backward_hooks",
+        "_global_backward_pre_hooks",
+    )
 ]
-not_compiled: Any = getattr(torch, "_disable_dynamo", lambda function: function)
-"""
-A decorator of functions that `torch.compile` leaves as they are. The public one imports the
-compiler.
-"""
+_disable_dynamo: Any = getattr(torch, "_disable_dynamo", None)
 _keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
 
 
@@ -66,7 +69,21 @@ def is_graph_kept() -> bool:
 
 def has_global_hooks() -> bool:
     """
-    Whether global forward hooks are set. Without PyTorch's private names this is assumed, and
+    Whether global hooks of calls are set. Without PyTorch's private names this is assumed, and
     nothing is cached.
     """
     return any(hooks is None or bool(hooks) for hooks in _global_hooks)
+
+
+def not_compiled(function: Callable) -> Callable:
+    """
+    Decorator of functions that `torch.compile` leaves as they are. PyTorch's own decorators import
+    the compiler, which takes more than a second, also where nothing is compiled.
+    """
+    left = function if _disable_dynamo is None else _disable_dynamo(function)
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return (left if torch.compiler.is_compiling() else function)(*args, **kwargs)
+
+    return called

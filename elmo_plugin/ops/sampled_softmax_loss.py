@@ -117,9 +117,12 @@ def _losses(
     `hits`: the index of each row's target among the words to choose from, or -1.
     """
     first = len(hidden) if targets is None else 0
-    true = slice(first) if targets is None else targets
-    true_weight = weight[true].to(hidden.dtype)
-    true_logits = (hidden * true_weight).sum(dim=1) + bias[true]
+    # An index of Python's kind would take a negative target from the end.
+    of_targets = [
+        x[:first] if targets is None else x.index_select(0, targets) for x in (weight, bias)
+    ]
+    true_weight, true_bias = of_targets[0].to(hidden.dtype), of_targets[1]
+    true_logits = (hidden * true_weight).sum(dim=1) + true_bias
     d_weight = hidden.new_empty(weight.shape) if gradients else None
     is_for_kernel = takes(weight) and hidden.dtype == torch.float32 and hidden.numel() > 0
     compute = kernel_losses if is_for_kernel else losses

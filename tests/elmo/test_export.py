@@ -12,6 +12,7 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.modules import CharCNN, ProjectedLSTM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from tests.conftest import BLOCKS
 from tests.docs.pages import ROOT, blocks
@@ -166,6 +167,33 @@ def test_torch_compile(bilm_files):
         torch.testing.assert_close(found, expected)
         gradients = [torch.autograd.grad(y.square().sum(), parameters) for y in (found, expected)]
         torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("name", ["char_cnn", "lstm", "softmax"])
+def test_torch_compile_of_the_parts(name):
+    """A compiled module gives the numbers of the same module as it is."""
+    torch.manual_seed(0)
+    module, *inputs = {
+        "char_cnn": lambda: (
+            CharCNN(
+                n_characters=20, embedding_dim=4, filters=[(1, 6)], n_highway=1, projection_dim=5
+            ),
+            torch.randint(1, 20, (5, 9)),
+        ),
+        "lstm": lambda: (
+            ProjectedLSTM(input_dim=8, dim=70, projection_dim=4, cell_clip=1.0, proj_clip=1.0),
+            torch.randn(2, 3, 4, 8),
+            torch.zeros(2, 4, 70),
+            torch.zeros(2, 4, 4),
+        ),
+        "softmax": lambda: (
+            SampledSoftmax(n_words=50, dim=8, n_negative_samples=None),
+            torch.randn(3, 8),
+            torch.tensor([0, 3, 4]),
+        ),
+    }[name]()
+    found, expected = torch.compile(module, backend="eager")(*inputs), module(*inputs)
+    torch.testing.assert_close(found, expected)
 
 
 class _First(torch.nn.Module):

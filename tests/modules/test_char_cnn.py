@@ -136,6 +136,35 @@ def test_initial_values_are_bilm_tfs():
     assert not relu.projection.bias.any()
 
 
+def test_backward_hooks_are_called():
+    """PyTorch's full backward hooks, one on each part."""
+    cnn, seen = char_cnn(), []
+    parts = [cnn.char_embedding, *cnn.convolutions]
+    for part in parts:
+        part.register_full_backward_hook(lambda module, *_: seen.append(module))
+    cnn(torch.from_numpy(words_to_characters(["word"], 12))).sum().backward()
+    assert set(seen) == set(parts)
+
+
+def test_training_with_a_hook_leaves_no_old_tables():
+    """Expected: the convolutions without tables. A fused optimizer raises no version."""
+    cnn = char_cnn().requires_grad_(False)
+    characters = torch.from_numpy(words_to_characters(["some", "words"], 12)).long()
+    with torch.no_grad():
+        cnn(characters)
+    hook = cnn.char_embedding.register_forward_hook(lambda *_: None)
+    optimizer = torch.optim.Adam(cnn.requires_grad_(True).parameters(), lr=0.1, fused=True)
+    cnn(characters).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    hook.remove()
+    cnn.requires_grad_(False)
+    with torch.no_grad():
+        found = cnn.convolve(characters)
+        cnn.packed_weights.clear()
+        assert torch.equal(found, cnn.convolve(characters))
+
+
 def test_unknown_activation_is_named():
     """The message names the parameter, what was expected and what was found."""
     with pytest.raises(ValueError, match=r'^activation: expected "relu" or "tanh", found "gelu"'):

@@ -165,6 +165,15 @@ def test_the_given_state_is_not_modified(grad):
     assert all(map(torch.equal, given, copies))
 
 
+@pytest.mark.parametrize("sizes", [(4, 7, 3), (5, 6, 3), (5, 7, 2), (5, 7, 7)])
+def test_vectors_of_other_sizes_are_refused(sizes):
+    """Packed weights have padding, into which a few numbers more or less would fit."""
+    inputs, cell, hidden = (torch.zeros(2, *shape) for shape in ((1, 1), (1,), (1,)))
+    tensors = [x.unsqueeze(-1).expand(*x.shape, n) for x, n in zip((inputs, cell, hidden), sizes)]
+    with pytest.raises(ValueError, match=r"numbers each, found \("):
+        lstm_of("projected")(*tensors)
+
+
 def test_initial_values_are_tensorflows():
     """The expected distribution is Glorot uniform over TensorFlow's joint kernel of
     `(input + P, 4D)`, whose bound is sqrt(6 / (fan_in + fan_out)), and zeros for the bias. With

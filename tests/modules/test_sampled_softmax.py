@@ -254,6 +254,16 @@ def test_places_without_a_target_do_not_count(n_samples, training):
         assert not softmax.weight.grad.any()
 
 
+@pytest.mark.parametrize("target", [-1, N_WORDS])
+@pytest.mark.parametrize("call", ["forward", "log_probabilities"])
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_target_that_is_no_word_is_refused(target, call, grad):
+    """As in `torch.nn.functional.cross_entropy`: no number from the end of the vocabulary."""
+    softmax = softmax_of(None).requires_grad_(grad)
+    with torch.set_grad_enabled(grad), pytest.raises(IndexError, match="out of"):
+        getattr(softmax, call)(torch.randn(2, DIM), torch.tensor([0, target]))
+
+
 def test_initial_values_are_bilm_tfs():
     """The expected distribution is N(0, 1 / P), with a bias of zeros."""
     torch.manual_seed(0)

@@ -3,6 +3,7 @@
 import logging
 import shutil
 import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
@@ -210,6 +211,61 @@ def test_rising_batch_sizes_are_refused():
     state = torch.zeros(2, 2, 4), torch.zeros(2, 2, 2)
     with torch.no_grad(), pytest.raises(RuntimeError, match=r"never rise.*found \[1, 2\]"):
         lstm.requires_grad_(False)(torch.randn(2, 2, 2, 3), *state, [1, 2])
+
+
+@needs_kernel
+@pytest.mark.parametrize("wrong", ["output", "recurrent_weight"])
+def test_sizes_that_disagree_are_refused(wrong):
+    """Without a projection, h has as many numbers as c; and the blocks of packed weights cover
+    them. Otherwise the kernel would write or read outside of its arrays."""
+    sizes = {"output": (1, 640), "recurrent_weight": (640, 64)}[wrong]
+    weights = lstm_kernel.pack_for_kernel(
+        [torch.zeros(2, 8, 4 * 640), torch.zeros(2, 640, 4 * sizes[1]), None]
+    )
+    inputs, memory = torch.zeros(2, 1, 40, 8), torch.zeros(2, 40, 640)
+    rest = torch.zeros(2, 4 * 640), None, None, None, [40]
+    with pytest.raises(RuntimeError, match="expected"):
+        lstm_kernel.kernel_scan(inputs, memory, torch.zeros(2, 40, sizes[0]), *weights[:2], *rest)
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", ["bias", "recurrent_weight"])
+def test_weights_of_any_strides(name):
+    """Expected: the gradients of contiguous weights."""
+    gradients = []
+    for strided in (False, True):
+        torch.manual_seed(0)
+        lstm = ProjectedLSTM(input_dim=64, dim=64, projection_dim=64, cell_clip=1.0, proj_clip=None)
+        lstm.precision = torch.bfloat16
+        if strided:
+            weight = getattr(lstm, name).detach().transpose(0, -1).contiguous().transpose(0, -1)
+            setattr(lstm, name, torch.nn.Parameter(weight))
+        state = torch.zeros(2, 4, 64)
+        lstm(torch.randn(2, 3, 4, 64), state, state)[0].sum().backward()
+        gradients.append([p.grad for p in lstm.parameters()])
+    for one, other in zip(*gradients):
+        assert_close(one, other, atol=0, what="gradient")
+
+
+CONTEXTS = """
+import torch
+context = {context}
+context.__enter__()
+from elmo_plugin.ops.kernels import KERNEL_STATUS
+print(KERNEL_STATUS)
+"""
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "context",
+    ["torch.inference_mode()", "torch.autocast('cpu', torch.bfloat16)", "torch.device('meta')"],
+)
+def test_the_context_of_the_import_does_not_matter(context):
+    """The self-tests would fail in it."""
+    command = [sys.executable, "-c", CONTEXTS.format(context=context)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == kernels.KERNEL_STATUS
 
 
 def test_the_kernel_is_switched_off(monkeypatch):

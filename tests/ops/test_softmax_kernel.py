@@ -108,6 +108,26 @@ def test_the_number_of_threads_changes_no_bit(fuzz, dtype):
         assert all(map(torch.equal, results[0], results[2]))
 
 
+@PRECISIONS
+def test_a_block_that_is_computed_again_changes_no_bit_of_another(dtype):
+    """Property: loss and gradients have the same bits for any number of threads, which decides how
+    many of the four blocks of rows share a task. One of them has a logit far above its first."""
+    torch.manual_seed(0)
+    hidden, weight, bias = torch.randn(256, 64), 0.1 * torch.randn(512, 64), torch.zeros(512)
+    hidden[:64, 0], weight[300, 0] = 60, 1
+    results = []
+    for n_threads in (1, 2, 4):
+        own = [hidden.clone().requires_grad_(), weight.to(dtype).requires_grad_()]
+        try:
+            torch.set_num_threads(n_threads)
+            softmax_loss(own[0], torch.zeros(256, dtype=torch.long), own[1], bias).backward()
+        finally:
+            torch.set_num_threads(1)
+        results.append([x.grad for x in own])
+    assert all(map(torch.equal, results[0], results[1]))
+    assert all(map(torch.equal, results[0], results[2]))
+
+
 @pytest.mark.parametrize("top", [50.0, 1e4])
 def test_a_logit_far_above_those_of_the_first_tile(top):
     """Expected: the equation in double precision. Exponentials against the first tile's largest

@@ -68,13 +68,15 @@ struct Packed {
   const T* data = nullptr;
   int64_t blocks = 0, parts = 0, k = 0;
 
-  Packed(const Tensor& x, int64_t direction, int64_t least_k, int64_t n_parts) {
+  Packed(
+      const Tensor& x, int64_t direction, int64_t least_k, int64_t columns, int64_t n_parts = 1) {
+    blocks = (columns + BLOCK - 1) / BLOCK, parts = n_parts;
     TORCH_CHECK(
-        x.dim() == 5 && x.size(0) == 2 && x.size(2) == n_parts && x.size(3) >= least_k &&
-            x.size(3) % 2 == 0 && x.size(4) == BLOCK && x.is_contiguous(),
-        "packed weights: expected shape (2, blocks, ", n_parts, ", at least ", least_k, ", ",
+        x.dim() == 5 && x.size(0) == 2 && x.size(1) == blocks && x.size(2) == n_parts &&
+            x.size(3) >= least_k && x.size(3) % 2 == 0 && x.size(4) == BLOCK && x.is_contiguous(),
+        "packed weights: expected shape (2, ", blocks, ", ", n_parts, ", at least ", least_k, ", ",
         BLOCK, "), found ", x.sizes());
-    blocks = x.size(1), parts = n_parts, k = x.size(3);
+    k = x.size(3);
     data = x.const_data_ptr<T>() + direction * blocks * parts * k * BLOCK;
   }
 
@@ -285,6 +287,9 @@ Outputs scan(
   TORCH_CHECK(
       static_cast<int64_t>(batch_sizes.size()) == n_steps && dim > 0,
       "batch_sizes: expected one number for each of ", n_steps, " steps, found ", batch_sizes);
+  TORCH_CHECK(
+      projection_weight || projection_dim == dim, "output: expected ", dim,
+      " numbers without a projection, found ", projection_dim);
   // Zeros are needed only where rows are not read.
   const auto fresh = n_steps && batch_sizes.back() == n_rows ? scratch<float> : zeros<float>;
   const auto fresh_m = n_steps && batch_sizes.back() == n_rows ? scratch<T> : zeros<T>;
@@ -316,10 +321,10 @@ Outputs scan(
   if (n_steps && n_rows)
     for_each_task(n_steps, n_rows, [&](const Rows& rows) {
       Task<T> task{
-          s, rows, Packed<T>(input_weight, rows.direction, s.input_dim, 4),
-          Packed<T>(recurrent_weight, rows.direction, projection_dim, 4), std::nullopt};
+          s, rows, Packed<T>(input_weight, rows.direction, s.input_dim, dim, 4),
+          Packed<T>(recurrent_weight, rows.direction, projection_dim, dim, 4), std::nullopt};
       if (projection_weight)
-        task.projection_weight.emplace(*projection_weight, rows.direction, dim, 1);
+        task.projection_weight.emplace(*projection_weight, rows.direction, dim, projection_dim);
       task.run();
     });
   return {outputs, c, h, gates, all_c, m};
@@ -452,6 +457,7 @@ std::tuple<Tensor, Tensor, Tensor> scan_backward(
   const int64_t n_steps = outputs.size(1), n_rows = outputs.size(2);
   const int64_t dim = memory.size(-1), projection_dim = outputs.size(-1);
   TORCH_CHECK(static_cast<int64_t>(batch_sizes.size()) == n_steps, "batch_sizes: found ", batch_sizes);
+  TORCH_CHECK(projection_weight_t || projection_dim == dim, "outputs: expected ", dim, " numbers");
   const auto fresh = n_steps && batch_sizes.back() == n_rows ? scratch<T> : zeros<T>;
   Tensor d_gates = fresh({2, n_steps, n_rows, 4 * dim});
   Tensor d_h = fresh({2, n_steps, n_rows, projection_dim});
@@ -475,10 +481,10 @@ std::tuple<Tensor, Tensor, Tensor> scan_backward(
   if (n_steps && n_rows)
     for_each_task(n_steps, n_rows, [&](const Rows& rows) {
       BackwardTask<T> task{
-          s, rows, Packed<T>(recurrent_weight_t, rows.direction, gate_rows, 1), std::nullopt,
+          s, rows, Packed<T>(recurrent_weight_t, rows.direction, gate_rows, projection_dim), std::nullopt,
           d_bias.mutable_data_ptr<float>() + rows.at(0) * 4 * dim};
       if (projection_weight_t)
-        task.projection_weight_t.emplace(*projection_weight_t, rows.direction, projection_dim, 1);
+        task.projection_weight_t.emplace(*projection_weight_t, rows.direction, projection_dim, dim);
       task.run();
     });
   return {d_gates, d_h, d_bias.sum(1)};

@@ -89,6 +89,7 @@ struct Softmax {
     std::vector<float> d_h;
     float reference[ROWS] = {}, top[ROWS];
     double sum[ROWS];
+    bool fits = false; // no logit is too far above the reference
   };
 
   // The losses and the gradient of the hidden vectors of some blocks of rows, from `first` on.
@@ -103,14 +104,16 @@ struct Softmax {
     }
     std::vector<float> logits(WORDS * ROWS);
     std::vector<T> pairs(gradient && PAIR<T> == 2 ? WORDS * ROWS : 0);
-    for (bool fits = false, again = false; !fits; again = true) {
+    for (bool all_fit = false, again = false; !all_fit; again = true) {
       for (auto& block : blocks) {
+        if (block.fits) continue;
         std::fill_n(block.sum, ROWS, 0.0);
         std::fill_n(block.top, ROWS, 0.0f);
       }
       for (int64_t tile = 0; tile < tiles(); ++tile)
         for (int64_t k = 0; k < n_blocks; ++k) {
           auto& block = blocks[k];
+          if (block.fits) continue;
           compute_logits(tile, first + k * ROWS, block.h.data(), logits.data());
           if (tile == 0 && !again) maximum(logits.data(), block.reference);
           T* to = gradient ? tile_of(place + k, tile) : nullptr;
@@ -120,14 +123,14 @@ struct Softmax {
                 width, ROWS, WORDS, weight_t + tile * width * WORDS, WORDS,
                 PAIR<T> == 2 ? pairs.data() : to, ROWS, block.d_h.data(), ROWS, tile > 0);
         }
-      fits = true;
-      for (auto& block : blocks)
-        for (int64_t r = 0; r < ROWS && !again; ++r) {
-          fits = fits && !(block.top[r] > MOST);
-          block.top[r] += block.reference[r];
-        }
-      for (auto& block : blocks)
-        if (!fits) std::copy_n(block.top, ROWS, block.reference);
+      all_fit = true;
+      for (auto& block : blocks) {
+        if (block.fits) continue;
+        const auto is_too_far = [](float x) { return x > MOST; };
+        block.fits = again || std::none_of(block.top, block.top + ROWS, is_too_far);
+        for (int64_t r = 0; r < ROWS && !block.fits; ++r) block.reference[r] += block.top[r];
+        all_fit = all_fit && block.fits;
+      }
     }
     for (int64_t k = 0; k < n_blocks; ++k)
       write<gradient>(first + k * ROWS, blocks[k], place + k);
