@@ -4,7 +4,7 @@ from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
-from allennlp.common.util import is_distributed
+from allennlp.common.util import dump_metrics, is_distributed
 from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
@@ -15,6 +15,7 @@ from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
+from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
 from elmo_plugin.plugin.training.save_clock import SaveClock
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,8 @@ class ValidateEveryCallback(TrainerCallback):
     by the trainer's `validation_metric`, the weights become `best.th`, which the archive gets. The
     callback `learning_curve` draws each result. The weights that are trained do not change.
 
-    With `num_batches`, a recovered run ends with the same `best.th` as one that was not stopped.
+    With `num_batches`, a recovered run ends with the same `best.th` as one that was not stopped;
+    with `num_seconds`, a checkpoint is saved with each `best.th`, so that it is not lost.
     For `patience`, an epoch has improved if any of its results has.
 
     Registered as a `TrainerCallback` with name "validate_every".
@@ -71,6 +73,8 @@ class ValidateEveryCallback(TrainerCallback):
             )
         if trainer._validation_data_loader is None:
             raise InputError(f"{NAME}: expected a validation_data_path, found none")
+        if trainer._moving_average is not None:
+            raise InputError(f"{NAME}: expected a trainer without a moving_average, found one")
         self._clock.restart()
 
     def on_batch(
@@ -89,7 +93,11 @@ class ValidateEveryCallback(TrainerCallback):
         if is_training and self._is_time(Point(epoch, batch_number)):
             metrics = _validate(trainer, epoch)
             self._clock.restart()
-            _keep_if_best(trainer, metrics, os.path.join(self.serialization_dir, "best.th"))
+            best_file = os.path.join(self.serialization_dir, "best.th")
+            is_best = _keep_if_best(trainer, metrics, best_file)
+            if is_best and self._num_batches is None:  # not repeated at the same moment
+                if isinstance(trainer._checkpointer, BiLMCheckpointer):
+                    trainer._checkpointer.save_after_this_batch()
             if is_primary:
                 numbers = ", ".join(f"{key} {value:.4g}" for key, value in metrics.items())
                 logger.info("batch %d: validation: %s", trainer._total_batches_completed, numbers)
@@ -106,6 +114,9 @@ class ValidateEveryCallback(TrainerCallback):
             metrics["best_epoch"] = epoch
             for key, value in tracker.best_epoch_metrics.items():
                 metrics[f"best_validation_{key}"] = value
+            if is_primary:  # the trainer has written it
+                name = f"metrics_epoch_{epoch}.json"
+                dump_metrics(os.path.join(self.serialization_dir, name), metrics)
 
     def _is_time(self, point: Point) -> bool:
         if self._num_batches is not None:
@@ -134,11 +145,11 @@ def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:
 
 def _keep_if_best(
     trainer: GradientDescentTrainer, metrics: dict[str, float], best_file: str
-) -> None:
+) -> bool:
     tracker = trainer._metric_tracker
     score = tracker.combined_score(metrics)
     if tracker._best_so_far is not None and score <= tracker._best_so_far:
-        return
+        return False
     tracker._best_so_far = score
     tracker.best_epoch, tracker.best_epoch_metrics = tracker._epoch_number, metrics
     tracker._epochs_with_no_improvement = -1  # the end of the epoch adds 1 if it is not better
@@ -146,3 +157,4 @@ def _keep_if_best(
     if trainer._primary:
         with atomic_write(best_file) as temporary:
             trainer._save_model_state(str(temporary))
+    return True

@@ -1,5 +1,4 @@
 import argparse
-from itertools import islice
 
 from allennlp.commands.subcommand import Subcommand
 
@@ -97,8 +96,9 @@ def _marked(sentence: str) -> Occurrence:
 def _spread(text: str, word: str, most: int) -> list[Occurrence]:
     """At most `most` occurrences of a word, evenly spaced among all."""
     n_found = sum(1 for _ in occurrences(text_sentences(text), word))
-    step = max(1, n_found // most)
-    queries = list(islice(occurrences(text_sentences(text), word), 0, step * most, step))
+    chosen = {k * n_found // most for k in range(most)}
+    found = enumerate(occurrences(text_sentences(text), word))
+    queries = [occurrence for k, occurrence in found if k in chosen]
     if not queries:
         fail("--word", f"a word of {text}, which is read several times and cannot be a pipe", word)
     return queries

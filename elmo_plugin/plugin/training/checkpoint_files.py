@@ -144,7 +144,8 @@ class CheckpointFiles:
                 logger.warning("Removing %s, which belongs to no complete checkpoint.", path)
                 remove(path)
         for name in os.listdir(self._folder):
-            if re.search(rf"\.th\.w{self._rank}\.\d+\.tmp$", name):
+            is_best = self._rank == 0 and name.startswith(".best.th.")  # within an epoch
+            if is_best or re.search(rf"\.th\.w{self._rank}\.\d+\.tmp$", name):
                 remove(os.path.join(self._folder, name))
 
     def remove_before(self, newest: Point, keep: Collection[Point]) -> None:

@@ -97,6 +97,7 @@ class BiLMCheckpointer(Checkpointer):
         self._world_size = dist.get_world_size() if is_distributed() else 1
         self._files = CheckpointFiles(self._serialization_dir, self._rank, self._world_size)
         self._clock = SaveClock(save_every_num_seconds)  # AllenNLP's differs between processes
+        self._is_asked = False
 
     def maybe_save_checkpoint(
         self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
@@ -109,10 +110,14 @@ class BiLMCheckpointer(Checkpointer):
         point = Point(num_epochs_completed, num_batches_in_epoch_completed)
         if super().maybe_save_checkpoint(trainer, *point):
             return True
-        if self._clock.is_time_to_save(point):
+        if self._is_asked or self._clock.is_time_to_save(point):
             self.save_checkpoint(trainer)
             return True
         return False
+
+    def save_after_this_batch(self) -> None:
+        """Save a checkpoint at the end of the running batch. Every process must call this."""
+        self._is_asked = True
 
     def save_checkpoint(self, trainer: Trainer) -> None:
         """
@@ -207,6 +212,7 @@ class BiLMCheckpointer(Checkpointer):
         return self._rank % processes == 0
 
     def _set_last_save(self, point: Point) -> None:
+        self._is_asked = False
         self._clock.restart()
         self._last_save_num_epochs_completed = point.epochs
         self._last_save_num_batches_in_epoch_completed = point.batches

@@ -64,16 +64,21 @@ def test_a_word_of_the_text(
         assert {re.findall(r"line \d", line)[0] for line in rest} == sources.keys() - {query}
 
 
+@pytest.mark.parametrize("n, expected", [(2, [0, 2]), (3, [0, 1, 3]), (9, [0, 1, 2, 3, 4])])
 def test_queries_are_spread_over_the_text(
-    tmp_path: Path, bilm_archive: str, capsys: pytest.CaptureFixture
+    n: int,
+    expected: list[int],
+    tmp_path: Path,
+    bilm_archive: str,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     """By hand: two of five occurrences are the first one and the third one."""
     (tmp_path / "text.txt").write_text("".join(f"dog {k}\n" for k in range(5)))
     elmo_nearest(
-        tmp_path / "text.txt", "--word", "dog", "--queries", 2, "--archive-file", bilm_archive
+        tmp_path / "text.txt", "--word", "dog", "--queries", n, "--archive-file", bilm_archive
     )
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line.startswith("*dog*")] == ["*dog* 0", "*dog* 2"]
+    assert [line for line in lines if line.startswith("*dog*")] == [f"*dog* {k}" for k in expected]
 
 
 def test_a_terminal_that_is_not_utf8(

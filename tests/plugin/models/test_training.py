@@ -162,6 +162,45 @@ def test_validation_within_an_epoch(whole, watched):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):
+    """The first result, within the epoch, is the best by far; the run is killed after the next
+    batch. The expected weights are those of the checkpoint that it leaves, and the expected
+    metrics its result."""
+    perplexities = iter([20.0, *[25.0] * 9])
+
+    def get_metrics(self, reset: bool = False) -> dict[str, float]:
+        found = unpatched(self, reset)
+        if reset and not self.training:
+            found["perplexity"] = next(perplexities)
+        return found
+
+    unpatched = LanguageModel.get_metrics
+    monkeypatch.setattr(LanguageModel, "get_metrics", get_metrics)
+    monkeypatch.setattr(ValidateEveryCallback, "_is_time", lambda self, point: point == (0, 13))
+    every, run = {"num_seconds": 600}, tmp_path / "run"
+    with pytest.raises(Killed):
+        train(run, kill_after=14, validate_every=every)
+    expected = torch.load(run / "model_state_e0_b13.th", weights_only=True)
+    train(run, recover=True, validate_every=every)
+    found = torch.load(run / "best.th", weights_only=True)
+    assert all(torch.equal(found[name], expected[name]) for name in found)
+    for name in ("metrics.json", "metrics_epoch_0.json"):
+        metrics = json.loads((run / name).read_text())
+        assert (metrics["best_epoch"], metrics["best_validation_perplexity"]) == (0, 20.0)
+
+
+def test_validate_every_refuses_a_moving_average(tmp_path):
+    """The trainer validates the averages, and saves the weights."""
+    params = config(tmp_path / "cache").as_dict()
+    params["trainer"].update(
+        callbacks=[{"type": "validate_every", "num_batches": 20}],
+        moving_average={"type": "exponential"},
+        checkpointer={"type": "default"},
+    )
+    with pytest.raises(InputError, match=r"validate_every.*without a moving_average"):
+        train_model(Params(params), str(tmp_path / "run"))
+
+
 @pytest.mark.parametrize("full_softmax", [False, True])
 @pytest.mark.parametrize("best", ["within", "end"])
 def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, best, full_softmax):

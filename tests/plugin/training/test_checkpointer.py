@@ -230,6 +230,7 @@ def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
         "model_state_e1_b10.th",
         "model_state_e1_b10.th.w0.77.tmp",
         "config.json.w1.77.tmp",
+        ".best.th.1a2b3c4d",  # the first process writes it
     }
     removed = {
         "rank_state_e1_b10_w1of2.th",
@@ -240,6 +241,9 @@ def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     files = CheckpointFiles(str(tmp_path), rank=1, world_size=2)
     files.remove_leftovers(Point(1, 0))
+    assert set(os.listdir(tmp_path)) == kept
+    CheckpointFiles(str(tmp_path), rank=0, world_size=2).remove_leftovers(Point(2, 0))
+    kept -= {"model_state_e1_b10.th.w0.77.tmp", ".best.th.1a2b3c4d"}
     assert set(os.listdir(tmp_path)) == kept
 
 
