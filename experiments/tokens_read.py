@@ -9,7 +9,7 @@ as `docs/results/tokens_read.svg`. Without MODEL it only draws.
 
 Perplexities over different vocabularies cannot be compared. Here every model predicts the same
 events: the words that all files of `--words` have. All others count as `<UNK>`, with the sum of
-their probabilities.
+their probabilities. So the files have to include that of each model of the picture.
 """
 
 import argparse

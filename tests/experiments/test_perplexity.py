@@ -12,6 +12,7 @@ import pytest
 import torch
 from allennlp.commands import main as allennlp
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules.sampled_softmax import SampledSoftmax
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
@@ -82,6 +83,23 @@ def test_known_words(bilm_archive: str, text: Path, tmp_path: Path) -> None:
         found = perplexity.perplexity(model, corpus, "zero", known)
         assert found.joint == pytest.approx(expected.joint, rel=1e-5)
     assert perplexity.perplexity(model, corpus, "zero", {"the"}).joint < 0.9 * expected.joint
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("warm", "known: expected words that the model has, found 2 others, such as 'zzyzx'"),
+        ("carry", 'known: expected none with "carry", found words'),
+    ],
+)
+def test_known_words_that_do_not_apply(
+    bilm_archive: str, text: Path, tmp_path: Path, state: str, message: str
+) -> None:
+    """A model without them would count them as `<UNK>`, which is easier to predict."""
+    model = load_language_model(bilm_archive)
+    corpus = open_corpus(text, tmp_path / "cache")
+    with pytest.raises(InputError, match=message):
+        perplexity.perplexity(model, corpus, state, {"the", "zzyzx", "zzzz"})
 
 
 def test_table(bilm_archive: str, text: Path, tmp_path: Path) -> None:
