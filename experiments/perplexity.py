@@ -190,6 +190,12 @@ def perplexity_table(
     return table(columns, rows)
 
 
+def named_texts(texts: Sequence[str]) -> dict[str, str]:
+    """Texts by the names of their files, or by all of their paths if two names are the same."""
+    names = [Path(text).stem for text in texts]
+    return dict(zip(names if len(set(names)) == len(names) else texts, texts))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -199,7 +205,7 @@ def main() -> None:
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
     arguments = parser.parse_args()
     model = load_language_model(cached_path(arguments.model))
-    corpora = {Path(text).stem: open_corpus(text) for text in arguments.texts}
+    corpora = {name: open_corpus(text) for name, text in named_texts(arguments.texts).items()}
     print(perplexity_table(model, corpora, arguments.states))
 
 

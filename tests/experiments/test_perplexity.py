@@ -112,6 +112,12 @@ def test_table(bilm_archive: str, text: Path, tmp_path: Path) -> None:
     assert lines[3].startswith("| text | 280 | 7.1 % | `carry`, running text | ")
 
 
+def test_texts_of_the_same_file_name() -> None:
+    """None is left out: by hand."""
+    assert list(perplexity.named_texts(["a/dev.txt", "a/test.txt"])) == ["dev", "test"]
+    assert list(perplexity.named_texts(["a/dev.txt", "b/dev.txt"])) == ["a/dev.txt", "b/dev.txt"]
+
+
 def test_sentences_of_ranks(text: Path, tmp_path: Path) -> None:
     """Expected: the text itself."""
     corpus = open_corpus(text, tmp_path / "cache")
