@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from elmo_plugin.checks import InputError
 from experiments.markdown import table
 from experiments.report import paper, pictures
 from experiments.report.statistics import NOT_RUN, Results, Summary, error_reduction
@@ -143,9 +144,8 @@ def _table_1(results: Results, folder: Path) -> str:
 
 def _table_2(results: Results) -> str:
     layers = {"top": "last layer only", 1: "all, λ = 1", 0.001: "all, λ = 0.001"}
-    return _comparison(
-        results, "table 2", "layers", {**layers, "average": "plain average"}, paper.LAYERS
-    )
+    layers |= {"average": "plain average", "words": "words only"}
+    return _comparison(results, "table 2", "layers", layers, paper.LAYERS)
 
 
 def _table_3(results: Results) -> str:
@@ -157,18 +157,27 @@ def _comparison(
     results: Results,
     name: str,
     setting: str,
-    columns: Mapping[Any, str],
+    titles: Mapping[Any, str],
     published: Mapping[str, Mapping[Any, float]],
 ) -> str:
-    """One row for each task of a table, with the paper's own row below if it has one."""
+    """
+    One row for each task and biLM of a table, with the paper's own row below if it has one. The
+    columns are the values in the table, in the order of `titles`; others are a λ.
+    """
     seeds = results.seeds(name)
-    tasks: dict[str, dict[Any, Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
     for cell in results.grid.tables[name]:
         settings = cell.settings
-        tasks.setdefault(settings["task"], {})[settings[setting]] = settings
+        if settings["bilm"] != "none":
+            group = groups.setdefault((settings["task"], settings["bilm"]), {})
+            _put(group, settings[setting], settings, name)
+    values = dict.fromkeys(value for cells in groups.values() for value in cells)
+    columns = {value: title for value, title in titles.items() if value in values}
+    columns |= {value: f"all, λ = {value}" for value in values if value not in titles}
+    n_bilms = len({bilm for _, bilm in groups})
     lines: list[list[object]] = []
-    for task, cells in tasks.items():
-        line: list[object] = [_title(results, task)]
+    for (task, bilm), cells in groups.items():
+        line: list[object] = [_title(results, task) + f", {_role(bilm)}" * (n_bilms > 1)]
         line.append(str(results.baseline(next(iter(cells.values())), seeds)))
         line += [
             str(results.summary(cells[value], seeds)) if value in cells else "" for value in columns
@@ -185,8 +194,11 @@ def _comparison(
 def _figure_1(results: Results, folder: Path) -> str:
     seeds = results.seeds("figure 1")
     curves: dict[str, dict[str, dict[float, Summary]]] = {}
+    points_of: dict[tuple[str, str, float], Mapping[str, Any]] = {}
     for cell in results.grid.tables["figure 1"]:
         settings = cell.settings
+        point = settings["task"], settings["bilm"], settings["fraction"]
+        _put(points_of, point, settings, "figure 1")
         lines = curves.setdefault(_title(results, settings["task"]), {})
         points = lines.setdefault(settings["bilm"], {})
         points[settings["fraction"]] = results.summary(settings, seeds)
@@ -269,8 +281,20 @@ def _by_task(results: Results, name: str) -> dict[str, dict[str, dict[str, Any]]
     """The settings of a table by task and biLM."""
     tasks: dict[str, dict[str, dict[str, Any]]] = {}
     for cell in results.grid.tables[name]:
-        tasks.setdefault(cell.settings["task"], {})[cell.settings["bilm"]] = cell.settings
+        settings = cell.settings
+        _put(tasks.setdefault(settings["task"], {}), settings["bilm"], settings, name)
     return tasks
+
+
+def _put(cells: dict[Any, Any], key: Any, settings: Mapping[str, Any], name: str) -> None:
+    """Add the settings of a table's cell, which may differ from those there in the seed only."""
+    known = cells.setdefault(key, settings)
+    for setting, value in settings.items():
+        if setting != "seed" and value != known[setting]:
+            raise InputError(
+                f"{name}: {settings['task']} {_role(settings['bilm'])}: {setting}: expected one "
+                f"value in a cell of the table, found {known[setting]} and {value}"
+            )
 
 
 def _title(results: Results, task: str) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elmo_plugin.checks import InputError
 from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report.__main__ import write_page
 from experiments.report.page import grid_sections
@@ -115,6 +116,44 @@ def test_a_grid_of_your_own(grid: Grid, tmp_path: Path) -> None:
     assert header == f"| {columns} |"
     assert line == "| tags (own) | 1,000 | 60.00 (1) | 80.00 (1) | 50.0 % |"
     assert "tags, input | 0.1 | 0.200 | 0.500 | 0.300" in " ".join(sections.values())
+
+
+def own_results(table: str, *settings: dict) -> Results:
+    """A row with the accuracy 0.5, 0.6, ... for each cell of a grid's only table."""
+    default = {"task": "mine", "layers": 0.1, "place": "input", "fraction": 1, "seed": 1}
+    cells = [Cell(table, default | x, {}) for x in settings]
+    tasks = {"mine": {"title": "tags", "data": "own", "metric": "accuracy", "seconds": 1}}
+    grid = Grid(tasks, {}, {table: 1.0}, {table: cells})
+    return Results(grid, [made_up_row(grid, c, 0.5 + 0.1 * k) for k, c in enumerate(cells)])
+
+
+NONE = {"bilm": "none", "layers": None, "place": None}
+
+
+def test_all_layers_and_bilms_are_shown(tmp_path: Path) -> None:
+    """By hand: the paper's columns come first, without those that the table lacks."""
+    results = own_results(
+        "table 2",
+        NONE,
+        *({"bilm": "a", "layers": layers} for layers in (0.1, "words", "top")),
+        {"bilm": "b", "layers": "top"},
+    )
+    assert grid_sections(results, tmp_path)["Table 2: layers"].splitlines() == [
+        "| task | without ELMo | last layer only | words only | all, λ = 0.1 |",
+        "| --- | --- | --- | --- | --- |",
+        "| tags (own), with `a` | 50.00 (1) | 80.00 (1) | 70.00 (1) | 60.00 (1) |",
+        "| tags (own), with `b` | 50.00 (1) | 90.00 (1) |  |  |",
+    ]
+
+
+@pytest.mark.parametrize("table", ["table 1", "table 2", "table 3", "figure 1"])
+def test_two_results_in_one_place_are_refused(table: str, tmp_path: Path) -> None:
+    """A table shows one value of the settings that it does not compare."""
+    other = {"place": "output"} if table == "figure 1" else {"fraction": 0.1}
+    results = own_results(table, {"bilm": "a"}, {"bilm": "a", **other})
+    message = rf"{table}: mine with `a`: {next(iter(other))}: expected one value .* and "
+    with pytest.raises(InputError, match=message):
+        grid_sections(results, tmp_path)
 
 
 def test_the_same_rows_give_the_same_bytes(rows: list[dict], tmp_path: Path) -> None:
