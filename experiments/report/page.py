@@ -220,8 +220,7 @@ def _figure_1(results: Results, folder: Path) -> str:
 
 def _figure_2(results: Results, folder: Path) -> str:
     weights: dict[str, list[float]] = {}
-    n_layers = 3
-    lines: list[list[object]] = []
+    found: list[tuple[str, str, list[str], str]] = []
     for task, bilms in _by_task(results, "table 1").items():
         settings = list(bilms.values())[-1]  # the table's last biLM
         if settings["place"] is None:
@@ -231,14 +230,18 @@ def _figure_2(results: Results, folder: Path) -> str:
         for k, place in enumerate(places):
             name = f"{results.grid.tasks[task]['title']}, {place}"
             if not rows:
-                lines.append([name, str(settings["layers"]), NOT_RUN, "", "", ""])
+                found.append((name, str(settings["layers"]), [NOT_RUN], ""))
                 continue
             mixes = [row["mixes"][k] for row in rows]
-            weights[name] = [mean(s) for s in zip(*(mix["s"] for mix in mixes))]
-            n_layers = len(weights[name])
+            s = [mean(s_j) for s_j in zip(*(mix["s"] for mix in mixes))]
+            if s:  # none with the last layer only
+                weights[name] = s
             gamma = mean(mix["gamma"] for mix in mixes)
-            numbers = [f"{x:.3f}" for x in (*weights[name], gamma)]
-            lines.append([name, str(settings["layers"]), *numbers])
+            found.append((name, str(settings["layers"]), [f"{x:.3f}" for x in s], f"{gamma:.3f}"))
+    n_layers = max(map(len, weights.values()), default=3)
+    lines = [
+        [name, layers, *s, *[""] * (n_layers - len(s)), gamma] for name, layers, s, gamma in found
+    ]
     pictures.mix_weights(weights, folder / "figure2.svg")
     picture = "![weights of the layers](results/figure2.svg)"
     lstms = [f"LSTM {layer}" for layer in range(1, n_layers)]

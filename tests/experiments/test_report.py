@@ -122,7 +122,10 @@ def own_results(table: str, *settings: dict) -> Results:
     """A row with the accuracy 0.5, 0.6, ... for each cell of a grid's only table."""
     default = {"task": "mine", "layers": 0.1, "place": "input", "fraction": 1, "seed": 1}
     cells = [Cell(table, default | x, {}) for x in settings]
-    tasks = {"mine": {"title": "tags", "data": "own", "metric": "accuracy", "seconds": 1}}
+    tasks = {
+        name: {"title": f"tags {name}", "data": "own", "metric": "accuracy", "seconds": 1}
+        for name in {cell.settings["task"]: None for cell in cells}
+    }
     grid = Grid(tasks, {}, {table: 1.0}, {table: cells})
     return Results(grid, [made_up_row(grid, c, 0.5 + 0.1 * k) for k, c in enumerate(cells)])
 
@@ -141,8 +144,8 @@ def test_all_layers_and_bilms_are_shown(tmp_path: Path) -> None:
     assert grid_sections(results, tmp_path)["Table 2: layers"].splitlines() == [
         "| task | without ELMo | last layer only | words only | all, λ = 0.1 |",
         "| --- | --- | --- | --- | --- |",
-        "| tags (own), with `a` | 50.00 (1) | 80.00 (1) | 70.00 (1) | 60.00 (1) |",
-        "| tags (own), with `b` | 50.00 (1) | 90.00 (1) |  |  |",
+        "| tags mine (own), with `a` | 50.00 (1) | 80.00 (1) | 70.00 (1) | 60.00 (1) |",
+        "| tags mine (own), with `b` | 50.00 (1) | 90.00 (1) |  |  |",
     ]
 
 
@@ -154,6 +157,22 @@ def test_two_results_in_one_place_are_refused(table: str, tmp_path: Path) -> Non
     message = rf"{table}: mine with `a`: {next(iter(other))}: expected one value .* and "
     with pytest.raises(InputError, match=message):
         grid_sections(results, tmp_path)
+
+
+def test_mixes_of_different_sizes(tmp_path: Path) -> None:
+    """By hand: the last layer alone has no weights s, and a biLM may have fewer layers."""
+    all_s = {"x": [], "y": [0.4, 0.6], "z": [0.2, 0.3, 0.5]}
+    results = own_results("table 1", *({"bilm": "a", "task": task} for task in all_s))
+    for row in results.rows.values():
+        row["mixes"][0]["s"] = all_s[row["settings"]["task"]]
+    lines = grid_sections(results, tmp_path)["Figure 2: learned weights of the layers"]
+    assert lines.splitlines()[2:] == [
+        "| mix | λ | s of words | LSTM 1 | LSTM 2 | γ |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| tags x, input | 0.1 |  |  |  | 1.500 |",
+        "| tags y, input | 0.1 | 0.400 | 0.600 |  | 1.500 |",
+        "| tags z, input | 0.1 | 0.200 | 0.300 | 0.500 | 1.500 |",
+    ]
 
 
 def test_the_same_rows_give_the_same_bytes(rows: list[dict], tmp_path: Path) -> None:
