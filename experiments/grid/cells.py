@@ -150,3 +150,8 @@ def check_content(source: str, content: dict[str, Any]) -> None:
                     f"{source}: tables: {table['name']}: expected tasks among {', '.join(tasks)}, "
                     f"found {cell['settings']['task']}"
                 )
+            if not cell["config"].get("validation_data_path"):
+                raise InputError(
+                    f"{source}: tables: {table['name']}: {cell['settings']['task']}: expected a "
+                    "config with validation_data_path, whose metrics are reported, found none"
+                )

@@ -329,6 +329,11 @@ def test_a_bilm_of_your_own(kind: str, tmp_path: Path, bilm_archive: str, bilm_f
         ("place: 'input', ", "", "tasks: tag: expected config, place.*found no place"),
         ("metric: 'accuracy', ", "", "tasks: tag: expected title.*found no metric"),
         ("      hours: 0.1,\n", "", "tables: 0: expected name, hours, cells, found no hours"),
+        (
+            "validation_data_path: '@data@/tagging/dev.tsv'",
+            "validation_data_path:: null",
+            "tables: table 1: tag: expected a config with validation_data_path",
+        ),
         ("'table 2'", "'my table'", "tables: expected names among table 1, .*found 'my table'"),
         ("  bilms: bilms,\n", "", "field does not exist: bilms"),
         ("trainer+: { num_epochs: 1 },", "trainer+: {", "STATIC ERROR"),
