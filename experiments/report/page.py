@@ -314,6 +314,8 @@ def _size(summaries: list[Summary]) -> str:
 def _gain(baseline: Summary, summary: Summary) -> str:
     if not baseline.values or not summary.values:
         return NOT_RUN
+    if baseline.mean == 100:  # no error that could be reduced
+        return ""
     return f"{error_reduction(baseline.mean, summary.mean):.1f} %"
 
 

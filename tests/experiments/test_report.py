@@ -159,6 +159,14 @@ def test_two_results_in_one_place_are_refused(table: str, tmp_path: Path) -> Non
         grid_sections(results, tmp_path)
 
 
+def test_a_baseline_without_errors(tmp_path: Path) -> None:
+    """By hand: it has no error that could be reduced."""
+    results = own_results("table 1", NONE, {"bilm": "a"})
+    results.rows[results.grid.tables["table 1"][0].key]["metrics"]["accuracy"] = 1.0
+    line = grid_sections(results, tmp_path)["Table 1: with and without ELMo"].splitlines()[-1]
+    assert line == "| tags mine (own) | 1,000 | 100.00 (1) | 60.00 (1) |  |"
+
+
 def test_mixes_of_different_sizes(tmp_path: Path) -> None:
     """By hand: the last layer alone has no weights s, and a biLM may have fewer layers."""
     all_s = {"x": [], "y": [0.4, 0.6], "z": [0.2, 0.3, 0.5]}
