@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
+from elmo_plugin.checks import InputError
 from experiments.grid.cells import Cell, Grid
 from experiments.rows import Row
 
@@ -77,12 +78,23 @@ class Results:
         """
         The results of these settings with each seed of the grid, or only of `seeds`. A seed in the
         settings is ignored.
+
+        # Raises
+
+        `InputError`
+            If a row lacks the metric of its task.
         """
         cells = sorted(self._groups[_group(settings)], key=lambda cell: cell.settings["seed"])
         if seeds is not None:
             cells = [cell for cell in cells if cell.settings["seed"] in seeds]
         rows = [self.rows[cell.key] for cell in cells if cell.key in self.rows]
         metric = self.grid.tasks[settings["task"]]["metric"]
+        for row in rows:
+            if metric not in row["metrics"]:
+                raise InputError(
+                    f"tasks: {settings['task']}: metric: expected one of "
+                    f"{', '.join(row['metrics'])}, found {metric!r}"
+                )
         return Summary([100 * row["metrics"][metric] for row in rows], len(cells), rows)
 
     def baseline(

@@ -217,6 +217,14 @@ def test_ambiguous_rows_are_refused(grid: Grid, rows: list[dict]) -> None:
         Results(grid, [*rest, {**small, "bilm_digest": "another"}])
 
 
+def test_a_metric_that_the_rows_lack() -> None:
+    results = own_results("table 1", NONE)
+    results.grid.tasks["mine"]["metric"] = "f1"
+    message = "tasks: mine: metric: expected one of accuracy, found 'f1'"
+    with pytest.raises(InputError, match=message):
+        results.baseline(results.grid.tables["table 1"][0].settings)
+
+
 def test_prose(rows: list[dict], tmp_path: Path) -> None:
     """Numbers in prose come from the rows; a section that the page has not is an error.
 
