@@ -119,14 +119,14 @@ def _table_1(results: Results, folder: Path) -> str:
             if bilm != "random"
         }
         baseline = results.baseline(next(iter(bilms.values())))
-        gains = [_gain(baseline, s) for bilm, s in summaries.items() if bilm != "none"]
+        gains = {bilm: _gain(baseline, s) for bilm, s in summaries.items()}
         published = paper.BASELINE_AND_ELMO.get(task)
         lines.append(
             [
                 _title(results, task),
                 _size(list(summaries.values())),
-                *map(str, summaries.values()),
-                *gains,
+                *(str(summaries.get(bilm, "")) for bilm in names),
+                *(gains.get(bilm, "") for bilm in names if bilm != "none"),
             ]
         )
         if published is not None:
@@ -208,11 +208,12 @@ def _figure_1(results: Results, folder: Path) -> str:
     }
     pictures.learning_curves(ordered, folder / "figure1.svg")
     rows: list[list[object]] = []
+    bilms = list(dict.fromkeys(bilm for lines in curves.values() for bilm in lines))
     for title, lines in curves.items():
-        for fraction in sorted(next(iter(lines.values()))):
-            summaries = [points[fraction] for points in lines.values()]
-            rows.append([title, f"{100 * fraction:g} %", _size(summaries), *map(str, summaries)])
-    bilms = next(iter(curves.values()))
+        for fraction in sorted({fraction for points in lines.values() for fraction in points}):
+            found = {bilm: points[fraction] for bilm, points in lines.items() if fraction in points}
+            cells = [str(found.get(bilm, "")) for bilm in bilms]
+            rows.append([title, f"{100 * fraction:g} %", _size(list(found.values())), *cells])
     columns = ["task", "part", "examples", *(_role(bilm) for bilm in bilms)]
     picture = "![metric over the part of the training data](results/figure1.svg)"
     return f"{picture}\n\n{table(columns, rows)}"

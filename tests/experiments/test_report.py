@@ -159,6 +159,23 @@ def test_two_results_in_one_place_are_refused(table: str, tmp_path: Path) -> Non
         grid_sections(results, tmp_path)
 
 
+def test_tasks_with_different_bilms(tmp_path: Path) -> None:
+    """By hand: each result is in the column of its biLM."""
+    cells = [NONE, {"bilm": "a"}, NONE | {"task": "b"}, {"task": "b", "bilm": "c"}]
+    sections = grid_sections(own_results("table 1", *cells), tmp_path)
+    assert sections["Table 1: with and without ELMo"].splitlines()[-2:] == [
+        "| tags mine (own) | 1,000 | 50.00 (1) | 60.00 (1) |  | 20.0 % |  |",
+        "| tags b (own) | 1,000 | 70.00 (1) |  | 80.00 (1) |  | 33.3 % |",
+    ]
+    cells[1] |= {"fraction": 0.1}
+    sections = grid_sections(own_results("figure 1", *cells), tmp_path)
+    assert sections["Figure 1: size of the training data"].splitlines()[-3:] == [
+        "| tags mine (own) | 10 % | 1,000 |  | 60.00 (1) |  |",
+        "| tags mine (own) | 100 % | 1,000 | 50.00 (1) |  |  |",
+        "| tags b (own) | 100 % | 1,000 | 70.00 (1) |  | 80.00 (1) |",
+    ]
+
+
 def test_a_baseline_without_errors(tmp_path: Path) -> None:
     """By hand: it has no error that could be reduced."""
     results = own_results("table 1", NONE, {"bilm": "a"})
