@@ -284,7 +284,7 @@ COSTS = {"cpu_seconds": "seconds of CPU", "epochs": "epochs", "best_epoch": "bes
 def _by_task(results: Results, name: str) -> dict[str, dict[str, dict[str, Any]]]:
     """The settings of a table by task and biLM."""
     tasks: dict[str, dict[str, dict[str, Any]]] = {}
-    for cell in results.grid.tables[name]:
+    for cell in results.grid.tables.get(name, []):
         settings = cell.settings
         _put(tasks.setdefault(settings["task"], {}), settings["bilm"], settings, name)
     return tasks

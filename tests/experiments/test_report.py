@@ -8,7 +8,7 @@ import pytest
 from elmo_plugin.checks import InputError
 from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report.__main__ import write_page
-from experiments.report.page import grid_sections
+from experiments.report.page import grid_sections, page
 from experiments.report.statistics import Results
 from experiments.rows import append_row
 
@@ -174,6 +174,12 @@ def test_tasks_with_different_bilms(tmp_path: Path) -> None:
         "| tags mine (own) | 100 % | 1,000 | 50.00 (1) |  |  |",
         "| tags b (own) | 100 % | 1,000 | 70.00 (1) |  | 80.00 (1) |",
     ]
+
+
+def test_a_grid_without_table_1(tmp_path: Path) -> None:
+    results = own_results("table 2", NONE, {"bilm": "a"})
+    sections = grid_sections(results, tmp_path)
+    assert page(sections, {}, results) == f"## Table 2: layers\n\n{sections['Table 2: layers']}\n"
 
 
 def test_a_baseline_without_errors(tmp_path: Path) -> None:
