@@ -13,7 +13,7 @@ running text: a sentence starts from the state after the previous sentence. This
 
 import argparse
 import math
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from allennlp.common.file_utils import cached_path
 from torch import Tensor
 
 import elmo_plugin.plugin  # noqa: F401  registers docs:// and task://
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import batches_by_length
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
@@ -57,7 +58,7 @@ def perplexity(
     model: LanguageModel,
     corpus: EncodedCorpus,
     initial_state: str,
-    known: Container[str] | None = None,
+    known: Collection[str] | None = None,
 ) -> Perplexity:
     """
     The perplexity of a corpus.
@@ -70,16 +71,35 @@ def perplexity(
         Text.
     initial_state : `str`
         One of `INITIAL_STATES`; see above.
-    known : `Container[str]`, optional
+    known : `Collection[str]`, optional
         Words that are predicted as such, if not all words of the vocabulary; all others count as
         `<UNK>`, with the sum of their probabilities. Only for `zero` and `warm`.
+
+    # Raises
+
+    `InputError`
+        If the model lacks some of the known words, so that it predicts other events than a model
+        that has them, or if there are known words with `carry`.
     """
+    if known is not None:
+        _check_known(model, initial_state, known)
     model.eval()
     model.initial_state = initial_state
     with torch.inference_mode():
         if initial_state == "carry":
             return _of_running_text(model, corpus)
         return _of_sentences(model, corpus, known)
+
+
+def _check_known(model: LanguageModel, initial_state: str, known: Collection[str]) -> None:
+    if initial_state == "carry":
+        raise InputError('known: expected none with "carry", found words')
+    missing = sorted(set(known) - set(vocabulary_words(model.vocab)))
+    if missing:
+        raise InputError(
+            f"known: expected words that the model has, found {len(missing):,} others, such as "
+            f"{missing[0]!r}"
+        )
 
 
 def _of_running_text(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
@@ -94,7 +114,7 @@ def _of_running_text(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
 
 
 def _of_sentences(
-    model: LanguageModel, corpus: EncodedCorpus, known: Container[str] | None
+    model: LanguageModel, corpus: EncodedCorpus, known: Collection[str] | None
 ) -> Perplexity:
     sums = np.zeros(2)
     sentences = list(sentences_of_ranks(corpus))
@@ -170,6 +190,12 @@ def perplexity_table(
     return table(columns, rows)
 
 
+def named_texts(texts: Sequence[str]) -> dict[str, str]:
+    """Texts by the names of their files, or by all of their paths if two names are the same."""
+    names = [Path(text).stem for text in texts]
+    return dict(zip(names if len(set(names)) == len(names) else texts, texts))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -179,7 +205,7 @@ def main() -> None:
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
     arguments = parser.parse_args()
     model = load_language_model(cached_path(arguments.model))
-    corpora = {Path(text).stem: open_corpus(text) for text in arguments.texts}
+    corpora = {name: open_corpus(text) for name, text in named_texts(arguments.texts).items()}
     print(perplexity_table(model, corpora, arguments.states))
 
 

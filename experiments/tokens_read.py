@@ -9,7 +9,7 @@ as `docs/results/tokens_read.svg`. Without MODEL it only draws.
 
 Perplexities over different vocabularies cannot be compared. Here every model predicts the same
 events: the words that all files of `--words` have. All others count as `<UNK>`, with the sum of
-their probabilities.
+their probabilities. So the files have to include that of each model of the picture.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from pathlib import Path
 from allennlp.common.file_utils import cached_path
 from matplotlib.figure import Figure
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
@@ -36,10 +37,13 @@ MARKERS = ("s", "o", "^", "v", "D")
 
 def text_rows(arguments: argparse.Namespace) -> list[Row]:
     """One row for each text in the folder of held-out texts."""
+    texts = sorted(arguments.heldout.glob("*.txt"))
+    if not texts:
+        raise InputError(f"--heldout: {arguments.heldout}: expected *.txt files, found none")
     model = load_language_model(cached_path(arguments.model))
     words = set.intersection(*(set(read_vocabulary_file(file)) for file in arguments.words))
     rows = []
-    for path in sorted(arguments.heldout.glob("*.txt")):
+    for path in texts:
         start = time.process_time()
         found = perplexity(model, open_corpus(path), "warm", words)
         settings = {"run": arguments.run, "millions": arguments.read, "text": path.stem}
@@ -50,21 +54,23 @@ def text_rows(arguments: argparse.Namespace) -> list[Row]:
 
 def picture(rows: Sequence[Row]) -> Figure:
     """One line for each text, and one kind of marker for each run."""
-    points: dict[str, dict[float, tuple[float, str]]] = {}
+    runs = list(dict.fromkeys(row["settings"]["run"] for row in rows))
+    points: dict[str, dict[tuple[float, int], float]] = {}
     for row in rows:
         text, millions, name = (row["settings"][key] for key in ("text", "millions", "run"))
-        points.setdefault(text, {})[millions] = row["metrics"]["perplexity"], name
-    runs = list(dict.fromkeys(row["settings"]["run"] for row in rows))
+        points.setdefault(text, {})[millions, runs.index(name)] = row["metrics"]["perplexity"]
+    markers = [MARKERS[k % len(MARKERS)] for k in range(len(runs))]
     figure = Figure(figsize=(7, 4), layout="constrained")
     panel = figure.subplots()
     panel.set_xscale("log")
     panel.set_yscale("log")
     for k, (text, found) in enumerate(points.items()):
-        millions = sorted(found)
-        panel.plot(millions, [found[x][0] for x in millions], color=f"C{k}", label=text)
-        for x in millions:
-            panel.plot(x, found[x][0], MARKERS[runs.index(found[x][1])], color=f"C{k}")
-    for marker, name in zip(MARKERS, runs):
+        ordered = sorted(found)
+        y = [found[point] for point in ordered]
+        panel.plot([x for x, _ in ordered], y, color=f"C{k}", label=text)
+        for (x, n), y_x in zip(ordered, y):
+            panel.plot(x, y_x, markers[n], color=f"C{k}")
+    for marker, name in zip(markers, runs):
         panel.plot([], [], marker, color="black", label=name)
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_minor_formatter("{x:g}")

@@ -14,6 +14,8 @@ from experiments.grid.bilms import bilm_sizes, check_bilms
 
 TASK_KEYS = ("title", "data", "metric", "seconds")
 TABLE_KEYS = ("name", "hours", "cells")
+TABLES = ("table 1", "table 2", "table 3", "figure 1")
+"""What the report shows."""
 SETTINGS = ("task", "bilm", "layers", "place", "fraction", "seed")
 
 
@@ -137,9 +139,19 @@ def check_content(source: str, content: dict[str, Any]) -> None:
                 f"{source}: {name}: expected {', '.join(keys)}, found no {' and no '.join(missing)}"
             )
     for table in tables:
+        if table["name"] not in TABLES:
+            raise InputError(
+                f"{source}: tables: expected names among {', '.join(TABLES)}, found "
+                f"{table['name']!r}"
+            )
         for cell in table["cells"]:
             if cell["settings"]["task"] not in tasks:
                 raise InputError(
                     f"{source}: tables: {table['name']}: expected tasks among {', '.join(tasks)}, "
                     f"found {cell['settings']['task']}"
+                )
+            if not cell["config"].get("validation_data_path"):
+                raise InputError(
+                    f"{source}: tables: {table['name']}: {cell['settings']['task']}: expected a "
+                    "config with validation_data_path, whose metrics are reported, found none"
                 )

@@ -18,7 +18,7 @@ def write_page(grid: Path, rows: Path, text: Path | None, out: Path) -> None:
     """
     if not rows.parent.is_dir():
         raise FileNotFoundError(f"{rows}: expected the rows of a grid, found no such file")
-    results = Results(read_grid(grid), read_rows(rows))
+    results = Results(read_grid(grid), read_rows(rows), str(rows))
     sections = grid_sections(results, out.parent / "results") | analysis_sections(rows.parent)
     content = page(sections, read_text(text) if text else {}, results)
     with atomic_write(out) as temporary:

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from elmo_plugin.checks import InputError
 from experiments.markdown import table
 from experiments.report import paper, pictures
 from experiments.report.statistics import NOT_RUN, Results, Summary, error_reduction
@@ -118,14 +119,14 @@ def _table_1(results: Results, folder: Path) -> str:
             if bilm != "random"
         }
         baseline = results.baseline(next(iter(bilms.values())))
-        gains = [_gain(baseline, s) for bilm, s in summaries.items() if bilm != "none"]
+        gains = {bilm: _gain(baseline, s) for bilm, s in summaries.items()}
         published = paper.BASELINE_AND_ELMO.get(task)
         lines.append(
             [
                 _title(results, task),
                 _size(list(summaries.values())),
-                *map(str, summaries.values()),
-                *gains,
+                *(str(summaries.get(bilm, "")) for bilm in names),
+                *(gains.get(bilm, "") for bilm in names if bilm != "none"),
             ]
         )
         if published is not None:
@@ -143,9 +144,8 @@ def _table_1(results: Results, folder: Path) -> str:
 
 def _table_2(results: Results) -> str:
     layers = {"top": "last layer only", 1: "all, λ = 1", 0.001: "all, λ = 0.001"}
-    return _comparison(
-        results, "table 2", "layers", {**layers, "average": "plain average"}, paper.LAYERS
-    )
+    layers |= {"average": "plain average", "words": "words only"}
+    return _comparison(results, "table 2", "layers", layers, paper.LAYERS)
 
 
 def _table_3(results: Results) -> str:
@@ -157,18 +157,27 @@ def _comparison(
     results: Results,
     name: str,
     setting: str,
-    columns: Mapping[Any, str],
+    titles: Mapping[Any, str],
     published: Mapping[str, Mapping[Any, float]],
 ) -> str:
-    """One row for each task of a table, with the paper's own row below if it has one."""
+    """
+    One row for each task and biLM of a table, with the paper's own row below if it has one. The
+    columns are the values in the table, in the order of `titles`; others are a λ.
+    """
     seeds = results.seeds(name)
-    tasks: dict[str, dict[Any, Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
     for cell in results.grid.tables[name]:
         settings = cell.settings
-        tasks.setdefault(settings["task"], {})[settings[setting]] = settings
+        if settings["bilm"] != "none":
+            group = groups.setdefault((settings["task"], settings["bilm"]), {})
+            _put(group, settings[setting], settings, name)
+    values = dict.fromkeys(value for cells in groups.values() for value in cells)
+    columns = {value: title for value, title in titles.items() if value in values}
+    columns |= {value: f"all, λ = {value}" for value in values if value not in titles}
+    n_bilms = len({bilm for _, bilm in groups})
     lines: list[list[object]] = []
-    for task, cells in tasks.items():
-        line: list[object] = [_title(results, task)]
+    for (task, bilm), cells in groups.items():
+        line: list[object] = [_title(results, task) + f", {_role(bilm)}" * (n_bilms > 1)]
         line.append(str(results.baseline(next(iter(cells.values())), seeds)))
         line += [
             str(results.summary(cells[value], seeds)) if value in cells else "" for value in columns
@@ -185,8 +194,11 @@ def _comparison(
 def _figure_1(results: Results, folder: Path) -> str:
     seeds = results.seeds("figure 1")
     curves: dict[str, dict[str, dict[float, Summary]]] = {}
+    points_of: dict[tuple[str, str, float], Mapping[str, Any]] = {}
     for cell in results.grid.tables["figure 1"]:
         settings = cell.settings
+        point = settings["task"], settings["bilm"], settings["fraction"]
+        _put(points_of, point, settings, "figure 1")
         lines = curves.setdefault(_title(results, settings["task"]), {})
         points = lines.setdefault(settings["bilm"], {})
         points[settings["fraction"]] = results.summary(settings, seeds)
@@ -196,11 +208,12 @@ def _figure_1(results: Results, folder: Path) -> str:
     }
     pictures.learning_curves(ordered, folder / "figure1.svg")
     rows: list[list[object]] = []
+    bilms = list(dict.fromkeys(bilm for lines in curves.values() for bilm in lines))
     for title, lines in curves.items():
-        for fraction in sorted(next(iter(lines.values()))):
-            summaries = [points[fraction] for points in lines.values()]
-            rows.append([title, f"{100 * fraction:g} %", _size(summaries), *map(str, summaries)])
-    bilms = next(iter(curves.values()))
+        for fraction in sorted({fraction for points in lines.values() for fraction in points}):
+            found = {bilm: points[fraction] for bilm, points in lines.items() if fraction in points}
+            cells = [str(found.get(bilm, "")) for bilm in bilms]
+            rows.append([title, f"{100 * fraction:g} %", _size(list(found.values())), *cells])
     columns = ["task", "part", "examples", *(_role(bilm) for bilm in bilms)]
     picture = "![metric over the part of the training data](results/figure1.svg)"
     return f"{picture}\n\n{table(columns, rows)}"
@@ -208,8 +221,7 @@ def _figure_1(results: Results, folder: Path) -> str:
 
 def _figure_2(results: Results, folder: Path) -> str:
     weights: dict[str, list[float]] = {}
-    n_layers = 3
-    lines: list[list[object]] = []
+    found: list[tuple[str, str, list[str], str]] = []
     for task, bilms in _by_task(results, "table 1").items():
         settings = list(bilms.values())[-1]  # the table's last biLM
         if settings["place"] is None:
@@ -219,14 +231,18 @@ def _figure_2(results: Results, folder: Path) -> str:
         for k, place in enumerate(places):
             name = f"{results.grid.tasks[task]['title']}, {place}"
             if not rows:
-                lines.append([name, str(settings["layers"]), NOT_RUN, "", "", ""])
+                found.append((name, str(settings["layers"]), [NOT_RUN], ""))
                 continue
             mixes = [row["mixes"][k] for row in rows]
-            weights[name] = [mean(s) for s in zip(*(mix["s"] for mix in mixes))]
-            n_layers = len(weights[name])
+            s = [mean(s_j) for s_j in zip(*(mix["s"] for mix in mixes))]
+            if s:  # none with the last layer only
+                weights[name] = s
             gamma = mean(mix["gamma"] for mix in mixes)
-            numbers = [f"{x:.3f}" for x in (*weights[name], gamma)]
-            lines.append([name, str(settings["layers"]), *numbers])
+            found.append((name, str(settings["layers"]), [f"{x:.3f}" for x in s], f"{gamma:.3f}"))
+    n_layers = max(map(len, weights.values()), default=3)
+    lines = [
+        [name, layers, *s, *[""] * (n_layers - len(s)), gamma] for name, layers, s, gamma in found
+    ]
     pictures.mix_weights(weights, folder / "figure2.svg")
     picture = "![weights of the layers](results/figure2.svg)"
     lstms = [f"LSTM {layer}" for layer in range(1, n_layers)]
@@ -268,9 +284,21 @@ COSTS = {"cpu_seconds": "seconds of CPU", "epochs": "epochs", "best_epoch": "bes
 def _by_task(results: Results, name: str) -> dict[str, dict[str, dict[str, Any]]]:
     """The settings of a table by task and biLM."""
     tasks: dict[str, dict[str, dict[str, Any]]] = {}
-    for cell in results.grid.tables[name]:
-        tasks.setdefault(cell.settings["task"], {})[cell.settings["bilm"]] = cell.settings
+    for cell in results.grid.tables.get(name, []):
+        settings = cell.settings
+        _put(tasks.setdefault(settings["task"], {}), settings["bilm"], settings, name)
     return tasks
+
+
+def _put(cells: dict[Any, Any], key: Any, settings: Mapping[str, Any], name: str) -> None:
+    """Add the settings of a table's cell, which may differ from those there in the seed only."""
+    known = cells.setdefault(key, settings)
+    for setting, value in settings.items():
+        if setting != "seed" and value != known[setting]:
+            raise InputError(
+                f"{name}: {settings['task']} {_role(settings['bilm'])}: {setting}: expected one "
+                f"value in a cell of the table, found {known[setting]} and {value}"
+            )
 
 
 def _title(results: Results, task: str) -> str:
@@ -287,6 +315,8 @@ def _size(summaries: list[Summary]) -> str:
 def _gain(baseline: Summary, summary: Summary) -> str:
     if not baseline.values or not summary.values:
         return NOT_RUN
+    if baseline.mean == 100:  # no error that could be reduced
+        return ""
     return f"{error_reduction(baseline.mean, summary.mean):.1f} %"
 
 

@@ -96,7 +96,7 @@ def mix_weights(weights: Mapping[str, Sequence[float]], file: Path) -> None:
     names = list(weights)
     n_layers = max(map(len, weights.values()), default=0)
     for layer in range(n_layers):
-        shares = [s[layer] for s in weights.values()]
+        shares = [s[layer] if layer < len(s) else 0.0 for s in weights.values()]
         starts = [sum(s[:layer]) for s in weights.values()]
         label = "words" if layer == 0 else f"LSTM {layer}"
         panel.barh(names, shares, left=starts, label=label)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
+from elmo_plugin.checks import InputError
 from experiments.grid.cells import Cell, Grid
 from experiments.rows import Row
 
@@ -47,28 +48,37 @@ class Results:
     """
     The rows of the cells of a grid.
 
+    # Parameters
+
+    grid : `Grid`
+    rows : `Sequence[Row]`
+    source : `str`
+        Where the rows are from, for messages.
+
     # Raises
 
     `ValueError`
         If a cell has two rows, or two biLMs have the same name.
     """
 
-    def __init__(self, grid: Grid, rows: Sequence[Row]) -> None:
+    def __init__(self, grid: Grid, rows: Sequence[Row], source: str = "rows") -> None:
         self.grid = grid
         cells = {cell.key: cell for cell in grid.cells()}
         self.rows: dict[str, Row] = {}
-        bilms: defaultdict[str, set[str | None]] = defaultdict(set)
+        digests: dict[str, str | None] = {}
         for row in rows:
             cell = cells.get(row["key"])
             if cell is None or cell.config_digest != row["config_digest"]:
                 continue
+            name, digest = cell.settings["bilm"], row["bilm_digest"]
+            if digests.setdefault(name, digest) != digest:
+                raise ValueError(
+                    f"{source}: expected one biLM called {name}, found the bilm_digests "
+                    f"{digests[name]} and {digest}; remove the rows of the older one"
+                )
             if cell.key in self.rows:
-                raise ValueError(f"rows: expected one row of {cell.key}, found two")
+                raise ValueError(f"{source}: expected one row of {cell.key}, found two")
             self.rows[cell.key] = row
-            bilms[cell.settings["bilm"]].add(row["bilm_digest"])
-        for name, digests in bilms.items():
-            if len(digests) > 1:
-                raise ValueError(f"rows: expected one biLM called {name}, found {len(digests)}")
         self._groups: defaultdict[str, list[Cell]] = defaultdict(list)
         for cell in cells.values():
             self._groups[_group(cell.settings)].append(cell)
@@ -77,12 +87,23 @@ class Results:
         """
         The results of these settings with each seed of the grid, or only of `seeds`. A seed in the
         settings is ignored.
+
+        # Raises
+
+        `InputError`
+            If a row lacks the metric of its task.
         """
         cells = sorted(self._groups[_group(settings)], key=lambda cell: cell.settings["seed"])
         if seeds is not None:
             cells = [cell for cell in cells if cell.settings["seed"] in seeds]
         rows = [self.rows[cell.key] for cell in cells if cell.key in self.rows]
         metric = self.grid.tasks[settings["task"]]["metric"]
+        for row in rows:
+            if metric not in row["metrics"]:
+                raise InputError(
+                    f"tasks: {settings['task']}: metric: expected one of "
+                    f"{', '.join(row['metrics'])}, found {metric!r}"
+                )
         return Summary([100 * row["metrics"][metric] for row in rows], len(cells), rows)
 
     def baseline(

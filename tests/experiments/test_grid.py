@@ -44,14 +44,14 @@ local bilms = { tiny: { pretrained: 'tiny' } };
   bilms: bilms,
   tables: [
     {
-      name: 'one',
+      name: 'table 1',
       hours: 0.1,
       cells: cells(tasks, bilms, {
         tasks: ['tag'], bilms: ['none', 'tiny'], fractions: [0.5], seeds: [1, 2],
       }),
     },
     {
-      name: 'two',
+      name: 'table 2',
       hours: 0.1,
       cells: cells(tasks, bilms, {
         tasks: ['tag'], bilms: ['tiny'], fractions: [0.5], seeds: [1], layers: ['top', 0.1],
@@ -96,7 +96,7 @@ def test_layers_with_fixed_weights(tmp_path: Path) -> None:
     """The expected weights of the three layers follow from the names."""
     text = (GRID % {"root": ROOT}).replace("['top', 0.1]", "['words', 'average']")
     (tmp_path / "grid.jsonnet").write_text(text)
-    for cell in read_grid(tmp_path / "grid.jsonnet").tables["two"]:
+    for cell in read_grid(tmp_path / "grid.jsonnet").tables["table 2"]:
         elmo = cell.config["model"]["text_field_embedder"]["token_embedders"]["elmo"]
         weights = torch.tensor(elmo["scalar_mix_parameters"], dtype=torch.float32).softmax(0)
         expected = {"words": [1, 0, 0], "average": [1 / 3] * 3}[cell.settings["layers"]]
@@ -167,7 +167,7 @@ def test_a_killed_grid_leaves_nothing(runner: GridRunner, monkeypatch: pytest.Mo
     monkeypatch.setattr(grid_command, "train", lambda config, out: time.sleep(1000))
     monkeypatch.setattr(grid_command, "wait", wait)
     with pytest.raises(SystemExit):
-        runner.run(runner.left({"table": {"two"}}))
+        runner.run(runner.left({"table": {"table 2"}}))
     assert multiprocessing.active_children() == []
     assert list((runner.work / "runs").iterdir()) == []
     assert not runner.rows_file.exists()
@@ -271,8 +271,8 @@ def test_command(runner: GridRunner, tmp_path: Path) -> None:
     command += ["--where", "seed=2", "--dry-run"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "one\ttag-none-0.5-2\t5 s",
-        "one\ttag-tiny-0.1-input-0.5-2\t5 s",
+        "table 1\ttag-none-0.5-2\t5 s",
+        "table 1\ttag-tiny-0.1-input-0.5-2\t5 s",
         "2 runs, 0.0 core-hours",
     ]
 
@@ -329,6 +329,12 @@ def test_a_bilm_of_your_own(kind: str, tmp_path: Path, bilm_archive: str, bilm_f
         ("place: 'input', ", "", "tasks: tag: expected config, place.*found no place"),
         ("metric: 'accuracy', ", "", "tasks: tag: expected title.*found no metric"),
         ("      hours: 0.1,\n", "", "tables: 0: expected name, hours, cells, found no hours"),
+        (
+            "validation_data_path: '@data@/tagging/dev.tsv'",
+            "validation_data_path:: null",
+            "tables: table 1: tag: expected a config with validation_data_path",
+        ),
+        ("'table 2'", "'my table'", "tables: expected names among table 1, .*found 'my table'"),
         ("  bilms: bilms,\n", "", "field does not exist: bilms"),
         ("trainer+: { num_epochs: 1 },", "trainer+: {", "STATIC ERROR"),
     ],

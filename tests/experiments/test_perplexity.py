@@ -12,6 +12,7 @@ import pytest
 import torch
 from allennlp.commands import main as allennlp
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules.sampled_softmax import SampledSoftmax
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
@@ -84,6 +85,23 @@ def test_known_words(bilm_archive: str, text: Path, tmp_path: Path) -> None:
     assert perplexity.perplexity(model, corpus, "zero", {"the"}).joint < 0.9 * expected.joint
 
 
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("warm", "known: expected words that the model has, found 2 others, such as 'zzyzx'"),
+        ("carry", 'known: expected none with "carry", found words'),
+    ],
+)
+def test_known_words_that_do_not_apply(
+    bilm_archive: str, text: Path, tmp_path: Path, state: str, message: str
+) -> None:
+    """A model without them would count them as `<UNK>`, which is easier to predict."""
+    model = load_language_model(bilm_archive)
+    corpus = open_corpus(text, tmp_path / "cache")
+    with pytest.raises(InputError, match=message):
+        perplexity.perplexity(model, corpus, state, {"the", "zzyzx", "zzzz"})
+
+
 def test_table(bilm_archive: str, text: Path, tmp_path: Path) -> None:
     """By hand: 14 tokens, of which 1 is no word of the vocabulary, 20 times."""
     model = load_language_model(bilm_archive)
@@ -92,6 +110,12 @@ def test_table(bilm_archive: str, text: Path, tmp_path: Path) -> None:
     assert lines[0] == "| text | tokens | `<UNK>` | read | forward | backward | joint |"
     assert lines[2].startswith("| text | 280 | 7.1 % | `zero`, by sentence | ")
     assert lines[3].startswith("| text | 280 | 7.1 % | `carry`, running text | ")
+
+
+def test_texts_of_the_same_file_name() -> None:
+    """None is left out: by hand."""
+    assert list(perplexity.named_texts(["a/dev.txt", "a/test.txt"])) == ["dev", "test"]
+    assert list(perplexity.named_texts(["a/dev.txt", "b/dev.txt"])) == ["a/dev.txt", "b/dev.txt"]
 
 
 def test_sentences_of_ranks(text: Path, tmp_path: Path) -> None:

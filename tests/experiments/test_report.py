@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elmo_plugin.checks import InputError
 from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report.__main__ import write_page
-from experiments.report.page import grid_sections
+from experiments.report.page import grid_sections, page
 from experiments.report.statistics import Results
 from experiments.rows import append_row
 
@@ -117,6 +118,94 @@ def test_a_grid_of_your_own(grid: Grid, tmp_path: Path) -> None:
     assert "tags, input | 0.1 | 0.200 | 0.500 | 0.300" in " ".join(sections.values())
 
 
+def own_results(table: str, *settings: dict) -> Results:
+    """A row with the accuracy 0.5, 0.6, ... for each cell of a grid's only table."""
+    default = {"task": "mine", "layers": 0.1, "place": "input", "fraction": 1, "seed": 1}
+    cells = [Cell(table, default | x, {}) for x in settings]
+    tasks = {
+        name: {"title": f"tags {name}", "data": "own", "metric": "accuracy", "seconds": 1}
+        for name in {cell.settings["task"]: None for cell in cells}
+    }
+    grid = Grid(tasks, {}, {table: 1.0}, {table: cells})
+    return Results(grid, [made_up_row(grid, c, 0.5 + 0.1 * k) for k, c in enumerate(cells)])
+
+
+NONE = {"bilm": "none", "layers": None, "place": None}
+
+
+def test_all_layers_and_bilms_are_shown(tmp_path: Path) -> None:
+    """By hand: the paper's columns come first, without those that the table lacks."""
+    results = own_results(
+        "table 2",
+        NONE,
+        *({"bilm": "a", "layers": layers} for layers in (0.1, "words", "top")),
+        {"bilm": "b", "layers": "top"},
+    )
+    assert grid_sections(results, tmp_path)["Table 2: layers"].splitlines() == [
+        "| task | without ELMo | last layer only | words only | all, λ = 0.1 |",
+        "| --- | --- | --- | --- | --- |",
+        "| tags mine (own), with `a` | 50.00 (1) | 80.00 (1) | 70.00 (1) | 60.00 (1) |",
+        "| tags mine (own), with `b` | 50.00 (1) | 90.00 (1) |  |  |",
+    ]
+
+
+@pytest.mark.parametrize("table", ["table 1", "table 2", "table 3", "figure 1"])
+def test_two_results_in_one_place_are_refused(table: str, tmp_path: Path) -> None:
+    """A table shows one value of the settings that it does not compare."""
+    other = {"place": "output"} if table == "figure 1" else {"fraction": 0.1}
+    results = own_results(table, {"bilm": "a"}, {"bilm": "a", **other})
+    message = rf"{table}: mine with `a`: {next(iter(other))}: expected one value .* and "
+    with pytest.raises(InputError, match=message):
+        grid_sections(results, tmp_path)
+
+
+def test_tasks_with_different_bilms(tmp_path: Path) -> None:
+    """By hand: each result is in the column of its biLM."""
+    cells = [NONE, {"bilm": "a"}, NONE | {"task": "b"}, {"task": "b", "bilm": "c"}]
+    sections = grid_sections(own_results("table 1", *cells), tmp_path)
+    assert sections["Table 1: with and without ELMo"].splitlines()[-2:] == [
+        "| tags mine (own) | 1,000 | 50.00 (1) | 60.00 (1) |  | 20.0 % |  |",
+        "| tags b (own) | 1,000 | 70.00 (1) |  | 80.00 (1) |  | 33.3 % |",
+    ]
+    cells[1] |= {"fraction": 0.1}
+    sections = grid_sections(own_results("figure 1", *cells), tmp_path)
+    assert sections["Figure 1: size of the training data"].splitlines()[-3:] == [
+        "| tags mine (own) | 10 % | 1,000 |  | 60.00 (1) |  |",
+        "| tags mine (own) | 100 % | 1,000 | 50.00 (1) |  |  |",
+        "| tags b (own) | 100 % | 1,000 | 70.00 (1) |  | 80.00 (1) |",
+    ]
+
+
+def test_a_grid_without_table_1(tmp_path: Path) -> None:
+    results = own_results("table 2", NONE, {"bilm": "a"})
+    sections = grid_sections(results, tmp_path)
+    assert page(sections, {}, results) == f"## Table 2: layers\n\n{sections['Table 2: layers']}\n"
+
+
+def test_a_baseline_without_errors(tmp_path: Path) -> None:
+    """By hand: it has no error that could be reduced."""
+    results = own_results("table 1", NONE, {"bilm": "a"})
+    results.rows[results.grid.tables["table 1"][0].key]["metrics"]["accuracy"] = 1.0
+    line = grid_sections(results, tmp_path)["Table 1: with and without ELMo"].splitlines()[-1]
+    assert line == "| tags mine (own) | 1,000 | 100.00 (1) | 60.00 (1) |  |"
+
+
+def test_mixes_of_different_sizes(tmp_path: Path) -> None:
+    """By hand: the last layer alone has no weights s, and a biLM may have fewer layers."""
+    all_s = {"x": [], "y": [0.4, 0.6], "z": [0.2, 0.3, 0.5]}
+    results = own_results("table 1", *({"bilm": "a", "task": task} for task in all_s))
+    for row in results.rows.values():
+        row["mixes"][0]["s"] = all_s[row["settings"]["task"]]
+    lines = grid_sections(results, tmp_path)["Figure 2: learned weights of the layers"]
+    assert lines.splitlines()[2:] == [
+        "| mix | λ | s of words | LSTM 1 | LSTM 2 | γ |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| tags x, input | 0.1 |  |  |  | 1.500 |",
+        "| tags y, input | 0.1 | 0.400 | 0.600 |  | 1.500 |",
+        "| tags z, input | 0.1 | 0.200 | 0.300 | 0.500 | 1.500 |",
+    ]
+
+
 def test_the_same_rows_give_the_same_bytes(rows: list[dict], tmp_path: Path) -> None:
     """In another order too. Without one row the page differs, and a picture with other weights."""
     first = write(tmp_path / "a", rows)
@@ -146,9 +235,19 @@ def test_ambiguous_rows_are_refused(grid: Grid, rows: list[dict]) -> None:
     with pytest.raises(ValueError, match=r"expected one row of .*found two"):
         Results(grid, [*rows, rows[0]])
     small = next(row for row in rows if row["settings"]["bilm"] == "small")
-    rest = [row for row in rows if row is not small]
-    with pytest.raises(ValueError, match="expected one biLM called small, found"):
-        Results(grid, [*rest, {**small, "bilm_digest": "another"}])
+    again = {**small, "bilm_digest": "another"}  # of a biLM that was trained again
+    message = "rows.jsonl: expected one biLM called small, found .* small and another; remove the"
+    for others in (rows, [row for row in rows if row is not small]):
+        with pytest.raises(ValueError, match=message):
+            Results(grid, [*others, again], "rows.jsonl")
+
+
+def test_a_metric_that_the_rows_lack() -> None:
+    results = own_results("table 1", NONE)
+    results.grid.tasks["mine"]["metric"] = "f1"
+    message = "tasks: mine: metric: expected one of accuracy, found 'f1'"
+    with pytest.raises(InputError, match=message):
+        results.baseline(results.grid.tables["table 1"][0].settings)
 
 
 def test_prose(rows: list[dict], tmp_path: Path) -> None:

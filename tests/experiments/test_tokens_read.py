@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from allennlp.common.file_utils import cached_path
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.text import corpus_cache
@@ -42,6 +43,27 @@ def test_rows_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     picture = tokens_read.PICTURE.read_text()
     for name in ("news", "novels", "one", "other"):
         assert f">{name}</text>" in picture
+
+
+def test_picture_of_many_runs() -> None:
+    """All points are drawn, of runs at the same number of tokens too, and of more than five."""
+    rows = [
+        {
+            "settings": {"run": f"run {k}", "millions": 1.0 + k // 2, "text": "dev"},
+            "metrics": {"perplexity": 40.0 + k},
+        }
+        for k in range(6)
+    ]
+    line, *points = tokens_read.picture(rows).axes[0].lines
+    assert list(zip(*line.get_data())) == [(1.0 + k // 2, 40.0 + k) for k in range(6)]
+    assert [point.get_ydata()[0] for point in points[:6]] == [40.0 + k for k in range(6)]
+
+
+def test_a_folder_without_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["tokens_read", "pretrained://tiny", "--read", "3", "--words", "words.txt"]
+    monkeypatch.setattr(sys, "argv", [*command, "--heldout", str(tmp_path / "gone")])
+    with pytest.raises(InputError, match=r"--heldout: .*gone: expected \*\.txt files"):
+        tokens_read.main()
 
 
 def test_a_model_needs_its_arguments(
