@@ -52,7 +52,7 @@ class Results:
 
     grid : `Grid`
     rows : `Sequence[Row]`
-    source : `str`
+    source : `str`, optional (default = `"rows"`)
         Where the rows are from, for messages.
 
     # Raises
