@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops.char_conv_kernel import (
+from elmo_plugin.ops.kernels import (
     MOST_CHARACTERS,
     kernel_best_windows,
     kernel_table_gradients,
+    takes,
 )
-from elmo_plugin.ops.kernels import takes
 from elmo_plugin.ops.linear import is_on_cpu
 from elmo_plugin.ops.no_double_backward import no_double_backward
 

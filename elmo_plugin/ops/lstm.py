@@ -1,6 +1,6 @@
 """
 The recurrence of `ProjectedLSTM` with a hand-written gradient. Symbols and shapes are those of
-`ProjectedLSTM`, and `reference_lstm` is the equation. The compiled kernel (`lstm_kernel.py`) is
+`ProjectedLSTM`, and `reference_lstm` is the equation. The compiled kernel (`kernels.py`) is
 used instead where available; this file serves all other machines and types.
 
 All inputs are multiplied in one matrix product before the first step, and all weight gradients in
@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import takes
-from elmo_plugin.ops.linear import Weights, batched_matmul, is_on_cpu, pack_weights
-from elmo_plugin.ops.lstm_kernel import (
+from elmo_plugin.ops.kernels import (
     KernelScan,
     KernelWeights,
     kernel_scan,
     pack_for_kernel,
+    takes,
 )
+from elmo_plugin.ops.linear import Weights, batched_matmul, is_on_cpu, pack_weights
 from elmo_plugin.ops.lstm_reference import exported_lstm, scan_gradients
 from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.private_torch import is_graph_kept

@@ -3,8 +3,8 @@ The negative log likelihoods of `SampledSoftmax`, with hand-written gradients.
 
 The loss is the end of the model, so its gradients can be computed with it, up to a factor. This is
 done in blocks of rows, while a block's probabilities are in cache; only one block of the n x S
-probabilities is in memory at a time. `softmax_kernel.py` is used if possible;
-other machines and types use PyTorch's operators.
+probabilities is in memory at a time. The kernel is used if possible; other machines
+and types use PyTorch's operators.
 """
 
 from typing import Any
@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import takes
+from elmo_plugin.ops.kernels import kernel_losses, takes
 from elmo_plugin.ops.linear import is_on_cpu, matmul
 from elmo_plugin.ops.no_double_backward import no_double_backward
-from elmo_plugin.ops.softmax_kernel import kernel_losses
 
 BLOCK_NUMBERS = 2**21
 """Number of logits in a block: 8 MiB in fp32."""

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.modules import ProjectedLSTM
-from elmo_plugin.ops import kernels, lstm_kernel
+from elmo_plugin.ops import kernels
 from elmo_plugin.ops.lstm_reference import reference_lstm
 from tests.compare import assert_close, cosine
 
@@ -89,7 +89,7 @@ def test_random_shapes(fuzz, dtype):
         lstm.precision = dtype
         with torch.no_grad():
             found = lstm(*arguments)
-        assert isinstance(lstm.packed_weights._kept[1][0], lstm_kernel.KernelWeights)
+        assert isinstance(lstm.packed_weights._kept[1][0], kernels.KernelWeights)
         if not arguments[0].size(1):
             assert found[0].shape == (*arguments[0].shape[:3], lstm.projection_dim)
             assert all(map(torch.equal, found[1:], arguments[1:3]))
@@ -219,13 +219,13 @@ def test_sizes_that_disagree_are_refused(wrong):
     """Without a projection, h has as many numbers as c; and the blocks of packed weights cover
     them. Otherwise the kernel would write or read outside of its arrays."""
     sizes = {"output": (1, 640), "recurrent_weight": (640, 64)}[wrong]
-    weights = lstm_kernel.pack_for_kernel(
+    weights = kernels.pack_for_kernel(
         [torch.zeros(2, 8, 4 * 640), torch.zeros(2, 640, 4 * sizes[1]), None]
     )
     inputs, memory = torch.zeros(2, 1, 40, 8), torch.zeros(2, 40, 640)
     rest = torch.zeros(2, 4 * 640), None, None, None, [40]
     with pytest.raises(RuntimeError, match="expected"):
-        lstm_kernel.kernel_scan(inputs, memory, torch.zeros(2, 40, sizes[0]), *weights[:2], *rest)
+        kernels.kernel_scan(inputs, memory, torch.zeros(2, 40, sizes[0]), *weights[:2], *rest)
 
 
 @needs_kernel
@@ -299,7 +299,7 @@ def test_the_self_test_starts_no_threads(monkeypatch):
     is forked later would wait for threads that it does not have."""
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
     counts = []
-    monkeypatch.setattr(lstm_kernel, "self_test", lambda _: counts.append(torch.get_num_threads()))
+    monkeypatch.setattr(kernels, "_test_lstm", lambda _: counts.append(torch.get_num_threads()))
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
@@ -314,7 +314,7 @@ def test_wrong_numbers_are_found(monkeypatch, caplog):
     """Expected: the kernel is not used if it differs from the equation, here by 1e-4."""
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
     monkeypatch.setattr(
-        lstm_kernel, "reference_lstm", lambda *args: [x + 0.1 for x in reference_lstm(*args)]
+        kernels, "reference_lstm", lambda *args: [x + 0.1 for x in reference_lstm(*args)]
     )
     dtypes, status = kernels._load()
     assert not dtypes and "numbers are wrong by 0.1" in status
@@ -338,7 +338,7 @@ def test_the_source_is_empty_for_other_processors(name: str) -> None:
     compiler = shutil.which("c++")
     if compiler is None:
         pytest.skip("there is no C++ compiler")
-    source = Path(lstm_kernel.__file__).parent / "csrc" / name
+    source = Path(kernels.__file__).parent / "csrc" / name
     command = [compiler, "-E", "-P", "-U__x86_64__", source]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not done.stdout.strip()

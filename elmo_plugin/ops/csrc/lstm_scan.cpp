@@ -1,5 +1,5 @@
 // The recurrence of `ProjectedLSTM` on CPUs. `lstm_reference.py` is its definition, and
-// `lstm_kernel.py` packs the weights.
+// `kernels.py` packs the weights.
 //
 // A task is one direction of some rows. Rows do not depend on each other, so no thread waits for
 // another before the end, and a row's numbers depend neither on the other rows nor on the number of
