@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ import torch
 from allennlp.commands import main
 from allennlp.common import Params
 from allennlp.training.callbacks import TrainerCallback
+from google.protobuf.message import DecodeError
 from wandb.proto.wandb_internal_pb2 import Record
 
 from elmo_plugin.checks import InputError
@@ -97,6 +100,17 @@ def records(log: bytes) -> list[bytes]:
     return found
 
 
+def written_records(file: Path) -> list[Record]:
+    """The records of a file that a process of wandb may still be writing."""
+    for _ in range(60):
+        with suppress(DecodeError):
+            found = list(map(Record.FromString, records(file.read_bytes())))
+            if any(record.HasField("exit") for record in found):
+                return found
+        time.sleep(1)
+    raise AssertionError(f"{file} did not become complete in a minute")
+
+
 def test_records() -> None:
     """The expected records were divided by hand, the second one at the end of the first block."""
     one, two = bytes(range(200)), bytes(range(256)) * 200
@@ -111,7 +125,7 @@ def test_wandb(run: Path) -> None:
     """The expected values are the run's own metrics, in the file that is kept for a later sync."""
     [file] = run.glob("wandb/offline-run-*/run-*.wandb")
     logged: dict[str, set[str]] = {}
-    for record in map(Record.FromString, records(file.read_bytes())):
+    for record in written_records(file):
         for item in record.history.item:
             name = item.key or "/".join(item.nested_key)
             logged.setdefault(name, set()).add(item.value_json)
