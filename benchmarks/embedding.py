@@ -75,12 +75,7 @@ def run(settings: Settings) -> Record:
     print_table(f"Latency of one sentence of {SENTENCE} tokens, ms", latencies)
     if costs:
         print_table("Our largest costs", costs)
-    return {
-        "vectors": speeds,
-        "memory": memories,
-        "latency": latencies,
-        "costs": costs,
-    }
+    return {"vectors": speeds, "memory": memories, "latency": latencies, "costs": costs}
 
 
 def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[str]]:

@@ -23,7 +23,6 @@ except ImportError as error:
 
 from allennlp.commands import main
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.util import import_module_and_submodules
 from torch.multiprocessing import ProcessRaisedException
 
 from elmo_plugin.checks import InputError, shown
@@ -86,18 +85,14 @@ def _place(error: Exception) -> tuple[str, str]:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         known = frame.f_locals
         if isinstance(arguments := known.get("args"), Namespace):
-            file = str(
-                getattr(arguments, "param_path", None)
-                or getattr(arguments, "archive_file", None)
-                or ""
-            )
+            named = vars(arguments)
+            file = str(named.get("param_path") or named.get("archive_file") or "")
         if frame.f_code.co_name == "pop_and_construct_arg":
             key = f"{known['params'].history}{known['argument_name']}"
     return file, key
 
 
 if __name__ == "__main__":
-    import_module_and_submodules("elmo_plugin")
     logging.basicConfig(format="%(message)s")
     logging.getLogger("allennlp.common.util").setLevel(logging.INFO)  # the metrics of `evaluate`
     sys.exit(run(sys.argv[1:]))

@@ -13,11 +13,7 @@ from inspect import signature
 from typing import Any, Self, TypeVar
 
 from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, check_number, fail
-from elmo_plugin.text.characters import (
-    DEFAULT_MAX_CHARACTERS,
-    NUM_CHARACTERS,
-    check_max_characters,
-)
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, NUM_CHARACTERS, check_max_characters
 
 ACTIVATIONS = ("relu", "tanh")
 
@@ -109,19 +105,10 @@ class BiLMOptions:
     @classmethod
     def from_dict(cls, options: Mapping[str, Any], *, source: str) -> Self:
         """
-        Check and convert the blocks of a config or an options file.
-
-        # Parameters
-
-        options : `Mapping[str, Any]`
-            The blocks `lstm` and `char_cnn`. Other keys are ignored.
-        source : `str`
-            Name of the options in error messages: a file's path, or `"model"`.
-
-        # Raises
-
-        `InputError`
-            If a key is missing or unknown, or has a value of the wrong type or range.
+        Check and convert the blocks `lstm` and `char_cnn` of a config or an options file. Other
+        keys are ignored. `source` names the options in error messages: a file's path, or `"model"`.
+        Raises an `InputError` if a key is missing or unknown, or has a value of the wrong type or
+        range.
         """
         try:
             return cls(

@@ -70,11 +70,7 @@ class NGramModels:
     """
 
     def __init__(
-        self,
-        vocab: Vocabulary,
-        train: EncodedCorpus,
-        work: Path,
-        discount_fallback: bool = False,
+        self, vocab: Vocabulary, train: EncodedCorpus, work: Path, discount_fallback: bool = False
     ) -> None:
         for program in PROGRAMS:
             if shutil.which(program) is None:

@@ -205,12 +205,7 @@ def bootstrap(right: np.ndarray, baseline: np.ndarray) -> dict[str, Any]:
 
 
 def wsd_rows(
-    name: str,
-    elmo: Elmo,
-    precision: str,
-    train: Path,
-    dev: Path,
-    wordnet: dict[Word, list[str]],
+    name: str, elmo: Elmo, precision: str, train: Path, dev: Path, wordnet: dict[Word, list[str]]
 ) -> list[Row]:
     """The rows of a biLM with one precision, one per layer."""
     started = time.process_time()

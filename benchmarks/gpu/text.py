@@ -52,10 +52,7 @@ class InventedText:
         distinct, places = np.unique(inputs, return_inverse=True)
         arrays = {
             "words": bytes_to_characters(
-                self._letters,
-                self._starts[distinct],
-                self._lengths[distinct],
-                self._n_characters,
+                self._letters, self._starts[distinct], self._lengths[distinct], self._n_characters
             ),
             "forward_targets": forward[:, 1:],
             # The backward direction reads from right to left.

@@ -107,18 +107,11 @@ os.register_at_fork(after_in_child=_open_all)
 class WordVectorCache:
     """
     A cache of word vectors from a frozen token encoder. It is cleared when it is full or the
-    encoder's state changes.
+    encoder's state changes. A copy starts empty. Threads may share it.
 
-    A copy starts empty. Threads may share it.
-
-    # Parameters
-
-    capacity : `int`, optional (default = `CAPACITY`)
-        Maximum number of words.
-    same_bits : `bool`, optional (default = `False`)
-        Whether word vectors are bit-identical regardless of batch composition: the encoder then
-        reads words in blocks of `BLOCK`, padded with repeated words. Otherwise the last bit may
-        differ.
+    `capacity`: maximum number of words. `same_bits`: whether word vectors are bit-identical
+    regardless of batch composition: the encoder then reads words in blocks of `BLOCK`, padded with
+    repeated words. Otherwise the last bit may differ.
     """
 
     def __init__(self, capacity: int = CAPACITY, same_bits: bool = False) -> None:

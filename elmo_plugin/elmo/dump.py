@@ -65,39 +65,17 @@ def dump(
     """
     Compute and write the vectors of a text, or resume an interrupted dump.
 
-    # Parameters
+    `sentences`: a text without empty sentences. With `carry` they are read in order; otherwise the
+    sentences of a part are sorted by length. `out`: HDF5 file to write. `layer`: `"all"`, `"top"`
+    or `"average"`. `pool`: see `Elmo.embed`. `batch_size`: sentences per batch; without `carry`
+    these are sentences of `ORDINARY_LENGTH` tokens, so that memory is bounded. `dtype`: `"float32"`
+    or `"float16"`. `use_sentence_keys`: name datasets by sentences instead of line numbers; of
+    equal sentences, the last one is written. `forget_sentences`: omit `sentence_to_index`; memory
+    then does not grow with the text. `total`: number of sentences, for the progress bar.
 
-    elmo : `Elmo`
-        The model. With `carry` it reads sentences in order; otherwise the sentences of a part are
-        sorted by length.
-    sentences : `Iterable[Sentence]`
-        Text without empty sentences.
-    out : `str | os.PathLike`
-        HDF5 file to write.
-    layer : `str`
-        `"all"`, `"top"` or `"average"`.
-    pool : `str`, optional
-        See `Elmo.embed`.
-    batch_size : `int`, optional (default = `64`)
-        Number of sentences per batch. Without `carry`, this counts sentences of `ORDINARY_LENGTH`
-        tokens, so that memory is bounded.
-    dtype : `str`, optional (default = `"float32"`)
-        Type of the numbers in the file, `"float32"` or `"float16"`.
-    use_sentence_keys : `bool`, optional (default = `False`)
-        Whether to name datasets by sentences instead of line numbers. Of equal sentences, the last
-        one is written.
-    forget_sentences : `bool`, optional (default = `False`)
-        Whether to omit `sentence_to_index`; memory then does not grow with the text.
-    total : `int`, optional
-        Number of sentences, for the progress bar.
-
-    # Raises
-
-    `InputError`
-        If `out` exists, if another process is writing it, if an interrupted dump has another model,
-        text or settings, or if a sentence cannot be the name of a dataset.
-    `DiskFullError`
-        If the disk is full. Finished parts are kept.
+    Raises an `InputError` if `out` exists, if another process is writing it, if an interrupted dump
+    has another model, text or settings, or if a sentence cannot be the name of a dataset; and a
+    `DiskFullError` if the disk is full, in which case finished parts are kept.
     """
     out = Path(os.path.realpath(out))  # a link stays
     settings = _settings(elmo, layer, pool, batch_size, dtype)
@@ -222,9 +200,9 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool
                 "start from scratch"
             )
         if STATE in file:
-            device = elmo.bilm.boundaries.device
-            stored = {name: torch.from_numpy(x[()]).to(device) for name, x in file[STATE].items()}
-            elmo.layers.carried_state = LSTMState.from_stored(stored)
+            stored = {name: torch.from_numpy(x[()]) for name, x in file[STATE].items()}
+            state = LSTMState.from_stored(stored, elmo.bilm.boundaries.device)
+            elmo.layers.carried_state = state
     return True
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.caches import lock_of
-from elmo_plugin.elmo.export import export_vectors
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.sentences import token_lists
 from elmo_plugin.files.local_path import local_path
@@ -20,7 +19,7 @@ from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_files
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
 from elmo_plugin.modules import BiLM, LSTMState, ScalarMix
-from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.text.characters import words_to_characters
@@ -110,7 +109,6 @@ class Elmo(nn.Module):
         check_flag("use_top_only", use_top_only)
         check_flag("requires_grad", requires_grad)
         check_choice("initial_state", initial_state, INITIAL_STATES)
-        check_choice("precision", precision, PRECISIONS)
         n_layers = bilm.bilstm.n_layers + 1
         if scalar_mix_parameters is not None:
             _check_mix(scalar_mix_parameters, n_layers)
@@ -350,8 +348,9 @@ class Elmo(nn.Module):
         _check_layer(layer, self.n_layers)
         # Sizes of 0 and 1 in the example would be fixed in the program.
         example = self.characters([["one", "two"], ["one"]])
+        dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
         with lock_of(self.bilm).alone(), torch.no_grad():
-            return export_vectors(self, lambda tokens: self._vectors(tokens, layer), example)
+            return torch.export.export(_Program(self, layer), (example,), dynamic_shapes=(dynamic,))
 
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """The character ids of sentences, shape `(B, T, C)`, zeros at padding."""
@@ -394,6 +393,17 @@ class Elmo(nn.Module):
         return self
 
 
+class _Program(nn.Module):
+    """What `Elmo.export` records. `torch.compiler.is_exporting` replaces kernels and caches."""
+
+    def __init__(self, elmo: Elmo, layer: str | int) -> None:
+        super().__init__()
+        self.elmo, self.layer = elmo, layer
+
+    def forward(self, characters: Tensor) -> Tensor:
+        return self.elmo._vectors(characters, self.layer)
+
+
 def _note_weights(elmo: Elmo, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     """
     Pre-hook of `load_state_dict`, which itself raises an error if some of the weights are missing.
@@ -402,9 +412,7 @@ def _note_weights(elmo: Elmo, state_dict: dict[str, Any], prefix: str, *_: Any) 
     elmo.clear_caches()
     carried = state_dict.pop(prefix + "resume_state", None)
     if carried:
-        device = elmo.bilm.boundaries.device
-        carried = {name: x.to(device) for name, x in carried.items()}
-        elmo.layers.carried_state = LSTMState.from_stored(carried)
+        elmo.layers.carried_state = LSTMState.from_stored(carried, elmo.bilm.boundaries.device)
     if all(f"{prefix}bilm.{name}" in state_dict for name, _ in elmo.bilm.named_parameters()):
         elmo.layers.has_weights = True
 

@@ -21,16 +21,9 @@ BYTES_PER_SENTENCE = 250
 
 class TextSize(NamedTuple):
     """
-    What the size and the time of a dump depend on.
-
-    n_sentences : `int`
-    n_tokens : `int`
-    n_words : `int`
-        How many times a word is encoded: once for each distinct word that the cache still has.
-    n_bytes : `int`
-        The text in UTF-8.
-    sample : `list[Sentence]`
-        Some of the sentences, each with the same probability.
+    What the size and the time of a dump depend on. `n_words`: how many times a word is encoded,
+    once for each distinct word that the cache still has. `n_bytes`: the text in UTF-8. `sample`:
+    some of the sentences, each with the same probability.
     """
 
     n_sentences: int

@@ -22,24 +22,12 @@ FILE = "layers.sqlite"
 class LayerCache:
     """
     Layers of sentences, keyed by model and sentence. Several models, tasks and processes may share
-    a cache.
+    a cache. See `Elmo` for the parameters. Sentences with NaN or with numbers outside the range of
+    `dtype` (above 65504 in float16) are not stored, nor is anything once the file has `size_gb`
+    GiB.
 
-    # Parameters
-
-    folder : `str | os.PathLike`
-        Folder of the cache, created if it does not exist.
-    dtype : `str`, optional (default = `"float32"`)
-        Type of the stored numbers: `"float32"`, or `"float16"` for half the size. Sentences with
-        NaN or with numbers outside the type's range (above 65504 in float16) are not stored.
-    size_gb : `float`, optional (default = `10.0`)
-        Maximum size of the cache in GiB. Once it is full, nothing more is stored.
-
-    # Raises
-
-    `InputError`
-        If `folder` is not a path, or `dtype` or `size_gb` is invalid.
-    `ValueError`
-        If the folder cannot be created.
+    Raises an `InputError` if a parameter is invalid, and a `ValueError` if the folder cannot be
+    created.
     """
 
     def __init__(

@@ -26,16 +26,7 @@ class BiLMLayers:
     Computes the layers of a biLM for sentences. A frozen biLM runs without dropout, even in
     training mode, and with caches that are valid only while its state does not change; see
     `frozen_state`. Threads may read sentences while another thread moves, loads or converts the
-    weights.
-
-    # Parameters
-
-    bilm : `BiLM`
-    initial_state : `str`
-    cache_dir : `str | os.PathLike | None`
-    cache_dtype : `str`
-    cache_size_gb : `float`
-        See `Elmo` for these.
+    weights. See `Elmo` for the parameters.
     """
 
     def __init__(
@@ -98,31 +89,15 @@ class BiLMLayers:
     @not_compiled  # the kernels and caches are faster than what a compiler makes of them
     def __call__(self, tokens: Tensor, boundaries: bool = True) -> tuple[list[Tensor], Tensor]:
         """
-        The layers of a batch of sentences.
+        The L + 1 layers of a batch of sentences, each of shape `(B, T, 2P)`, and the mask, shape
+        `(B, T)`. `tokens`: character ids, shape `(B, T, C)`, zeros at padding. With `boundaries`, T
+        + 2 replaces T, because the vectors of the two boundaries are the first and the last of a
+        sentence; without them, a frozen biLM that carries no state computes two steps fewer.
 
-        # Parameters
-
-        tokens : `Tensor`
-            Character ids, shape `(B, T, C)`, zeros at padding.
-        boundaries : `bool`, optional (default = `True`)
-            Whether to add the vectors of the two boundaries, as the first and the last of a
-            sentence. Without them, a frozen biLM that carries no state computes two steps fewer.
-
-        # Returns
-
-        `tuple[list[Tensor], Tensor]`
-            The L + 1 layers, each of shape `(B, T, 2P)`, and the mask, shape `(B, T)`. With
-            `boundaries`, T + 2 replaces T.
-
-        # Raises
-
-        `RuntimeError`
-            If the biLM has no weights.
-        `InputError`
-            In `torch.jit.trace`, and in `torch.export` if the state is carried or the precision is
-            not fp32.
-        `ValueError`
-            If the biLM has another `max_characters_per_token`, and as `BiLM.sentence_lengths`.
+        Raises a `RuntimeError` if the biLM has no weights; a `ValueError` if it has another
+        `max_characters_per_token`, and as `BiLM.sentence_lengths`; and an `InputError` in
+        `torch.jit.trace`, and in `torch.export` if the state is carried or the precision is not
+        fp32.
         """
         if torch.jit.is_tracing():
             raise InputError(
@@ -247,12 +222,8 @@ class BiLMLayers:
 
     def fingerprint(self) -> bytes:
         """
-        A digest of the weights and the settings that a sentence's layers depend on.
-
-        # Raises
-
-        `ValueError`
-            If the biLM is trained or contains parts whose effect is unknown.
+        A digest of the weights and the settings that a sentence's layers depend on. Raises a
+        `ValueError` if the biLM is trained or contains parts whose effect is unknown.
         """
         with lock_of(self.bilm).shared():
             if (state := frozen_state(self.bilm)) is None:

@@ -12,13 +12,9 @@ _GAMMA = re.compile(r"(?P<mix>(?:.*\.)?scalar_mix(?:_\d+)?)\.gamma")
 
 class Mix(NamedTuple):
     """
-    A mix of layers, gamma * sum_j s_j h_j (Peters et al. 2018, equation 1). As text it is
-    `s 0.3023 0.3155 0.3822, gamma 1.1636`.
-
-    weights : `list[float]`
-        s_0 .. s_L, after the softmax; empty for a mix with `use_top_only`.
-    gamma : `float`
-        Scale.
+    A mix of layers, gamma * sum_j s_j h_j (Peters et al. 2018, equation 1). `weights` are s_0 ..
+    s_L, after the softmax, and empty for a mix with `use_top_only`. As text it is `s 0.3023 0.3155
+    0.3822, gamma 1.1636`.
     """
 
     weights: list[float]

@@ -80,27 +80,10 @@ def nearest_occurrences(
     same_word: bool = False,
 ) -> list[list[Neighbor]]:
     """
-    The nearest occurrences in a text. Repeated sentences count once, and the query itself does not.
-
-    # Parameters
-
-    elmo : `Elmo`
-        Model with the initial state `zero` or `warm`.
-    queries : `Sequence[Occurrence]`
-        Words in their sentences, which need not be in the text.
-    sentences : `Iterable[Sentence]`
-        The text.
-    k : `int`
-        Number of occurrences for each query.
-    layer : `str | int`, optional (default = `"top"`)
-        `"top"`, `"average"` or the number of a layer; see `Elmo.embed`.
-    same_word : `bool`, optional (default = `False`)
-        Whether to consider only occurrences of the query's word, ignoring case.
-
-    # Returns
-
-    `list[list[Neighbor]]`
-        For each query at most `k` occurrences, the nearest first.
+    For each query at most `k` occurrences in a text, the nearest first. Repeated sentences count
+    once, and the query itself does not. The words of `queries` need not be in the text. `elmo` has
+    the initial state `zero` or `warm`. `layer` is `"top"`, `"average"` or the number of a layer.
+    With `same_word`, only occurrences of the query's word are considered, ignoring case.
     """
     sentences = tqdm(sentences, unit=" sentences")
     if same_word:  # sentences without such a word need not be read

@@ -22,12 +22,7 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     """
     Yield a temporary file next to `path`. It is renamed to `path` if the context ends without an
     error, and removed otherwise. If `path` is a symbolic link, the link stays and its target is
-    written, as by `open`; the target need not exist.
-
-    # Raises
-
-    `DiskFullError`
-        If the disk is full.
+    written, as by `open`; the target need not exist. Raises a `DiskFullError` if the disk is full.
     """
     path = Path(os.path.realpath(path))
     with name_full_disk(path):

@@ -32,11 +32,6 @@ class HDF5Bytes(io.FileIO):
     A new file for `h5py.File` to write to. HDF5 crashes if a write fails, so this file reports
     every write as successful. After the first failure it writes nothing more, and `check`, or
     leaving the context, raises the error.
-
-    # Parameters
-
-    path : `str | os.PathLike`
-        The file to write.
     """
 
     def __init__(self, path: str | os.PathLike) -> None:
@@ -73,14 +68,7 @@ class HDF5Bytes(io.FileIO):
 
 @contextmanager
 def open_hdf5(path: str | os.PathLike) -> Iterator[h5py.File]:
-    """
-    Open a file for reading.
-
-    # Raises
-
-    `InputError`
-        If the file does not exist or is not an HDF5 file.
-    """
+    """Open a file for reading. Raises an `InputError` if there is none or it is not HDF5."""
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "no such file"
         raise InputError(f"{path}: expected an HDF5 file, found {found}")
@@ -94,12 +82,8 @@ def open_hdf5(path: str | os.PathLike) -> Iterator[h5py.File]:
 
 def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
     """
-    Find the array `name` without reading its data; `None` if there is no such array.
-
-    # Raises
-
-    `InputError`
-        If it is a link, is not floating-point, or has data outside this file.
+    Find the array `name` without reading its data; `None` if there is no such array. Raises an
+    `InputError` if it is a link, is not floating-point, or has data outside this file.
     """
     with _reading(file, name):
         item = file
@@ -122,12 +106,8 @@ def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
 
 def read_array(array: h5py.Dataset) -> np.ndarray:
     """
-    Read an array from `find_array` as float32.
-
-    # Raises
-
-    `InputError`
-        If the array is damaged, or a number is NaN, infinite or too large for float32.
+    Read an array from `find_array` as float32. Raises an `InputError` if it is damaged, or a number
+    is NaN, infinite or too large for float32.
     """
     file, name = array.file, array.name
     with _reading(file, name), np.errstate(over="ignore"):
@@ -157,12 +137,8 @@ def _digest(numbers: np.ndarray) -> str:
 
 def read_text(item: h5py.File | h5py.Dataset, name: str) -> str | None:
     """
-    Read the attribute `name` of an array or a file; `None` if there is no such attribute.
-
-    # Raises
-
-    `InputError`
-        If it is not a fixed-length string, as `write_text` writes it.
+    Read the attribute `name` of an array or a file; `None` if there is no such attribute. Raises an
+    `InputError` if it is not a fixed-length string, as `write_text` writes it.
     """
     with _reading(item.file, f"{item.name}: {name}"):
         if name not in item.attrs:

@@ -9,21 +9,11 @@ CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", Path.home() / ".allennlp")) / "cac
 
 def local_path(path: str | os.PathLike, extract_archive: bool = False) -> str:
     """
-    The local path of a file or folder. A URL is downloaded once.
+    The local path of a file or folder. A URL that `cached_path` supports is downloaded once. With
+    `extract_archive`, an archive is unpacked and the path is that of its folder.
 
-    # Parameters
-
-    path : `str | os.PathLike`
-        A path, or a URL that `cached_path` supports.
-    extract_archive : `bool`, optional (default = `False`)
-        Whether to unpack an archive and return its folder.
-
-    # Raises
-
-    `FileNotFoundError`
-        If the file does not exist.
-    `InputError`
-        If it is a URL and the package `cached-path` is not installed.
+    Raises a `FileNotFoundError` if the file does not exist, and an `InputError` for a URL if the
+    package `cached-path` is not installed.
     """
     name = os.path.expanduser(os.fspath(path))
     if os.path.exists(name) and not extract_archive:

@@ -36,14 +36,8 @@ class SQLiteCache:
     A cache of bounded size that never raises an error and never returns a wrong value. Each value
     is stored with a checksum of key and value. A value whose checksum does not match counts as
     absent, and `put` replaces it. After a database error, the process logs one warning and stops
-    using the cache.
-
-    # Parameters
-
-    file : `Path`
-        The database. It and its folder are created on first use.
-    size : `float`
-        Maximum size of the file in bytes. Once it is full, `put` does nothing.
+    using the cache. `file` and its folder are created on first use. Once the file has `size` bytes,
+    `put` does nothing.
     """
 
     def __init__(self, file: Path, size: float) -> None:
@@ -83,11 +77,8 @@ class SQLiteCache:
 
     def _warn(self, state: str, error: Exception) -> None:
         logger.warning(
-            "%s: the cache %s (%s); from now on this process computes what is not there. The file "
-            "may be removed.",
-            self.file,
-            state,
-            error,
+            f"{self.file}: the cache {state} ({error}); from now on this process computes what is "
+            "not there. The file may be removed."
         )
 
     @contextmanager
@@ -125,7 +116,5 @@ Held while SQLite runs, because a child that is forked while another thread hold
 locks would wait for it forever.
 """
 os.register_at_fork(
-    before=_no_fork.acquire,
-    after_in_parent=_no_fork.release,
-    after_in_child=_no_fork.release,
+    before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_no_fork.release
 )

@@ -20,12 +20,8 @@ class DamagedFileError(InputError):
 
 def check_torch_file(path: str | os.PathLike) -> None:
     """
-    Check all checksums of a file, at about 0.4 s per GB.
-
-    # Raises
-
-    `DamagedFileError`
-        If a checksum does not match, or if the file is not a zip file (PyTorch before 1.6).
+    Check all checksums of a file, at about 0.4 s per GB. Raises a `DamagedFileError` if one does
+    not match, or if the file is not a zip file (PyTorch before 1.6).
     """
     try:
         with zipfile.ZipFile(path) as file:
@@ -45,12 +41,8 @@ def check_torch_file(path: str | os.PathLike) -> None:
 
 def load_torch_file(path: str | os.PathLike) -> Any:
     """
-    Load tensors to the CPU, and plain values.
-
-    # Raises
-
-    `DamagedFileError`
-        As `check_torch_file`, and if loading the file would execute code.
+    Load tensors to the CPU, and plain values. Raises a `DamagedFileError` as `check_torch_file`,
+    and if loading the file would execute code.
     """
     check_torch_file(path)
     try:

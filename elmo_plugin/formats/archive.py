@@ -41,18 +41,9 @@ TRAINING_ONLY = (
 
 class Archive(NamedTuple):
     """
-    Contents of an archive, checked against each other.
-
-    # Parameters
-
-    parameters : `dict[str, Any]`
-        Parameters of the model except the vocabulary.
-    options : `BiLMOptions`
-        Sizes of the biLM.
-    words : `list[str]`
-        Words of the softmax.
-    state : `dict[str, Tensor]`
-        Weights of the biLM (names with the prefix `bilm.`) and of the softmax (prefix `softmax.`).
+    Contents of an archive, checked against each other: the model's parameters except the
+    vocabulary, the sizes of the biLM, the words of the softmax, and the weights of the biLM (names
+    with the prefix `bilm.`) and of the softmax (prefix `softmax.`).
     """
 
     parameters: dict[str, Any]
@@ -76,13 +67,9 @@ def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
     `model`, the vocabulary and the weights are read, and nothing that the archive names is imported
     or constructed.
 
-    # Raises
-
-    `InputError`
-        If the archive is damaged, has members outside its own folder, or contains another kind of
-        model. The message begins with the archive's path.
-    `DiskFullError`
-        If the disk has no space to unpack the archive.
+    Raises an `InputError`, which begins with the archive's path, if the archive is damaged, has
+    members outside its own folder, or contains another kind of model; and a `DiskFullError` if the
+    disk has no space to unpack it.
     """
     with opened_archive(archive_file) as folder:
         return _read_folder(folder)

@@ -33,15 +33,10 @@ DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, 
 @contextmanager
 def opened_archive(archive_file: Union[str, os.PathLike]) -> Iterator[Path]:
     """
-    Yield a folder with the config, the words and the weights of an archive.
-
-    # Raises
-
-    `InputError`
-        If the archive is damaged or has members outside its own folder. The message of this error,
-        and of any raised inside the context, begins with the archive's path.
-    `DiskFullError`
-        If the disk has no space to unpack the archive.
+    Yield a folder with the config, the words and the weights of an archive. Raises an `InputError`
+    if the archive is damaged or has members outside its own folder; the message of this error, and
+    of any raised inside the context, begins with the archive's path. Raises a `DiskFullError` if
+    the disk has no space to unpack the archive.
     """
     path = local_path(archive_file)
     try:
@@ -60,12 +55,8 @@ def opened_archive(archive_file: Union[str, os.PathLike]) -> Iterator[Path]:
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """
-    The weights in the folder of an archive.
-
-    # Raises
-
-    `InputError`
-        If there are none, or if they are not plain tensors stored in the file.
+    The weights in the folder of an archive. Raises an `InputError` if there are none, or if they
+    are not plain tensors stored in the file.
     """
     weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
     if weights is None:

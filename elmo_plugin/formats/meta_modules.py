@@ -13,13 +13,9 @@ def meta_modules(
 ) -> tuple[BiLM, SampledSoftmax | None]:
     """
     A biLM and, if there are words, a softmax on PyTorch's device "meta". They have shapes but take
-    no memory, so that a file's arrays can be checked against them first.
-
-    # Raises
-
-    `InputError`
-        If `options` have more layers than `most_layers`, the most that the file can hold, or sizes
-        beyond PyTorch's limits.
+    no memory, so that a file's arrays can be checked against them first. Raises an `InputError` if
+    `options` have more layers than `most_layers`, the most that the file can hold, or sizes beyond
+    PyTorch's limits.
     """
     n_layers = (
         options.lstm.n_layers + 1 + len(options.char_cnn.filters) + options.char_cnn.n_highway

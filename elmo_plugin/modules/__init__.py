@@ -11,12 +11,4 @@ from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.sampled_softmax import SampledSoftmax
 from elmo_plugin.modules.scalar_mix import ScalarMix
 
-__all__ = [
-    "BiLM",
-    "BiLSTM",
-    "CharCNN",
-    "LSTMState",
-    "ProjectedLSTM",
-    "SampledSoftmax",
-    "ScalarMix",
-]
+__all__ = ["BiLM", "BiLSTM", "CharCNN", "LSTMState", "ProjectedLSTM", "SampledSoftmax", "ScalarMix"]

@@ -5,16 +5,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.checks import check_choice
 from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM, WarmState
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.characters import (
-    BEGIN_TOKEN,
-    END_TOKEN,
-    NUM_CHARACTERS,
-    words_to_characters,
-)
+from elmo_plugin.text.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS, words_to_characters
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
@@ -85,21 +81,11 @@ class BiLM(nn.Module):
 
     def set_precision(self, precision: str) -> None:
         """
-        Set the precision of the matrix products.
-
-        # Parameters
-
-        precision : `str`
-            `"fp32"`, or `"bf16"`, which is at least twice as fast on CPUs with native bfloat16.
-            Weights, memory cells and results stay in fp32.
-
-        # Raises
-
-        `ValueError`
-            If `precision` has another value.
+        Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which is at least twice as
+        fast on CPUs with native bfloat16. Weights, memory cells and results stay in fp32. Another
+        value raises an `InputError`.
         """
-        if precision not in PRECISIONS:
-            raise ValueError(f"precision: expected fp32 or bf16, found {precision!r}")
+        check_choice("precision", precision, PRECISIONS)
         for module in self.modules():
             if isinstance(module, (Linear, ProjectedLSTM)):
                 module.precision = PRECISIONS[precision]
@@ -133,28 +119,14 @@ class BiLM(nn.Module):
         """
         Read two streams of running text, each in its own reading order.
 
-        # Parameters
+        `words`: character ids of the distinct words of the streams, shape `(U, C)`.
+        `forward_inputs` and `backward_inputs`: index of each token in `words`, shape `(B, T)`.
+        `state`: initial LSTM state of shape `(L, 2, B, ...)`. `batch_sizes`: see
+        `ProjectedLSTM.forward`. `encode`: function to call instead of `token_encoder`, for example
+        one with a cache. `dropout`: whether to apply dropout in training mode.
 
-        words : `Tensor`
-            Character ids of the distinct words of the streams, shape `(U, C)`.
-        forward_inputs : `Tensor`
-            Index of each token in `words`, shape `(B, T)`.
-        backward_inputs : `Tensor`
-            The same for the backward stream.
-        state : `LSTMState`
-            Initial LSTM state of shape `(L, 2, B, ...)`.
-        batch_sizes : `Sequence[int] | Tensor`, optional
-            Number of rows at each step, if rows end early; see `ProjectedLSTM.forward`.
-        encode : `Encode`, optional
-            Function to call instead of `token_encoder`, for example one with a cache.
-        dropout : `bool`, optional (default = `True`)
-            Whether to apply dropout in training mode.
-
-        # Returns
-
-        `tuple[list[Tensor], LSTMState]`
-            The L + 1 layers, each of shape `(2, T, B, P)`, and the state after the last step. The
-            first layer is the words' vectors.
+        Returns the L + 1 layers, each of shape `(2, T, B, P)`, of which the first is the words'
+        vectors, and the state after the last step.
         """
         if torch.is_grad_enabled() and any(x.requires_grad for x in self.parameters()):
             self.n_trained += 1
@@ -166,18 +138,10 @@ class BiLM(nn.Module):
 
     def sentence_lengths(self, tokens: Tensor) -> Tensor:
         """
-        Number of tokens of each sentence without boundaries, shape `(B,)`.
-
-        # Parameters
-
-        tokens : `Tensor`
-            Character ids of shape `(B, T, C)`; a token of zeros is padding.
-
-        # Raises
-
-        `ValueError`
-            If a character id does not exist, or if padding comes before a real token, because the
-            tokens after it would get other tokens' vectors. Exported programs do not check.
+        Number of tokens of each sentence without boundaries, shape `(B,)`. `tokens`: character ids
+        of shape `(B, T, C)`; a token of zeros is padding. Raises a `ValueError` if a character id
+        does not exist, or if padding comes before a real token, because the tokens after it would
+        get other tokens' vectors. Exported programs do not check.
         """
         if torch.compiler.is_exporting():
             return tokens.any(dim=-1).sum(dim=1)
@@ -206,23 +170,12 @@ class BiLM(nn.Module):
         dropout: bool = True,
     ) -> SentenceLayers:
         """
-        Read sentences in both directions.
-
-        # Parameters
-
-        tokens : `Tensor`
-            Character ids of shape `(B, T, C)`, without boundaries; a token of zeros is padding.
-        lengths : `Tensor`
-            Their `sentence_lengths`, shape `(B,)`.
-        state : `LSTMState`
-            Initial LSTM state of shape `(L, 2, B, ...)`.
-        boundaries : `bool`, optional (default = `True`)
-            Whether to read the boundaries of each sentence too, so that the layers have T + 2
-            tokens. If not, each direction starts after its first boundary, from a `state` of
-            `after_boundary`, and does not read the last one.
-        encode : `Encode`, optional
-        dropout : `bool`, optional (default = `True`)
-            See `forward`.
+        Read sentences in both directions. `tokens`: character ids of shape `(B, T, C)`, without
+        boundaries; a token of zeros is padding. `lengths`: their `sentence_lengths`, shape `(B,)`.
+        `state`: initial LSTM state of shape `(L, 2, B, ...)`. With `boundaries`, the boundaries of
+        each sentence are read too, so that the layers have T + 2 tokens. Without them, each
+        direction starts after its first boundary, from a `state` of `after_boundary`, and does not
+        read the last one. `encode`, `dropout`: see `forward`.
         """
         if boundaries:
             tokens = self._with_boundaries(tokens, lengths)

@@ -36,16 +36,13 @@ class LSTMState(NamedTuple):
         return {"memory": self.cell, "output": self.hidden}
 
     @classmethod
-    def from_stored(cls, stored: Mapping[str, Tensor]) -> LSTMState:
-        """The inverse of `stored()`."""
-        return cls(stored["memory"], stored["output"])
+    def from_stored(cls, stored: Mapping[str, Tensor], device: torch.device) -> LSTMState:
+        """The inverse of `stored()`, on `device`."""
+        return cls(stored["memory"].to(device), stored["output"].to(device))
 
     def expand(self, batch_size: int) -> LSTMState:
         """One row, repeated `batch_size` times."""
         return LSTMState(*(x.expand(-1, -1, batch_size, -1) for x in self))
-
-    def detach(self) -> LSTMState:
-        return LSTMState(*(x.detach() for x in self))
 
     def take(self, batch_size: int) -> LSTMState:
         """The first `batch_size` rows; rows beyond the last are zeros, as in bilm-tf."""
@@ -143,32 +140,18 @@ class ProjectedLSTM(nn.Module):
         batch_sizes: Sequence[int] | Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
-        Read a batch of rows in both directions.
+        Read a batch of rows in both directions. `inputs`: shape `(2, T, B, input_dim)`, each
+        direction in its own reading order. `cell`: c_0 of shape `(2, B, D)`; `hidden`: h_0 of shape
+        `(2, B, P)`. No gradient flows into these two.
 
-        # Parameters
+        `batch_sizes`: number of rows to read at each of the T steps, in descending order, as in
+        `torch.nn.utils.rnn.PackedSequence`: step t reads the first `batch_sizes[t]` rows, and rows
+        are sorted by descending length. By default every step reads all rows. While the biLM is
+        exported, the mask of the rows to read, of shape `(T, B)`.
 
-        inputs : `Tensor`
-            Input vectors of shape `(2, T, B, input_dim)`, each direction in its own reading order.
-        cell : `Tensor`
-            c_0 of shape `(2, B, D)`. No gradient flows into it.
-        hidden : `Tensor`
-            h_0 of shape `(2, B, P)`. No gradient flows into it.
-        batch_sizes : `Sequence[int] | Tensor`, optional
-            Number of rows to read at each of the T steps, in descending order, as in
-            `torch.nn.utils.rnn.PackedSequence`: step t reads the first `batch_sizes[t]` rows, and
-            rows are sorted by descending length. By default every step reads all rows.
-            While the biLM is exported, the mask of the rows to read, of shape `(T, B)`.
-
-        # Returns
-
-        `tuple[Tensor, Tensor, Tensor]`
-            h_1 .. h_T of shape `(2, T, B, P)`, zeros at steps that a row does not read; and each
-            row's c and h after its last step, of shapes `(2, B, D)` and `(2, B, P)`.
-
-        # Raises
-
-        `ValueError`
-            If the last sizes of `inputs`, `cell` and `hidden` are not those of the layer.
+        Returns h_1 .. h_T of shape `(2, T, B, P)`, zeros at steps that a row does not read; and
+        each row's c and h after its last step, of shapes `(2, B, D)` and `(2, B, P)`. Raises a
+        `ValueError` if the last sizes of `inputs`, `cell` and `hidden` are not those of the layer.
         """
         expected = self.input_weight.size(1), self.dim, self.projection_dim
         found = inputs.size(-1), cell.size(-1), hidden.size(-1)
@@ -273,24 +256,11 @@ class BiLSTM(nn.Module):
         dropout: bool = True,
     ) -> tuple[list[Tensor], LSTMState]:
         """
-        Read a batch of rows with all layers.
-
-        # Parameters
-
-        inputs : `Tensor`
-            Input vectors of shape `(2, T, B, input_dim)`, each direction in its own reading order.
-        state : `LSTMState`
-            Initial LSTM state of shape `(L, 2, B, ...)`. No gradient flows into it.
-        batch_sizes : `Sequence[int] | Tensor`, optional
-            See `ProjectedLSTM.forward`.
-        dropout : `bool`, optional (default = `True`)
-            Whether to apply dropout in training mode.
-
-        # Returns
-
-        `tuple[list[Tensor], LSTMState]`
-            The output of each layer, shape `(2, T, B, P)`, and each row's state after its last
-            step.
+        Read a batch of rows with all layers. `inputs`: shape `(2, T, B, input_dim)`, each direction
+        in its own reading order. `state`: initial LSTM state of shape `(L, 2, B, ...)`; no gradient
+        flows into it. `batch_sizes`: see `ProjectedLSTM.forward`. `dropout`: whether to apply
+        dropout in training mode. Returns the output of each layer, shape `(2, T, B, P)`, and each
+        row's state after its last step.
         """
         outputs, cells, hiddens = [], [], []
         x = inputs
@@ -301,7 +271,7 @@ class BiLSTM(nn.Module):
             outputs.append(x)
             cells.append(cell)
             hiddens.append(hidden)
-        return outputs, LSTMState(torch.stack(cells), torch.stack(hiddens)).detach()
+        return outputs, LSTMState(*(torch.stack(x).detach() for x in (cells, hiddens)))
 
 
 class WarmState(nn.Module):
@@ -333,16 +303,10 @@ class WarmState(nn.Module):
     @torch.no_grad()
     def observe(self, state: LSTMState, rows: Tensor) -> None:
         """
-        Add the rows of `state` at a sentence's start to the mean, which is plain at first and then
-        exponential over about `HORIZON` starts. In distributed training the rows of all processes
-        are added, and each process must call this.
-
-        # Parameters
-
-        state : `LSTMState`
-            States, shape `(L, 2, B, ...)`.
-        rows : `Tensor`
-            Mask, shape `(B,)`, true if the row is about to read a sentence's first token.
+        Add the rows of `state`, shape `(L, 2, B, ...)`, at a sentence's start to the mean, which is
+        plain at first and then exponential over about `HORIZON` starts. `rows`: mask, shape `(B,)`,
+        true if the row is about to read a sentence's first token. In distributed training the rows
+        of all processes are added, and each process must call this.
         """
         chosen = rows.view(1, 1, -1, 1)
         n = _over_processes(rows.sum())

@@ -59,25 +59,9 @@ class ScalarMix(nn.Module):
 
     def forward(self, layers: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
         """
-        Mix the layers.
-
-        # Parameters
-
-        layers : `Sequence[Tensor]`
-            h_0 .. h_L, each of shape `(B, T, dim)`.
-        mask : `Tensor`, optional
-            Mask of shape `(B, T)`, true at real tokens; required if `do_layer_norm`, otherwise
-            unused.
-
-        # Returns
-
-        `Tensor`
-            Shape `(B, T, dim)`.
-
-        # Raises
-
-        `ValueError`
-            If the number of layers is not `mixture_size`, or `do_layer_norm` has no mask.
+        Mix `layers`, h_0 .. h_L, each of shape `(B, T, dim)`. Returns shape `(B, T, dim)`. `mask`:
+        shape `(B, T)`, true at real tokens; required if `do_layer_norm`, otherwise unused. Raises a
+        `ValueError` if the number of layers is not `mixture_size`, or `do_layer_norm` has no mask.
         """
         if len(layers) != self.mixture_size:
             raise ValueError(f"layers: expected {self.mixture_size} tensors, found {len(layers)}")

@@ -161,9 +161,7 @@ def _best_windows_of(
     best = F.embedding_bag(windows[0], table, mode="sum")  # (U, n)
     index = torch.uint8 if len(windows) <= 256 else torch.int16
     at = torch.zeros_like(best, dtype=index) if wants_places else None
-    for t, n in enumerate(n_windows[: len(windows)]):
-        if t == 0:
-            continue
+    for t, n in enumerate(n_windows[1 : len(windows)], start=1):
         y = F.embedding_bag(windows[t, :n], table, mode="sum")
         if at is not None:
             # t grows, so the maximum of both indices is the later one if y is greater.

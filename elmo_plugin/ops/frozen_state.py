@@ -28,20 +28,13 @@ _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 class FrozenState:
     """
     The state of a frozen module, or of some frozen tensors. If two states that exist at the same
-    time are equal, the module computed the same outputs at both times.
+    time are equal, the module computed the same outputs at both times. A state holds a reference to
+    every tensor and to its memory, so that Python cannot reuse a tensor's identity, nor PyTorch its
+    address.
 
-    A state holds a reference to every tensor and to its memory, so that Python cannot reuse a
-    tensor's identity, nor PyTorch its address.
-
-    # Parameters
-
-    tensors : `Iterable[Tensor]`
-        Parameters and buffers for which `is_frozen` is true.
-    settings : `tuple`, optional (default = `()`)
-        Everything else that the numbers depend on.
-    n_trained : `int`, optional (default = `0`)
-        How often autograd has used the module, because training can change it without raising a
-        version.
+    `tensors`: parameters and buffers for which `is_frozen` is true. `settings`: everything else
+    that the numbers depend on. `n_trained`: how often autograd has used the module, because
+    training can change it without raising a version.
     """
 
     def __init__(self, tensors: Iterable[Tensor], settings: tuple = (), n_trained: int = 0) -> None:

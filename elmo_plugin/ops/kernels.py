@@ -83,26 +83,19 @@ def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[Any]:
 
 
 def kernel_scan(
-    inputs: Tensor,
-    memory: Tensor,
-    output: Tensor,
-    input_weight: KernelWeights,
-    recurrent_weight: KernelWeights,
-    bias: Tensor,
-    projection_weight: KernelWeights | None,
-    *clips_and_sizes: Any,
-    keep: bool = False,
+    inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any, keep: bool = False
 ) -> tuple[Tensor, ...]:
     """
     `reference_lstm` for packed weights. The results are followed by the gates, c and m of every
     step for the backward pass, or by three times `None` without `keep`.
     """
+    w_x, w_h, bias, w_p, *clips_and_sizes = arguments
     outputs, c, h, *kept = torch.ops.elmo_plugin.lstm_scan(
         *(x.float().contiguous() for x in (inputs, memory, output)),
-        input_weight.packed,
-        recurrent_weight.packed,
+        w_x.packed,
+        w_h.packed,
         bias.float().contiguous(),
-        None if projection_weight is None else projection_weight.packed,
+        None if w_p is None else w_p.packed,
         *clips_and_sizes,
         keep,
     )
@@ -114,16 +107,9 @@ class KernelScan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        inputs: Tensor,
-        memory: Tensor,
-        output: Tensor,
-        input_weight: Tensor,
-        recurrent_weight: Tensor,
-        bias: Tensor,
-        projection_weight: Tensor | None,
-        *clips_and_sizes: Any,
+        ctx: Any, inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
+        input_weight, recurrent_weight, bias, projection_weight, *clips_and_sizes = arguments
         x, c_0, h_0 = (tensor.float().contiguous() for tensor in (inputs, memory, output))
         weights = input_weight, recurrent_weight, projection_weight
         w_x, w_h, w_p = pack_for_kernel(weights)
@@ -201,12 +187,8 @@ def kernel_best_windows(
     characters: Tensor, tables: Sequence[Tensor], wants_places: bool
 ) -> tuple[Tensor, Tensor | None]:
     """
-    `char_conv._best_windows` by the kernel: arguments and results are the same.
-
-    # Raises
-
-    `IndexError`
-        If a character has no row in the tables.
+    `char_conv._best_windows` by the kernel: arguments and results are the same. Raises an
+    `IndexError` if a character has no row in the tables.
     """
     best, at = torch.ops.elmo_plugin.best_windows(
         characters.contiguous(), [table.contiguous() for table in tables], wants_places
@@ -224,14 +206,7 @@ def kernel_table_gradients(
 
 
 def _test_lstm(dtype: torch.dtype) -> None:
-    """
-    Compare the kernel with `reference_lstm`.
-
-    # Raises
-
-    `RuntimeError`
-        If the kernel's results differ from `reference_lstm`.
-    """
+    """Raise a `RuntimeError` if the results differ from `reference_lstm`."""
     generator = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> Tensor:
@@ -252,12 +227,7 @@ def _test_lstm(dtype: torch.dtype) -> None:
 
 
 def _test_softmax(dtype: torch.dtype) -> None:
-    """
-    # Raises
-
-    `RuntimeError`
-        If the kernel's numbers are not those of the equation.
-    """
+    """Raise a `RuntimeError` if the numbers are not those of the equation."""
     generator = torch.Generator().manual_seed(0)
     n, n_words, dim = 70, 150, 40
     hidden = torch.randn(n, dim, generator=generator)
@@ -285,12 +255,7 @@ def _test_softmax(dtype: torch.dtype) -> None:
 
 
 def _test_convolutions() -> None:
-    """
-    # Raises
-
-    `RuntimeError`
-        If the kernel's numbers are not those of the definition.
-    """
+    """Raise a `RuntimeError` if the numbers are not those of the definition."""
     generator = torch.Generator().manual_seed(0)
     n_words, n_characters = 9, 12
     characters = torch.randint(n_characters, (n_words, 10), generator=generator)

@@ -14,13 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import (
-    KernelScan,
-    KernelWeights,
-    kernel_scan,
-    pack_for_kernel,
-    takes,
-)
+from elmo_plugin.ops.kernels import KernelScan, KernelWeights, kernel_scan, pack_for_kernel, takes
 from elmo_plugin.ops.linear import Weights, batched_matmul, is_on_cpu, pack_weights
 from elmo_plugin.ops.lstm_reference import exported_lstm, scan_gradients
 from elmo_plugin.ops.no_double_backward import no_double_backward
@@ -60,22 +54,17 @@ def lstm_scan(
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
     matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]
-    if isinstance(batch_sizes, Tensor):  # while the biLM is exported
-        w_x, w_h, w_p = matrices
-        return exported_lstm(
-            inputs, memory, output, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes
-        )
     uses_kernel = isinstance(recurrent_weight, KernelWeights) or takes(recurrent_weight)
     tensors = (inputs, bias, *matrices)
-    scan: Callable[..., tuple[Tensor, ...]]
-    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
+    scan: Callable[..., tuple[Tensor, ...]] = _scan
+    if isinstance(batch_sizes, Tensor):  # while the biLM is exported
+        scan = exported_lstm
+    elif torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
         scan = (KernelScan if uses_kernel else _Scan).apply
     elif uses_kernel:
         scan = kernel_scan
         if isinstance(recurrent_weight, Tensor):  # it is trained and changes between evaluations
             matrices = pack_for_kernel(matrices)
-    else:
-        scan = _scan
     w_x, w_h, w_p = matrices
     outputs, c, h, *_ = scan(
         inputs, memory, output, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes
@@ -84,20 +73,12 @@ def lstm_scan(
 
 
 def _scan(
-    inputs: Tensor,
-    memory: Tensor,
-    output: Tensor,
-    input_weight: Weights,
-    recurrent_weight: Weights,
-    bias: Tensor,
-    projection_weight: Weights | None,
-    cell_clip: float | None,
-    proj_clip: float | None,
-    batch_sizes: Sequence[int],
+    inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The scan without a gradient, with PyTorch's operators."""
+    """The scan without a gradient, with PyTorch's operators. Arguments are those of `lstm_scan`."""
+    w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes = arguments
     # bf16 rounds to 1e-3 anyway, and training does not need the exact tanh.
-    tanh = torch.tanh if recurrent_weight.dtype == inputs.dtype else quick_tanh
+    tanh = torch.tanh if w_h.dtype == inputs.dtype else quick_tanh
     outputs = inputs.new_zeros(*inputs.shape[:3], output.size(-1))
     c, h = memory.clone(), output.clone()
     m = torch.empty_like(c)
@@ -108,12 +89,11 @@ def _scan(
     for first in range(0, len(batch_sizes), n_block):
         sizes = batch_sizes[first : first + n_block]
         block = inputs[:, first : first + n_block, : sizes[0]]
-        gates = _input_gates(block, input_weight, bias, memory_of_gates)
+        gates = _input_gates(block, w_x, bias, memory_of_gates)
         for t, n in enumerate(sizes):
             g = gates[:, t, :n]
-            batched_matmul(h[:, :n], recurrent_weight, out=g, add=True)
-            written = (c[:, :n], m[:, :n], h[:, :n])
-            _step(g, c[:, :n], *written, projection_weight, cell_clip, proj_clip, tanh)
+            batched_matmul(h[:, :n], w_h, out=g, add=True)
+            _step(g, c[:, :n], c[:, :n], m[:, :n], h[:, :n], w_p, cell_clip, proj_clip, tanh)
             outputs[:, first + t, :n] = h[:, :n]
     return outputs, c, h
 
@@ -180,21 +160,12 @@ def _last(states: Tensor, batch_sizes: Sequence[int]) -> Tensor:
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        inputs: Tensor,
-        memory: Tensor,
-        output: Tensor,
-        input_weight: Tensor,
-        recurrent_weight: Tensor,
-        bias: Tensor,
-        projection_weight: Tensor | None,
-        cell_clip: float | None,
-        proj_clip: float | None,
-        batch_sizes: Sequence[int],
+        ctx: Any, inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
+        w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes = arguments
         n_steps, n_rows = inputs.shape[1:3]
         gates = inputs.new_empty(2, n_steps * n_rows, bias.size(-1))
-        gates = _input_gates(inputs, input_weight, bias, gates)
+        gates = _input_gates(inputs, w_x, bias, gates)
         # Writing zeros costs as much as a small step, and is needed only if rows are skipped.
         fresh = memory.new_zeros if min(batch_sizes) < n_rows else memory.new_empty
         # Index 0 holds the initial state, so step t starts from c[:, t] and h[:, t].
@@ -204,12 +175,10 @@ class _Scan(torch.autograd.Function):
         c[:, 0], h[:, 0] = memory, output
         for t, n in enumerate(batch_sizes):
             g = gates[:, t, :n]
-            batched_matmul(h[:, t, :n], recurrent_weight, out=g, add=True)
+            batched_matmul(h[:, t, :n], w_h, out=g, add=True)
             written = (c[:, t + 1, :n], m[:, t, :n], h[:, t + 1, :n])
-            _step(g, c[:, t, :n], *written, projection_weight, cell_clip, proj_clip, quick_tanh)
-        ctx.save_for_backward(
-            inputs, input_weight, recurrent_weight, projection_weight, gates, c, h, m
-        )
+            _step(g, c[:, t, :n], *written, w_p, cell_clip, proj_clip, quick_tanh)
+        ctx.save_for_backward(inputs, w_x, w_h, w_p, gates, c, h, m)
         ctx.clips = cell_clip, proj_clip
         ctx.batch_sizes = batch_sizes
         last_c, last_h = _last(c, batch_sizes), _last(h, batch_sizes)
@@ -219,29 +188,26 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, input_weight, recurrent_weight, projection_weight, gates, c, h, m = (
-            ctx.saved_tensors
-        )
+        inputs, w_x, w_h, w_p, gates, c, h, m = ctx.saved_tensors
         cell_clip, proj_clip = ctx.clips
         if is_graph_kept():
             gates = gates.clone()
         d_h = grads[0].clone(memory_format=torch.contiguous_format)
         d_c = torch.zeros_like(c[:, 0])
         # The activations are replaced by their gradients, in the precision of the products.
-        same = recurrent_weight.dtype == gates.dtype
-        d_gates = gates if same else torch.empty_like(gates, dtype=recurrent_weight.dtype)
-        recurrent_weight_t = recurrent_weight.transpose(1, 2)
+        same = w_h.dtype == gates.dtype
+        d_gates = gates if same else torch.empty_like(gates, dtype=w_h.dtype)
         n_later = 0
         for t, n in reversed(list(enumerate(ctx.batch_sizes))):
             d_m = d_h_t = d_h[:, t, :n]
             if n_later:
                 later = d_gates[:, t + 1, :n_later]
-                batched_matmul(later, recurrent_weight_t, out=d_h_t[:, :n_later], add=True)
-            if projection_weight is not None:
+                batched_matmul(later, w_h.transpose(1, 2), out=d_h_t[:, :n_later], add=True)
+            if w_p is not None:
                 if proj_clip is not None:
                     # A clipped number equals the bound and has no gradient.
                     d_h_t.mul_(h[:, t + 1, :n].abs() < proj_clip)
-                d_m = batched_matmul(d_h_t, projection_weight.transpose(1, 2))
+                d_m = batched_matmul(d_h_t, w_p.transpose(1, 2))
             _step_backward(
                 gates[:, t, :n], c[:, t, :n], c[:, t + 1, :n], d_m, d_c[:, :n], cell_clip
             )
@@ -251,7 +217,7 @@ class _Scan(torch.autograd.Function):
             n_later = n
 
         d_bias = gates.sum(dim=(1, 2))
-        return scan_gradients(ctx, inputs, h[:, :-1], m, d_gates, d_h, d_bias, input_weight)
+        return scan_gradients(ctx, inputs, h[:, :-1], m, d_gates, d_h, d_bias, w_x)
 
 
 def _step_backward(

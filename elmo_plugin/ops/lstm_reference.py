@@ -44,30 +44,20 @@ def reference_lstm(
 
 
 def exported_lstm(
-    inputs: Tensor,
-    memory: Tensor,
-    output: Tensor,
-    input_weight: Tensor,
-    recurrent_weight: Tensor,
-    bias: Tensor,
-    projection_weight: Tensor | None,
-    cell_clip: float | None,
-    proj_clip: float | None,
-    is_read: Tensor,
+    inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
     `reference_lstm` for `torch.export`: the loop over time is an operator of the program, so that
-    the numbers of steps and rows are not fixed. `is_read` is the mask of the rows that are read at
-    each step, of shape `(T, B)`.
+    the numbers of steps and rows are not fixed. Instead of `batch_sizes`, the last argument is the
+    mask of the rows that are read at each step, of shape `(T, B)`.
     """
+    input_weight, recurrent_weight, bias, *rest, is_read = arguments
     # Not at the top, because it imports the compiler.
     from torch._higher_order_ops.scan import scan
 
     def step(state: Any, at_t: Any) -> tuple[Any, Tensor]:
         (c, h), (gates, mask) = state, at_t
-        c_t, h_t = reference_step(
-            gates, c, h, recurrent_weight, projection_weight, cell_clip, proj_clip
-        )
+        c_t, h_t = reference_step(gates, c, h, recurrent_weight, *rest)
         return (torch.where(mask, c_t, c), torch.where(mask, h_t, h)), h_t * mask
 
     gates = inputs @ input_weight[:, None] + bias[:, None, None]  # (2, T, B, 4D)

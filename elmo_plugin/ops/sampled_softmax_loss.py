@@ -81,12 +81,7 @@ def _loss(
 class _Loss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        hits: Tensor,
-        targets: Tensor | None,
-        weight: Tensor,
-        bias: Tensor,
+        ctx: Any, hidden: Tensor, hits: Tensor, targets: Tensor | None, weight: Tensor, bias: Tensor
     ) -> Tensor:
         losses, *gradients = _losses(hidden, hits, targets, weight, bias, gradients=True)
         ctx.save_for_backward(*gradients)

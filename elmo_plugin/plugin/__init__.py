@@ -11,6 +11,9 @@ ELMo for AllenNLP. Importing this package registers:
 `pretrained://NAME` of the models in the package.
 """
 
+import importlib
+import pkgutil
+
 import elmo_plugin_torchvision
 from elmo_plugin.plugin.environment import check_environment, do_not_spin_if_busy
 
@@ -19,32 +22,8 @@ do_not_spin_if_busy()
 # PyTorch has already called this, unless its autoload is off or the package is not installed.
 elmo_plugin_torchvision.install()
 
-# This patches AllenNLP for the imports below.
+# This patches AllenNLP for the imports below, which register everything.
 from elmo_plugin.plugin import compat  # isort: split
 
-from elmo_plugin.plugin.callbacks import bilm_export as bilm_export_callback
-from elmo_plugin.plugin.callbacks import elmo_mix as elmo_mix_callback
-from elmo_plugin.plugin.callbacks import keep_freed_memory, learning_curve, validate_every, wandb
-from elmo_plugin.plugin.commands import (
-    bilm_export,
-    bilm_import,
-    elmo_configs,
-    elmo_mix,
-    elmo_nearest,
-    elmo_vectors,
-    encode,
-)
-from elmo_plugin.plugin.data import (
-    data_loader,
-    dataset_reader,
-    installed_docs,
-    task_text,
-    token_indexer,
-    vocabulary,
-)
-from elmo_plugin.plugin.models import archives, language_model
-from elmo_plugin.plugin.predictors import sentences
-from elmo_plugin.plugin.seq2seq_encoders import elmo_output
-from elmo_plugin.plugin.task_models import bcn, bidaf, qanet
-from elmo_plugin.plugin.token_embedders import elmo_token_embedder
-from elmo_plugin.plugin.training import checkpointer, optimizer
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)

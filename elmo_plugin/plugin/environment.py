@@ -28,14 +28,9 @@ NEEDED_BY_ROUGE = ("pkg_resources",)  # setuptools 81 removed it
 
 def check_environment() -> None:
     """
-    Check the installed packages without importing AllenNLP, which takes seconds.
-
-    # Raises
-
-    `ModuleNotFoundError`
-        If a package that the plugin or allennlp-models needs is missing.
-    `ImportError`
-        If AllenNLP is not 2.10, or transformers lacks `AdamW`, which AllenNLP subclasses.
+    Check the installed packages without importing AllenNLP, which takes seconds. Raises a
+    `ModuleNotFoundError` if a package that the plugin or allennlp-models needs is missing, and an
+    `ImportError` if AllenNLP is not 2.10, or transformers lacks `AdamW`, which AllenNLP subclasses.
     """
     for module in NEEDED + NEEDED_BY_ALLENNLP_MODELS + NEEDED_BY_ROUGE:
         if find_spec(module) is None:

@@ -11,13 +11,7 @@ OPTIONS = "options.json"
 
 
 class PretrainedFiles(NamedTuple):
-    """
-    options_file : `str`
-    weight_file : `str`
-        Weights of the biLM and of its softmax.
-    vocabulary_file : `str`
-        Words of the softmax.
-    """
+    """The files of a model. The weights are those of the biLM and of its softmax."""
 
     options_file: str
     weight_file: str
@@ -31,12 +25,8 @@ def pretrained_names() -> list[str]:
 
 def pretrained_files(name: str) -> PretrainedFiles:
     """
-    The files of a model.
-
-    # Raises
-
-    `ValueError`
-        If there is no model of this name. The message lists the available names.
+    The files of a model. Raises a `ValueError` that lists the available names if there is no model
+    of this name.
     """
     names = pretrained_names()
     if name not in names:

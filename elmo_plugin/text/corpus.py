@@ -65,16 +65,9 @@ class CorpusError(InputError):
 @dataclass(frozen=True)
 class Shard:
     """
-    A part of the text, in whole sentences.
-
-    # Parameters
-
-    tokens : `np.ndarray`
-        Word ranks, shape `(tokens,)`, int32.
-    sentences : `np.ndarray`
-        Offsets into `tokens`, shape `(sentences + 1,)`, int64.
-    documents : `np.ndarray`
-        Offsets into the sentences, shape `(documents + 1,)`, int64.
+    A part of the text, in whole sentences: word ranks, shape `(tokens,)`, int32; offsets of the
+    sentences into them, shape `(sentences + 1,)`, int64; and offsets of the documents into the
+    sentences, shape `(documents + 1,)`, int64.
     """
 
     tokens: np.ndarray
@@ -100,15 +93,9 @@ def shard_files(folder: Path, index: int) -> tuple[Path, Path, Path]:
 
 class EncodedCorpus:
     """
-    A corpus written by `elmo_plugin.text.encoding.encode`. Use `open` to create it.
-
-    # Parameters
-
-    folder : `Path`
-        Folder of the corpus.
-    description : `dict[str, Any]`
-        Contents of corpus.json: `tokens`, `sentences`, `documents`, `words`, `shards` (number of
-        tokens of each), `files` (of the text), and `digests` (one for each other file).
+    A corpus written by `elmo_plugin.text.encoding.encode`. Use `open` to create it. `description`
+    is the content of corpus.json: `tokens`, `sentences`, `documents`, `words`, `shards` (number of
+    tokens of each), `files` (of the text), and `digests` (one for each other file).
     """
 
     def __init__(self, folder: Path, description: dict[str, Any]) -> None:
@@ -205,12 +192,8 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise CorpusError(f"{folder}: expected an encoded corpus, found no {file.name}") from error
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{file}: expected JSON, found damage ({error})") from error
-    found = (
-        (description.get("format"), description.get("version"))
-        if isinstance(description, dict)
-        else None
-    )
-    if found != (FORMAT, VERSION):
+    known = description if isinstance(description, dict) else {}
+    if (found := (known.get("format"), known.get("version"))) != (FORMAT, VERSION):
         raise CorpusError(
             f"{file}: expected {FORMAT!r} of version {VERSION}, found {found}; "
             "encode the text again"

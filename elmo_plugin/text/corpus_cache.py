@@ -43,14 +43,8 @@ def open_corpus(
 ) -> EncodedCorpus:
     """
     Open the corpus of a text, encoding it first if it is not in the cache. Only one process encodes
-    a text; others wait for it.
-
-    # Parameters
-
-    path : `str | os.PathLike`
-        Folder of an encoded corpus, or a text; see `elmo_plugin.text.lines.find_files`.
-    cache_dir : `str | os.PathLike`, optional
-        Folder of the cache; by default `bilm` in AllenNLP's cache.
+    a text; others wait for it. `path`: folder of an encoded corpus, or a text; see `find_files`.
+    `cache_dir`: by default `bilm` in AllenNLP's cache.
     """
     if is_corpus(path):
         return EncodedCorpus.open(path)

@@ -45,26 +45,16 @@ def encode(
     files: Sequence[Path], folder: str | os.PathLike, shard_tokens: int = SHARD_TOKENS
 ) -> EncodedCorpus:
     """
-    Encode text files. The folder is written completely or not at all. Only one process at a time
-    encodes to a folder; it removes what a killed process left.
+    Encode text files, in order. The folder is written completely or not at all; if it is a link,
+    the link stays. Only one process at a time encodes to a folder; it removes what a killed process
+    left.
 
-    # Parameters
+    `shard_tokens`: largest number of tokens of a shard, unless one sentence has more. A shard ends
+    with a document if that leaves it at least half full. Otherwise the document is cut, and the
+    rest counts as another document when shuffling.
 
-    files : `Sequence[Path]`
-        Files of the text, in order; see `elmo_plugin.text.lines`.
-    folder : `str | os.PathLike`
-        Folder of the corpus. If it is a link, the link stays.
-    shard_tokens : `int`, optional (default = `8388608`)
-        Largest number of tokens of a shard, unless one sentence has more. A shard ends with a
-        document if that leaves it at least half full. Otherwise the document is cut, and the rest
-        counts as another document when shuffling.
-
-    # Raises
-
-    `InputError`
-        If the folder exists, if the files contain no token, or if a file is not valid text.
-    `OSError`
-        If a file cannot be opened, or the corpus cannot be written.
+    Raises an `InputError` if the folder exists, if the files contain no token, or if a file is not
+    valid text; and an `OSError` if a file cannot be opened, or the corpus cannot be written.
     """
     if shard_tokens < 1:
         raise InputError(f"shard_tokens: expected at least 1, found {shard_tokens}")
@@ -179,16 +169,7 @@ def _write_words(
 
 
 class _ShardWriter:
-    """
-    Writes sentences as shards of word numbers, which `renumber` replaces by ranks at the end.
-
-    # Parameters
-
-    folder : `Path`
-        Folder of the corpus.
-    shard_tokens : `int`
-        Largest number of tokens of a shard.
-    """
+    """Writes sentences as shards of word numbers, which `renumber` replaces by ranks at the end."""
 
     def __init__(self, folder: Path, shard_tokens: int) -> None:
         self._folder = folder

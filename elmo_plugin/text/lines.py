@@ -38,31 +38,17 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 TAR_MAGIC = "ustar"
 TAR_MAGIC_POSITION = 257
 
-DECOMPRESSION_ERRORS = (
-    EOFError,
-    gzip.BadGzipFile,
-    zlib.error,
-    lzma.LZMAError,
-    zstandard.ZstdError,
-)
+DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 def find_files(path: str | os.PathLike) -> list[Path]:
     """
-    The files of a path, in sorted order.
+    The files of a path, in sorted order. `path`: a file, a glob, a folder (all non-hidden files in
+    and below it), or anything else that AllenNLP's `cached_path` resolves, such as a URL or an
+    archive.
 
-    # Parameters
-
-    path : `str | os.PathLike`
-        A file, a glob, a folder (all non-hidden files in and below it), or anything else that
-        AllenNLP's `cached_path` resolves, such as a URL or an archive.
-
-    # Raises
-
-    `FileNotFoundError`
-        If the file does not exist, the folder is empty, or the glob has no match.
-    `OSError`
-        If a subfolder cannot be read.
+    Raises a `FileNotFoundError` if the file does not exist, the folder is empty, or the glob has no
+    match; and an `OSError` if a subfolder cannot be read.
     """
     path = os.path.expanduser(os.fspath(path))
     if not os.path.exists(path):
@@ -118,23 +104,12 @@ def read_blocks(
 ) -> Iterator[list[str]]:
     """
     The lines of a file, in blocks of about a megabyte, because processing many lines at once is
-    fast.
+    fast. `file`: text in UTF-8, plain or compressed by gzip, xz or zstd; an open file is not
+    closed. `on_bytes`: function called with every piece of the file before decompression, for a
+    hash or a progress bar. `name`: the file in errors, by default its path.
 
-    # Parameters
-
-    file : `Path | BinaryIO`
-        Text in UTF-8, plain or compressed by gzip, xz or zstd. An open file is not closed.
-    on_bytes : `Callable`, optional
-        Function called with every piece of the file before decompression, for a hash or a progress
-        bar.
-    name : `str`, optional
-        Name of the file in errors, by default its path.
-
-    # Raises
-
-    `InputError`
-        If the file is not UTF-8, if its compressed form is damaged or cut short, or if a line is
-        longer than `LINE_BYTES`.
+    Raises an `InputError` if the file is not UTF-8, if its compressed form is damaged or cut short,
+    or if a line is longer than `LINE_BYTES`.
     """
     name = name or str(file)
     lines_before = 0

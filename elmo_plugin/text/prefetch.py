@@ -15,13 +15,9 @@ AHEAD = 8
 
 class Prefetcher:
     """
-    Returns windows by number. The thread starts at the first requested window. Later requests
-    should be in order, because any other request restarts it at that window.
-
-    # Parameters
-
-    windows : `Callable[[int], Iterator[Tensors]]`
-        Function that yields the windows from a given number on.
+    Returns windows by number. `windows` yields those from a given number on. The thread starts at
+    the first requested window. Later requests should be in order, because any other request
+    restarts it at that window.
     """
 
     def __init__(self, windows: Callable[[int], Iterator[Tensors]]) -> None:
@@ -46,13 +42,8 @@ class Prefetcher:
 
 class LazyWindow:
     """
-    A window whose tensors are made when the model first reads them. When AllenNLP's trainer
-    resumes, it draws and discards the earlier batches, which therefore costs nothing.
-
-    # Parameters
-
-    make : `Callable[[], Tensors]`
-        Function that makes the tensors.
+    A window whose tensors are made by `make` when the model first reads them. When AllenNLP's
+    trainer resumes, it draws and discards the earlier batches, which therefore costs nothing.
     """
 
     def __init__(self, make: Callable[[], Tensors]) -> None:

@@ -36,21 +36,10 @@ class Window(NamedTuple):
 @dataclass(frozen=True)
 class Epoch:
     """
-    The windows of one epoch, which depend only on the arguments.
-
-    # Parameters
-
-    corpus : `EncodedCorpus`
-        Corpus to read.
-    num_rows : `int`
-        R, the total number of rows of all processes.
-    window : `int`
-        T, the number of time steps of a window.
-    shuffle : `str`, optional
-        Unit to shuffle within each shard, `"sentences"` or `"documents"`; the shards are also
-        shuffled. By default the order of the text is kept.
-    seed, epoch : `int`, optional (default = `0`)
-        Seeds of the order.
+    The windows of one epoch, which depend only on the arguments: `num_rows`, R, the rows of all
+    processes; `window`, T, the time steps of a window; `shuffle`, the unit to shuffle within each
+    shard, `"sentences"` or `"documents"` (the shards are also shuffled), or `None` for the order of
+    the text; and `seed` and `epoch`, the seeds of the order.
     """
 
     corpus: EncodedCorpus
@@ -111,19 +100,9 @@ class Epoch:
 
 class _Pieces:
     """
-    The pieces of all rows in one shard. The shard's tokens are loaded for the first window that
-    needs them.
-
-    # Parameters
-
-    corpus : `EncodedCorpus`
-        Corpus of the shard.
-    shard : `int`
-        Index of the shard.
-    order : `np.ndarray`
-        Its sentences in the epoch's order, shape `(S,)`.
-    begin : `np.ndarray`
-        Time steps of the rows at which the pieces begin, shape `(R,)`.
+    The pieces of all rows in one shard, whose tokens are loaded for the first window that needs
+    them. `order`: its sentences in the epoch's order, shape `(S,)`. `begin`: time steps of the rows
+    at which the pieces begin, shape `(R,)`.
     """
 
     def __init__(

@@ -41,10 +41,7 @@ def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
     """
     pictures_folder.mkdir(parents=True, exist_ok=True)
     makers: dict[str, tuple[str, Callable[[Results], str]]] = {
-        "Table 1: with and without ELMo": (
-            "table 1",
-            partial(_table_1, folder=pictures_folder),
-        ),
+        "Table 1: with and without ELMo": ("table 1", partial(_table_1, folder=pictures_folder)),
         "Table 2: layers": ("table 2", _table_2),
         "Table 3: places": ("table 3", _table_3),
         "Figure 1: size of the training data": (

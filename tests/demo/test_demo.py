@@ -21,10 +21,7 @@ def test_comparison() -> None:
     "perplexities, expected",
     [
         ({}, []),
-        (
-            {"forward_perplexity": 180.0},
-            ["bigram, Kneser-Ney (forward): 180.0 against 180.0"],
-        ),
+        ({"forward_perplexity": 180.0}, ["bigram, Kneser-Ney (forward): 180.0 against 180.0"]),
         (
             {"backward_perplexity": 600.0},
             [
@@ -34,10 +31,7 @@ def test_comparison() -> None:
         ),
         (
             {"perplexity": float("nan")},
-            [
-                "unigram (joint): nan against 500.0",
-                "bigram, Kneser-Ney (joint): nan against 240.0",
-            ],
+            ["unigram (joint): nan against 500.0", "bigram, Kneser-Ney (joint): nan against 240.0"],
         ),
     ],
     ids=["better", "as good in one direction", "worse in one direction", "not a number"],

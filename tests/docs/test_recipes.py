@@ -138,19 +138,10 @@ def test_two_nodes(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "PRIMARY": "127.0.0.1",
-        "PORT": port,
-    }
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PRIMARY": "127.0.0.1", "PORT": port}
     train = [sys.executable, "-m", "elmo_plugin", "train", "recipes/two_nodes.jsonnet"]
     one = '{"distributed.num_nodes": 1, "distributed.cuda_devices": [-1, -1]}'
-    runs = {
-        "node0": ["--node-rank", "0"],
-        "node1": ["--node-rank", "1"],
-        "one": ["-o", one],
-    }
+    runs = {"node0": ["--node-rank", "0"], "node1": ["--node-rank", "1"], "one": ["-o", one]}
     started = {}
     for name, options in runs.items():
         if name == "one":

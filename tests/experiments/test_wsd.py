@@ -98,11 +98,7 @@ def test_reader(tmp_path: Path) -> None:
         (XML[:300], KEYS, r"data\.xml: expected XML, found an error: .*line"),
         (XML, KEYS[:-1].rpartition("\n")[0], r"instance 'd1\.s0\.t1': expected a word, and its se"),
         (XML.replace(">Sticks<", "> <"), KEYS, r"instance 'd1\.s0\.t0': expected a word, and its"),
-        (
-            XML,
-            "d0.s0.t0\n",
-            r"key\.txt, line 1: expected a name and .*, found 'd0\.s0\.t0'",
-        ),
+        (XML, "d0.s0.t0\n", r"key\.txt, line 1: expected a name and .*, found 'd0\.s0\.t0'"),
         (XML, KEYS + "d2 dog\n", r"line 6: expected a name and sense keys, found 'd2 dog'"),
     ],
 )

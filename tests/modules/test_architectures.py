@@ -8,19 +8,9 @@ from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
-from tests.random_bilm import (
-    arrays_of,
-    oracle_state,
-    random_bilm,
-    random_state,
-    read_sentences,
-)
+from tests.random_bilm import arrays_of, oracle_state, random_bilm, random_state, read_sentences
 
-SENTENCES = [
-    ["naïve", "🙂", "a", "the", "the", ""],
-    ["incomprehensibilities"],
-    ["the", "dog", "a"],
-]
+SENTENCES = [["naïve", "🙂", "a", "the", "the", ""], ["incomprehensibilities"], ["the", "dog", "a"]]
 
 VARIANTS = {
     "elmo": ({}, {}),

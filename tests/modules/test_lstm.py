@@ -330,5 +330,5 @@ def test_stored_names():
     state = rows_of([1, 2])
     stored = state.stored()
     assert stored["memory"] is state.cell and stored["output"] is state.hidden
-    again = LSTMState.from_stored(stored)
+    again = LSTMState.from_stored(stored, state.cell.device)
     assert again.cell is state.cell and again.hidden is state.hidden

@@ -58,7 +58,7 @@ def test_frozen_weights_are_cast_again_when_they_change():
 
 def test_unknown_precision():
     """The message has what is expected and what was found."""
-    with pytest.raises(ValueError, match="precision: expected fp32 or bf16, found 'fp16'"):
+    with pytest.raises(ValueError, match="precision: expected one of 'fp32', 'bf16', found 'fp16'"):
         random_bilm().bilm.set_precision("fp16")
 
 

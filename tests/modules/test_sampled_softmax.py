@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmo_plugin.modules import SampledSoftmax, sampled_softmax
+from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.modules.sampled_softmax import IGNORE, expected_count, log_uniform_sample
 from tests.compare import assert_close
 from tests.oracle import log_softmax
@@ -171,12 +171,10 @@ def test_sampled_gradients_are_the_slopes():
     assert torch.autograd.gradcheck(loss, arguments)
 
 
-@pytest.mark.parametrize("chunk", [1, 3 * N_WORDS, 2**24])
 @pytest.mark.usefixtures("lstm_path")
-def test_full_softmax_is_the_oracles(chunk, monkeypatch):
-    """The expected values are the oracle's log softmax over all words, for any size of chunks, and
-    PyTorch's cross entropy for the sum. Places without a target have 0."""
-    monkeypatch.setattr(sampled_softmax, "CHUNK_NUMBERS", chunk)
+def test_full_softmax_is_the_oracles():
+    """The expected values are the oracle's log softmax over all words, and PyTorch's cross entropy
+    for the sum. Places without a target have 0."""
     softmax = softmax_of(4).eval()
     hidden, targets = hidden_and_targets()
     found = softmax.log_probabilities(hidden, targets)
@@ -205,11 +203,9 @@ def test_without_samples_training_is_exact():
     assert torch.equal(*losses) and torch.equal(*gradients)
 
 
-@pytest.mark.parametrize("chunk", [1, 3 * N_WORDS, 2**24])
 @pytest.mark.usefixtures("lstm_path")
-def test_gradients_of_the_full_softmax(chunk, monkeypatch):
+def test_gradients_of_the_full_softmax():
     """The expected gradients are those of PyTorch's cross entropy over all logits at once."""
-    monkeypatch.setattr(sampled_softmax, "CHUNK_NUMBERS", chunk)
     softmax, (hidden, targets) = softmax_of(None), hidden_and_targets()
     hidden.requires_grad_()
     logits = hidden.flatten(0, 1) @ softmax.weight.T + softmax.bias

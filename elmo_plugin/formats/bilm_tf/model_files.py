@@ -20,13 +20,9 @@ def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     The options file (`options.json`) and the only HDF5 file in a folder or a zip file. A zip file
     is unpacked into a temporary folder, which exists inside the context.
 
-    # Raises
-
-    `InputError`
-        If `path` is neither a folder nor a zip file, if it does not contain exactly one file of
-        each kind, or if the zip file is damaged.
-    `DiskFullError`
-        If the disk has no space to unpack a zip file.
+    Raises an `InputError` if `path` is neither a folder nor a zip file, if it does not contain
+    exactly one file of each kind, or if the zip file is damaged; and a `DiskFullError` if the disk
+    has no space to unpack it.
     """
     path = Path(path)
     if path.is_dir():

@@ -15,12 +15,8 @@ from elmo_plugin.options import BiLMOptions, CharCNNOptions, LSTMOptions
 def read_options(path: str | os.PathLike) -> BiLMOptions:
     """
     Read an options file for training (`n_characters` 261) or for inference (262). Keys that only
-    training needs are ignored.
-
-    # Raises
-
-    `InputError`
-        If the file or one of its values is invalid. The message names the file and the key.
+    training needs are ignored. Raises an `InputError` that names the file and the key if the file
+    or one of its values is invalid.
     """
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "no such file"

@@ -13,12 +13,8 @@ from elmo_plugin.text.lines import read_blocks
 def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
     """
     Read bilm-tf's vocabulary file: one word per line, beginning with `<S>`, `</S>` and `<UNK>`.
-
-    # Raises
-
-    `InputError`
-        If a line is empty or occurs twice, or if the first lines are not these. The message names
-        the line.
+    Raises an `InputError` that names the line if it is empty or occurs twice, or if the first lines
+    are not these.
     """
     words = [line.strip() for lines in read_blocks(Path(file)) for line in lines]
     if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
@@ -42,13 +38,8 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
 
 def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None:
     """
-    Write bilm-tf's vocabulary file.
-
-    # Raises
-
-    `InputError`
-        If a word is empty, begins or ends with white space, contains a line break, or cannot be
-        encoded in UTF-8.
+    Write bilm-tf's vocabulary file. Raises an `InputError` if a word is empty, begins or ends with
+    white space, contains a line break, or cannot be encoded in UTF-8.
     """
     words = list(words)
     for index, word in enumerate(words):

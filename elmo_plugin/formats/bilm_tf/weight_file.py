@@ -37,12 +37,8 @@ WRITTEN_FOR = "options.json"
 
 def load_bilm(options_file: str | os.PathLike, weight_file: str | os.PathLike) -> BiLM:
     """
-    Load a biLM from its two files.
-
-    # Raises
-
-    `InputError`
-        If a file is damaged, or the two do not match. The message names the file and the key.
+    Load a biLM from its two files. Raises an `InputError` that names the file and the key if a file
+    is damaged, or the two do not match.
     """
     options = read_options(options_file)
     check_weights(options, weight_file)
@@ -56,20 +52,9 @@ def check_weights(
 ) -> None:
     """
     Check that a weight file matches `options`, before a biLM of these sizes is built.
-
-    # Parameters
-
-    options : `BiLMOptions`
-    path : `str | os.PathLike`
-        The weight file.
-    n_softmax_words : `int`, optional
-        Number of words of the softmax, if the file must contain one.
-
-    # Raises
-
-    `InputError`
-        If the file was written for other options, or if an array is missing or has another shape.
-        The message names the first such array.
+    `n_softmax_words`: number of words of the softmax, if the file must contain one. Raises an
+    `InputError` if the file was written for other options, or if an array is missing or has another
+    shape; the message names the first such array.
     """
     with open_hdf5(path) as file:
         _check_options(file, options)
@@ -88,13 +73,9 @@ def read_weights(
     """
     Read the weights of a biLM and, if given, of its softmax. The arrays may be float32 or float16,
     and compressed. The warm state is read if the file has one, and computed otherwise. The biLM is
-    modified only after all arrays have been checked.
-
-    # Raises
-
-    `InputError`
-        If the file is not HDF5 or was written for other options, or if an array is missing, has
-        another shape, is damaged, or contains NaN or infinity.
+    modified only after all arrays have been checked: an `InputError` is raised if the file is not
+    HDF5 or was written for other options, or if an array is missing, has another shape, is damaged,
+    or contains NaN or infinity.
     """
     views = array_views(bilm, softmax)
     with open_hdf5(path) as file:
@@ -123,24 +104,12 @@ def write_weights(
 ) -> None:
     """
     Write a weight file that bilm-tf, AllenNLP and others read, atomically. It also contains the
-    `warm_state`, which other programs ignore.
+    `warm_state`, which other programs ignore, and the `softmax` if given. `dtype` is the type of
+    the numbers, but the LSTM biases are always float32, because AllenNLP adds the forget gate's 1
+    to them in the type of the file.
 
-    # Parameters
-
-    bilm : `BiLM`
-    path : `str | os.PathLike`
-    softmax : `SampledSoftmax`, optional
-        Softmax to write to the same file.
-    dtype : `torch.dtype`, optional (default = `torch.float32`)
-        Type of the numbers. The LSTM biases are always float32, because AllenNLP adds the forget
-        gate's 1 to them in the type of the file.
-
-    # Raises
-
-    `InputError`
-        If a setting of the biLM was changed after it was built from its options.
-    `DiskFullError`
-        If the disk is full.
+    Raises an `InputError` if a setting of the biLM was changed after it was built from its options,
+    and a `DiskFullError` if the disk is full.
     """
     _check_settings(bilm)
     arrays = array_views(bilm, softmax)

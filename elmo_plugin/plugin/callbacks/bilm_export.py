@@ -21,8 +21,6 @@ class BiLMExportCallback(TrainerCallback):
 
     # Parameters
 
-    serialization_dir : `str`
-        Output folder of the run, passed by AllenNLP; do not set it in the config.
     softmax : `bool`, optional (default = `False`)
         Whether to write the softmax too.
     """

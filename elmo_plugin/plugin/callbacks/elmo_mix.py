@@ -22,8 +22,6 @@ class ElmoMixCallback(TrainerCallback):
 
     # Parameters
 
-    serialization_dir : `str`
-        Passed by AllenNLP; do not set it in the config.
     interval : `int`, optional (default = `100`)
         Number of batches between two logs. The mixes are also logged after each epoch.
     """

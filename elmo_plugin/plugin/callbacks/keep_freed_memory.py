@@ -15,11 +15,6 @@ class KeepFreedMemoryCallback(TrainerCallback):
     time, but the process never returns memory to the system.
 
     Registered as a `TrainerCallback` with name "keep_freed_memory".
-
-    # Parameters
-
-    serialization_dir : `str`
-        Passed by AllenNLP; do not set it in the config.
     """
 
     def on_start(self, *_: Any, **__: Any) -> None:

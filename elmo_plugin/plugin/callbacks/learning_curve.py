@@ -25,8 +25,6 @@ class LearningCurveCallback(TrainerCallback):
 
     # Parameters
 
-    serialization_dir : `str`
-        Folder of both files, passed by AllenNLP; do not set it in the config.
     interval : `int`, optional (default = `20`)
         Number of batches per line.
     """

@@ -38,8 +38,6 @@ class ValidateEveryCallback(TrainerCallback):
 
     # Parameters
 
-    serialization_dir : `str`
-        AllenNLP passes it; it gets no entry in a configuration file.
     num_batches : `int`, optional
         Number of batches of an epoch after which the model is validated, again and again.
     num_seconds : `float`, optional

@@ -32,9 +32,7 @@ class Command(Subcommand):
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--pretrained",
-        choices=pretrained_names(),
-        help="the name of a model in the package",
+        "--pretrained", choices=pretrained_names(), help="the name of a model in the package"
     )
     parser.add_argument(
         "--archive-file",
@@ -48,14 +46,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     """
-    Load the biLM that the arguments name, in evaluation mode and on its device.
-
-    # Raises
-
-    `InputError`
-        If there is no such GPU, or if the arguments do not name exactly one biLM.
-    `FileNotFoundError`
-        If a file does not exist.
+    Load the biLM that the arguments name, in evaluation mode and on its device. Raises an
+    `InputError` if there is no such GPU, or if the arguments do not name exactly one biLM, and a
+    `FileNotFoundError` if a file does not exist.
     """
     n_gpus = torch.cuda.device_count()
     if not -1 <= args.cuda_device < n_gpus:

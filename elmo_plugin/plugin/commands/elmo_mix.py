@@ -35,12 +35,8 @@ class ElmoMix(Command):
 
 def mixes_of_archive(archive_file: str) -> dict[str, Mix]:
     """
-    The mixes of the model in an archive or in the folder of a training run, by name.
-
-    # Raises
-
-    `InputError`
-        If the archive is damaged, or the model has no mix.
+    The mixes of the model in an archive or in the folder of a training run, by name. Raises an
+    `InputError` if the archive is damaged, or the model has no mix.
     """
     with opened_archive(archive_file) as folder:
         mixes = find_mixes(read_weights(folder))

@@ -10,12 +10,7 @@ from elmo_plugin.elmo.nearest import (
     occurrences,
     text_sentences,
 )
-from elmo_plugin.plugin.commands.command import (
-    Command,
-    add_model_arguments,
-    load_elmo,
-    print_text,
-)
+from elmo_plugin.plugin.commands.command import Command, add_model_arguments, load_elmo, print_text
 
 
 @Subcommand.register("elmo-nearest")

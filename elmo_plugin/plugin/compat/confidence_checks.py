@@ -4,9 +4,7 @@ before normalization layers. In a recovered run the hooks stay. A biLM has no no
 hooks disable its caches. Importing this module exempts biLMs.
 """
 
-from allennlp.confidence_checks.normalization_bias_verification import (
-    NormalizationBiasVerification,
-)
+from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
 
 from elmo_plugin.modules import BiLM
 

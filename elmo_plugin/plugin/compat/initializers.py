@@ -30,10 +30,8 @@ def _initialize_others(self: InitializerApplicator, module: nn.Module) -> None:
     for pattern, _ in self._initializers:
         if name := next((name for name in left if re.search(pattern, name)), None):
             logger.warning(
-                "initializer: %r matches loaded parameters of a biLM, such as %s, and leaves them "
-                "as they are",
-                pattern,
-                name,
+                f"initializer: {pattern!r} matches loaded parameters of a biLM, such as {name}, "
+                "and leaves them as they are"
             )
     _initialize(self, SimpleNamespace(named_parameters=lambda: others))  # type: ignore[arg-type]
 

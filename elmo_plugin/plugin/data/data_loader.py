@@ -151,11 +151,7 @@ class BiLMDataLoader(DataLoader):
             )
         fewer = -(-sentences // self._world_size)
         logger.warning(
-            "%s has %d sentences: using %d rows, not %d",
-            self.data_path,
-            sentences,
-            fewer,
-            batch_size,
+            f"{self.data_path} has {sentences} sentences: using {fewer} rows, not {batch_size}"
         )
         return fewer
 
@@ -196,19 +192,17 @@ class BiLMDataLoader(DataLoader):
         """
         assert self._ids is not None
         share, own = unknown_share(self.corpus, self._ids), own_unknown_share(vocab)
-        is_high = share > own + MANY_UNKNOWN
-        logger.log(
-            logging.WARNING if is_high else logging.INFO,
-            "%s: %.1f %% of its %d tokens are none of the vocabulary's %d words%s%s",
-            self.data_path,
-            100 * share,
-            self.corpus.counts.sum(),
-            vocab.get_vocab_size(WORDS_NAMESPACE),
-            f", against {100 * own:.1f} % in the text that it was made from" if own else "",
-            ", and a perplexity counts them as one word, <UNK>: is the vocabulary of another text?"
-            if is_high
-            else "",
+        message = (
+            f"{self.data_path}: {100 * share:.1f} % of its {self.corpus.counts.sum()} tokens are "
+            f"none of the vocabulary's {vocab.get_vocab_size(WORDS_NAMESPACE)} words"
         )
+        if own:
+            message += f", against {100 * own:.1f} % in the text that it was made from"
+        if share <= own + MANY_UNKNOWN:
+            logger.info(message)
+        else:
+            message += ", and a perplexity counts them as one word, <UNK>"
+            logger.warning(f"{message}: is the vocabulary of another text?")
 
     def set_target_device(self, device: torch.device) -> None:
         self._device = device

@@ -1,6 +1,6 @@
 """Reads text, one sentence per line, into AllenNLP instances."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Optional
 
 import torch
@@ -18,15 +18,9 @@ from elmo_plugin.text.lines import read_sentences
 
 class WordIdsField(Field[torch.Tensor]):
     """
-    The ids of words in the namespace `words`. Unknown words always become `<UNK>`, because AllenNLP
-    does not restore a vocabulary's own OOV token when reading it.
-
-    The tensor has shape `(T,)`, int64, padded with -100, and shape `(B, T)` in a batch.
-
-    # Parameters
-
-    words : `List[str]`
-        A sentence without boundaries.
+    The ids of the words of a sentence, without boundaries, in the namespace `words`. Unknown words
+    always become `<UNK>`, because AllenNLP does not restore a vocabulary's own OOV token when
+    reading it. The tensor has shape `(T,)`, int64, padded with -100, and shape `(B, T)` in a batch.
     """
 
     __slots__ = ["_ids", "words"]
@@ -113,11 +107,8 @@ class BiLMDatasetReader(DatasetReader):
         self._token_indexers: dict[str, TokenIndexer] = indexers or {"elmo": default}
 
     def _read(self, file_path: str) -> Iterator[Instance]:
-        sentences: Iterable[list[str]]
-        if is_corpus(file_path):
-            sentences = EncodedCorpus.open(file_path).sentences()
-        else:
-            sentences = read_sentences(file_path)
+        corpus = EncodedCorpus.open(file_path) if is_corpus(file_path) else None
+        sentences = corpus.sentences() if corpus else read_sentences(file_path)
         for tokens in self.shard_iterable(sentences):
             yield self.text_to_instance(tokens)
 

@@ -22,6 +22,8 @@ import spacy
 from allennlp.common import Tqdm
 from cached_path import SchemeClient, add_scheme_client
 
+from elmo_plugin.plugin.compat.spacy_models import blank
+
 EDITION = 4
 """Version of the extraction. Increase it when the same installation would yield different text."""
 
@@ -37,6 +39,8 @@ MARKUP = re.compile(r":[a-z:]+:`|[`*]")
 """Markup of roles, literals and emphasis in reStructuredText."""
 INDENTATION = " \t-+*•"
 """Characters that count as indentation, including list markers."""
+
+_pipeline = cache(blank)
 
 
 class InstalledDocsClient(SchemeClient):
@@ -124,14 +128,6 @@ def docstrings(path: Path) -> str:
     return "\n\n".join(text for node in nodes if (text := ast.get_docstring(node)))
 
 
-@cache
-def _pipeline() -> spacy.Language:
-    """spaCy's rules for English tokens and sentence ends, which need no model."""
-    pipeline = spacy.blank("en")
-    pipeline.add_pipe("sentencizer")
-    return pipeline
-
-
 def sentences(text: str) -> Iterator[str]:
     """
     The English sentences of a text, with spaces between tokens. Consecutive lines with the same
@@ -142,7 +138,8 @@ def sentences(text: str) -> Iterator[str]:
     for _, lines in groupby(text.splitlines(), _indentation):
         paragraph = " ".join(line.lstrip(INDENTATION) for line in lines)
         paragraphs.append(" ".join(MARKUP.sub("", paragraph).split()))
-    for parsed in _pipeline().pipe(paragraphs):
+    # spaCy's rules for English tokens and sentence ends, which need no model.
+    for parsed in _pipeline("en").pipe(paragraphs):
         for sentence in parsed.sents:
             if (
                 5 <= len(sentence) <= 60

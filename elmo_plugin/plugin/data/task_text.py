@@ -144,12 +144,8 @@ add_scheme_client(TaskTextClient)
 
 def sentences(instances: Iterable[Instance]) -> Iterator[str]:
     """
-    The distinct texts of instances, in order of first occurrence, with spaces between words.
-
-    # Raises
-
-    `InputError`
-        If a token is a word piece or has no text.
+    The distinct texts of instances, in order of first occurrence, with spaces between words. Raises
+    an `InputError` if a token is a word piece or has no text.
     """
     seen = set()
     for instance in instances:

@@ -105,33 +105,18 @@ class BiLMVocabulary(Vocabulary):
         share = unknown_share(opened, ids_of_corpus_words(opened, vocab))
         vocab.add_token_to_namespace(f"{share:.6f}", UNKNOWN_NAMESPACE)
         logger.info(
-            "vocabulary: %d of the %d distinct words of %s, at most %d that occur at least %d "
-            "times, which cover %.1f %% of its %d tokens",
-            vocab.get_vocab_size(WORDS_NAMESPACE),
-            opened.num_words,
-            corpus,
-            max_size,
-            min_count,
-            100 * (1 - share),
-            opened.counts.sum(),
+            f"vocabulary: {vocab.get_vocab_size(WORDS_NAMESPACE)} of the {opened.num_words} "
+            f"distinct words of {corpus}, at most {max_size} that occur at least {min_count} "
+            f"times, which cover {100 * (1 - share):.1f} % of its {opened.counts.sum()} tokens"
         )
         return vocab
 
     @classmethod
     def from_words(cls, words: Iterable[str]) -> "BiLMVocabulary":
         """
-        Make the vocabulary of a list of words.
-
-        # Parameters
-
-        words : `Iterable[str]`
-            Distinct words, first `<S>`, `</S>` and `<UNK>`, then by descending frequency.
-
-        # Raises
-
-        `InputError`
-            If a word contains `@@NEWLINE@@`, which AllenNLP's vocabulary files use for a line
-            break.
+        Make the vocabulary of distinct words, first `<S>`, `</S>` and `<UNK>`, then by descending
+        frequency. Raises an `InputError` if a word contains `@@NEWLINE@@`, which AllenNLP's
+        vocabulary files use for a line break.
         """
         words = list(words)
         for word in words:
@@ -155,18 +140,10 @@ class BiLMVocabulary(Vocabulary):
 
 def word_ids(vocab: Vocabulary) -> dict[str, int]:
     """
-    The id of each word of a language model's vocabulary.
-
-    # Raises
-
-    `InputError`
-        If the namespace `words` does not begin with `<S>`, `</S>` and `<UNK>`.
+    The id of each word of a language model's vocabulary. Raises an `InputError` if the namespace
+    `words` does not begin with `<S>`, `</S>` and `<UNK>`.
     """
-    ids = (
-        vocab.get_token_to_index_vocabulary(WORDS_NAMESPACE)
-        if WORDS_NAMESPACE in vocab.get_namespaces()
-        else {}
-    )
+    ids = vocab.get_token_to_index_vocabulary(WORDS_NAMESPACE)
     found = [ids.get(word) for word in SPECIAL_WORDS]
     if found != list(range(len(SPECIAL_WORDS))):
         raise InputError(

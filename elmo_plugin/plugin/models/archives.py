@@ -35,13 +35,8 @@ from elmo_plugin.version import VERSION
 
 def load_language_model(archive_file: Union[str, os.PathLike]) -> LanguageModel:
     """
-    Load the language model from an archive or the folder of a training run. Loading never executes
-    code; see `read_archive`.
-
-    # Raises
-
-    `InputError`, `DiskFullError`
-        As `read_archive`, and if the model rejects a value of the archive's config.
+    Load the language model from an archive or the folder of a training run, without executing code.
+    Raises errors as `read_archive`, and an `InputError` if the model rejects a value of the config.
     """
     archive = read_archive(archive_file)
     try:
@@ -55,15 +50,9 @@ def load_language_model(archive_file: Union[str, os.PathLike]) -> LanguageModel:
 def import_files(options: str, weights: str, vocabulary: str, archive: str) -> None:
     """
     Make the archive of a language model from bilm-tf's three files, with a config that suffices for
-    `evaluate` and `predict`.
-
-    # Raises
-
-    `InputError`
-        If a file is damaged or missing, if there is no softmax, or if its size differs from the
-        vocabulary's.
-    `DiskFullError`
-        If the disk is full.
+    `evaluate` and `predict`. Raises an `InputError` if a file is damaged or missing, if there is no
+    softmax, or if its size differs from the vocabulary's; and a `DiskFullError` if the disk is
+    full.
     """
     n_words = n_softmax_words(weights)
     if n_words is None:

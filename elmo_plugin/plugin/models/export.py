@@ -24,25 +24,10 @@ def export(
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """
-    Write bilm-tf's three files. The folder never contains files of two models that would load
-    together. If an error occurs before all three are written, the folder is unchanged.
-
-    # Parameters
-
-    model : `LanguageModel`
-    folder : `str | Path`
-        Folder for the files, created if it does not exist.
-    with_softmax : `bool`
-        Whether to write the softmax too.
-    dtype : `torch.dtype`, optional (default = `torch.float32`)
-        Type of the weights in the file.
-
-    # Raises
-
-    `InputError`
-        If `folder` cannot be used or created.
-    `DiskFullError`
-        If the disk is full.
+    Write bilm-tf's three files. The folder is created if it does not exist. It never contains files
+    of two models that would load together. If an error occurs before all three are written, the
+    folder is unchanged. `dtype` is that of the weights in the file. Raises an `InputError` if the
+    folder cannot be used or created, and a `DiskFullError` if the disk is full.
     """
     softmax = model.softmax if with_softmax else None
     folder = Path(folder)

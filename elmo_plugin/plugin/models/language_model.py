@@ -1,7 +1,6 @@
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Dict, List, Optional, Union
 
 import torch
@@ -102,7 +101,6 @@ class LanguageModel(Model):
         if n_negative_samples is not None:
             check_count("n_negative_samples", n_negative_samples)
         check_choice("initial_state", initial_state, INITIAL_STATES)
-        check_choice("precision", precision, PRECISIONS)
         check_flag("sparse_gradients", sparse_gradients)
         if pretrained_file is not None:
             check_path("pretrained_file", pretrained_file)
@@ -252,10 +250,12 @@ class LanguageModel(Model):
             output["tokens"] = metadata
         return output
 
-    def read_sentences(self, source: TextFieldTensors, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def read_sentences(
+        self, source: TextFieldTensors, targets: Tensor, carries: bool = True
+    ) -> tuple[Tensor, Tensor]:
         """
         Return the top layer, shape `(2, T + 2, B, P)`, and the targets at its positions, shape
-        `(2, T + 2, B)`.
+        `(2, T + 2, B)`. Without `carries` the carried state stays as it is.
         """
         found = [x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x]
         if not found:
@@ -270,7 +270,7 @@ class LanguageModel(Model):
         carried = self._carried[self.training]
         state = self.bilm.initial_state(self.initial_state, batch_size, carried)
         read = self.bilm.sentences(tokens, lengths, state)
-        if self.initial_state == "carry":
+        if self.initial_state == "carry" and carries:
             self._carried[self.training] = carried.put(read.state) if carried else read.state
 
         goals = _between_boundaries(targets, lengths)
@@ -347,15 +347,6 @@ class LanguageModel(Model):
             readable[key] = [row[real].tolist() for row, real in zip(output_dict[key], mask)]
         return readable
 
-    @contextmanager
-    def same_carried_state(self) -> Iterator[None]:
-        """Restore the carried states at the end of this context."""
-        carried = dict(self._carried)
-        try:
-            yield
-        finally:
-            self._carried = carried
-
     def resume_state(self) -> Dict[str, Tensor]:
         """
         The LSTM states of the training rows, which an exact resume needs in addition to the
@@ -371,8 +362,7 @@ def _take_resume_state(
     """Remove the rows' states from a checkpoint's state dictionary; see `resume_state`."""
     rows = state_dict.pop(prefix + "resume_state", None)
     if rows:
-        rows = {key: tensor.to(model.device) for key, tensor in rows.items()}
-        model._carried[True] = LSTMState.from_stored(rows)
+        model._carried[True] = LSTMState.from_stored(rows, model.device)
 
 
 def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:

@@ -46,26 +46,12 @@ def load_pretrained(
     """
     Load weights from the archive of a `bilm`, or from bilm-tf's weight file. All weights of the
     biLM are loaded, and the softmax rows of words that the file also has; other rows keep their
-    initial values.
+    initial values. `bilm` and `softmax` are modified in place.
 
-    # Parameters
-
-    bilm : `BiLM`
-        Modified in place.
-    softmax : `SampledSoftmax`
-        Modified in place.
-    words : `list[str]`
-        Words of the softmax's rows.
-    pretrained_file : `str`
-        A `model.tar.gz` or an HDF5 file of weights, as a path or URL, or the name of a model in the
-        package.
-    vocabulary_file : `str`, optional
-        Words of the softmax in an HDF5 file, which must then have one.
-
-    # Raises
-
-    `InputError`
-        If the sizes are not those of `bilm`, or the vocabulary does not match the file.
+    `words`: words of the softmax's rows. `pretrained_file`: a `model.tar.gz` or an HDF5 file of
+    weights, as a path or URL, or the name of a model in the package. `vocabulary_file`: words of
+    the softmax in an HDF5 file, which must then have one. Raises an `InputError` if the sizes are
+    not those of `bilm`, or the vocabulary does not match the file.
     """
     if pretrained_file in pretrained_names():
         _, file, shipped_vocabulary_file = pretrained_files(str(pretrained_file))

@@ -1,17 +1,21 @@
 import json
 import math
 from copy import deepcopy
-from typing import Any, List
+from typing import Any, Dict, List
 
+import torch
 from allennlp.common import JsonDict
-from allennlp.data import DatasetReader, Instance
+from allennlp.data import Batch, DatasetReader, Instance
+from allennlp.nn import util
 from allennlp.predictors import Predictor
 from overrides import overrides
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
 from elmo_plugin.plugin.models.language_model import LanguageModel
-from elmo_plugin.plugin.models.substitutes import substitutes
+from elmo_plugin.text.corpus import SPECIAL_WORDS
 
 
 @Predictor.register("bilm")
@@ -28,7 +32,7 @@ class BiLMPredictor(Predictor):
     * `backward_log_probabilities` of the beginning, and of each token given those after it;
     * `perplexity` of both directions together;
     * `substitutes`: for each token the five most probable words in its place according to both
-      directions, with their probabilities; see `elmo_plugin.plugin.models.substitutes`.
+      directions, with their probabilities; see `substitutes`.
 
     Registered as a `Predictor` with name "bilm".
     """
@@ -85,6 +89,47 @@ class BiLMPredictor(Predictor):
         ]
 
 
+@torch.no_grad()
+def substitutes(
+    model: LanguageModel, instances: List[Instance], n_substitutes: int
+) -> List[List[List[Dict[str, Any]]]]:
+    """
+    Predict the most probable words in the place of each token, from both directions. The left and
+    the right context are assumed to be independent given the word, so that by Bayes' rule
+
+        p(w | left, right)  ~  p(w | left) p(w | right) / p(w),
+
+    where p(w) is the log-uniform distribution of the word's rank, which is close to Zipf's law. The
+    sentences are read as one batch. With `carry` the model's carried state is unchanged.
+
+    Returns `{"word", "probability"}` by sentence and token, the most probable first:
+    `n_substitutes`, or all words if the vocabulary is smaller.
+    """
+    model.eval()
+    words = model.vocab.get_index_to_token_vocabulary(WORDS_NAMESPACE)
+    rank = torch.arange(model.softmax.n_words, device=model.device)
+    log_prior = torch.log(torch.log1p(1 / (rank + 1.0)) / math.log(len(rank) + 1))
+    log_prior[: len(SPECIAL_WORDS)] = math.inf  # boundaries and `<UNK>` are excluded
+    n_best = min(n_substitutes, len(rank) - len(SPECIAL_WORDS))
+    batch = Batch(instances)
+    batch.index_instances(model.vocab)
+    tensors = util.move_to_device(batch.as_tensor_dict(), model.device)
+    hidden, targets = model.read_sentences(tensors["source"], tensors["targets"], carries=False)
+    found = []
+    for row, n in enumerate((targets[0] != IGNORE).sum(dim=0).tolist()):  # n - 1 words, and </S>
+        # The forward direction predicts a word from its left context, the backward from its right.
+        forward = model.softmax.logits(hidden[0, : n - 1, row]).log_softmax(dim=-1)  # (T, V)
+        backward = model.softmax.logits(hidden[1, 2 : n + 1, row]).log_softmax(dim=-1)
+        best = (forward + backward - log_prior).softmax(dim=-1).topk(n_best)
+        found.append(
+            [
+                [{"word": words[k], "probability": p} for p, k in zip(row_p, row_k)]
+                for row_p, row_k in zip(best.values.tolist(), best.indices.tolist())
+            ]
+        )
+    return found
+
+
 def _perplexity(output: JsonDict) -> float:
     log_p = output["forward_log_probabilities"] + output["backward_log_probabilities"]
     return math.exp(-sum(log_p) / len(log_p))
@@ -106,9 +151,7 @@ class ElmoPredictor(BiLMPredictor):
         super().__init__(model, dataset_reader, frozen)
         # `Elmo` freezes its biLM, so it gets a copy.
         self._elmo = Elmo(
-            deepcopy(model.bilm),
-            initial_state=model.initial_state,
-            precision=model.precision,
+            deepcopy(model.bilm), initial_state=model.initial_state, precision=model.precision
         ).eval()
 
     @overrides

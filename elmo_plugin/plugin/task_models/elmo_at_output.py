@@ -8,8 +8,12 @@ from typing import Any
 
 import torch
 from allennlp.data import Vocabulary
-from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
+from allennlp.models import Model
+from allennlp.modules import Highway, Seq2SeqEncoder, TextFieldEmbedder
 from allennlp.nn import InitializerApplicator
+from allennlp_models.rc.models.bidaf import BidirectionalAttentionFlow
+from allennlp_models.rc.models.naqanet import NumericallyAugmentedQaNet
+from allennlp_models.rc.models.qanet import QaNet
 from torch import Tensor, nn
 
 from elmo_plugin.checks import fail
@@ -22,7 +26,7 @@ Columns = list[list[int]]
 class ElmoAtOutput:
     """
     Mixin that adds ELMo to the output of a model's `phrase_layer`, as in Peters et al. (2018). A
-    subclass lists it before AllenNLP's model among its bases, and implements `layers_before`.
+    subclass lists it before AllenNLP's model among its bases, and may override `layers_before`.
 
     # Parameters
 
@@ -74,22 +78,15 @@ class ElmoAtOutput:
         self, embedding_dim: int, encoding_dim: int, num_highway_layers: int, columns: Columns
     ) -> None:
         """
-        Replace the layers between the embedder and the `phrase_layer`. `embedding_dim` and
-        `encoding_dim` are the sizes of their input and output without ELMo.
+        Replace the layers between the embedder and the `phrase_layer`, by default a highway layer.
+        `embedding_dim` and `encoding_dim` are the sizes of their input and output without ELMo.
         """
-        raise NotImplementedError
+        model: Any = self
+        model._highway_layer = PassElmo(Highway(embedding_dim, num_highway_layers), columns)
 
 
 class PassElmo(nn.Module):
-    """
-    Applies a module to all columns except ELMo's, and appends ELMo's columns to its output.
-
-    # Parameters
-
-    module : `nn.Module`
-    columns : `Columns`
-        ELMo's columns in the input.
-    """
+    """Applies a module to all columns except ELMo's, and appends ELMo's `columns` to its output."""
 
     def __init__(self, module: nn.Module, columns: Columns) -> None:
         super().__init__()
@@ -116,3 +113,47 @@ def _check_columns(columns: Any, n_columns: int) -> None:
     if not is_right:
         expected = "pairs of a first column and the one after the last, among the "
         fail("elmo_columns", f"{expected}{n_columns} of the embedded text", columns)
+
+
+@Model.register("bidaf_elmo")
+class BidafElmo(ElmoAtOutput, BidirectionalAttentionFlow):
+    """
+    AllenNLP's `bidaf` with ELMo at the output of its contextual layer, as in Peters et al. (2018).
+    The parameters are those of `ElmoAtOutput` and of `bidaf`.
+
+    Registered as a `Model` with name "bidaf_elmo".
+    """
+
+
+class _ElmoAtEmbeddingEncoder(ElmoAtOutput):
+    """`qanet` and `naqanet` have the same layers before their embedding encoder."""
+
+    def layers_before(
+        self, embedding_dim: int, encoding_dim: int, num_highway_layers: int, columns: Columns
+    ) -> None:
+        model: Any = self
+        moved = [[encoding_dim, encoding_dim + sum(end - start for start, end in columns)]]
+        projection = nn.Linear(encoding_dim, encoding_dim, bias=False)
+        model._embedding_proj_layer = PassElmo(nn.Linear(embedding_dim, encoding_dim), columns)
+        model._highway_layer = PassElmo(Highway(encoding_dim, num_highway_layers), moved)
+        model._encoding_proj_layer = PassElmo(projection, moved)
+
+
+@Model.register("qanet_elmo")
+class QaNetElmo(_ElmoAtEmbeddingEncoder, QaNet):
+    """
+    AllenNLP's `qanet` with ELMo at the output of its embedding encoder. The parameters are those of
+    `ElmoAtOutput` and of `qanet`.
+
+    Registered as a `Model` with name "qanet_elmo".
+    """
+
+
+@Model.register("naqanet_elmo")
+class NaqanetElmo(_ElmoAtEmbeddingEncoder, NumericallyAugmentedQaNet):
+    """
+    AllenNLP's `naqanet` with ELMo at the output of its embedding encoder. The parameters are those
+    of `ElmoAtOutput` and of `naqanet`.
+
+    Registered as a `Model` with name "naqanet_elmo".
+    """

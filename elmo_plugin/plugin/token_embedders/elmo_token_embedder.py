@@ -102,9 +102,12 @@ class ElmoEmbedder(TokenEmbedder):
             put_options_in_vocabulary(vocab, source, self._elmo.bilm.options)
         table = None
         if vocab_to_cache is not None:
-            _check_words(vocab_to_cache)
+            words = vocab_to_cache if isinstance(vocab_to_cache, list) else []
+            if not words or not all(isinstance(word, str) for word in words):
+                expected = "a list of words, the first of them the padding token"
+                fail("vocab_to_cache", expected, vocab_to_cache)
             n_characters = self._elmo.bilm.max_characters_per_token
-            table = torch.from_numpy(words_to_characters(vocab_to_cache, n_characters))
+            table = torch.from_numpy(words_to_characters(words, n_characters))
             table[0] = 0  # the padding token
         self.register_buffer("_word_characters", table, persistent=False)
         dim = self._elmo.output_dim
@@ -219,8 +222,3 @@ def _load(files: dict[str, Any], known: Optional[BiLMOptions], **kwargs: Any) ->
         ) from error
     except ValueError as error:
         raise InputError(f"{NAME}: {error}") from error
-
-
-def _check_words(words: Any) -> None:
-    if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
-        fail("vocab_to_cache", "a list of words, the first of them the padding token", words)

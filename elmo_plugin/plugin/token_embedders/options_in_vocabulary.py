@@ -51,10 +51,8 @@ def options_in_vocabulary(vocab: Optional[Vocabulary], source: str) -> Optional[
     if source not in stored and len(stored) == 1:
         (archived,) = stored
         logger.warning(
-            "%s: the model was saved with another biLM, that of %s, which is used because its "
-            "weights are in the archive",
-            source,
-            archived,
+            f"{source}: the model was saved with another biLM, that of {archived}, which is used "
+            "because its weights are in the archive"
         )
         source = archived
     return stored.get(source)
@@ -80,12 +78,8 @@ def _stored(vocab: Vocabulary) -> dict[str, BiLMOptions]:
 
 def is_loading(serialization_dir: Optional[str]) -> bool:
     """
-    Whether AllenNLP builds this model in order to load its weights from this folder.
-
-    # Raises
-
-    `DamagedFileError`
-        If these weights are damaged, which AllenNLP does not detect at loading.
+    Whether AllenNLP builds this model in order to load its weights from this folder. Raises a
+    `DamagedFileError` if these weights are damaged, which AllenNLP does not detect at loading.
     """
     if is_archive(serialization_dir):
         check_torch_file(os.path.join(str(serialization_dir), ARCHIVED))

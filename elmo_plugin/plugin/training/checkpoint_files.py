@@ -30,18 +30,7 @@ class Point(NamedTuple):
 
 
 class CheckpointFiles:
-    """
-    The checkpoints in a folder, as seen by one process of a distributed run.
-
-    # Parameters
-
-    folder : `str`
-        Folder of the checkpoints.
-    rank : `int`
-        Rank of this process.
-    world_size : `int`
-        Number of processes.
-    """
+    """The checkpoints in a folder, as seen by the process `rank` of a distributed run."""
 
     def __init__(self, folder: str, rank: int, world_size: int) -> None:
         self._folder = folder
@@ -86,14 +75,8 @@ class CheckpointFiles:
 
     def write(self, state: Any, path: str) -> None:
         """
-        Write tensors and plain values to `path`, atomically.
-
-        # Raises
-
-        `OSError`
-            If the file cannot be written.
-        `InputError`
-            If loading an object of the state would execute code.
+        Write tensors and plain values to `path`, atomically. Raises an `OSError` if the file cannot
+        be written, and an `InputError` if loading an object of the state would execute code.
         """
         temporary = self.temporary(path)
         try:

@@ -58,10 +58,6 @@ class BiLMCheckpointer(Checkpointer):
 
     # Parameters
 
-    serialization_dir : `Union[str, os.PathLike]`
-        Passed by AllenNLP; do not set it in the config.
-    model : `Model`
-        The trained model, passed by AllenNLP; do not set it in the config.
     save_every_num_seconds : `float`, optional (default = `300.0`)
         Seconds between two checkpoints, by the clock of the first process. Saving took 0.06 to 0.10
         seconds for the model of `bilm.jsonnet`. `null` disables this. A checkpoint is always saved
@@ -121,16 +117,10 @@ class BiLMCheckpointer(Checkpointer):
 
     def save_checkpoint(self, trainer: Trainer) -> None:
         """
-        Save this process's part of a checkpoint, without waiting for the others.
-
-        # Raises
-
-        `OSError`
-            If a file cannot be written. Earlier checkpoints are kept.
-        `InputError`
-            If loading an object of a state would execute code.
-        `FloatingPointError`
-            If a weight is NaN or infinite, because a run that recovers it could not continue.
+        Save this process's part of a checkpoint, without waiting for the others. Raises an
+        `OSError` if a file cannot be written, an `InputError` if loading an object of a state would
+        execute code, and a `FloatingPointError` if a weight is NaN or infinite, because a run that
+        recovers it could not continue. Earlier checkpoints are kept.
         """
         trainer = cast(GradientDescentTrainer, trainer)
         point = Point(trainer._epochs_completed, trainer._batches_in_epoch_completed)
@@ -161,13 +151,9 @@ class BiLMCheckpointer(Checkpointer):
         """
         Load the newest checkpoint that every process can read, or `None`. Every process must call
         this. If the run was killed before the trainer wrote `best.th`, this method writes it. A
-        damaged `best.th` is removed, because the trainer would silently load it at the end.
-
-        # Raises
-
-        `InputError`
-            If the checkpoints were saved by a different number of processes, or if the model is
-            sharded.
+        damaged `best.th` is removed, because the trainer would silently load it at the end. Raises
+        an `InputError` if the checkpoints were saved by a different number of processes, or if the
+        model is sharded.
         """
         if self.state_is_sharded:
             raise InputError(
@@ -185,10 +171,8 @@ class BiLMCheckpointer(Checkpointer):
         point, rank_state, training_state, model_state = loaded
         self._set_last_save(point)
         logger.info(
-            "Resuming training after %d epochs and %d batches, from %s.",
-            point.epochs,
-            point.batches,
-            self._files.model_state(point),
+            f"Resuming training after {point.epochs} epochs and {point.batches} batches, from "
+            f"{self._files.model_state(point)}."
         )
         if self._is_local_primary:
             self._set_archive_aside()
@@ -257,10 +241,8 @@ class BiLMCheckpointer(Checkpointer):
             before = archive.with_name("model.before_resume.tar.gz")
             os.replace(archive, before)
             logger.info(
-                "%s has the weights of the run before; it is now %s, and training writes another "
-                "at its end.",
-                archive,
-                before.name,
+                f"{archive} has the weights of the run before; it is now {before.name}, and "
+                "training writes another at its end."
             )
 
     def _remove_damaged_best(self) -> None:

@@ -35,8 +35,6 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
 
     # Parameters
 
-    model_parameters : `List[Tuple[str, torch.nn.Parameter]]`
-        Names and parameters, passed by AllenNLP.
     parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
         Regular expressions for parameter names, and `lr`, `lr_decay`, `weight_decay`, `eps` or
         `"requires_grad": false` for these parameters, as in AllenNLP's other optimizers.
@@ -110,8 +108,6 @@ class FusedAdamOptimizer(AdamOptimizer):
 
     # Parameters
 
-    model_parameters : `List[Tuple[str, torch.nn.Parameter]]`
-        Names and parameters, passed by AllenNLP.
     parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
         Regular expressions for parameter names, and `lr`, `betas`, `eps`, `weight_decay`, `amsgrad`
         or `"requires_grad": false` for these parameters.

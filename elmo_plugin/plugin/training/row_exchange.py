@@ -24,14 +24,9 @@ def leave_to_optimizer(model: nn.Module, tables: Iterable[nn.Parameter]) -> None
 
 def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
     """
-    Check that the optimizer supports row-sparse gradients.
-
-    # Raises
-
-    `InputError`
-        If no optimizer has declared that it supports row-sparse gradients of `tables`. Most of
-        PyTorch's optimizers do not, nor does its clipping, and the weights of several processes
-        would silently diverge.
+    Raise an `InputError` if no optimizer has declared that it supports row-sparse gradients of
+    `tables`. Most of PyTorch's optimizers do not, nor does its clipping, and the weights of several
+    processes would silently diverge.
     """
     learning = (table for table in tables if table.requires_grad)
     if not all(getattr(table, "takes_sparse_gradients", False) for table in learning):

@@ -12,20 +12,14 @@ from elmo_plugin.plugin.training.checkpoint_files import Point
 
 class SaveClock:
     """
-    Decides after each batch whether to save. All processes save after the same batch.
+    Decides after each batch whether to save, which never happens if `seconds` is `None`. All
+    processes save after the same batch.
 
     The first process's clock decides. When it is time, that process announces in the process
-    group's key-value store that all processes save after the next batch. The others read the store
-    after each batch. They cannot miss the announcement, because the batch ends when all gradients
-    are exchanged, which the first process joins only after its announcement. A collective operation
-    would instead wait for a process that has no data left.
-
-    # Parameters
-
-    seconds : `float | None`
-        Time between two saves; `None` never saves.
-    key : `str`, optional (default = `"elmo_plugin/next_save"`)
-        Key of the announcement in the store, one for each clock.
+    group's key-value store, under a `key` for each clock, that all processes save after the next
+    batch. The others read the store after each batch. They cannot miss the announcement, because
+    the batch ends when all gradients are exchanged, which the first process joins only after its
+    announcement. A collective operation would instead wait for a process that has no data left.
     """
 
     def __init__(self, seconds: Optional[float], key: str = "elmo_plugin/next_save") -> None:

@@ -16,11 +16,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
-from elmo_plugin.formats.bilm_tf.options_file import (
-    options_from_dict,
-    read_options,
-    write_options,
-)
+from elmo_plugin.formats.bilm_tf.options_file import options_from_dict, read_options, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import (
     load_bilm,
     n_softmax_words,

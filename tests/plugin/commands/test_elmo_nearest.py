@@ -66,11 +66,7 @@ def test_a_word_of_the_text(
 
 @pytest.mark.parametrize("n, expected", [(2, [0, 2]), (3, [0, 1, 3]), (9, [0, 1, 2, 3, 4])])
 def test_queries_are_spread_over_the_text(
-    n: int,
-    expected: list[int],
-    tmp_path: Path,
-    bilm_archive: str,
-    capsys: pytest.CaptureFixture,
+    n: int, expected: list[int], tmp_path: Path, bilm_archive: str, capsys: pytest.CaptureFixture
 ) -> None:
     """By hand: two of five occurrences are the first one and the third one."""
     (tmp_path / "text.txt").write_text("".join(f"dog {k}\n" for k in range(5)))

@@ -273,8 +273,7 @@ def test_another_models_vocabulary(bilm_archive, tmp_path):
     vocabulary = tmp_path / "vocabulary.txt"
     vocabulary.write_text("\n".join(vocabulary.read_text("utf-8").split()[:-1]), "utf-8")
     with pytest.raises(
-        InputError,
-        match=r"vocabulary\.txt: expected 10 words, as the softmax .*, found 9$",
+        InputError, match=r"vocabulary\.txt: expected 10 words, as the softmax .*, found 9$"
     ):
         import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
 

@@ -1,7 +1,5 @@
 import torch
-from allennlp.confidence_checks.normalization_bias_verification import (
-    NormalizationBiasVerification,
-)
+from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
 from torch import nn
 
 from elmo_plugin import Elmo

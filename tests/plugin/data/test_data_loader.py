@@ -20,21 +20,11 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data import data_loader
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.vocabulary import (
-    BiLMVocabulary,
-    own_unknown_share,
-    vocabulary_words,
-)
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, own_unknown_share, vocabulary_words
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import CorpusError
 
-KEYS = {
-    "words",
-    "forward_inputs",
-    "forward_targets",
-    "backward_inputs",
-    "backward_targets",
-}
+KEYS = {"words", "forward_inputs", "forward_targets", "backward_inputs", "backward_targets"}
 
 
 @pytest.fixture

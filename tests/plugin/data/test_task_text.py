@@ -206,10 +206,7 @@ def test_each_process_reads_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             {"dataset_reader": {"type": "snli", "tokenizer": "whitespace"}},
             "SnliReader could not read",
         ),
-        (
-            {"dataset_reader": {"type": "srl"}},
-            "SrlReader could not read data: file data not found",
-        ),
+        ({"dataset_reader": {"type": "srl"}}, "SrlReader could not read data: file data not found"),
     ],
 )
 def test_bad_configs(tmp_path: Path, config: dict[str, Any], message: str) -> None:

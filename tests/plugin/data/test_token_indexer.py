@@ -32,10 +32,7 @@ def batch_of(indexer: TokenIndexer, sentences: list[list[str]]) -> torch.Tensor:
 )
 def test_equals_allennlps_indexer(sentences, tokens_to_add, token_min_padding_length) -> None:
     """The oracle is AllenNLP's `elmo_characters` with the same parameters, in its own batches."""
-    shared = {
-        "tokens_to_add": tokens_to_add,
-        "token_min_padding_length": token_min_padding_length,
-    }
+    shared = {"tokens_to_add": tokens_to_add, "token_min_padding_length": token_min_padding_length}
     if not any(sentences) and not token_min_padding_length:
         # AllenNLP's own makes a tensor without a last dimension if no sentence has a token.
         assert batch_of(ElmoTokenIndexer(**shared), sentences).shape == (len(sentences), 0, 50)

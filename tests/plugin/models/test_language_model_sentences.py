@@ -195,8 +195,7 @@ def test_words_of_another_length(kind, length, training):
         window, *_ = windows(TEXT, 5)
         inputs = batch({**window, "words": _of_length(window["words"], length)})
     with pytest.raises(
-        InputError,
-        match=rf"max_characters_per_token .*dataset_reader, found 10 and {length}",
+        InputError, match=rf"max_characters_per_token .*dataset_reader, found 10 and {length}"
     ):
         model(**inputs)
 

@@ -336,8 +336,7 @@ def test_the_papers_trainer_trains(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["bilm", "bilm_1b", "bilm_small", "bilm_tf", "bilm_tiny", "tagger", "tagger_elmo"],
+    "name", ["bilm", "bilm_1b", "bilm_small", "bilm_tf", "bilm_tiny", "tagger", "tagger_elmo"]
 )
 def test_configs_are_read(name, monkeypatch):
     """

@@ -45,10 +45,7 @@ from tests.plugin.training.toy_training import (
 VARIANTS: dict[str, dict[str, Any]] = {
     "one_kept": {"checkpointer": {"keep_most_recent_by_count": 1}},
     # If training continued after it should have stopped, it would reach a better epoch.
-    "early_stopping": {
-        "patience": 1,
-        "make_model": partial(ToyModel, scores=(0.5, 0.3, 0.9)),
-    },
+    "early_stopping": {"patience": 1, "make_model": partial(ToyModel, scores=(0.5, 0.3, 0.9))},
 }
 
 
@@ -232,11 +229,7 @@ def test_leftovers_are_removed_by_each_process(tmp_path: Path) -> None:
         "config.json.w1.77.tmp",
         ".best.th.1a2b3c4d",  # the first process writes it
     }
-    removed = {
-        "rank_state_e1_b10_w1of2.th",
-        "best.th.w1.77.tmp",
-        "model_state_e2_b0.th.w1.8.tmp",
-    }
+    removed = {"rank_state_e1_b10_w1of2.th", "best.th.w1.77.tmp", "model_state_e2_b0.th.w1.8.tmp"}
     for name in kept | removed:
         (tmp_path / name).touch()
     files = CheckpointFiles(str(tmp_path), rank=1, world_size=2)
@@ -315,10 +308,7 @@ def test_saved_every_few_minutes_by_default(
 ) -> None:
     """Each batch takes 100 seconds. A run of one epoch that was killed before its last batch
     resumes after the third, and says so. It ends with the weights of the undisturbed run."""
-    options: dict[str, Any] = {
-        "num_epochs": 1,
-        "checkpointer": {"save_every_num_batches": None},
-    }
+    options: dict[str, Any] = {"num_epochs": 1, "checkpointer": {"save_every_num_batches": None}}
     caplog.set_level(logging.INFO)
     expected = result(_train(tmp_path / "whole", **options), tmp_path / "whole")
     assert f"No checkpoint in {tmp_path / 'whole'}: training starts from the" in caplog.text

@@ -98,10 +98,7 @@ def whole(
     [
         ({}, [Point(0, 21), Point(1, 7)]),
         # The first process announces each save one batch ahead.
-        (
-            {"save_every_num_batches": None, "save_every_num_seconds": 0},
-            [Point(0, 24)],
-        ),
+        ({"save_every_num_batches": None, "save_every_num_seconds": 0}, [Point(0, 24)]),
     ],
     ids=["batches", "seconds"],
 )

@@ -59,9 +59,7 @@ class ToyModel(Model):
     batches: torch.Tensor
 
     def __init__(
-        self,
-        scores: tuple[float, ...] = (0.3, 0.7, 0.1),
-        uses_python_random: bool = True,
+        self, scores: tuple[float, ...] = (0.3, 0.7, 0.1), uses_python_random: bool = True
     ) -> None:
         super().__init__(Vocabulary())
         self._scores = scores
