@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from allennlp.commands import main
 from allennlp.common import Params
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
@@ -101,6 +103,13 @@ def lstm_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
             as_on_a_gpu(monkeypatch)
     elif not kernels.KERNEL_DTYPES:
         pytest.skip(f"the compiled kernel is {kernels.KERNEL_STATUS}")
+
+
+def allennlp(*arguments: object) -> None:
+    """Run a command of `allennlp` in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
+        main(prog="allennlp")
 
 
 class BiLMFiles(NamedTuple):

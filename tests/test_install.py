@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from allennlp.commands import main
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from elmo_plugin.plugin import environment
+from tests.conftest import allennlp
 
 ROOT = Path(__file__).parents[1]
 
@@ -278,7 +278,5 @@ def test_the_commands_are_there_in_any_folder(tmp_path: Path) -> None:
 def test_include_package_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """AllenNLP then imports every file of the package. None may fail, or do more than define."""
     monkeypatch.chdir(tmp_path)
-    arguments = ["allennlp", "test-install", "--include-package", "elmo_plugin"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    main(prog="allennlp")
+    allennlp("test-install", "--include-package", "elmo_plugin")
     assert not list(tmp_path.iterdir())

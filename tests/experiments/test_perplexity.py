@@ -4,13 +4,11 @@ of NumPy.
 """
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from allennlp.commands import main as allennlp
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules.sampled_softmax import SampledSoftmax
@@ -18,6 +16,7 @@ from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import perplexity
+from tests.conftest import allennlp
 
 TEXT = "he threw the stick .\nthe dog\nto to the unheard-of stick\n\nthe .\n" * 20
 LOADERS = {
@@ -35,19 +34,15 @@ def text(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("state", LOADERS)
-def test_as_allennlp_evaluate(
-    bilm_archive: str, text: Path, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_allennlp_evaluate(bilm_archive: str, text: Path, state: str, tmp_path: Path) -> None:
     """Sentences one by one under `zero` and `warm`, running text in 64 rows under `carry`."""
     loader = LOADERS[state]
     if state == "carry":
         loader["cache_dir"] = str(tmp_path / "cache")
     overrides = {"model.initial_state": state, "validation_data_loader": loader}
     metrics = tmp_path / "metrics.json"
-    command = ["allennlp", "evaluate", bilm_archive, str(text), "--output-file", str(metrics)]
-    command += ["--overrides", json.dumps(overrides), "--include-package", "elmo_plugin"]
-    monkeypatch.setattr(sys, "argv", command)
-    allennlp(prog="allennlp")
+    options = ["--overrides", json.dumps(overrides), "--include-package", "elmo_plugin"]
+    allennlp("evaluate", bilm_archive, text, "--output-file", metrics, *options)
     expected = json.loads(metrics.read_text())
 
     model = load_language_model(bilm_archive)

@@ -1,12 +1,10 @@
 """The configs of `models.libsonnet`, and what is done with them."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import _jsonnet
-from allennlp.commands import main
 from allennlp.common import Params
 from allennlp.common.plugins import import_plugins
 from allennlp.data import Batch, DatasetReader, Vocabulary
@@ -46,8 +44,3 @@ def build(config: dict[str, Any]) -> tuple[Model, dict[str, Any]]:
     batch = Batch(instances)
     batch.index_instances(vocab)
     return model.eval(), batch.as_tensor_dict()
-
-
-def allennlp(monkeypatch: Any, *arguments: Any) -> None:
-    monkeypatch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
-    main(prog="allennlp")

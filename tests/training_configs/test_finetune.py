@@ -1,16 +1,14 @@
 """`bilm_finetune.jsonnet` trains, as its own first lines say, but for the sizes and the caches."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from allennlp.commands import main
 from allennlp.training.callbacks import TrainerCallback
 
 from elmo_plugin.plugin.models.archives import load_language_model
-from tests.conftest import BLOCKS, WORDS
+from tests.conftest import BLOCKS, WORDS, allennlp
 
 CONFIG = Path(__file__).parents[2] / "training_configs" / "bilm_finetune.jsonnet"
 SENTENCES = ["he threw the cat to the dog .", "the cat sees the stick .", "to the cat he sees ."]
@@ -53,10 +51,8 @@ def test_it_trains_on_the_text_of_a_task(bilm_archive, tmp_path, monkeypatch):
     texts = [f"task://{task}#{key}" for key in keys]
     for name, value in zip(("ARCHIVE", "TEXT", "DEV"), (bilm_archive, *texts)):
         monkeypatch.setenv(f"BILM_{name}", value)
-    command = ["allennlp", "train", CONFIG, "--include-package", "elmo_plugin", "-s"]
-    command += [tmp_path / "tuned", "--overrides", json.dumps(overrides)]
-    monkeypatch.setattr(sys, "argv", list(map(str, command)))
-    main(prog="allennlp")
+    options = ["--include-package", "elmo_plugin", "--overrides", json.dumps(overrides)]
+    allennlp("train", CONFIG, "-s", tmp_path / "tuned", *options)
 
     before = load_language_model(bilm_archive).state_dict()
     start = StartCallback.weights

@@ -14,8 +14,8 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.plugin.seq2seq_encoders.elmo_output import ElmoOutputEncoder
 from elmo_plugin.plugin.task_models.bcn import BcnElmo
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
-from tests.conftest import write_bilm_archive
-from tests.training_configs.task_models import LIBRARY, allennlp, build, evaluated, with_elmo
+from tests.conftest import allennlp, write_bilm_archive
+from tests.training_configs.task_models import LIBRARY, build, evaluated, with_elmo
 
 MODELS = evaluated("std.objectFields(models)")
 TYPES = {
@@ -52,7 +52,7 @@ def run_through(config, bilms: Path, tmp_path, monkeypatch) -> None:
     """Expected: the loss that training computed on the same data, after the archive was moved, and
     a prediction for each line."""
     (tmp_path / "config.json").write_text(json.dumps(config))
-    allennlp(monkeypatch, "train", tmp_path / "config.json", "-s", tmp_path / "run")
+    allennlp("train", tmp_path / "config.json", "-s", tmp_path / "run")
     trained = json.loads((tmp_path / "run" / "metrics.json").read_text())
 
     elsewhere = tmp_path / "elsewhere"
@@ -62,12 +62,12 @@ def run_through(config, bilms: Path, tmp_path, monkeypatch) -> None:
     shutil.rmtree(tmp_path / "run")
     monkeypatch.chdir(elsewhere)
     data = config["train_data_path"]
-    allennlp(monkeypatch, "evaluate", "model.tar.gz", data, "--output-file", "metrics.json")
+    allennlp("evaluate", "model.tar.gz", data, "--output-file", "metrics.json")
     evaluated = json.loads(Path("metrics.json").read_text())
     assert evaluated["loss"] == pytest.approx(trained["validation_loss"], rel=1e-4)
 
     arguments = ["predict", "model.tar.gz", data, "--use-dataset-reader", "--silent"]
-    allennlp(monkeypatch, *arguments, "--output-file", "out.jsonl")
+    allennlp(*arguments, "--output-file", "out.jsonl")
     predictions = Path("out.jsonl").read_text().splitlines()
     assert predictions and all(json.loads(line) for line in predictions)
 

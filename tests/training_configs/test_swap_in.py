@@ -2,17 +2,15 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy
 import pytest
-from allennlp.commands import main
 from allennlp.models.archival import load_archive
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
-from tests.conftest import write_bilm_archive
+from tests.conftest import allennlp, write_bilm_archive
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """
@@ -22,11 +20,6 @@ CONFIG = """
   dim=%d,
 )
 """
-
-
-def allennlp(monkeypatch, *arguments) -> None:
-    monkeypatch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
-    main(prog="allennlp")
 
 
 def write_config(folder: Path, how: str, task: str, dim: int = 2 * 8) -> Path:
@@ -44,7 +37,7 @@ def test_an_archive_is_complete(tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_ARCHIVE", write_bilm_archive(bilm))
     monkeypatch.chdir(ROOT)
     file = write_config(tmp_path, "both", "srl")
-    allennlp(monkeypatch, "train", file, "-s", tmp_path / "run")
+    allennlp("train", file, "-s", tmp_path / "run")
     trained = json.loads((tmp_path / "run" / "metrics.json").read_text())
 
     shutil.rmtree(bilm)
@@ -55,11 +48,11 @@ def test_an_archive_is_complete(tmp_path, monkeypatch):
     monkeypatch.delenv("ELMO_ARCHIVE")
     monkeypatch.chdir(elsewhere)
     held_out = ROOT / "fixtures" / "srl" / "dev"
-    allennlp(monkeypatch, "evaluate", "model.tar.gz", held_out, "--output-file", "metrics.json")
+    allennlp("evaluate", "model.tar.gz", held_out, "--output-file", "metrics.json")
     evaluated = json.loads(Path("metrics.json").read_text())
     assert evaluated["loss"] == pytest.approx(trained["validation_loss"], rel=1e-5)
     arguments = ["--use-dataset-reader", "--silent", "--output-file", "out.jsonl"]
-    allennlp(monkeypatch, "predict", "model.tar.gz", held_out, *arguments)
+    allennlp("predict", "model.tar.gz", held_out, *arguments)
     predictions = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert predictions and all("tags" in p for p in predictions)
     encoder = load_archive("model.tar.gz").model.encoder
@@ -73,7 +66,7 @@ def test_a_missing_bilm_is_an_error_in_training(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     file = write_config(tmp_path, "input", "ner")
     with pytest.raises((InputError, FileNotFoundError), match=r"gone\.tar\.gz"):
-        allennlp(monkeypatch, "train", file, "-s", tmp_path / "run")
+        allennlp("train", file, "-s", tmp_path / "run")
 
 
 def test_the_bilm_of_an_archive_is_the_one_that_it_was_trained_with(tmp_path, monkeypatch):
@@ -83,7 +76,7 @@ def test_the_bilm_of_an_archive_is_the_one_that_it_was_trained_with(tmp_path, mo
     monkeypatch.setenv("ELMO_ARCHIVE", archive)
     monkeypatch.chdir(ROOT)
     file = write_config(tmp_path, "input", "ner")
-    allennlp(monkeypatch, "train", file, "-s", tmp_path / "run")
+    allennlp("train", file, "-s", tmp_path / "run")
     shutil.rmtree(tmp_path / "bilm")
     write_bilm_archive(tmp_path / "bilm", projection_dim=4, seed=2)
     model = load_archive(tmp_path / "run" / "model.tar.gz").model

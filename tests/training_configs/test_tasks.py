@@ -5,16 +5,15 @@ cores are trained, and then evaluated and predict offline, in another folder.
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import _jsonnet
 import pytest
-from allennlp.commands import main
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin.elmo.elmo import Elmo
+from tests.conftest import allennlp
 
 ROOT = Path(__file__).parents[2]
 # By task: held-out data, what a text to predict from looks like, and what is predicted. A predictor
@@ -88,11 +87,6 @@ def embedders(model: dict) -> dict:
     return model["text_field_embedder"]["token_embedders"]
 
 
-def allennlp(monkeypatch, *arguments) -> None:
-    monkeypatch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
-    main(prog="allennlp")
-
-
 def configs():
     for name in SIZES:
         yield f"two_cores/{name}"
@@ -108,7 +102,7 @@ def test_train_evaluate_predict(config, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     file = f"training_configs/{config}.jsonnet"
     one_epoch = json.dumps({"trainer.num_epochs": 1})
-    allennlp(monkeypatch, "train", file, "-s", tmp_path / "run", "--overrides", one_epoch)
+    allennlp("train", file, "-s", tmp_path / "run", "--overrides", one_epoch)
     trained = json.loads((tmp_path / "run" / "metrics.json").read_text())
 
     elsewhere = tmp_path / "elsewhere"
@@ -117,7 +111,7 @@ def test_train_evaluate_predict(config, tmp_path, monkeypatch):
     shutil.rmtree(tmp_path / "run")
     monkeypatch.chdir(elsewhere)
     data = ROOT / "fixtures" / held_out
-    allennlp(monkeypatch, "evaluate", "model.tar.gz", data, "--output-file", "metrics.json")
+    allennlp("evaluate", "model.tar.gz", data, "--output-file", "metrics.json")
     evaluated = json.loads(Path("metrics.json").read_text())
     assert evaluated["loss"] == pytest.approx(trained["validation_loss"], rel=1e-5)
 

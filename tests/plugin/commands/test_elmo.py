@@ -5,6 +5,7 @@ import re
 import resource
 import shutil
 import sys
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -12,7 +13,6 @@ import h5py
 import numpy
 import pytest
 import torch
-from allennlp.commands import main
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
@@ -20,6 +20,7 @@ from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import dump, estimate
 from elmo_plugin.elmo.elmo import Elmo
+from tests.conftest import allennlp
 from tests.damage import damage
 
 TEXT = [
@@ -33,13 +34,7 @@ TEXT = [
 ]
 
 
-@pytest.fixture
-def run(monkeypatch):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["allennlp", "elmo", *map(str, arguments)])
-        main(prog="allennlp")
-
-    return run
+run = partial(allennlp, "elmo")
 
 
 @pytest.fixture
@@ -64,7 +59,7 @@ def same(one, other) -> bool:
 
 
 @pytest.mark.parametrize("layer", ["all", "top", "average"])
-def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, layer):
+def test_layout_and_numbers_of_0_9(text, tmp_path, bilm_files, options, layer):
     """The expected layout is that of AllenNLP 0.9. The expected numbers are those of AllenNLP's own
     biLM, which reads sentence by sentence and carries its state, as 0.9 did with the same batch
     size."""
@@ -85,7 +80,7 @@ def test_layout_and_numbers_of_0_9(run, text, tmp_path, bilm_files, options, lay
 
 
 @pytest.mark.parametrize("layer", ["all", "top"])
-def test_pool(run, text, tmp_path, options, layer):
+def test_pool(text, tmp_path, options, layer):
     """The expected numbers are NumPy's means of the file without `--pool`."""
     run(text, tmp_path / "tokens", f"--{layer}", *options)
     run(text, tmp_path / "out", f"--{layer}", "--pool", "mean", *options)
@@ -96,7 +91,7 @@ def test_pool(run, text, tmp_path, options, layer):
 
 
 @pytest.mark.parametrize("extra", [["--float16"], ["--pool", "mean"], ["--forget-sentences"]])
-def test_the_size_is_printed_first(run, tmp_path, options, capsys, monkeypatch, extra):
+def test_the_size_is_printed_first(tmp_path, options, capsys, monkeypatch, extra):
     """The printed size is that of the file, within 5 %, and is there before the first vector."""
     text = tmp_path / "text.txt"
     text.write_text("".join(f"{sentence} {k}\n" for k in range(300) for sentence in TEXT))
@@ -134,7 +129,7 @@ def test_the_time_of_a_dump(bilm_files, monkeypatch):
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 100])
 def test_carried_states_do_not_depend_on_parts(
-    run, text, tmp_path, bilm_files, options, monkeypatch, batch_size
+    text, tmp_path, bilm_files, options, monkeypatch, batch_size
 ):
     """The expected vectors are those of `embed`, batch after batch of the whole text: a part of the
     dump does not cut a batch, after which rows would continue from other states."""
@@ -152,7 +147,7 @@ def test_carried_states_do_not_depend_on_parts(
         numpy.testing.assert_allclose(vectors, expected[int(line)], atol=1e-5, rtol=0)
 
 
-def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, options):
+def test_reading_by_length_changes_nothing(text, tmp_path, bilm_files, options):
     """The expected vectors are those of each sentence alone, in Python. The command reads many
     batches of few tokens."""
     run(text, tmp_path / "out", "--all", *options, "--batch-size", 1)
@@ -168,7 +163,7 @@ def test_reading_by_length_changes_nothing(run, text, tmp_path, bilm_files, opti
     [("warm", 1, 5), ("warm", 3, 3), ("carry", 1, 5), ("carry", 3, 1)],
 )
 def test_killed_and_resumed(
-    run, text, tmp_path, options, monkeypatch, initial_state, killed_after, n_left
+    text, tmp_path, options, monkeypatch, initial_state, killed_after, n_left
 ):
     """The numbers are bit-identical with an uninterrupted dump, and no part is computed twice."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
@@ -197,7 +192,7 @@ def test_killed_and_resumed(
 
 
 @pytest.mark.parametrize("missing_bytes, kept", [(None, 0), (1, 4)])
-def test_a_full_disk(run, text, tmp_path, options, monkeypatch, missing_bytes, kept):
+def test_a_full_disk(text, tmp_path, options, monkeypatch, missing_bytes, kept):
     """
     A file size limit simulates the full disk, at the first part and at the last byte of the output.
     The command ends with exit code 1 and one sentence that names the file, without an error of
@@ -237,7 +232,7 @@ def test_a_full_disk(run, text, tmp_path, options, monkeypatch, missing_bytes, k
     assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "out"}
 
 
-def test_an_interrupted_dump_of_something_else(run, text, tmp_path, options, monkeypatch):
+def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypatch):
     """A dump with other settings or of another text is refused, so that the numbers of two runs are
     never mixed."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
@@ -278,7 +273,7 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["files", "zip", "tar.gz", "run"])
-def test_forms_of_an_archive(run, text, tmp_path, bilm_files, bilm_archive, monkeypatch, form):
+def test_forms_of_an_archive(text, tmp_path, bilm_files, bilm_archive, monkeypatch, form):
     """The expected vectors are those of `Elmo.from_archive`. An interrupted dump is refused with
     another model, and resumed with the same model in another form."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
@@ -357,7 +352,7 @@ def test_parts_after_the_end_of_the_text(interrupted):
     assert sorted(again(text=TEXT[:4])) == ["0", "1", "2", "3"]
 
 
-def test_two_processes_with_one_output(run, text, tmp_path, options, monkeypatch):
+def test_two_processes_with_one_output(text, tmp_path, options, monkeypatch):
     """The second process raises an error at once. The first one is not disturbed and leaves no
     lock, and a process that was killed does not block another."""
     arguments = [text, tmp_path / "out", "--all", *options]
@@ -396,7 +391,7 @@ def test_two_processes_with_one_output(run, text, tmp_path, options, monkeypatch
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "4097", "1e9", "9" * 5000, "x", ""])
-def test_batch_sizes_that_are_refused(run, text, tmp_path, options, size, capsys):
+def test_batch_sizes_that_are_refused(text, tmp_path, options, size, capsys):
     """A batch size must be positive and at most the number of sentences in a part."""
     with pytest.raises((InputError, SystemExit)) as error:
         run(text, tmp_path / "out", "--top", *options, "--batch-size", size)
@@ -407,20 +402,20 @@ def test_batch_sizes_that_are_refused(run, text, tmp_path, options, size, capsys
         assert f"--batch-size: invalid int value: '{size}'" in capsys.readouterr().err
 
 
-def test_missing_devices_are_refused(run, text, tmp_path, options):
+def test_missing_devices_are_refused(text, tmp_path, options):
     """A device that does not exist is refused before anything is read."""
     for device in (torch.cuda.device_count(), 1000, -2, 2**40):
         with pytest.raises(InputError, match=rf"^--cuda-device: expected .*{device}$"):
             run(text, tmp_path / "out", "--top", *options, "--cuda-device", device)
 
 
-def test_names_that_cannot_be_written(run, text, tmp_path, options):
+def test_names_that_cannot_be_written(text, tmp_path, options):
     """The name of the folder next to the output would be too long."""
     with pytest.raises(InputError, match=r"x: expected a place .*, found: .*name too long"):
         run(text, tmp_path / ("x" * 252), "--top", *options)
 
 
-def test_shards_are_the_whole(run, text, tmp_path, options):
+def test_shards_are_the_whole(text, tmp_path, options):
     """All shards together have each line once, under its number in the text."""
     run(text, tmp_path / "whole", "--top", *options)
     found = {}
@@ -435,7 +430,7 @@ def test_shards_are_the_whole(run, text, tmp_path, options):
         numpy.testing.assert_allclose(found[line], whole[line], atol=1e-5, rtol=0)
 
 
-def test_half_precision_stdin_and_archive(run, text, tmp_path, bilm_archive, monkeypatch):
+def test_half_precision_stdin_and_archive(text, tmp_path, bilm_archive, monkeypatch):
     """The expected numbers are those of a file in float32, rounded to NumPy's float16."""
     run(text, tmp_path / "whole", "--top", "--archive-file", bilm_archive, "--forget-sentences")
     stdin = io.TextIOWrapper(io.BytesIO(text.read_bytes()))
@@ -447,7 +442,7 @@ def test_half_precision_stdin_and_archive(run, text, tmp_path, bilm_archive, mon
         assert "sentence_to_index" not in file
 
 
-def test_a_pipe(run, text, tmp_path, options):
+def test_a_pipe(text, tmp_path, options):
     """What is read from a pipe, which can be read only once, is what is read from the file."""
     run(text, tmp_path / "whole", "--top", *options)
     pipe, end = os.pipe()
@@ -458,7 +453,7 @@ def test_a_pipe(run, text, tmp_path, options):
     assert same(read(tmp_path / "whole"), read(tmp_path / "piped"))
 
 
-def test_sentence_keys(run, text, tmp_path, options):
+def test_sentence_keys(text, tmp_path, options):
     """The expected numbers are those of a dump by lines. Of two equal sentences, the last one is
     written."""
     run(text, tmp_path / "lines", "--top", *options)
@@ -482,9 +477,7 @@ def test_sentence_keys(run, text, tmp_path, options):
         (["a\0b"], 1),
     ],
 )
-def test_sentences_that_hdf5_cannot_have_as_names(
-    run, tmp_path, options, monkeypatch, texts, refused
-):
+def test_sentences_that_hdf5_cannot_have_as_names(tmp_path, options, monkeypatch, texts, refused):
     """
     By the rules of paths: a slash separates groups and a dot is the group itself; HDF5 would cut
     the last name at its NUL. The error names the line. Without the option nothing is computed
@@ -510,7 +503,7 @@ def test_sentences_that_hdf5_cannot_have_as_names(
         (b"One \xff .\n", [], "line 1: expected UTF-8"),
     ],
 )
-def test_input_that_is_refused(run, tmp_path, options, monkeypatch, content, arguments, message):
+def test_input_that_is_refused(tmp_path, options, monkeypatch, content, arguments, message):
     """Each input is refused before anything is computed, and the message names its place."""
     monkeypatch.setattr(Elmo, "embed", None)
     monkeypatch.setattr(dump, "PART_SENTENCES", 1)
@@ -521,14 +514,14 @@ def test_input_that_is_refused(run, tmp_path, options, monkeypatch, content, arg
     assert not (tmp_path / "out").exists()
 
 
-def test_stdin_that_is_not_text(run, tmp_path, options, monkeypatch):
+def test_stdin_that_is_not_text(tmp_path, options, monkeypatch):
     """The byte 0xff is at the start of the second line. The error is the same as for files."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One .\n\xff .\n")))
     with pytest.raises(InputError, match=r"^stdin, line 2: expected UTF-8, .* 0xff at"):
         run("-", tmp_path / "out", "--top", *options)
 
 
-def test_stdin_that_is_closed(run, tmp_path, options, monkeypatch):
+def test_stdin_that_is_closed(tmp_path, options, monkeypatch):
     """Python's `sys.stdin` is then None, as its documentation says."""
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match=r"^input_file: -: expected .*, found it closed$"):
@@ -536,14 +529,14 @@ def test_stdin_that_is_closed(run, tmp_path, options, monkeypatch):
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])
-def test_bad_shards_are_refused(run, text, tmp_path, options, shard, capsys):
+def test_bad_shards_are_refused(text, tmp_path, options, shard, capsys):
     """A shard must have the form I/N with I from 1 to N."""
     with pytest.raises(SystemExit):
         run(text, tmp_path / "out", "--top", *options, "--shard", shard)
     assert shard in capsys.readouterr().err
 
 
-def test_an_existing_output_stays(run, text, tmp_path, options):
+def test_an_existing_output_stays(text, tmp_path, options):
     """An existing output is refused and stays as it was."""
     out = tmp_path / "out"
     out.write_text("mine")
@@ -554,7 +547,7 @@ def test_an_existing_output_stays(run, text, tmp_path, options):
         run(text, tmp_path, "--top", *options)
 
 
-def test_a_missing_output_folder_is_not_created(run, text, tmp_path, options):
+def test_a_missing_output_folder_is_not_created(text, tmp_path, options):
     """A missing folder is an error and is not created. The error tells a file in its place from no
     file."""
     for folder, found in ((tmp_path / "none", "none"), (text, "a file")):
@@ -564,7 +557,7 @@ def test_a_missing_output_folder_is_not_created(run, text, tmp_path, options):
     assert list(tmp_path.iterdir()) == [text]
 
 
-def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
+def test_no_model_or_two(text, tmp_path, options, bilm_archive):
     """The error names the options that were given."""
     cases = {
         "none": [],
@@ -585,7 +578,7 @@ def test_no_model_or_two(run, text, tmp_path, options, bilm_archive):
         )
 
 
-def test_missing_inputs_are_named(run, text, tmp_path, options):
+def test_missing_inputs_are_named(text, tmp_path, options):
     """The error is one sentence that names the argument, the file and the expected kind of file."""
     no, out = tmp_path / "no", tmp_path / "out"
     for argument, arguments in {
@@ -603,16 +596,15 @@ def test_missing_inputs_are_named(run, text, tmp_path, options):
     "command, defaults",
     [("elmo", ["-1", "64", "warm", "1/1"]), ("elmo-nearest", ["5", "5", "top", "-1"])],
 )
-def test_help_says_each_default_once(monkeypatch, capsys, command, defaults):
+def test_help_says_each_default_once(capsys, command, defaults):
     """The expected help lists the options in order, with each default as one would type it."""
-    monkeypatch.setattr(sys, "argv", ["allennlp", command, "--help"])
     with pytest.raises(SystemExit):
-        main(prog="allennlp")
+        allennlp(command, "--help")
     shown = re.findall(r"\(default(?::| =) (\S+)\)", " ".join(capsys.readouterr().out.split()))
     assert shown == defaults
 
 
-def test_pretrained(run, text, tmp_path, options, bilm_files, monkeypatch, capsys):
+def test_pretrained(text, tmp_path, options, bilm_files, monkeypatch, capsys):
     """The expected vectors are those of the model's two files. Another name gives an error that
     lists all names."""
     folder = Path(bilm_files.options_file).parent

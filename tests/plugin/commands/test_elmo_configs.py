@@ -1,14 +1,14 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import _jsonnet
 import pytest
-from allennlp.commands import main
 
-import elmo_plugin.plugin.commands.elmo_configs  # noqa: F401 (registers the command)
 from elmo_plugin.checks import InputError
+from tests.conftest import allennlp
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "training_configs"
@@ -17,10 +17,7 @@ VARIABLES = {"BILM_TEXT": "text", "BILM_DEV": "dev", "BILM_ARCHIVE": "pretrained
 VARIABLES |= {"ELMO_ARCHIVE": "pretrained://small", "ELMO_DIM": "256"}
 
 
-def elmo_configs(*arguments: str | Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["allennlp", "elmo-configs", *map(str, arguments)])
-        main()
+elmo_configs = partial(allennlp, "elmo-configs")
 
 
 def test_a_copy_means_the_same(tmp_path, capsys):

@@ -3,25 +3,21 @@ The command `elmo-mix`; tests/plugin/callbacks/test_elmo_mix.py has the archive 
 trained model.
 """
 
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from allennlp.commands import main
 from allennlp.modules.token_embedders import ElmoTokenEmbedder as StockEmbedder
 from torch import Tensor
 
 from elmo_plugin.checks import InputError
-from tests.conftest import BiLMFiles
+from tests.conftest import BiLMFiles, allennlp
 
 MIX = "_text_field_embedder.token_embedder_elmo._elmo.scalar_mix_0"
 
 
-def elmo_mix(*arguments: str | Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["allennlp", "elmo-mix", *map(str, arguments)])
-        main()
+elmo_mix = partial(allennlp, "elmo-mix")
 
 
 def save(folder: Path, state: dict[str, Tensor]) -> Path:

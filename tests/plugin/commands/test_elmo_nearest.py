@@ -4,15 +4,15 @@ import io
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from allennlp.commands import main
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.nearest import Occurrence, Sentence, nearest_occurrences, text_sentences
-from tests.conftest import BiLMFiles
+from tests.conftest import BiLMFiles, allennlp
 
 TEXT = """\
 He threw the stick to the dog .
@@ -23,10 +23,7 @@ the dog
 """
 
 
-def elmo_nearest(*arguments: str | Path | int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["allennlp", "elmo-nearest", *map(str, arguments)])
-        main()
+elmo_nearest = partial(allennlp, "elmo-nearest")
 
 
 @pytest.fixture

@@ -1,21 +1,17 @@
 import resource
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from allennlp.commands import main
 
-import elmo_plugin.plugin.commands.encode  # noqa: F401 (registers the command)
 from elmo_plugin.checks import InputError
 from elmo_plugin.text.corpus import EncodedCorpus
+from tests.conftest import allennlp
 
 MEGABYTE = 1 << 20
 
 
-def bilm_encode(*arguments: str | Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["allennlp", "bilm-encode", *map(str, arguments)])
-        main()
+bilm_encode = partial(allennlp, "bilm-encode")
 
 
 def test_encodes_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -17,7 +17,6 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from allennlp.commands import main
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
@@ -35,18 +34,9 @@ from elmo_plugin.plugin.commands.bilm_import import import_files
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export import export, refused_by_allennlp, who_reads
-from tests.conftest import BLOCKS
+from tests.conftest import BLOCKS, allennlp
 
 FILES = ("options.json", "weights.hdf5", "vocabulary.txt")
-
-
-@pytest.fixture
-def run(monkeypatch):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
-        main(prog="allennlp")
-
-    return run
 
 
 def test_export_then_import_is_the_same_model(bilm_archive, tmp_path, caplog):
@@ -229,9 +219,9 @@ def test_who_reads_an_export(tmp_path, changes, reason):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
-def test_an_export_says_who_reads_it(run, bilm_archive, tmp_path, capsys):
+def test_an_export_says_who_reads_it(bilm_archive, tmp_path, capsys):
     """The command prints one line with the files and one with the programs that can read them."""
-    run("bilm-export", bilm_archive, tmp_path)
+    allennlp("bilm-export", bilm_archive, tmp_path)
     assert capsys.readouterr().out.splitlines()[-2:] == [
         f"wrote options.json, weights.hdf5 and vocabulary.txt to {tmp_path}",
         "AllenNLP's own ELMo reads them, as elmo_plugin does",
@@ -278,29 +268,29 @@ def test_another_models_vocabulary(bilm_archive, tmp_path):
         import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
 
 
-def test_paths_of_an_import(run, bilm_archive, tmp_path):
+def test_paths_of_an_import(bilm_archive, tmp_path):
     """Each error names its argument and the path."""
     export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
     files = [tmp_path / f for f in FILES]
     for number, argument in enumerate(("options", "weights", "vocabulary")):
         given = [*files[:number], tmp_path / "no", *files[number + 1 :]]
         with pytest.raises(FileNotFoundError, match=rf"^{argument}: \S+/no: expected .* found no"):
-            run("bilm-import", *given, tmp_path / "model.tar.gz")
+            allennlp("bilm-import", *given, tmp_path / "model.tar.gz")
     for archive, found in ((tmp_path / "no" / "model.tar.gz", "none"), (tmp_path, "a folder")):
         with pytest.raises(InputError, match=f"^archive: {archive}: .* found {found}$"):
-            run("bilm-import", *files, archive)
+            allennlp("bilm-import", *files, archive)
 
 
-def test_paths_of_an_export(run, bilm_archive, tmp_path, monkeypatch):
+def test_paths_of_an_export(bilm_archive, tmp_path, monkeypatch):
     """Each error names its argument and the path. Root may write anywhere, so the system's answer
     that a folder cannot be written to is simulated."""
     no, file = tmp_path / "no", tmp_path / "file"
     with pytest.raises(FileNotFoundError, match=rf"^archive: {no}: expected the model\.tar\.gz"):
-        run("bilm-export", no, tmp_path / "out")
+        allennlp("bilm-export", no, tmp_path / "out")
     file.write_text("mine")
     for folder, found in ((file, "a file"), (file / "out", "none, and .* \\(Not a directory\\)")):
         with pytest.raises(InputError, match=f"^folder: {folder}: .* found {found}$"):
-            run("bilm-export", bilm_archive, folder)
+            allennlp("bilm-export", bilm_archive, folder)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(InputError, match=f"^folder: {tmp_path}: .* can be written to"):
         export(load_language_model(bilm_archive), tmp_path, with_softmax=False)

@@ -1,20 +1,13 @@
 """The paths of all commands: those that are empty, and outputs that are symbolic links."""
 
-import sys
 from pathlib import Path
 
 import pytest
-from allennlp.commands import main
 
 from elmo_plugin.checks import InputError
+from tests.conftest import allennlp
 
 WORD = ["--sentence", "the *dog*", "--pretrained", "tiny"]
-
-
-def allennlp(*arguments: str | Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
-        main()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from allennlp.commands import main
 from allennlp.common import Params
 from allennlp.training.callbacks import TrainerCallback
 from torch import multiprocessing
 from torch.multiprocessing import ProcessExitedException
 
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point
+from tests.conftest import allennlp
 from tests.plugin.models.test_training import config
 
 
@@ -60,9 +59,7 @@ def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torc
     """Trains, and returns the weights of the best epoch."""
     file = folder.with_suffix(".json")
     Params(params).to_file(str(file))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["allennlp", "train", str(file), "-s", str(folder), *options])
-        main()
+    allennlp("train", file, "-s", folder, *options)
     return torch.load(folder / "best.th", weights_only=True)
 
 

@@ -1,7 +1,6 @@
 """These tests run other commands and callbacks of AllenNLP with a `bilm` and its windows."""
 
 import json
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from allennlp.commands import main
 from allennlp.common import Params
 from allennlp.training.callbacks import TrainerCallback
 from google.protobuf.message import DecodeError
@@ -22,16 +20,11 @@ from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
 from elmo_plugin.plugin.callbacks.wandb import CurrentWandBCallback
 from elmo_plugin.text.lines import read_sentences
+from tests.conftest import allennlp
 from tests.plugin.callbacks.test_elmo_mix import tensorboard_scalars
 from tests.plugin.models.test_training import TEXT, config
 
 BATCH_SIZE = 4
-
-
-def allennlp(*arguments: Any) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
-        main()
 
 
 def write_config(folder: Path, callbacks: list[dict[str, Any]]) -> Path:
