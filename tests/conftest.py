@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,8 @@ from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 
-SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+ROOT = Path(__file__).parents[1]
+SHARED_DATA = ROOT.parent / "shared" / "data"
 """Data next to the checkout; tests that need it skip if it is not there."""
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", ".", "dog", "stick", "threw", "he", "to"]
@@ -110,6 +112,21 @@ def allennlp(*arguments: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
         main(prog="allennlp")
+
+
+def python(
+    *arguments: object, folder: Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own, which must succeed, with the repository on its path."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
 
 
 class BiLMFiles(NamedTuple):

@@ -3,9 +3,7 @@
 import ast
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -17,9 +15,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from elmo_plugin.plugin import environment
-from tests.conftest import allennlp
-
-ROOT = Path(__file__).parents[1]
+from tests.conftest import ROOT, allennlp, python
 
 # Only PyTorch's build for CUDA needs these, and they are installed before the lock.
 CUDA_ONLY = ("cuda", "nvidia", "triton")
@@ -240,10 +236,7 @@ def test_pythons_are_the_same_everywhere() -> None:
 def test_allennlp_finds_the_plugin_in_the_repository() -> None:
     """A new process has only `.allennlp_plugins` to find the plugin. The expected output is the
     line of AllenNLP's log for a plugin that was found, and exactly the table above."""
-    done = subprocess.run(
-        [sys.executable, "-c", TEST_INSTALL], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-c", TEST_INSTALL)
     assert "Plugin elmo_plugin available" in done.stderr
     registered = json.loads(done.stdout.splitlines()[-1])
     ours = {(kind, name) for kind, name, module in registered if module.startswith("elmo_plugin.")}
@@ -253,25 +246,12 @@ def test_allennlp_finds_the_plugin_in_the_repository() -> None:
 def test_a_child_forked_after_the_import_may_use_threads() -> None:
     """OpenMP cannot use threads in a child if its parent has used them, so importing the plugin
     uses none; AllenNLP's data loader forks its workers."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORK],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    python("-c", FORK, OMP_NUM_THREADS="2")
 
 
 def test_the_commands_are_there_in_any_folder(tmp_path: Path) -> None:
     """In an empty folder there is no plugins file, and AllenNLP alone has no command `elmo`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "elmo_plugin", "elmo", "--help"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-m", "elmo_plugin", "elmo", "--help", folder=tmp_path)
     assert done.stdout.startswith("usage: python -m elmo_plugin elmo [-h]")
 
 

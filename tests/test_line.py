@@ -4,18 +4,13 @@ own, because a module is imported once in a process.
 """
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo
-
-ROOT = Path(__file__).parents[1]
+from tests.conftest import python
 
 WITHOUT = """
 import sys
@@ -39,20 +34,11 @@ ABSENT = ["allennlp", "allennlp_models", "cached_path", "jsonnet", "_jsonnet", "
 ABSENT += ["overrides", "spacy", "transformers", "zstandard"]
 
 
-def python(*arguments: str, folder: Path = ROOT, **environment: str) -> str:
-    known = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    run = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=known, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    return run.stdout
-
-
 def test_vectors_without_allennlp(bilm_files, bilm_archive):
     """The expected vectors are those of this process, in which AllenNLP is imported."""
     options, weights = bilm_files
     script = WITHOUT.format(absent=ABSENT, options=options, weights=weights, archive=bilm_archive)
-    found = json.loads(python("-c", script).splitlines()[-1])
+    found = json.loads(python("-c", script).stdout.splitlines()[-1])
     expected = [
         Elmo.from_pretrained("small"),
         Elmo.from_files(options, weights),
@@ -74,7 +60,7 @@ print("torch._dynamo" in sys.modules)
 
 def test_vectors_do_not_import_the_compiler():
     """PyTorch imports it by itself, which takes longer than all of the rest."""
-    assert python("-c", COMPILER).split() == ["False"]
+    assert python("-c", COMPILER).stdout.split() == ["False"]
 
 
 def test_an_address_without_cached_path():
@@ -84,13 +70,13 @@ def test_an_address_without_cached_path():
         "try:\n    Elmo.from_archive('https://a.b/c.tar.gz')\n"
         "except ValueError as error:\n    print(error)\n"
     )
-    assert "pip install cached-path" in python("-c", script)
+    assert "pip install cached-path" in python("-c", script).stdout
 
 
 def test_the_import_alone_brings_no_allennlp():
     """The modules are those that Python lists after the import."""
     script = "import json, sys, elmo_plugin; print(json.dumps(list(sys.modules)))"
-    found = {name.partition(".")[0] for name in json.loads(python("-c", script))}
+    found = {name.partition(".")[0] for name in json.loads(python("-c", script).stdout)}
     assert not found & set(ABSENT)
 
 
@@ -108,15 +94,16 @@ REGISTERED = "from allennlp.models import Model; print(Model.by_name('bilm').__m
 )
 def test_what_registers(imports):
     """In Python, by `--include-package`, and by the plugins file of this folder."""
-    assert "elmo_plugin.plugin.models.language_model" in python("-c", f"{imports}\n{REGISTERED}")
+    found = python("-c", f"{imports}\n{REGISTERED}").stdout
+    assert "elmo_plugin.plugin.models.language_model" in found
 
 
 def test_the_plugins_file_in_the_home_folder(tmp_path):
     """In a folder without one, `allennlp` has the plugin's commands."""
     (tmp_path / "home" / ".allennlp").mkdir(parents=True)
     (tmp_path / "home" / ".allennlp" / "plugins").write_text("elmo_plugin\n")
-    home = {"HOME": str(tmp_path / "home")}
-    assert "usage" in python("-m", "allennlp", "bilm-encode", "--help", folder=tmp_path, **home)
+    command = ["-m", "allennlp", "bilm-encode", "--help"]
+    assert "usage" in python(*command, folder=tmp_path, HOME=str(tmp_path / "home")).stdout
 
 
 def test_an_archive_in_python(bilm_archive):
@@ -130,4 +117,4 @@ def test_an_archive_in_python(bilm_archive):
         "['perplexity'])"
     )
     expected = Predictor.from_path(bilm_archive).predict_json({"sentence": "the dog"})["perplexity"]
-    assert float(python("-c", script).splitlines()[-1]) == pytest.approx(expected)
+    assert float(python("-c", script).stdout.splitlines()[-1]) == pytest.approx(expected)

@@ -4,9 +4,7 @@ import contextlib
 import io
 import json
 import logging
-import os
 import shutil
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -17,10 +15,10 @@ import pytest
 from allennlp.training import GradientDescentTrainer
 
 from elmo_plugin.__main__ import NAME, run
+from tests.conftest import ROOT, python
 from tests.plugin.models.test_training import config
 
 VALUES: list[Any] = [None, "", "16", "x", [], ["x"], {}, {"type": "x"}, -1, 0, 1.5, True, [[1]]]
-ROOT = Path(__file__).parents[1]
 
 
 def ended(*arguments: str) -> tuple[int | str | None, str]:
@@ -250,8 +248,6 @@ def test_distributed_training_without_a_plugins_file(tmp_path):
     params["distributed"] = {"cuda_devices": [-1, -1]}
     del params["trainer"]["cuda_device"]
     (tmp_path / "config.json").write_text(json.dumps(params))
-    command = [sys.executable, "-m", "elmo_plugin", "train", "config.json", "-s", "run"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    command = ["-m", "elmo_plugin", "train", "config.json", "-s", "run"]
+    python(*command, folder=tmp_path, HOME=str(tmp_path))
     assert (tmp_path / "run" / "model.tar.gz").exists()

@@ -5,15 +5,13 @@ is imported once in a process.
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import elmo_plugin_torchvision
-
-ROOT = Path(__file__).parents[1]
+from tests.conftest import ROOT, python
 
 IMPORT_TORCH = """
 import json, sys
@@ -68,26 +66,22 @@ print(json.dumps([
 """
 
 
-def python(script: str, folder: Path = ROOT) -> str:
-    known = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=folder, env=known, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()[-1]
+def last_line(script: str, folder: Path = ROOT) -> str:
+    known = {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    return python("-c", script, folder=folder, **known).stdout.splitlines()[-1]
 
 
 def test_import_torch():
     """PyTorch has called the entry point, which adds one finder and imports nothing; whether there
     is a torchvision is as it was before."""
-    called, imported, (finder,), same = json.loads(python(IMPORT_TORCH))
+    called, imported, (finder,), same = json.loads(last_line(IMPORT_TORCH))
     assert called and same and not imported
     assert "_Finder" in finder
 
 
 def test_allennlp_without_torchvision():
     """AllenNLP's three modules are imported, and only the use of an image is an error."""
-    message = python(IMPORT_ALLENNLP)
+    message = last_line(IMPORT_ALLENNLP)
     assert message.startswith(
         "torchvision.io is needed, and no torchvision is installed that loads"
     )
@@ -117,7 +111,7 @@ def test_a_torchvision_that_loads_wins(torchvision, name, left, tmp_path):
     absent = "import sys; sys.modules['torchvision'] = None\n" if torchvision is None else ""
     files = {"__init__.py": f"import torchvision.ops.boxes\n{torchvision}", "ops/boxes.py": ""}
     _write(tmp_path / "torchvision", {**files, "ops/__init__.py": ""})
-    found, boxes, modules, finders = json.loads(python(absent + REPORT, tmp_path))
+    found, boxes, modules, finders = json.loads(last_line(absent + REPORT, tmp_path))
     assert found == name and boxes == "torchvision.ops.boxes"
     assert sorted(modules) == [f"torchvision{part}" for part in left]
     assert finders == 1

@@ -1,7 +1,6 @@
 """No GPU is needed: `--quick` runs on a CPU."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -20,6 +19,7 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import lstm
 from elmo_plugin.text.characters import BEGIN_WORD, END_WORD, words_to_characters
+from tests.conftest import python
 
 [(NAME, MODEL)] = QUICK.items()
 OPTIONS = options_of(NAME, MODEL)
@@ -45,10 +45,7 @@ def test_quick_run_without_allennlp(tmp_path):
     """In a process in which importing AllenNLP raises an error, every table has its records, and
     all numbers are those of the equations."""
     out = tmp_path / "gpu.json"
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_ALLENNLP, str(out)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-c", WITHOUT_ALLENNLP, out)
     tables = json.loads(out.read_text())["tables"]
     assert set(tables) == {
         "limits",

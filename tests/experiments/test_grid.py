@@ -4,8 +4,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from itertools import pairwise
@@ -25,9 +23,9 @@ from experiments.grid.__main__ import GridRunner
 from experiments.grid.cells import read_grid
 from experiments.random_bilm import write_random_bilm
 from experiments.rows import append_row, bilm_digest, read_rows
+from tests.conftest import ROOT, python
 from tests.experiments.test_probe import CONLLU
 
-ROOT = Path(__file__).parents[2]
 GRID = """
 local cells = (import '%(root)s/experiments/grid/cells.libsonnet').cells;
 local tagger = (import '%(root)s/training_configs/tagger.jsonnet') + {
@@ -266,10 +264,9 @@ def test_random_bilm(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_command(runner: GridRunner, tmp_path: Path) -> None:
     """The usage in the docstring: by hand, five cells of which two are wanted."""
-    command = [sys.executable, "-m", "experiments.grid", str(tmp_path / "grid.jsonnet")]
-    command += ["--data", "fixtures", "--work", str(tmp_path), "--rows", str(tmp_path / "rows")]
-    command += ["--where", "seed=2", "--dry-run"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    command = ["-m", "experiments.grid", tmp_path / "grid.jsonnet", "--data", "fixtures"]
+    command += ["--work", tmp_path, "--rows", tmp_path / "rows", "--where", "seed=2", "--dry-run"]
+    done = python(*command)
     assert done.stdout.splitlines() == [
         "table 1\ttag-none-0.5-2\t5 s",
         "table 1\ttag-tiny-0.1-input-0.5-2\t5 s",

@@ -1,15 +1,12 @@
 """Table 4; tests/elmo/test_nearest.py compares the search itself with an oracle."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo.nearest import Occurrence, Sentence
 from experiments import neighbors
 from experiments.rows import read_rows
-
-ROOT = Path(__file__).parents[2]
+from tests.conftest import python
 
 
 def test_rows_and_table(bilm_archive: str, tmp_path: Path) -> None:
@@ -35,6 +32,5 @@ def test_command(tmp_path: Path) -> None:
     """In a process of its own, as a user starts it, with a model by its name."""
     text, rows = tmp_path / "text.txt", tmp_path / "rows.jsonl"
     text.write_text("They play .\n")
-    command = ["-m", "experiments.neighbors", str(text), "tiny=pretrained://tiny"]
-    subprocess.run([sys.executable, *command, "--results", str(rows)], check=True, cwd=ROOT)
+    python("-m", "experiments.neighbors", text, "tiny=pretrained://tiny", "--results", rows)
     assert len(read_rows(rows)) == 2

@@ -3,7 +3,6 @@
 import logging
 import shutil
 import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
@@ -17,6 +16,7 @@ from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import kernels
 from elmo_plugin.ops.lstm_reference import reference_lstm
 from tests.compare import assert_close, cosine
+from tests.conftest import python
 
 needs_kernel = pytest.mark.skipif(
     not kernels.KERNEL_DTYPES, reason=f"the LSTM kernel is {kernels.KERNEL_STATUS}"
@@ -263,9 +263,7 @@ print(KERNEL_STATUS)
 )
 def test_the_context_of_the_import_does_not_matter(context):
     """The self-tests would fail in it."""
-    command = [sys.executable, "-c", CONTEXTS.format(context=context)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == kernels.KERNEL_STATUS
+    assert python("-c", CONTEXTS.format(context=context)).stdout.strip() == kernels.KERNEL_STATUS
 
 
 def test_the_kernel_is_switched_off(monkeypatch):

@@ -1,8 +1,8 @@
 import platform
-import subprocess
-import sys
 
 import pytest
+
+from tests.conftest import python
 
 N_BYTES = 2**27
 
@@ -35,7 +35,5 @@ print(before, kept_of_what_is_freed())
 def test_freed_memory_is_kept() -> None:
     """According to mallopt(3), a large block is unmapped when it is freed, and with the callback it
     stays. The process is a new one, whose heap holds no freed block of that size."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    before, after = map(int, done.stdout.splitlines()[-1].split())
+    before, after = map(int, python("-c", SCRIPT).stdout.splitlines()[-1].split())
     assert before < N_BYTES / 2 < after

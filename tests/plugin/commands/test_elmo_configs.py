@@ -1,16 +1,12 @@
 import json
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import _jsonnet
 import pytest
 
 from elmo_plugin.checks import InputError
-from tests.conftest import allennlp
+from tests.conftest import ROOT, allennlp, python
 
-ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "training_configs"
 CONFIGS = sorted(str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.jsonnet"))
 VARIABLES = {"BILM_TEXT": "text", "BILM_DEV": "dev", "BILM_ARCHIVE": "pretrained://small"}
@@ -59,10 +55,8 @@ def test_a_file_in_place_of_the_folder(tmp_path):
 
 def test_the_installed_package_has_them(tmp_path):
     """A package is what setup.py says it is; this builds it without installing it."""
-    build = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", tmp_path / "lib"]
     egg = ["egg_info", "--egg-base", tmp_path]
-    done = subprocess.run([*build[:3], *egg, *build[3:]], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python("setup.py", "--quiet", *egg, "build_py", "--build-lib", tmp_path / "lib")
     built = tmp_path / "lib" / "elmo_plugin" / "training_configs"
     for name in [*CONFIGS, "lib/elmo.libsonnet"]:
         assert (built / name).read_text() == (SOURCE / name).read_text()
