@@ -28,6 +28,9 @@ from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 # could wait for threads that it does not have. The variable is for commands that tests start.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+# No test cuts the power, without which a synced file is like any other, and a disk takes long to
+# sync one. Like `fsync`, `fstat` refuses a number that is no open file.
+os.fsync = os.fstat
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
