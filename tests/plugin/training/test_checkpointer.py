@@ -67,6 +67,13 @@ def _train_and_kill(
     return True
 
 
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    """The result of a run that is not disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    return result(_train(folder), folder)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_killed_anywhere_and_recovered(
     variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -111,11 +118,10 @@ def test_the_archive_of_an_interrupted_run_is_set_aside(
     assert before.read_text() == "of the interrupted run"
 
 
-def test_nan_weights_are_not_saved(tmp_path: Path) -> None:
+def test_nan_weights_are_not_saved(expected: dict[str, torch.Tensor], tmp_path: Path) -> None:
     """A step makes the weights NaN right before the second checkpoint, although the loss is finite.
     Only the first checkpoint is saved, and the run that resumes from it ends as if nothing had
     happened."""
-    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     folder, batches = tmp_path / "spoilt", itertools.count(1)
     trainer = make_trainer(folder)
 
@@ -137,30 +143,26 @@ def test_shuffled_by_pythons_generator(tmp_path: Path, monkeypatch: pytest.Monke
     trainer discards. The model here uses the other generators."""
     rows = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
 
-    def train(folder: Path, each_batch: Callable[[], None] = nothing) -> Any:
+    def options() -> dict[str, Any]:
         instances = [Instance({"x": TensorField(row)}) for row in rows]
         loader = SimpleDataLoader(instances, 2, shuffle=True, vocab=Vocabulary())
-        make_model = partial(ToyModel, uses_python_random=False)
-        return _train(folder, each_batch, loader=loader, make_model=make_model)
+        return {"loader": loader, "make_model": partial(ToyModel, uses_python_random=False)}
 
-    expected = result(train(tmp_path / "whole"), tmp_path / "whole")
+    expected = result(_train(tmp_path / "whole", **options()), tmp_path / "whole")
     for after in itertools.count(step=3):
         folder = tmp_path / str(after)
-        with monkeypatch.context() as patch:
-            try:
-                train(folder, Killer(patch, after))
-                break
-            except Killed:
-                pass
-        assert_identical(result(train(folder), folder), expected)
+        if _train_and_kill(monkeypatch, folder, after, **options()):
+            break
+        assert_identical(result(_train(folder, **options()), folder), expected)
     assert after > 50
 
 
 @pytest.mark.parametrize("kind", ["rank_state", "training_state", "model_state"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "not_a_checkpoint", "code"])
-def test_damaged_checkpoint_is_ignored(kind: str, damage: str, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_ignored(
+    kind: str, damage: str, expected: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
     """The checkpoint before it leads to the same end, and the content of the file is not run."""
-    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     folder = tmp_path / "damaged"
     trap = tmp_path / "trap"
     _train(folder)
@@ -188,11 +190,10 @@ class _Trap:
 
 
 def test_without_a_complete_checkpoint_training_starts_from_scratch(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    expected: dict[str, torch.Tensor], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a complete checkpoint, training starts from the beginning and ends as an undisturbed
     run."""
-    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     folder = tmp_path / "damaged"
     _train(folder)
     for path in folder.glob("model_state_*.th"):
@@ -202,10 +203,11 @@ def test_without_a_complete_checkpoint_training_starts_from_scratch(
     assert "belongs to no complete checkpoint" in caplog.text
 
 
-def test_parts_of_two_runs_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_two_runs_never_meet(
+    expected: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run is killed anywhere up to its first checkpoint, in a folder where another run has left
     a part of one."""
-    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     other = tmp_path / "other"
     keep_all = {"keep_most_recent_by_count": None}
     _train(other, loader=ToyLoader(BATCHES, 99), checkpointer=keep_all)
@@ -348,9 +350,10 @@ def test_damaged_best_weights_are_removed(tmp_path: Path, caplog: pytest.LogCapt
     assert f"Removing {best}: expected a whole file of torch.save, found damage" in caplog.text
 
 
-def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk(
+    expected: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The operating system refuses further writes in the middle of the run's third checkpoint."""
-    expected = result(_train(tmp_path / "whole"), tmp_path / "whole")
     folder = tmp_path / "full"
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     save = torch.save
