@@ -8,17 +8,9 @@ import torch
 
 def assert_close(actual: Any, expected: Any, *, what: str, atol: float, rtol: float = 0.0) -> None:
     """
-    Fail unless all numbers agree within `atol + rtol * |expected|`; NaN is never close. The message
-    names the worst difference, its place, and the tolerance.
-
-    # Parameters
-
-    actual, expected : `Any`
-        Tensors, arrays, numbers or lists of numbers of one shape.
-    what : `str`
-        Name of the compared numbers, for the message.
-    atol, rtol : `float`
-        Absolute and relative tolerance.
+    Fail unless all numbers of two tensors, arrays or lists of one shape, or two numbers, agree
+    within `atol + rtol * |expected|`; NaN is never close. The message names the worst difference,
+    its place, and the tolerance; `what` is its name for the numbers.
     """
     __tracebackhide__ = True
     actual, expected = _array(actual), _array(expected)

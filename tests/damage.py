@@ -8,19 +8,8 @@ BLOCK = 512
 
 def damage(data: bytes, random: Random) -> tuple[str, bytes]:
     """
-    One of the ways in which a disk, a transfer or a kill damages a file.
-
-    # Parameters
-
-    data : `bytes`
-        A whole file, not empty.
-    random : `Random`
-        Chooses the way and the place.
-
-    # Returns
-
-    `tuple[str, bytes]`
-        A description for the failure message, and other bytes than `data`.
+    Damage a whole file, not empty, as a disk, a transfer or a kill does. Return a description for
+    the failure message, and other bytes than `data`.
     """
     while True:
         way = random.choice(WAYS)

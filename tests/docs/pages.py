@@ -19,14 +19,9 @@ COMMENT = re.compile(r"<!-- docs-test: (not run|file): (.+) -->\s*", re.DOTALL)
 
 class Block(NamedTuple):
     """
-    page : `str`
-    line : `int`
-    language : `str`
-    code : `str`
-    not_run : `str`, optional
-        The reason of the comment `<!-- docs-test: not run: REASON -->` before the block.
-    file : `str`, optional
-        The name of the comment `<!-- docs-test: file: NAME -->`, under which a reader saves it.
+    A block of code. `not_run`: the reason of the comment `<!-- docs-test: not run: REASON -->`
+    before it. `file`: the name of the comment `<!-- docs-test: file: NAME -->`, under which a
+    reader saves it.
     """
 
     page: str

@@ -16,8 +16,6 @@ from allennlp.data.data_loaders import DataLoader
 from allennlp.models import Model
 from allennlp.training import GradientDescentTrainer, Trainer
 
-import elmo_plugin.plugin.training.checkpointer  # noqa: F401 (registers it)
-
 BATCHES = 4
 EPOCHS = 3
 
@@ -44,17 +42,9 @@ def _take_resume_state(module: Any, state_dict: dict[str, Any], prefix: str, *_:
 
 
 class ToyModel(Model):
-    """
-    Carries states from batch to batch, itself and in a module, has tied weights, and draws from all
-    generators.
-
-    # Parameters
-
-    scores : `tuple[float, ...]`, optional (default = `(0.3, 0.7, 0.1)`)
-        The validation metric after each epoch.
-    uses_python_random : `bool`, optional (default = `True`)
-        Whether Python's generator is among those.
-    """
+    """Carries states from batch to batch, itself and in a module, has tied weights, and draws from
+    all generators, Python's only if `uses_python_random`. `scores` are the validation metrics after
+    the epochs."""
 
     batches: torch.Tensor
 
@@ -93,14 +83,8 @@ class ToyModel(Model):
 
 
 class ToyLoader(DataLoader):
-    """
-    Two rows per batch, shuffled depending only on seed and epoch.
-
-    # Parameters
-
-    each_batch : `Callable[[], None]`, optional (default = `nothing`)
-        Called before each batch.
-    """
+    """Two rows per batch, shuffled depending only on seed and epoch. `each_batch` is called before
+    each batch."""
 
     def __init__(self, size: int, seed: int, each_batch: Callable[[], None] = nothing) -> None:
         self._data = torch.randn(size, 2, 3, generator=torch.Generator().manual_seed(seed))
@@ -133,21 +117,9 @@ def make_trainer(
     **options: Any,
 ) -> GradientDescentTrainer:
     """
-    The trainer of a new process, constructed from parameters as `allennlp train` does it.
-
-    # Parameters
-
-    folder : `Path`
-    each_batch : `Callable[[], None]`, optional (default = `nothing`)
-        Called before each batch of training and validation.
-    make_model : `Callable[[], Model]`, optional (default = `ToyModel`)
-        Called after the generators have been seeded.
-    loader : `DataLoader`, optional
-    rank : `int`, optional (default = `0`)
-    checkpointer : `dict[str, Any]`, optional
-        Parameters of the checkpointer.
-    **options
-        Parameters of the trainer.
+    The trainer of a new process, constructed from parameters as `allennlp train` does it: `options`
+    for itself, and those of the checkpointer. `each_batch` is called before each batch of training
+    and validation, and `make_model` after the generators have been seeded.
     """
     random.seed(10 + rank)
     numpy.random.seed(20 + rank)
@@ -207,19 +179,10 @@ class Killed(BaseException):
 
 
 class Killer:
-    """
-    Simulates SIGKILL at the n-th of these: before a batch, before or in the middle of writing a
-    file by `torch.save`, before a file is synced, moved, linked or removed. After it nothing of
-    this works, so that no clean-up helps.
-
-    # Parameters
-
-    monkeypatch : `pytest.MonkeyPatch`
-    after : `int`, optional
-        How many of these still happen. All, where it is not given.
-    kill : `Callable[[], None]`, optional
-        By default `Killed` is raised.
-    """
+    """Simulates SIGKILL, by calling `kill` or else by raising `Killed`, once `after` of these have
+    happened: before a batch, before or in the middle of writing a file by `torch.save`, before a
+    file is synced, moved, linked or removed. After it nothing of this works, so that no clean-up
+    helps. Without `after`, all of them happen."""
 
     def __init__(
         self,
