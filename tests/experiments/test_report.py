@@ -272,12 +272,16 @@ def test_prose(rows: list[dict], tmp_path: Path) -> None:
         write(tmp_path / "other", rows, text)
 
 
+PROBE_ROW = {
+    **{"bilm": "small", "digest": "a", "metrics": {"accuracy": 92.86}},
+    "settings": {"layer": "LSTM 1", "initial_state": "warm", "data": "ud"},
+}
+
+
 def test_rows_of_analyses(tmp_path: Path) -> None:
     """By hand: a row of the probe next to those of the grid is the cell of its layer in table 6."""
     assert "Table 6" not in write(tmp_path / "page", [])
-    settings = {"layer": "LSTM 1", "initial_state": "warm", "data": "ud"}
-    row = {"bilm": "small", "digest": "a", "settings": settings, "metrics": {"accuracy": 92.86}}
-    append_row(tmp_path / "page" / "pos.jsonl", row)
+    append_row(tmp_path / "page" / "pos.jsonl", PROBE_ROW)
     write_page(PAPER, tmp_path / "page" / "rows.jsonl", None, tmp_path / "again.md")
     lines = lines_of((tmp_path / "again.md").read_text(), "Table 6")
     assert lines[0] == ["vectors", "LSTM 1"] and lines[2] == ["small, `warm`", "92.9"]
@@ -294,9 +298,7 @@ def test_rows_of_analyses_that_cannot_be_compared(
     change: dict, message: str, tmp_path: Path
 ) -> None:
     """Rows of another biLM with the same name, or of other data, would be mixed in one table."""
-    settings = {"layer": "LSTM 1", "initial_state": "warm", "data": "ud"}
-    row = {"bilm": "small", "digest": "a", "settings": settings, "metrics": {"accuracy": 92.86}}
-    for found in (row, {**row, **change}):
+    for found in (PROBE_ROW, {**PROBE_ROW, **change}):
         append_row(tmp_path / "pos.jsonl", found)
     with pytest.raises(ValueError, match=message):
         write_page(PAPER, tmp_path / "rows.jsonl", None, tmp_path / "results.md")

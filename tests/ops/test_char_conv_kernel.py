@@ -7,6 +7,7 @@ from torch import Tensor
 from elmo_plugin.ops import char_conv, kernels
 from elmo_plugin.ops.char_conv import max_of_convolutions, reference_max_of_convolutions
 from tests.compare import assert_close
+from tests.conftest import threads
 
 pytestmark = pytest.mark.skipif(
     torch.float32 not in kernels.KERNEL_DTYPES,
@@ -58,14 +59,11 @@ def test_the_number_of_threads_does_not_matter(fuzz):
     (random,) = fuzz.cases(1)
     characters, embedding, convolutions = random_case(random)
     weights = [embedding.requires_grad_(), *(w.requires_grad_() for w, _ in convolutions)]
-    results, n_threads = [], torch.get_num_threads()
+    results = []
     for n in (1, 3):
-        torch.set_num_threads(n)
-        try:
+        with threads(n):
             maxima = max_of_convolutions(characters, embedding, convolutions)
             results.append([maxima, *torch.autograd.grad(maxima.square().sum(), weights)])
-        finally:
-            torch.set_num_threads(n_threads)
     assert all(map(torch.equal, *results))
 
 

@@ -16,7 +16,7 @@ from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import kernels
 from elmo_plugin.ops.lstm_reference import reference_lstm
 from tests.compare import assert_close, cosine
-from tests.conftest import python
+from tests.conftest import python, threads
 
 needs_kernel = pytest.mark.skipif(
     not kernels.KERNEL_DTYPES, reason=f"the LSTM kernel is {kernels.KERNEL_STATUS}"
@@ -157,11 +157,8 @@ def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
         tensors = [torch.randn(size) for size in sizes]
         with torch.no_grad():
             together = lstm(*tensors)
-            try:
-                torch.set_num_threads(6)
+            with threads(6):
                 assert all(map(torch.equal, lstm(*tensors), together))
-            finally:
-                torch.set_num_threads(1)
             for row in range(0, 45, 4):
                 alone = lstm(*(x[..., row : row + 1, :] for x in tensors))
                 for x, y in zip(alone, together):
@@ -298,13 +295,9 @@ def test_the_self_test_starts_no_threads(monkeypatch):
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
     counts = []
     monkeypatch.setattr(kernels, "_test_lstm", lambda _: counts.append(torch.get_num_threads()))
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
+    with threads(3):
         kernels._load()
         assert set(counts) == {1} and torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
 
 
 @needs_kernel

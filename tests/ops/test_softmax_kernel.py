@@ -15,6 +15,7 @@ from elmo_plugin.ops.sampled_softmax_loss import (
     softmax_loss,
 )
 from tests.compare import assert_close
+from tests.conftest import threads
 
 pytestmark = pytest.mark.skipif(
     not kernels.KERNEL_DTYPES, reason=f"the compiled kernel is {kernels.KERNEL_STATUS}"
@@ -41,6 +42,16 @@ def random_case(random: Random, dtype: torch.dtype) -> tuple[Tensor, ...]:
     return hidden, targets, samples, weight, torch.randn(n + n_samples)
 
 
+def assert_gradients_close(
+    found: Tensor, own: list[Tensor], expected: Tensor, double: list[Tensor], dtype: torch.dtype
+) -> None:
+    """Compare the gradients of two losses, of which the expected one is in double precision."""
+    pairs = zip(torch.autograd.grad(found, own), torch.autograd.grad(expected, double))
+    for name, (gradient, reference) in zip(("hidden", "weight", "bias"), pairs):
+        atol = BOUNDS[dtype] * float(reference.abs().max()) + 1e-7
+        assert_close(gradient.float(), reference, atol=atol, what=f"gradient of {name}")
+
+
 def tracked(arguments: tuple[Tensor, ...], *, precise: bool = False) -> list[Tensor]:
     """The arguments that have gradients, in double precision if `precise`."""
     hidden, _, _, weight, bias = arguments
@@ -59,12 +70,7 @@ def test_random_shapes(fuzz, dtype):
         assert type(found.grad_fn).__name__ == "_LossBackward"
         expected = reference_sampled_softmax_loss(double[0], targets, samples, *double[1:])
         assert_close(found, expected, atol=1e-5, rtol=1e-6, what="loss")
-        pairs = zip(
-            torch.autograd.grad(0.3 * found, own), torch.autograd.grad(0.3 * expected, double)
-        )
-        for name, (gradient, reference) in zip(("hidden", "weight", "bias"), pairs):
-            atol = BOUNDS[dtype] * float(reference.abs().max()) + 1e-7
-            assert_close(gradient.float(), reference, atol=atol, what=f"gradient of {name}")
+        assert_gradients_close(0.3 * found, own, 0.3 * expected, double, dtype)
 
 
 @PRECISIONS
@@ -82,10 +88,7 @@ def test_the_full_softmax(fuzz, dtype):
         assert_close(found, losses.sum(), atol=1e-5, rtol=1e-6, what="loss")
         of_rows = -log_likelihoods(hidden, targets, weight, bias)
         assert_close(of_rows, losses.detach(), atol=2e-5, what="losses of rows")
-        pairs = zip(torch.autograd.grad(found, own), torch.autograd.grad(losses.sum(), double))
-        for name, (gradient, reference) in zip(("hidden", "weight", "bias"), pairs):
-            atol = BOUNDS[dtype] * float(reference.abs().max()) + 1e-7
-            assert_close(gradient.float(), reference, atol=atol, what=f"gradient of {name}")
+        assert_gradients_close(found, own, losses.sum(), double, dtype)
 
 
 @PRECISIONS
@@ -96,13 +99,10 @@ def test_the_number_of_threads_changes_no_bit(fuzz, dtype):
         results = []
         for n_threads in (1, 2, 3):
             own = tracked(arguments)
-            try:
-                torch.set_num_threads(n_threads)
+            with threads(n_threads):
                 loss = sampled_softmax_loss(own[0], *arguments[1:3], *own[1:])
                 with torch.no_grad():
                     assert torch.equal(sampled_softmax_loss(*arguments), loss)
-            finally:
-                torch.set_num_threads(1)
             results.append([loss, *torch.autograd.grad(loss, own)])
         assert all(map(torch.equal, results[0], results[1]))
         assert all(map(torch.equal, results[0], results[2]))
@@ -118,11 +118,8 @@ def test_a_block_that_is_computed_again_changes_no_bit_of_another(dtype):
     results = []
     for n_threads in (1, 2, 4):
         own = [hidden.clone().requires_grad_(), weight.to(dtype).requires_grad_()]
-        try:
-            torch.set_num_threads(n_threads)
+        with threads(n_threads):
             softmax_loss(own[0], torch.zeros(256, dtype=torch.long), own[1], bias).backward()
-        finally:
-            torch.set_num_threads(1)
         results.append([x.grad for x in own])
     assert all(map(torch.equal, results[0], results[1]))
     assert all(map(torch.equal, results[0], results[2]))

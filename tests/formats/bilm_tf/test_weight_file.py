@@ -25,27 +25,14 @@ from elmo_plugin.formats.bilm_tf.weight_file import (
 )
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
-from tests.conftest import SHARED_DATA
+from tests import conftest
 from tests.damage import damage
 from tests.random_bilm import read_sentences
 
-GOLDEN = SHARED_DATA / "golden.tar.xz"
+GOLDEN = conftest.SHARED_DATA / "golden.tar.xz"
 BLOCKS = {
-    "lstm": {
-        "dim": 12,
-        "projection_dim": 6,
-        "n_layers": 2,
-        "cell_clip": 3.0,
-        "proj_clip": 3.0,
-        "use_skip_connections": True,
-    },
-    "char_cnn": {
-        "embedding": {"dim": 4},
-        "filters": [[1, 4], [2, 5]],
-        "n_highway": 1,
-        "activation": "relu",
-        "max_characters_per_token": 50,
-    },
+    "lstm": {**conftest.BLOCKS["lstm"], "dim": 12, "projection_dim": 6},
+    "char_cnn": {**conftest.BLOCKS["char_cnn"], "filters": [[1, 4], [2, 5]]},
 }
 SENTENCES = [["The", "dog", "ran", "."], ["naïve", "🙂"], ["x" * 100]]
 

@@ -6,6 +6,7 @@ bit-identical.
 import json
 import math
 import re
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,13 +22,11 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.modules import sampled_softmax
 from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback
 from elmo_plugin.plugin.models.language_model import LanguageModel
+from tests.conftest import BLOCKS
+from tests.plugin.training.toy_training import Killed
 
 ROOT = Path(__file__).parents[3]
 TEXT = ROOT / "fixtures" / "text"
-
-
-class Killed(BaseException):
-    """Simulates a SIGKILL, because nothing in the trainer catches it."""
 
 
 @TrainerCallback.register("kill_for_test")
@@ -60,14 +59,7 @@ def config(cache: Path) -> Params:
         "model": {
             "type": "bilm",
             "char_cnn": {"embedding": {"dim": 4}, "filters": [[1, 4], [2, 8]], "n_highway": 1},
-            "lstm": {
-                "dim": 24,
-                "projection_dim": 8,
-                "n_layers": 2,
-                "cell_clip": 3,
-                "proj_clip": 3,
-                "use_skip_connections": True,
-            },
+            "lstm": BLOCKS["lstm"],
             "n_negative_samples": 20,
         },
         "trainer": {
@@ -162,11 +154,8 @@ def test_validation_within_an_epoch(whole, watched):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):
-    """The first result, within the epoch, is the best by far; the run is killed after the next
-    batch. The expected weights are those of the checkpoint that it leaves, and the expected
-    metrics its result."""
-    perplexities = iter([20.0, *[25.0] * 9])
+def find_perplexities(monkeypatch: pytest.MonkeyPatch, perplexities: Iterator[float]) -> None:
+    """Let each validation find the next one of these."""
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
         found = unpatched(self, reset)
@@ -176,6 +165,13 @@ def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):
 
     unpatched = LanguageModel.get_metrics
     monkeypatch.setattr(LanguageModel, "get_metrics", get_metrics)
+
+
+def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):
+    """The first result, within the epoch, is the best by far; the run is killed after the next
+    batch. The expected weights are those of the checkpoint that it leaves, and the expected
+    metrics its result."""
+    find_perplexities(monkeypatch, iter([20.0, *[25.0] * 9]))
     monkeypatch.setattr(ValidateEveryCallback, "_is_time", lambda self, point: point == (0, 13))
     every, run = {"num_seconds": 600}, tmp_path / "run"
     with pytest.raises(Killed):
@@ -215,15 +211,7 @@ def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, best, full_soft
     params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
     if full_softmax:
         params["model"]["n_negative_samples"] = None
-
-    def get_metrics(self, reset: bool = False) -> dict[str, float]:
-        found = unpatched(self, reset)
-        if reset and not self.training:
-            found["perplexity"] = next(perplexities)
-        return found
-
-    unpatched = LanguageModel.get_metrics
-    monkeypatch.setattr(LanguageModel, "get_metrics", get_metrics)
+    find_perplexities(monkeypatch, perplexities)
     train_model(Params(params), str(tmp_path / "run"))
     expected = "model_state_e0_b40.th" if best == "within" else "model_state_e1_b0.th"
     one, other = (

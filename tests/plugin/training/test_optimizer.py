@@ -14,9 +14,10 @@ from torch.nn.utils import clip_grad_norm_
 from elmo_plugin.checks import InputError
 from tests.compare import assert_close
 from tests.plugin.models.running_text import TEXT, batch, language_model, windows
-from tests.plugin.models.test_training import KillCallback, Killed, config
+from tests.plugin.models.test_training import KillCallback, config
 from tests.plugin.training.test_distributed import forked, two_processes  # noqa: F401 (a fixture)
 from tests.plugin.training.test_distributed import train as train_in_processes
+from tests.plugin.training.toy_training import Killed
 
 N_STEPS = 6
 

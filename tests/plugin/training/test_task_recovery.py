@@ -9,7 +9,8 @@ import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 
-from tests.plugin.models.test_training import KillCallback, Killed
+from tests.plugin.models.test_training import KillCallback
+from tests.plugin.training.toy_training import Killed
 
 ROOT = Path(__file__).parents[3]
 BATCHES = 20
