@@ -21,7 +21,6 @@ from experiments.grid import __main__ as grid_command
 from experiments.grid import readers
 from experiments.grid.__main__ import GridRunner
 from experiments.grid.cells import read_grid
-from experiments.random_bilm import write_random_bilm
 from experiments.rows import append_row, bilm_digest, read_rows
 from tests.conftest import ROOT, python
 from tests.experiments.test_probe import CONLLU
@@ -246,19 +245,6 @@ def test_universal_tags(tmp_path: Path) -> None:
     first, _ = readers.UposReader().read(str(tmp_path / "dev.conllu"))
     assert [token.text for token in first["tokens"]] == ["the", "dog", "barks"]
     assert first["tags"].labels == ["DET", "NOUN", "VERB"]
-
-
-def test_random_bilm(tmp_path: Path) -> None:
-    """The same seed gives the same file, and another seed or `tiny` itself other vectors."""
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_random_bilm(tmp_path / name, "tiny", seed)
-    files = [(tmp_path / name / "weights.hdf5").read_bytes() for name in "abc"]
-    assert files[0] == files[1] != files[2]
-    vectors = [Elmo.from_archive(tmp_path / name).embed("the dog") for name in "ac"]
-    vectors.append(Elmo.from_pretrained("tiny").embed("the dog"))
-    assert np.isfinite(vectors[0]).all() and vectors[0].std() > 0
-    for k, m in ((0, 1), (0, 2)):
-        assert not np.allclose(vectors[k], vectors[m], atol=1e-3)
 
 
 @pytest.mark.long

@@ -24,13 +24,18 @@ def test_scaled_layers_have_the_deviations_of_the_trained_model(tmp_path):
         np.testing.assert_allclose(scaled[layer], factor * plain[layer], atol=1e-4)
 
 
-def test_the_same_seed_gives_the_same_control(tmp_path):
-    """Two folders of the same seed have the same vectors; another seed has others."""
+@pytest.mark.parametrize("scaled, difference", [(False, 1e-3), (True, 0.1)])
+def test_the_same_seed_gives_the_same_control(tmp_path, scaled, difference):
+    """The same seed gives the same file, and another seed or `tiny` itself other vectors."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_random_bilm(tmp_path / name, "tiny", seed, scaled=True)
-    a, b, c = (layer_vectors(Elmo.from_archive(tmp_path / name)) for name in "abc")
-    assert np.array_equal(a, b)
-    assert not np.allclose(a, c, atol=0.1)
+        write_random_bilm(tmp_path / name, "tiny", seed, scaled=scaled)
+    files = [(tmp_path / name / "weights.hdf5").read_bytes() for name in "abc"]
+    assert files[0] == files[1] != files[2]
+    elmos = (*(Elmo.from_archive(tmp_path / name) for name in "ac"), Elmo.from_pretrained("tiny"))
+    found, *others = (elmo.embed("the dog", layer="all") for elmo in elmos)
+    assert np.isfinite(found).all() and found.std() > 0
+    for other in others:
+        assert not np.allclose(found, other, atol=difference)
 
 
 def test_a_layer_cannot_be_smaller_than_its_residual():

@@ -44,6 +44,7 @@ def _registered():
 
 def train(config, folder) -> Model:
     """Do the steps of `allennlp train` around a model, in its order."""
+    folder.mkdir()
     vocab = Vocabulary()
     model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
     vocab.save_to_files(str(folder / "vocabulary"))
@@ -73,7 +74,6 @@ def test_the_archive_is_complete(tmp_path, happens, requires_grad):
     """
     files = write_bilm_files(tmp_path / "bilm")
     config = config_of(files, requires_grad=requires_grad, vocab_to_cache=["", "the", "dog"])
-    (tmp_path / "run").mkdir()
     model = train(config, tmp_path / "run")
     characters = batch_to_ids([["He", "threw"], ["dog"]])
     numbers = torch.tensor([[1, 2]])
@@ -100,7 +100,6 @@ def test_two_bilms_in_one_model(tmp_path):
 
     Model.register("elmo_two", exist_ok=True)(_Two)
     config = {"type": "elmo_two", **embedders}
-    (tmp_path / "run").mkdir()
     model = train(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "1")
     shutil.rmtree(tmp_path / "2")
@@ -114,7 +113,6 @@ def test_two_bilms_in_one_model(tmp_path):
 def test_training_with_an_old_vocabulary_wants_the_files(tmp_path):
     """Training from scratch needs the files, even if the vocabulary has the biLM's sizes."""
     files = write_bilm_files(tmp_path / "bilm")
-    (tmp_path / "run").mkdir()
     config = config_of(files)
     train(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "bilm")
@@ -128,7 +126,6 @@ def test_training_with_an_old_vocabulary_wants_the_files(tmp_path):
 def test_an_empty_bilm_refuses_to_read(tmp_path):
     """The run is recovered, but its checkpoint is not loaded."""
     files = write_bilm_files(tmp_path / "bilm")
-    (tmp_path / "run").mkdir()
     config = config_of(files)
     train(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "bilm")
@@ -143,7 +140,6 @@ def test_the_vocabulary_keeps_its_words(tmp_path):
     """The options have a namespace of their own, and the sizes of the others are those without
     them."""
     files = write_bilm_files(tmp_path / "bilm")
-    (tmp_path / "run").mkdir()
     train(config_of(files), tmp_path / "run")
     vocab = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
     assert vocab.get_vocab_size("tokens") == Vocabulary().get_vocab_size("tokens")
@@ -222,7 +218,6 @@ def test_a_source_overridden_on_loading(tmp_path, caplog):
     """`evaluate -o` names the path that the files may have been moved to. The expected numbers are
     those of the model that was saved, because its biLM is in the archive, and a warning says so."""
     files = write_bilm_files(tmp_path / "bilm")
-    (tmp_path / "run").mkdir()
     model = train(config_of(files), tmp_path / "run")
     characters = batch_to_ids([["He", "threw"]])
     other = BiLMFiles("moved/options.json", "moved/weights.hdf5")
@@ -236,7 +231,6 @@ def test_damaged_weights_are_noticed(tmp_path, name, fuzz: Fuzz):
     """Damage gives an error that names the file, or the numbers of the model that was saved."""
     config = config_of(write_bilm_files(tmp_path / "bilm"))
     run = tmp_path / "run"
-    run.mkdir()
     model = train(config, run)
     if name == "weights.th":
         (run / "best.th").rename(run / name)
