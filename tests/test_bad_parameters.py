@@ -179,23 +179,11 @@ WITHOUT_PARAMETERS = {
 """These have no parameters, or AllenNLP's own alone."""
 
 GIVEN_BY_ALLENNLP = {
-    "self",
-    "vocab",
-    "serialization_dir",
-    "model",
-    "model_parameters",
-    "reader",
-    "regularizer",
-    "ddp_accelerator",
-    "kwargs",
+    *("self", "vocab", "serialization_dir", "model", "model_parameters", "reader", "regularizer"),
+    *("ddp_accelerator", "kwargs"),
     # of AllenNLP's models that ours extend
-    "text_field_embedder",
-    "num_highway_layers",
-    "phrase_layer",
-    "initializer",
+    *("text_field_embedder", "num_highway_layers", "phrase_layer", "initializer"),
 }
-
-
 TOKENS = {"tokens": {"type": "embedding", "num_embeddings": 3, "embedding_dim": 9}}
 
 
@@ -239,67 +227,42 @@ class Builder:
     """Builds each registrable from parameters that are right except for the one that is changed."""
 
     def __init__(self, folder: Path, weights: Any) -> None:
-        self.folder = folder
-        self.text = folder / "text.txt"
-        self.text.write_text("the dog threw the stick .\nhe threw it to the dog .\n" * 4)
+        text = folder / "text.txt"
+        text.write_text("the dog threw the stick .\nhe threw it to the dog .\n" * 4)
         labels = Vocabulary()
         labels.add_tokens_to_namespace(["yes", "no"], "labels")
+        parameters = {"model_parameters": list(torch.nn.Linear(2, 2).named_parameters())}
+        run = {"serialization_dir": str(folder)}
+        data = {"data_path": str(text), "batch_size": 2, "cache_dir": str(folder / "corpora")}
+        corpus = {"corpus": data["data_path"], "cache_dir": data["cache_dir"]}
+        output = {"encoder": _pass_through(5), "elmo_dim": 4, "start": 5}
+        bidaf = _reading("matrix_attention", modeling_layer=36, span_end_encoder=144)
+        qanet = _reading("matrix_attention_layer", modeling_layer=9)
         self.right: dict[tuple[type, str], tuple[dict[str, Any], dict[str, Any]]] = {
-            (Model, "bilm"): ({**BLOCKS, "n_negative_samples": 4}, {"vocab": self._vocab()}),
+            (Model, "bilm"): (
+                {**BLOCKS, "n_negative_samples": 4},
+                {"vocab": BiLMVocabulary.from_words(WORDS)},
+            ),
             (Model, "bcn_elmo"): (_bcn(weights), {"vocab": labels}),
-            (Model, "bidaf_elmo"): (
-                _reading("matrix_attention", modeling_layer=36, span_end_encoder=144),
-                {"vocab": labels},
-            ),
-            (Model, "naqanet_elmo"): (
-                _reading("matrix_attention_layer", modeling_layer=9),
-                {"vocab": labels},
-            ),
-            (Model, "qanet_elmo"): (
-                _reading("matrix_attention_layer", modeling_layer=9),
-                {"vocab": labels},
-            ),
+            (Model, "bidaf_elmo"): (bidaf, {"vocab": labels}),
+            (Model, "naqanet_elmo"): (qanet, {"vocab": labels}),
+            (Model, "qanet_elmo"): (qanet, {"vocab": labels}),
             (DatasetReader, "bilm"): ({}, {}),
-            (DataLoader, "bilm"): (
-                {
-                    "batch_size": 2,
-                    "cache_dir": str(folder / "corpora"),
-                    "data_path": str(self.text),
-                },
-                {"reader": BiLMDatasetReader()},
-            ),
-            (Vocabulary, "bilm"): (
-                {"corpus": str(self.text), "cache_dir": str(folder / "corpora")},
-                {},
-            ),
-            (Checkpointer, "bilm"): (
-                {},
-                {"serialization_dir": str(folder), "model": torch.nn.Linear(2, 2)},
-            ),
+            (DataLoader, "bilm"): (data, {"reader": BiLMDatasetReader()}),
+            (Vocabulary, "bilm"): (corpus, {}),
+            (Checkpointer, "bilm"): ({}, {**run, "model": torch.nn.Linear(2, 2)}),
             (TokenIndexer, "elmo"): ({}, {}),
             (TokenEmbedder, "elmo"): (
                 {**weights._asdict(), "cache_dir": str(folder / "layers")},
                 {"vocab": Vocabulary()},
             ),
-            (Seq2SeqEncoder, "elmo_output"): (
-                {"encoder": {"type": "pass_through", "input_dim": 5}, "elmo_dim": 4, "start": 5},
-                {},
-            ),
-            (Optimizer, "clipped_adagrad"): (
-                {},
-                {"model_parameters": list(torch.nn.Linear(2, 2).named_parameters())},
-            ),
-            (Optimizer, "fused_adam"): (
-                {},
-                {"model_parameters": list(torch.nn.Linear(2, 2).named_parameters())},
-            ),
-            (TrainerCallback, "learning_curve"): ({}, {"serialization_dir": str(folder)}),
-            (TrainerCallback, "validate_every"): (
-                {"num_batches": 5},
-                {"serialization_dir": str(folder)},
-            ),
-            (TrainerCallback, "bilm_export"): ({}, {"serialization_dir": str(folder)}),
-            (TrainerCallback, "elmo_mix"): ({}, {"serialization_dir": str(folder)}),
+            (Seq2SeqEncoder, "elmo_output"): (output, {}),
+            (Optimizer, "clipped_adagrad"): ({}, parameters),
+            (Optimizer, "fused_adam"): ({}, parameters),
+            (TrainerCallback, "learning_curve"): ({}, run),
+            (TrainerCallback, "validate_every"): ({"num_batches": 5}, run),
+            (TrainerCallback, "bilm_export"): ({}, run),
+            (TrainerCallback, "elmo_mix"): ({}, run),
         }
 
     def __call__(self, registrable: tuple[type, str], key: str | None, value: Any = None) -> Any:
@@ -321,9 +284,6 @@ class Builder:
         if key == "pretrained_vocabulary_file":
             params["pretrained_file"] = "tiny"
         return kind.from_params(Params({"type": name, **params}), **extras)
-
-    def _vocab(self) -> Vocabulary:
-        return BiLMVocabulary.from_words(WORDS)
 
 
 @pytest.fixture(scope="module")

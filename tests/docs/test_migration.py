@@ -43,16 +43,8 @@ TRAIN_ELMO = {
 }
 
 OPTIONS_OF_0_9 = {
-    "--all",
-    "--top",
-    "--average",
-    "--vocab-path",
-    "--options-file",
-    "--weight-file",
-    "--batch-size",
-    "--file-friendly-logging",
-    "--cuda-device",
-    "--forget-sentences",
+    *("--all", "--top", "--average", "--vocab-path", "--options-file", "--weight-file"),
+    *("--batch-size", "--file-friendly-logging", "--cuda-device", "--forget-sentences"),
     "--use-sentence-keys",
 }
 

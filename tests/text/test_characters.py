@@ -13,23 +13,8 @@ from elmo_plugin.text.characters import (
 )
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
-ODD_WORDS = [
-    "",
-    "\0",
-    "a\0b",
-    "\ud800",
-    "x\udfffy",
-    "👩‍👩‍👧",
-    "e\u0301",
-    "ß" * 5000,
-    "x" * 10_000,
-    "x" * 47,
-    "x" * 48,
-    "x" * 49,
-    "<S>",
-    "</S>",
-    "<UNK>",
-]
+ODD_WORDS = ["", "\0", "a\0b", "\ud800", "x\udfffy", "👩‍👩‍👧", "e\u0301", "ß" * 5000, "x" * 10_000]
+ODD_WORDS += ["x" * 47, "x" * 48, "x" * 49, "<S>", "</S>", "<UNK>"]
 
 
 @given(st.lists(ANY_TEXT | st.sampled_from(ODD_WORDS), max_size=8))

@@ -67,16 +67,12 @@ def pickle(file: Path) -> None:
         ("corpus.json", remove),
         ("corpus.json", garble),
         ("corpus.json", make_list),
-        *[(name, change) for name in ["words.txt"] for change in (cut_short, remove)],
+        ("words.txt", cut_short),
+        ("words.txt", remove),
         *[
-            (name, change)
-            for name in [
-                "word_offsets.npy",
-                "word_counts.npy",
-                "tokens-00000.npy",
-                "sentences-00000.npy",
-                "documents-00001.npy",
-            ]
+            (f"{name}.npy", change)
+            for name in ("word_offsets", "word_counts", "tokens-00000")
+            + ("sentences-00000", "documents-00001")
             for change in (cut_short, remove, change_kind, change_length, pickle)
         ],
     ],
