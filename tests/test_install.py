@@ -171,11 +171,6 @@ def test_what_is_installed_is_what_is_locked() -> None:
     assert not different, f"installed, but not as requirements.txt has it: {different}"
 
 
-def test_a_whole_environment_passes() -> None:
-    """The tests run in a whole environment, or they would not have started."""
-    environment.check_environment()
-
-
 @pytest.mark.parametrize("module", ["allennlp", "allennlp_models", "ftfy", "rouge", "h5py"])
 def test_a_missing_package_is_named_in_one_line(
     module: str, monkeypatch: pytest.MonkeyPatch

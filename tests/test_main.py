@@ -185,6 +185,23 @@ def test_archives(bilm_archive, tmp_path, kind):
     assert isinstance(end, str) and file in end
 
 
+@pytest.mark.parametrize(
+    "arguments, name",
+    [
+        (["elmo", "nothing.txt", "OUT", "--top", "--pretrained", "tiny"], "nothing.txt"),
+        (["evaluate", "pretrained://tiny", "nothing.txt"], "nothing.txt"),
+        (["bilm-import", "nothing.json", "a.hdf5", "words.txt", "OUT"], "nothing.json"),
+        (["predict", "ARCHIVE", "nothing.txt"], "nothing.txt"),
+    ],
+)
+def test_missing_files(bilm_archive, tmp_path, arguments, name):
+    """The line names the file. tests/plugin/compat/test_quiet_start.py has that of `train`."""
+    known = {"ARCHIVE": bilm_archive, "OUT": str(tmp_path / "out")}
+    end, printed = ended(*(known.get(argument, argument) for argument in arguments))
+    assert_one_line(end, printed)
+    assert isinstance(end, str) and name in end
+
+
 def test_a_gpu_that_is_not_there(bilm_archive):
     text = str(ROOT / "fixtures" / "text" / "heldout.txt")
     end, printed = ended("evaluate", bilm_archive, text, "--cuda-device", "7")

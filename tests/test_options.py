@@ -160,7 +160,7 @@ COUNT = "a whole number from 1 to 2147483647"
                 {"char_cnn": {**CHAR_CNN, "filters": filters}},
                 f"char_cnn.filters: expected a list of [width, number] pairs, found {filters}",
             )
-            for filters in ([], 3, [3], [[1, 2, 3]])
+            for filters in ([], 3, [3], [[1]], [[1, 2, 3]])
         ),
         *(
             (
