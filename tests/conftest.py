@@ -7,14 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import pytest
 import torch
-from allennlp.commands import main
-from allennlp.common import Params
+from allennlp import commands
+from allennlp.common import Params, plugins
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
@@ -32,6 +33,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # No test cuts the power, without which a synced file is like any other, and a disk takes long to
 # sync one. Like `fsync`, `fstat` refuses a number that is no open file.
 os.fsync = os.fstat
+# Each command looks up all modules of AllenNLP and of its plugins on the path, which takes longer
+# than what most tests do with it. In one process, the first time is enough.
+commands.import_plugins = plugins.import_plugins = cache(plugins.import_plugins)
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -115,7 +119,7 @@ def allennlp(*arguments: object) -> None:
     """Run a command of `allennlp` in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["allennlp", *map(str, arguments)])
-        main(prog="allennlp")
+        commands.main(prog="allennlp")
 
 
 @contextmanager
