@@ -7,11 +7,9 @@ import torch
 
 
 def assert_close(actual: Any, expected: Any, *, what: str, atol: float, rtol: float = 0.0) -> None:
-    """
-    Fail unless all numbers of two tensors, arrays or lists of one shape, or two numbers, agree
+    """Fail unless all numbers of two tensors, arrays or lists of one shape, or two numbers, agree
     within `atol + rtol * |expected|`; NaN is never close. The message names the worst difference,
-    its place, and the tolerance; `what` is its name for the numbers.
-    """
+    its place, and the tolerance; `what` is its name for the numbers."""
     __tracebackhide__ = True
     actual, expected = _array(actual), _array(expected)
     assert actual.shape == expected.shape, (

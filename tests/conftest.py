@@ -154,9 +154,8 @@ class BiLMFiles(NamedTuple):
 
 
 def write_bilm_files(folder: Path, seed: int = 0) -> BiLMFiles:
-    """
-    Write bilm-tf's two files with random weights that are large enough for the clips to matter.
-    """
+    """Write bilm-tf's two files with random weights that are large enough for the clips to
+    matter."""
     torch.manual_seed(seed)
     options = BiLMOptions.from_dict(BLOCKS, source="test")
     bilm = BiLM(options)

@@ -7,10 +7,8 @@ BLOCK = 512
 
 
 def damage(data: bytes, random: Random) -> tuple[str, bytes]:
-    """
-    Damage a whole file, not empty, as a disk, a transfer or a kill does. Return a description for
-    the failure message, and other bytes than `data`.
-    """
+    """Damage a whole file, not empty, as a disk, a transfer or a kill does. Return a description
+    for the failure message, and other bytes than `data`."""
     while True:
         way = random.choice(WAYS)
         place = random.randrange(len(data))

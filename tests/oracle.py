@@ -20,9 +20,8 @@ BEGIN, END = "<S>", "</S>"
 
 
 def characters(token: str, length: int) -> list[int]:
-    """
-    Return bilm-tf's ids: 258, the UTF-8 bytes or the one id of a boundary, 259, and 260 as padding.
-    """
+    """Return bilm-tf's ids: 258, the UTF-8 bytes or the one id of a boundary, 259, and 260 as
+    padding."""
     boundary = {BEGIN: [256], END: [257]}
     inside = boundary.get(token) or list(token.encode("utf-8", "ignore"))[: length - 2]
     return ([258, *inside, 259] + [260] * length)[:length]
@@ -66,10 +65,8 @@ def zero_state(options: Options) -> State:
 def stream(
     arrays: Arrays, options: Options, direction: int, inputs: np.ndarray, state: State
 ) -> tuple[list[np.ndarray], State]:
-    """
-    Read word vectors of shape `(T, P)` in one direction, in its own reading order. Return each
-    layer's output, `(T, P)`, and the state after it; that of the other direction is unchanged.
-    """
+    """Read word vectors of shape `(T, P)` in one direction, in its own reading order. Return each
+    layer's output, `(T, P)`, and the state after it; that of the other direction is unchanged."""
     lstm = options["lstm"]
     state, layers, x = dict(state), [], inputs
     for k in range(lstm["n_layers"]):
@@ -108,9 +105,8 @@ def sentence(
 
 
 def log_softmax(arrays: Arrays, hidden: np.ndarray) -> np.ndarray:
-    """
-    Return the log probabilities of all V words, shape `(V,)`, for a top layer's vector, `(P,)`.
-    """
+    """Return the log probabilities of all V words, shape `(V,)`, for a top layer's vector,
+    `(P,)`."""
     logits = arrays["softmax/W"] @ hidden + arrays["softmax/b"]
     return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
 

@@ -9,11 +9,9 @@ NOBODY = 65534
 
 
 def as_ordinary_user(function: Callable[..., Any], *arguments: Any) -> Any:
-    """
-    Return the result of a function, or the message of its error, in a process without root's
+    """Return the result of a function, or the message of its error, in a process without root's
     rights. Paths under pytest's `tmp_path` are closed to it; `tempfile.TemporaryDirectory` can be
-    opened with `chmod`.
-    """
+    opened with `chmod`."""
     context = get_context("fork")
     queue = context.Queue()
     process = context.Process(target=_call, args=(queue, function, *arguments))

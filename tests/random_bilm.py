@@ -41,10 +41,8 @@ class RandomBiLM(NamedTuple):
 def random_bilm(
     lstm: dict[str, Any] | None = None, char_cnn: dict[str, Any] | None = None
 ) -> RandomBiLM:
-    """
-    Build a biLM from `LSTM` and `CHAR_CNN` with other values for some keys. Every parameter is far
-    enough from zero to show in the result.
-    """
+    """Build a biLM from `LSTM` and `CHAR_CNN` with other values for some keys. Every parameter is
+    far enough from zero to show in the result."""
     torch.manual_seed(0)
     options = {"lstm": {**LSTM, **(lstm or {})}, "char_cnn": {**CHAR_CNN, **(char_cnn or {})}}
     bilm = BiLM(BiLMOptions.from_dict(options, source="test"))

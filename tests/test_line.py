@@ -1,7 +1,5 @@
-"""
-What works without AllenNLP, and how AllenNLP finds the plugin. Each test starts processes of its
-own, because a module is imported once in a process.
-"""
+"""What works without AllenNLP, and how AllenNLP finds the plugin. Each test starts processes of its
+own, because a module is imported once in a process."""
 
 import json
 

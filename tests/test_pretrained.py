@@ -66,10 +66,8 @@ def test_an_archive_is_complete(random_model, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_a_model_that_comes_with_the_package(name):
-    """
-    Expected values: AllenNLP's stock `Elmo`, which starts from zeros. The model has a model card,
-    and its vectors differ little if the state before the sentence is another.
-    """
+    """Expected values: AllenNLP's stock `Elmo`, which starts from zeros. The model has a model
+    card, and its vectors differ little if the state before the sentence is another."""
     assert (pretrained.FOLDER / name / "README.md").is_file()
     files = pretrained_files(name)
     stock = StockElmo(files.options_file, files.weight_file, 1)._elmo_lstm.eval()
@@ -86,11 +84,9 @@ def test_a_model_that_comes_with_the_package(name):
 
 
 def test_a_model_as_an_archive():
-    """
-    Expected values: the weights of the model by its name and the words of its vocabulary file. Its
-    softmax belongs to these words, because English is less surprising in its own order than in
-    reverse, and both are less surprising than words drawn at random.
-    """
+    """Expected values: the weights of the model by its name and the words of its vocabulary file.
+    Its softmax belongs to these words, because English is less surprising in its own order than in
+    reverse, and both are less surprising than words drawn at random."""
     predictor = Predictor.from_path("pretrained://tiny", import_plugins=False)
     model = predictor._model
     elmo = Elmo.from_pretrained("tiny")

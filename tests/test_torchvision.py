@@ -1,7 +1,5 @@
-"""
-What AllenNLP gets in place of torchvision. Each test starts processes of its own, because a module
-is imported once in a process.
-"""
+"""What AllenNLP gets in place of torchvision. Each test starts processes of its own, because a
+module is imported once in a process."""
 
 import json
 import os

@@ -18,11 +18,9 @@ COMMENT = re.compile(r"<!-- docs-test: (not run|file): (.+) -->\s*", re.DOTALL)
 
 
 class Block(NamedTuple):
-    """
-    A block of code. `not_run`: the reason of the comment `<!-- docs-test: not run: REASON -->`
+    """A block of code. `not_run`: the reason of the comment `<!-- docs-test: not run: REASON -->`
     before it. `file`: the name of the comment `<!-- docs-test: file: NAME -->`, under which a
-    reader saves it.
-    """
+    reader saves it."""
 
     page: str
     line: int

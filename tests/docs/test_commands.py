@@ -1,7 +1,5 @@
-"""
-Runs the documentation's commands as they are printed, in the order of the page, in a folder that
-`prepare` has filled. `make docs-test` runs these tests.
-"""
+"""Runs the documentation's commands as they are printed, in the order of the page, in a folder that
+`prepare` has filled. `make docs-test` runs these tests."""
 
 import os
 import subprocess

@@ -67,10 +67,8 @@ def test_navigation_has_each_page_once() -> None:
 
 
 def test_messages_of_the_trouble_page_exist() -> None:
-    """
-    Each message is part of a string in the source of this package, of AllenNLP or of argparse,
-    where `…` replaces formatted values. In the tables of messages they come first.
-    """
+    """Each message is part of a string in the source of this package, of AllenNLP or of argparse,
+    where `…` replaces formatted values. In the tables of messages they come first."""
     others = (registrable, checks, training_util, argparse)
     sources = [*(ROOT / "elmo_plugin").rglob("*.py"), *(Path(x.__file__) for x in others)]
     strings = {text for source in sources for text in literals(source.read_text("utf-8"))}

@@ -1,7 +1,5 @@
-"""
-Runs each recipe as a reader does, and compares what it gives with `Elmo.embed`. A recipe whose
-library is not installed is skipped; `make docs-test` installs them all.
-"""
+"""Runs each recipe as a reader does, and compares what it gives with `Elmo.embed`. A recipe whose
+library is not installed is skipped; `make docs-test` installs them all."""
 
 import os
 import runpy

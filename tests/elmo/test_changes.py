@@ -1,7 +1,5 @@
-"""
-Whatever changes in a biLM after its `Elmo` has filled its caches, the next vectors equal those of a
-deep copy, whose caches are empty.
-"""
+"""Whatever changes in a biLM after its `Elmo` has filled its caches, the next vectors equal those
+of a deep copy, whose caches are empty."""
 
 import copy
 import weakref

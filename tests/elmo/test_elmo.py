@@ -80,10 +80,8 @@ def test_layers_without_boundaries(bilm_files, initial_state, requires_grad):
 
 
 def test_resume_under_carry(bilm_files):
-    """
-    Another `Elmo` that loads the weights and `resume_state`, as the checkpointer does on recovery,
-    gives bit-identical next vectors.
-    """
+    """Another `Elmo` that loads the weights and `resume_state`, as the checkpointer does on
+    recovery, gives bit-identical next vectors."""
     first, second = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
     module = torch.nn.ModuleDict({"elmo": second})
     assert first.resume_state() == {}

@@ -167,10 +167,8 @@ def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
 
 
 def layers_of(cache, tokens, compute, n_layers=1):
-    """
-    Return layers of one number a word: the stored ones, and for the others those that `compute`
-    gives.
-    """
+    """Return layers of one number a word: the stored ones, and for the others those that `compute`
+    gives."""
     lengths = (tokens > 0).sum(dim=1).tolist()
     keys = cache.keys(b"model", tokens, lengths)
     layers = numpy.zeros((n_layers, len(tokens), tokens.size(1) + 2, 1), "float32")

@@ -201,10 +201,8 @@ class _SizeOfBatch(torch.nn.Linear):
 
 @pytest.mark.parametrize("capacity", [1, 300, 1000])
 def test_the_same_bits_in_any_company(capacity, fuzz):
-    """
-    The expected vector is the one that the encoder gives a word in a block of `BLOCK` words,
-    regardless of which words are new, cached, or overflow the cache.
-    """
+    """The expected vector is the one that the encoder gives a word in a block of `BLOCK` words,
+    regardless of which words are new, cached, or overflow the cache."""
     encoder = _SizeOfBatch(1, 1)
     for random in fuzz.cases(10):
         cache = WordVectorCache(capacity, same_bits=True)

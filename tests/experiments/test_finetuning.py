@@ -43,11 +43,9 @@ def task(tmp_path: Path) -> Path:
 def test_table(
     bilm_archive: str, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Expected: the tokens of the 20 distinct sentences, of which two in four are unknown; the
+    """Expected: the tokens of the 20 distinct sentences, of which two in four are unknown; the
     perplexity of the archive, and of the fine-tuned one that the folder has afterwards. The second
-    time, nothing is trained, and with another biLM or another config nothing is taken over.
-    """
+    time, nothing is trained, and with another biLM or another config nothing is taken over."""
     monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
     import_plugins()
     for name in ("ARCHIVE", "TEXT", "DEV"):

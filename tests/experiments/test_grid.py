@@ -114,10 +114,8 @@ def test_the_grid_of_the_paper() -> None:
 
 
 def test_rows_and_resuming(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Expected: half of the instances, a learned mix of three layers, no folder left. What is finished
-    is not run again, unless its config or its biLM is another one.
-    """
+    """Expected: half of the instances, a learned mix of three layers, no folder left. What is
+    finished is not run again, unless its config or its biLM is another one."""
     cells = runner.left({"seed": {"1"}})
     assert runner.run(cells[:2]) == 0
     none, tiny = read_rows(runner.rows_file)

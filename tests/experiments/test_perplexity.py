@@ -1,7 +1,5 @@
-"""
-Perplexities. Expected values are those of `allennlp evaluate`, which computes them otherwise, and
-of NumPy.
-"""
+"""Perplexities. Expected values are those of `allennlp evaluate`, which computes them otherwise,
+and of NumPy."""
 
 import json
 from pathlib import Path

@@ -57,10 +57,8 @@ def test_linear_classifier() -> None:
 
 @pytest.mark.parametrize("state", ["zero", "warm", "carry"])
 def test_vectors(bilm_archive: str, tmp_path: Path, state: str) -> None:
-    """
-    Expected: those of `Elmo.embed`, rounded to float16; under `carry` in batches of 64 sentences.
-    They are computed once.
-    """
+    """Expected: those of `Elmo.embed`, rounded to float16; under `carry` in batches of 64
+    sentences. They are computed once."""
     sentences = SENTENCES * 40
     elmo = Elmo.from_archive(bilm_archive, initial_state=state)
     found = probe.layer_vectors(elmo, sentences, tmp_path)

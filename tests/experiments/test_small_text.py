@@ -5,11 +5,9 @@ from experiments import small_text
 
 
 def test_every_sentence_is_trained_on_or_held_out(tmp_path, monkeypatch):
-    """
-    The property that is tested is that no sentence is lost or on both sides, that Wikipedia's are
-    trained on once and all others twice, that `once` has each of them once, and that `dev` and the
-    ends of the other files are the held-out text.
-    """
+    """The property that is tested is that no sentence is lost or on both sides, that Wikipedia's
+    are trained on once and all others twice, that `once` has each of them once, and that `dev` and
+    the ends of the other files are the held-out text."""
     sources, out = tmp_path / "sources", tmp_path / "out"
     for kind, files in {
         "eltec": ("train/a", "train/b", "dev/c"),

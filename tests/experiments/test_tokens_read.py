@@ -17,10 +17,8 @@ from experiments.rows import read_rows
 
 
 def test_rows_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    With one vocabulary file the perplexity is the plain one. A repeated command replaces its rows,
-    and the picture names all texts and runs.
-    """
+    """With one vocabulary file the perplexity is the plain one. A repeated command replaces its
+    rows, and the picture names all texts and runs."""
     monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
     monkeypatch.setattr(tokens_read, "FILE", tmp_path / "rows.jsonl")
     monkeypatch.setattr(tokens_read, "PICTURE", tmp_path / "picture.svg")

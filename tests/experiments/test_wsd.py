@@ -1,7 +1,5 @@
-"""
-WSD. The XML is written for these tests, after the format's description in Raganato et al. (2017);
-expected values are worked out by hand or by a plain loop in NumPy.
-"""
+"""WSD. The XML is written for these tests, after the format's description in Raganato et al.
+(2017); expected values are worked out by hand or by a plain loop in NumPy."""
 
 from pathlib import Path
 
@@ -139,10 +137,8 @@ def test_score() -> None:
 
 
 def test_nearest_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Expected: a plain loop over all pairs, in which each sentence is read alone. `dog` was never
-    seen, and gets the first sense.
-    """
+    """Expected: a plain loop over all pairs, in which each sentence is read alone. `dog` was never
+    seen, and gets the first sense."""
     monkeypatch.setattr(wsd, "SENTENCES", 2)
     random = np.random.default_rng(0)
     vocabulary = "the dog stick threw he to . and of".split()

@@ -213,10 +213,8 @@ def test_bounded(tmp_path, warnings):
 
 
 def test_a_full_disk(full, warnings):
-    """
-    A file size limit simulates the full disk. There is one warning, and the values in the file are
-    found.
-    """
+    """A file size limit simulates the full disk. There is one warning, and the values in the file
+    are found."""
 
     def run():
         limit = full.file.stat().st_size + 100_000

@@ -12,9 +12,8 @@ pytestmark = pytest.mark.usefixtures("lstm_path")
 
 
 def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """
-    Return the vectors of every layer of a few sentences, and the gradient of all parameters, flat.
-    """
+    """Return the vectors of every layer of a few sentences, and the gradient of all parameters,
+    flat."""
     bilm.set_precision(precision)
     bilm.zero_grad()
     torch.manual_seed(0)

@@ -30,10 +30,8 @@ def softmax_of(n_negative_samples: int | None) -> SampledSoftmax:
 
 
 def hidden_and_targets() -> tuple[torch.Tensor, torch.Tensor]:
-    """
-    Return hidden vectors and targets, shape `(2, 4)`. Three have no target, and the others vary in
-    rank.
-    """
+    """Return hidden vectors and targets, shape `(2, 4)`. Three have no target, and the others vary
+    in rank."""
     targets = torch.tensor([[0, IGNORE, 29, 1], [7, IGNORE, 1, IGNORE]])
     return torch.randn(2, 4, DIM, generator=torch.Generator().manual_seed(1)), targets
 

@@ -143,9 +143,8 @@ def test_gradients_for_random_shapes(fuzz, dtype):
 @needs_kernel
 @pytest.mark.parametrize("dtype", sorted(kernels.KERNEL_DTYPES, key=str))
 def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
-    """
-    Property: a row's results are bit-identical alone and among others, with any number of threads.
-    """
+    """Property: a row's results are bit-identical alone and among others, with any number of
+    threads."""
     for random in fuzz.cases(3):
         lstm, _ = random_case(random)
         lstm.precision = dtype
@@ -167,10 +166,8 @@ def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
 
 @needs_kernel
 def test_trained_weights_are_evaluated_by_the_kernel(monkeypatch):
-    """
-    Bit-identical with the same weights when they are frozen, after each change of them, also one
-    through `.data`, which no cache sees.
-    """
+    """Bit-identical with the same weights when they are frozen, after each change of them, also one
+    through `.data`, which no cache sees."""
     lstm, arguments = random_case(Random(1))
     monkeypatch.setattr("elmo_plugin.ops.lstm._scan", None)
     for _ in range(2):

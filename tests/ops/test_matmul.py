@@ -12,10 +12,8 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 0.5}
 
 
 def factors(dtype: torch.dtype, n_rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """
-    Return factors of shapes `(2, n, 300)` and `(2, 300, 40)`, and the products of the rounded
-    numbers.
-    """
+    """Return factors of shapes `(2, n, 300)` and `(2, 300, 40)`, and the products of the rounded
+    numbers."""
     torch.manual_seed(0)
     x = torch.randn(2, n_rows, 300, dtype=torch.float64).to(dtype)
     weights = torch.randn(2, 300, 40, dtype=torch.float64).to(dtype)

@@ -67,10 +67,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before)
     sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two cores"
 )
 def test_threads_sleep_while_they_wait():
-    """
-    The kernel counts how often a process gives up its core by itself (getrusage(2)): for a thread
-    that waits 500 times, about 500 times if it sleeps, and hardly ever if it spins.
-    """
+    """The kernel counts how often a process gives up its core by itself (getrusage(2)): for a
+    thread that waits 500 times, about 500 times if it sleeps, and hardly ever if it spins."""
     spins, sleeps = (
         int(
             subprocess.run(

@@ -49,10 +49,8 @@ def join(windows: list[Window]) -> list[list[tuple[int, int, int, int]]]:
 
 
 def split(row: list[tuple[int, int, int, int]]) -> list[Sentence]:
-    """
-    Return the sentences of a row by an independent reading of the definition: the forward inputs
-    from one <S> to the next. It checks everything else that has to hold for them.
-    """
+    """Return the sentences of a row by an independent reading of the definition: the forward inputs
+    from one <S> to the next. It checks everything else that has to hold for them."""
     bounds = [*(index for index, step in enumerate(row) if step[0] == BEGIN), len(row)]
     assert bounds[0] == 0
     sentences = []

@@ -25,11 +25,9 @@ class StartCallback(TrainerCallback):
 
 
 def test_it_trains_on_the_text_of_a_task(bilm_archive, tmp_path, monkeypatch):
-    """
-    Expected at the start: the archive's weights and vocabulary. And at the end: that training has
-    moved the weights, and that the perplexity on the text that it was trained with is below that of
-    guessing, the number of words.
-    """
+    """Expected at the start: the archive's weights and vocabulary. And at the end: that training
+    has moved the weights, and that the perplexity on the text that it was trained with is below
+    that of guessing, the number of words."""
     data, task = tmp_path / "data.jsonl", tmp_path / "task.jsonnet"
     data.write_text("".join(json.dumps({"text": s, "label": "a"}) + "\n" for s in SENTENCES))
     reader = {"type": "text_classification_json", "tokenizer": "whitespace"}

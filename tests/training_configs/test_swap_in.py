@@ -29,10 +29,8 @@ def write_config(folder: Path, how: str, task: str, dim: int = 2 * 8) -> Path:
 
 
 def test_an_archive_is_complete(tmp_path, monkeypatch):
-    """
-    Expected: the same loss after the biLM is gone and the archive was moved; and sizes by hand:
-    words 100, the verb's mark 100 behind them, and ELMo 16 at the input and at the output.
-    """
+    """Expected: the same loss after the biLM is gone and the archive was moved; and sizes by hand:
+    words 100, the verb's mark 100 behind them, and ELMo 16 at the input and at the output."""
     bilm = tmp_path / "bilm"
     monkeypatch.setenv("ELMO_ARCHIVE", write_bilm_archive(bilm))
     monkeypatch.chdir(ROOT)

@@ -1,7 +1,5 @@
-"""
-The paper's six tasks on allennlp-models' own models: each config, its ELMo version and both for two
-cores are trained, and then evaluated and predict offline, in another folder.
-"""
+"""The paper's six tasks on allennlp-models' own models: each config, its ELMo version and both for
+two cores are trained, and then evaluated and predict offline, in another folder."""
 
 import json
 import shutil

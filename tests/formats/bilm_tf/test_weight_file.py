@@ -142,9 +142,8 @@ def test_gradients_are_those_of_allennlp(golden):
 
 
 def stock_gradients(stock) -> dict[str, torch.Tensor]:
-    """
-    Return the gradients of AllenNLP's `_ElmoBiLm` under our parameters' names and in our layouts.
-    """
+    """Return the gradients of AllenNLP's `_ElmoBiLm` under our parameters' names and in our
+    layouts."""
     encoder = stock._token_embedder
     gradients = {
         "char_embedding.weight": encoder._char_embedding_weights.grad,
@@ -349,9 +348,8 @@ def test_weights_belong_to_their_options(files, block, key, value, message):
 
 
 def test_damage_is_noticed(files, fuzz):
-    """
-    Any damage to either file gives one sentence that names the file, or bit-identical numbers.
-    """
+    """Any damage to either file gives one sentence that names the file, or bit-identical
+    numbers."""
     *paths, _ = files
     whole = [path.read_bytes() for path in paths]
     expected = load_bilm(*paths).state_dict()
@@ -500,11 +498,9 @@ def test_files_appear_whole_or_not_at_all(files, monkeypatch):
 
 
 def test_a_full_disk(files, capfd):
-    """
-    A file size limit simulates the full disk, at the first byte, inside the file and at the last
+    """A file size limit simulates the full disk, at the first byte, inside the file and at the last
     byte. The error is one sentence with the file's name, the old file stays as it was, and no other
-    file is left.
-    """
+    file is left."""
     _, path, bilm = files
     before, names = path.read_bytes(), sorted(path.parent.iterdir())
 

@@ -44,10 +44,8 @@ def config(archive_file: str, callbacks: list[dict]) -> Params:
 
 
 def tensorboard_scalars(folder: Path) -> dict[tuple[str, int], float]:
-    """
-    The scalars in the event files of a folder, by name and step. Each record is its length in 8
-    bytes, a checksum of 4, the event, and a checksum of 4 (TensorFlow's TFRecord).
-    """
+    """The scalars in the event files of a folder, by name and step. Each record is its length in 8
+    bytes, a checksum of 4, the event, and a checksum of 4 (TensorFlow's TFRecord)."""
     found = {}
     for file in folder.glob("events.*"):
         data = file.read_bytes()
@@ -60,10 +58,8 @@ def tensorboard_scalars(folder: Path) -> dict[tuple[str, int], float]:
 
 
 def test_mixes_in_training(bilm_archive: str, tmp_path: Path) -> None:
-    """
-    Expected: s and gamma computed from the weights in the archive, and logged after the batches 2,
-    3 (an epoch), 4 and 6. AllenNLP's callback adds 1 to the number of the batch.
-    """
+    """Expected: s and gamma computed from the weights in the archive, and logged after the batches
+    2, 3 (an epoch), 4 and 6. AllenNLP's callback adds 1 to the number of the batch."""
     callbacks = [{"type": "elmo_mix", "interval": 2}, {"type": "tensorboard"}]
     train_model(config(bilm_archive, callbacks), str(tmp_path / "run"))
     log = (tmp_path / "run" / "out.log").read_text().splitlines()

@@ -1,8 +1,7 @@
-"""
-Failures of long commands: a kill at a random moment, a full disk, a folder that may not be written,
-and a second process with the same output. Each command runs in a separate process, as a user starts
-it. After any failure, running the same command again gives the result of an undisturbed run.
-"""
+"""Failures of long commands: a kill at a random moment, a full disk, a folder that may not be
+written, and a second process with the same output. Each command runs in a separate process, as a
+user starts it. After any failure, running the same command again gives the result of an undisturbed
+run."""
 
 import hashlib
 import json

@@ -193,11 +193,9 @@ def test_killed_and_resumed(
 
 @pytest.mark.parametrize("missing_bytes, kept", [(None, 0), (1, 4)])
 def test_a_full_disk(text, tmp_path, options, monkeypatch, missing_bytes, kept):
-    """
-    A file size limit simulates the full disk, at the first part and at the last byte of the output.
-    The command ends with exit code 1 and one sentence that names the file, without an error of
-    HDF5. Once there is space, it writes the file of an uninterrupted dump.
-    """
+    """A file size limit simulates the full disk, at the first part and at the last byte of the
+    output. The command ends with exit code 1 and one sentence that names the file, without an error
+    of HDF5. Once there is space, it writes the file of an uninterrupted dump."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     run(text, tmp_path / "whole", "--all", *options)
     size = (tmp_path / "whole").stat().st_size
@@ -309,9 +307,8 @@ def test_forms_of_an_archive(text, tmp_path, bilm_files, bilm_archive, monkeypat
 
 @pytest.mark.parametrize("initial_state", ["warm", "carry"])
 def test_damaged_parts_are_computed_again(tmp_path, interrupted, caplog, fuzz, initial_state):
-    """
-    Whichever part is damaged, only that part is computed again, and the numbers are bit-identical.
-    """
+    """Whichever part is damaged, only that part is computed again, and the numbers are
+    bit-identical."""
     again, parts = interrupted(initial_state)
     whole = [part.read_bytes() for part in parts]
     expected = again(tmp_path / "whole")
@@ -478,11 +475,9 @@ def test_sentence_keys(text, tmp_path, options):
     ],
 )
 def test_sentences_that_hdf5_cannot_have_as_names(tmp_path, options, monkeypatch, texts, refused):
-    """
-    By the rules of paths: a slash separates groups and a dot is the group itself; HDF5 would cut
+    """By the rules of paths: a slash separates groups and a dot is the group itself; HDF5 would cut
     the last name at its NUL. The error names the line. Without the option nothing is computed
-    again, and the numbers are those of a dump by lines.
-    """
+    again, and the numbers are those of a dump by lines."""
     file, out = tmp_path / "text.txt", tmp_path / "out"
     file.write_text("\n".join(texts) + "\n")
     run(file, tmp_path / "lines", "--top", *options)

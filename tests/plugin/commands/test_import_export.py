@@ -229,10 +229,8 @@ def test_an_export_says_who_reads_it(bilm_archive, tmp_path, capsys):
 
 
 def test_an_import_to_a_full_disk(bilm_archive, tmp_path):
-    """
-    A file size limit simulates the full disk, at each of the archive's files. The error is one
-    sentence with the archive's name, and nothing of it is left.
-    """
+    """A file size limit simulates the full disk, at each of the archive's files. The error is one
+    sentence with the archive's name, and nothing of it is left."""
     export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
     names = sorted(tmp_path.iterdir())
 

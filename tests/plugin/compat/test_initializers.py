@@ -24,10 +24,8 @@ def initialize(model: nn.Module, regexes: list, prevented: list[str]) -> None:
 
 @pytest.mark.parametrize("pattern", [".*", "weight", "bilm", r"^elmo\.bilm\..*weight"])
 def test_a_loaded_bilm_is_left_as_it_is(model, pattern, bilm_files, caplog):
-    """
-    Expected: the weights of the files; and a warning with the pattern, even if it also matches
-    others.
-    """
+    """Expected: the weights of the files; and a warning with the pattern, even if it also matches
+    others."""
     with caplog.at_level(logging.WARNING):
         initialize(model, [[pattern, {"type": "constant", "val": 7.0}]], [])
     expected = Elmo.from_files(*bilm_files).bilm.state_dict()

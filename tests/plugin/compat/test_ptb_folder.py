@@ -8,10 +8,8 @@ TREES = """
 
 
 def test_trees_of_any_folder(tmp_path):
-    """
-    Expected: the words as they are written, and NLTK's folders as they were before. Without the
-    patch, NLTK raises `PermissionError`.
-    """
+    """Expected: the words as they are written, and NLTK's folders as they were before. Without the
+    patch, NLTK raises `PermissionError`."""
     file = tmp_path / "trees.txt"
     file.write_text(TREES)
     before = list(nltk.data.path)

@@ -9,10 +9,8 @@ SENTENCES = '{"validation_data_loader": {"type": "multiprocess", "batch_size": 8
 
 
 def test_training_prints_no_warning_that_a_user_can_do_nothing_about(tmp_path):
-    """
-    Expected: no Python warning and no failed download, whereas `allennlp train` prints nine.
-    Logging is disabled.
-    """
+    """Expected: no Python warning and no failed download, whereas `allennlp train` prints nine.
+    Logging is disabled."""
     config = "training_configs/two_cores/ner.jsonnet"
     command = ["train", config, "-s", str(tmp_path / "run")]
     run = elmo_plugin(*command, "--overrides", '{"trainer.num_epochs": 1}')

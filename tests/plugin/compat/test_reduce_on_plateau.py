@@ -15,10 +15,8 @@ def scheduler(**parameters) -> LearningRateScheduler:
 
 
 def test_it_halves_the_rate_where_the_metric_stops_rising():
-    """
-    By hand, with the parameters of the published ESIM config: 0.7 is no better than 0.8. AllenNLP's
-    own class raises `TypeError` here.
-    """
+    """By hand, with the parameters of the published ESIM config: 0.7 is no better than 0.8.
+    AllenNLP's own class raises `TypeError` here."""
     reduced = scheduler(factor=0.5, mode="max", patience=0)
     rates = []
     for accuracy in (0.5, 0.8, 0.7, 0.9):

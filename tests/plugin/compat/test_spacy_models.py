@@ -20,10 +20,8 @@ def the_default_model_is_missing(monkeypatch):
 
 
 def test_a_missing_model_is_a_blank_pipeline(caplog):
-    """
-    By hand: English tokens and two sentences. Without the patch, AllenNLP downloads the model, or
-    raises where there is no network.
-    """
+    """By hand: English tokens and two sentences. Without the patch, AllenNLP downloads the model,
+    or raises where there is no network."""
     with caplog.at_level(logging.WARNING):
         tokens = SpacyTokenizer(MISSING).tokenize("It doesn't rain, Mr. Lee.")
     assert [t.text for t in tokens] == ["It", "does", "n't", "rain", ",", "Mr.", "Lee", "."]

@@ -17,10 +17,8 @@ class Words(torch.nn.Module):
 
 @pytest.mark.parametrize("max_norm", [0.1, 1000.0])
 def test_as_with_a_dense_gradient(max_norm):
-    """
-    Expected: PyTorch's own norm and clipped gradients for the same model with a dense embedding.
-    Without the patch, PyTorch raises `NotImplementedError`.
-    """
+    """Expected: PyTorch's own norm and clipped gradients for the same model with a dense embedding.
+    Without the patch, PyTorch raises `NotImplementedError`."""
     dense, sparse = Words(sparse=False), Words(sparse=True)
     norms = []
     for model in (dense, sparse):

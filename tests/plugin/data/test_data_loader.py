@@ -166,10 +166,8 @@ def test_counts_are_known(file: Path) -> None:
 
 
 def test_epochs_follow_from_the_seed_and_their_number(file: Path) -> None:
-    """
-    Two loaders agree in every epoch, regardless of the global random states, and do not change
-    these.
-    """
+    """Two loaders agree in every epoch, regardless of the global random states, and do not change
+    these."""
     first = make(file)
     epochs = [tensors_of(first), tensors_of(first)]
     assert epochs[0] != epochs[1]

@@ -117,10 +117,8 @@ def test_docstrings_of_files_that_cannot_be_parsed(tmp_path, content):
 
 @pytest.fixture
 def small_corpus(monkeypatch):
-    """
-    Return 300 documents of three sentences: one of their own, one shared by ten, and one shared by
-    all in any case.
-    """
+    """Return 300 documents of three sentences: one of their own, one shared by ten, and one shared
+    by all in any case."""
     texts = [
         (
             f"package/{n}.py",

@@ -58,10 +58,8 @@ def lines(path: str) -> list[str]:
 
 
 def test_text_fields_in_reading_order(tmp_path: Path) -> None:
-    """
-    By hand: a passage that recurs and a repeated text count once, also within a list of lists; what
-    is no text is left out, as are empty fields and the symbols that readers add.
-    """
+    """By hand: a passage that recurs and a repeated text count once, also within a list of lists;
+    what is no text is left out, as are empty fields and the symbols that readers add."""
     passage = text("a", "passage", ".")
     InstancesReader.instances = [
         Instance({"passage": passage, "question": text("who", "?"), "id": MetadataField("x")}),

@@ -38,10 +38,8 @@ TEXT: list[Row] = [
 
 
 def language_model(seed: int = 0, vocab: Vocabulary | None = None, **params: Any) -> LanguageModel:
-    """
-    Build a model from a config, in float64 and in training mode, with random weights and a random
-    warm state.
-    """
+    """Build a model from a config, in float64 and in training mode, with random weights and a
+    random warm state."""
     config = {
         "type": "bilm",
         **OPTIONS,
@@ -66,10 +64,8 @@ def number(word: str) -> int:
 
 
 def streams(row: Row) -> list[tuple[list[str], list[str]]]:
-    """
-    Return the inputs and targets of a row, forwards and backwards. Backwards, each sentence is
-    reversed, and the sentences have the same order.
-    """
+    """Return the inputs and targets of a row, forwards and backwards. Backwards, each sentence is
+    reversed, and the sentences have the same order."""
     forward = [["<S>", *sentence, "</S>"] for sentence in row]
     backward = [sentence[::-1] for sentence in forward]
     return [
@@ -108,10 +104,8 @@ def batch(window: dict[str, torch.Tensor]) -> dict[str, Any]:
 def log_probabilities(
     arrays: Arrays, options: Options, row: Row, state: State
 ) -> tuple[list[np.ndarray], State]:
-    """
-    Return the oracle's log probability of each target of a row, forwards and backwards, step by
-    step, and the state after it.
-    """
+    """Return the oracle's log probability of each target of a row, forwards and backwards, step by
+    step, and the state after it."""
     found = []
     for d, (inputs, targets) in enumerate(streams(row)):
         x = np.array([oracle.word_vector(arrays, options, word) for word in inputs])

@@ -88,10 +88,8 @@ def test_gradient_is_that_of_the_loss_times_tokens_a_row():
 
 
 def test_evaluation_in_between_leaves_training_as_it_was():
-    """
-    The losses of a training run are bit-identical with and without an evaluation in the middle. The
-    state of evaluation is not that of training.
-    """
+    """The losses of a training run are bit-identical with and without an evaluation in the middle.
+    The state of evaluation is not that of training."""
     first, second, *_ = windows(TEXT, N_STEPS)
     losses, evaluated = [], []
     for evaluate in (False, True):
@@ -113,11 +111,9 @@ def test_evaluation_in_between_leaves_training_as_it_was():
 
 
 def test_resume_is_exact():
-    """
-    Another process that loads the weights and `resume_state` continues with a bit-identical loss if
-    dropout and samples are drawn from the same seed. Without `resume_state` the loss differs. The
-    loaded dictionaries do not change.
-    """
+    """Another process that loads the weights and `resume_state` continues with a bit-identical loss
+    if dropout and samples are drawn from the same seed. Without `resume_state` the loss differs.
+    The loaded dictionaries do not change."""
     first, second, third, _ = windows(TEXT, N_STEPS)
     config = {"initial_state": "warm", "dropout": 0.3, "n_negative_samples": 4}
     model = language_model(**config)

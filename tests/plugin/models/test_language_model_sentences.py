@@ -96,10 +96,8 @@ def test_carry_continues_from_the_row_above(tmp_path):
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
 def test_a_batch_leaves_nothing_behind(initial_state):
-    """
-    With a fixed state the same batch gives bit-identical numbers again, and changes no tensor of
-    the model.
-    """
+    """With a fixed state the same batch gives bit-identical numbers again, and changes no tensor of
+    the model."""
     model = language_model(initial_state=initial_state).eval()
     before = {name: x.clone() for name, x in model.state_dict().items()}
     first, again = (model(**batch_of(model, SENTENCES)) for _ in range(2))

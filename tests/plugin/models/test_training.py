@@ -1,7 +1,5 @@
-"""
-These tests train a `bilm` with AllenNLP's own trainer, from a config: it learns, and resuming is
-bit-identical.
-"""
+"""These tests train a `bilm` with AllenNLP's own trainer, from a config: it learns, and resuming is
+bit-identical."""
 
 import json
 import math
@@ -44,10 +42,8 @@ class KillCallback(TrainerCallback):
 
 
 def config(cache: Path) -> Params:
-    """
-    Return the config of a tiny biLM with frequent checkpoints, whose encoded corpora stay in the
-    test's folder.
-    """
+    """Return the config of a tiny biLM with frequent checkpoints, whose encoded corpora stay in the
+    test's folder."""
     encoded = {"type": "bilm", "cache_dir": str(cache)}
     params = {
         "dataset_reader": {"type": "bilm"},
@@ -113,10 +109,8 @@ def test_it_learns(whole):
 
 @pytest.mark.parametrize("kill_after", [3, 25, 70])
 def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
-    """
-    The expected weights are those of the uninterrupted run. A run is killed before the first
-    checkpoint, in the first epoch, and in the second; an epoch has some fifty batches.
-    """
+    """The expected weights are those of the uninterrupted run. A run is killed before the first
+    checkpoint, in the first epoch, and in the second; an epoch has some fifty batches."""
     folder, expected = whole
     with pytest.raises(Killed):
         train(tmp_path / "killed", kill_after=kill_after)
@@ -327,9 +321,8 @@ def test_the_papers_trainer_trains(tmp_path, monkeypatch):
     "name", ["bilm", "bilm_1b", "bilm_small", "bilm_tf", "bilm_tiny", "tagger", "tagger_elmo"]
 )
 def test_configs_are_read(name, monkeypatch):
-    """
-    The shipped configs evaluate. The paper's differs from bilm_tf.jsonnet in its sizes and data.
-    """
+    """The shipped configs evaluate. The paper's differs from bilm_tf.jsonnet in its sizes and
+    data."""
     monkeypatch.setenv("BILM_TEXT", "text")
     monkeypatch.setenv("ELMO_DIM", "128")
     monkeypatch.setenv("ELMO_ARCHIVE", "model.tar.gz")

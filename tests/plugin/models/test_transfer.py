@@ -34,10 +34,8 @@ def tuned(vocabulary: list[str], **extra: Any) -> LanguageModel:
 
 
 def check_carried_over(source: LanguageModel, model: LanguageModel) -> None:
-    """
-    Check every weight of the biLM, and the softmax of the words that both models know, which "new"
-    is not.
-    """
+    """Check every weight of the biLM, and the softmax of the words that both models know, which
+    "new" is not."""
     for name, tensor in source.bilm.state_dict().items():
         assert torch.equal(tensor, model.bilm.state_dict()[name]), name
     for k, word in enumerate(NEW_WORDS):

@@ -111,9 +111,8 @@ def test_lists_of_sentences(bilm_files):
 
 
 def test_vocab_to_cache_is_the_words_themselves(bilm_files):
-    """
-    The expected vectors are those of the characters of the same words. Row 0 is always padding.
-    """
+    """The expected vectors are those of the characters of the same words. Row 0 is always
+    padding."""
     words = ["@@PADDING@@", "the", "dog", "stick"]
     numbers = torch.tensor([[1, 2], [3, 0]])
     characters = batch_to_ids([["the", "dog"], ["stick"]])

@@ -69,9 +69,8 @@ def params(config) -> Params:
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("happens", ["nothing", "gone", "another"])
 def test_the_archive_is_complete(tmp_path, happens, requires_grad):
-    """
-    The output is bit-identical with that of the model before it was saved, regardless of the files.
-    """
+    """The output is bit-identical with that of the model before it was saved, regardless of the
+    files."""
     files = write_bilm_files(tmp_path / "bilm")
     config = config_of(files, requires_grad=requires_grad, vocab_to_cache=["", "the", "dog"])
     model = train(config, tmp_path / "run")

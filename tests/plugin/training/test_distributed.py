@@ -36,9 +36,8 @@ class SigkillCallback(TrainerCallback):
 
 @pytest.fixture(autouse=True, scope="module")
 def forked() -> Iterator[None]:
-    """
-    Make processes start by forking, because importing AllenNLP takes longer than a whole test.
-    """
+    """Make processes start by forking, because importing AllenNLP takes longer than a whole
+    test."""
     fork = partial(multiprocessing.start_processes, start_method="fork")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiprocessing, "spawn", fork)
@@ -106,11 +105,9 @@ def test_two_killed_processes_end_with_the_same_bits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Both processes get a SIGKILL in mid-epoch, some batches after a checkpoint, and one run another
-    one after `--recover`, in the second epoch. The expected states are those of the uninterrupted
-    run, with each process's rows and random states.
-    """
+    """Both processes get a SIGKILL in mid-epoch, some batches after a checkpoint, and one run
+    another one after `--recover`, in the second epoch. The expected states are those of the
+    uninterrupted run, with each process's rows and random states."""
     params = two_processes(tmp_path / "cache")
     params["trainer"]["checkpointer"].update(checkpointer)
     killed = tmp_path / "killed"

@@ -108,10 +108,8 @@ def test_parameter_groups():
 
 
 def test_state_survives_a_file(tmp_path):
-    """
-    The weights are bit-identical with those of the uninterrupted run. Loading the file executes no
-    code.
-    """
+    """The weights are bit-identical with those of the uninterrupted run. Loading the file executes
+    no code."""
     whole, stopped = Tables(sparse=True), Tables(sparse=True)
     optimizers = [optimizer_of(whole), optimizer_of(stopped)]
     for step in range(N_STEPS):

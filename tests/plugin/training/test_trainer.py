@@ -73,12 +73,10 @@ def test_tensorboard(run: Path) -> None:
 
 
 def records(log: bytes) -> list[bytes]:
-    """
-    The records of a file in LevelDB's log format, in which a record that crosses the end of a block
-    of 32 KiB is divided: in front of each part are a checksum (4 bytes), the length (2) and the
-    kind (1), which is 1 or 2 for the first part of a record. The file begins with 7 bytes of its
-    own.
-    """
+    """The records of a file in LevelDB's log format, in which a record that crosses the end of a
+    block of 32 KiB is divided: in front of each part are a checksum (4 bytes), the length (2) and
+    the kind (1), which is 1 or 2 for the first part of a record. The file begins with 7 bytes of
+    its own."""
     found: list[bytes] = []
     place = 7
     while place < len(log):

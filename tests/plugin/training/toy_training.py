@@ -116,11 +116,9 @@ def make_trainer(
     checkpointer: dict[str, Any] | None = None,
     **options: Any,
 ) -> GradientDescentTrainer:
-    """
-    The trainer of a new process, constructed from parameters as `allennlp train` does it: `options`
-    for itself, and those of the checkpointer. `each_batch` is called before each batch of training
-    and validation, and `make_model` after the generators have been seeded.
-    """
+    """The trainer of a new process, constructed from parameters as `allennlp train` does it:
+    `options` for itself, and those of the checkpointer. `each_batch` is called before each batch of
+    training and validation, and `make_model` after the generators have been seeded."""
     random.seed(10 + rank)
     numpy.random.seed(20 + rank)
     torch.manual_seed(30 + rank)
@@ -147,10 +145,8 @@ def make_trainer(
 
 
 def result(trainer: GradientDescentTrainer, folder: Path) -> dict[str, torch.Tensor]:
-    """
-    Return everything that two runs must agree on at their end, and check that nothing unfinished is
-    left.
-    """
+    """Return everything that two runs must agree on at their end, and check that nothing unfinished
+    is left."""
     assert not list(folder.glob("*.tmp"))
     last = max(folder.glob("model_state_*.th"), key=lambda path: _numbers(path.name))
     found = {}
