@@ -11,6 +11,8 @@ from elmo_plugin.options import BiLMOptions
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
 
+BLOCKS = {"lstm": LSTM, "char_cnn": CHAR_CNN}
+
 
 def read(lstm: Any = LSTM, char_cnn: Any = CHAR_CNN) -> BiLMOptions:
     return BiLMOptions.from_dict({"lstm": lstm, "char_cnn": char_cnn}, source="options.json")
@@ -86,35 +88,39 @@ def without(block: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 COUNT = "a whole number from 1 to 2147483647"
+WRONG = [
+    ("lstm.dim", COUNT, [("7", "'7'"), (True, "true"), (2**31, 2**31), (7.0, 7.0)]),
+    ("lstm.n_layers", "a whole number from 1 to 1000", [(0, 0), (None, "null"), (10**9, 10**9)]),
+    ("lstm.use_skip_connections", "true or false", [(1, 1)]),
+    ("lstm.proj_clip", "a finite number of at least 0", [(-3, -3), (True, "true"), ([3.0], [3.0])]),
+    ("lstm.proj_clip", "a finite number of at least 0", [(float(x), x) for x in ("nan", "inf")]),
+    ("lstm.proj_clip", "a finite number of at least 0", [(10**400, f"1{'0' * 59}...")]),
+    ("char_cnn.n_highway", "a whole number from 0 to 2147483647", [(False, "false")]),
+    ("char_cnn.activation", "one of 'relu', 'tanh'", [("gelu", "'gelu'")]),
+    ("char_cnn.n_characters", "one of 261, 262", [(260, 260)]),
+    ("char_cnn.max_characters_per_token", "a whole number from 3 to 4096", [(2, 2), (4097, 4097)]),
+    *(
+        ("char_cnn.filters", "a list of [width, number] pairs", [(filters, filters)])
+        for filters in ([], 3, [3], [[1]], [[1, 2, 3]])
+    ),
+]
+"""Keys, what is expected of them, and values with the form in which the message shows them."""
 
 
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
+        *(
+            ({block: {**BLOCKS[block], key: value}}, f"{name}: expected {what}, found {found}")
+            for name, what, values in WRONG
+            for block, _, key in [name.partition(".")]
+            for value, found in values
+        ),
         ({"lstm": without(LSTM, "dim")}, "lstm: missing key dim"),
         ({"lstm": {**LSTM, "dims": 3}}, "lstm: unknown key dims; its keys are " + ", ".join(LSTM)),
         (
             {"lstm": {**LSTM, "b": 3, "a": 3}},
             "lstm: unknown keys a, b; its keys are " + ", ".join(LSTM),
-        ),
-        *(
-            ({"lstm": {**LSTM, "dim": dim}}, f"lstm.dim: expected {COUNT}, found {found}")
-            for dim, found in (("7", "'7'"), (True, "true"), (2**31, 2147483648), (7.0, 7.0))
-        ),
-        *(
-            (
-                {"lstm": {**LSTM, "n_layers": n_layers}},
-                f"lstm.n_layers: expected a whole number from 1 to 1000, found {found}",
-            )
-            for n_layers, found in ((0, 0), (None, "null"), (10**9, 10**9))
-        ),
-        (
-            {"lstm": {**LSTM, "use_skip_connections": 1}},
-            "lstm.use_skip_connections: expected true or false, found 1",
-        ),
-        (
-            {"char_cnn": {**CHAR_CNN, "n_highway": False}},
-            "char_cnn.n_highway: expected a whole number from 0 to 2147483647, found false",
         ),
         ({"lstm": [7, 5]}, "lstm: expected a block {...}, found [7, 5]"),
         ({"lstm": None}, "lstm: expected a block {...}, found null"),
@@ -124,43 +130,6 @@ COUNT = "a whole number from 1 to 2147483647"
         (
             {"char_cnn": {**CHAR_CNN, "embedding": {"dim": 3, "size": 4}}},
             "char_cnn.embedding: unknown key size; its keys are dim",
-        ),
-        (
-            {"char_cnn": {**CHAR_CNN, "activation": "gelu"}},
-            "char_cnn.activation: expected one of 'relu', 'tanh', found 'gelu'",
-        ),
-        (
-            {"char_cnn": {**CHAR_CNN, "n_characters": 260}},
-            "char_cnn.n_characters: expected one of 261, 262, found 260",
-        ),
-        *(
-            (
-                {"char_cnn": {**CHAR_CNN, "max_characters_per_token": length}},
-                "char_cnn.max_characters_per_token: expected a whole number from 3 to 4096, "
-                f"found {length}",
-            )
-            for length in (2, 4097)
-        ),
-        *(
-            (
-                {"lstm": {**LSTM, "proj_clip": clip}},
-                f"lstm.proj_clip: expected a finite number of at least 0, found {found}",
-            )
-            for clip, found in (
-                (-3, -3),
-                (True, "true"),
-                (float("nan"), "nan"),
-                (float("inf"), "inf"),
-                (10**400, f"1{'0' * 59}..."),
-                ([3.0], [3.0]),
-            )
-        ),
-        *(
-            (
-                {"char_cnn": {**CHAR_CNN, "filters": filters}},
-                f"char_cnn.filters: expected a list of [width, number] pairs, found {filters}",
-            )
-            for filters in ([], 3, [3], [[1]], [[1, 2, 3]])
         ),
         *(
             (

@@ -37,6 +37,13 @@ LONG = [
 ]
 
 
+def models(*short: str, without: set[str]) -> pytest.MarkDecorator:
+    """A test of all models but some, of which `make test` runs the `short` ones."""
+    names = [name for name in MODELS if name not in without]
+    long = [pytest.param(name, marks=pytest.mark.long) for name in names if name not in short]
+    return pytest.mark.parametrize("name", [*filter(names.__contains__, short), *long])
+
+
 def test_every_model_is_tried():
     """Expected: the models that the library knows, as its error lists them."""
     with pytest.raises(RuntimeError, match="expected one of") as error:
@@ -80,14 +87,7 @@ def test_train_evaluate_predict(name, place, tmp_path, monkeypatch):
     run_through(config, bilms, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name == "bidaf" else pytest.param(name, marks=pytest.mark.long)
-        for name in MODELS
-        if name not in WITHOUT_ENCODER and name != "bcn"
-    ],
-)
+@models("bidaf", without={*WITHOUT_ENCODER, "bcn"})
 def test_two_bilms(name, tmp_path, monkeypatch):
     """See `run_through`; and by hand, the sizes of the two biLMs."""
     bilms = tmp_path / "bilms"
@@ -159,16 +159,7 @@ def test_the_output_is_elmo(name, place, bilm_archive):
         assert torch.equal(elmo, mix.repeat_interleave(len(elmo) // len(mix), dim=0))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        if name in ("bidaf", "naqanet", "qanet")
-        else pytest.param(name, marks=pytest.mark.long)
-        for name in MODELS
-        if name not in WITHOUT_ENCODER and name != "bcn"
-    ],
-)
+@models("bidaf", "naqanet", "qanet", without={*WITHOUT_ENCODER, "bcn"})
 def test_the_encoder_itself_does_not_read_the_output_mix(name, bilm_archive):
     """Expected: what the encoder gives in AllenNLP's model without ELMo, which has the same weights
     up to there."""
@@ -199,14 +190,7 @@ def test_the_encoder_itself_does_not_read_the_output_mix(name, bilm_archive):
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in ("crf_tagger", "qanet") else pytest.param(name, marks=pytest.mark.long)
-        for name in MODELS
-        if name != "bcn"
-    ],
-)
+@models("crf_tagger", "qanet", without={"bcn"})
 def test_a_stock_config_after_changing_the_two_types(name, bilm_files):
     """Expected: the loss of the same config with AllenNLP's own indexer and embedder, from the same
     files and with the same weights of the task. For `bcn` see `test_bcn.py`."""

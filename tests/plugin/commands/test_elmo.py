@@ -554,14 +554,11 @@ def test_a_missing_output_folder_is_not_created(text, tmp_path, options):
 
 def test_no_model_or_two(text, tmp_path, options, bilm_archive):
     """The error names the options that were given."""
+    archive = ["--archive-file", bilm_archive]
     cases = {
         "none": [],
         "--options-file": options[:2],
-        "--archive-file and --options-file and --weight-file": [
-            *options,
-            "--archive-file",
-            bilm_archive,
-        ],
+        "--archive-file and --options-file and --weight-file": [*options, *archive],
         "--pretrained and --archive-file": ["--pretrained", "tiny", "--archive-file", "X"],
     }
     for found, given in cases.items():
