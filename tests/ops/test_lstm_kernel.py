@@ -299,7 +299,7 @@ def test_the_self_test_starts_no_threads(monkeypatch):
 
 @needs_kernel
 def test_wrong_numbers_are_found(monkeypatch, caplog):
-    """Expected: the kernel is not used if it differs from the equation, here by 1e-4."""
+    """Expected: the kernel is not used if it differs from the equation, here by 0.1."""
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
     monkeypatch.setattr(
         kernels, "reference_lstm", lambda *args: [x + 0.1 for x in reference_lstm(*args)]

@@ -310,7 +310,7 @@ def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
         assert "softmax/W" in file
 
 
-def test_not_a_language_model(tmp_path):
+def test_a_missing_archive(tmp_path):
     """The error is one line that names the archive."""
-    with pytest.raises((InputError, FileNotFoundError)):
+    with pytest.raises(FileNotFoundError, match=rf"^file {tmp_path}/none\.tar\.gz not found$"):
         load_language_model(tmp_path / "none.tar.gz")

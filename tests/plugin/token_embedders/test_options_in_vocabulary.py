@@ -88,7 +88,7 @@ def test_the_archive_is_complete(tmp_path, happens, requires_grad):
 
 
 def test_two_bilms_in_one_model(tmp_path):
-    """Each embedder has its own numbers. The two differ in their weights and in a size."""
+    """Each embedder has its own numbers. The two differ in their weights."""
     one, two = write_bilm_files(tmp_path / "1"), write_bilm_files(tmp_path / "2", seed=1)
     embedders = {key: {"type": "elmo", **f._asdict()} for key, f in (("a", one), ("b", two))}
 
