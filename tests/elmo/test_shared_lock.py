@@ -66,13 +66,13 @@ def test_a_fork_while_another_thread_reads(bilm_files, monkeypatch):
         is_main = threading.current_thread() is threading.main_thread()
         if len(words) > 2 and not is_main:  # not just the two boundaries
             inside.set()
-            forked.wait()
+            forked.wait(60)
         return forward(encoder, words)
 
     monkeypatch.setattr(encoder, "forward", wait)
     reader = threading.Thread(target=elmo.embed, args=[SENTENCE])
     reader.start()
-    inside.wait()
+    assert inside.wait(60)
     child = os.fork()
     if not child:
         signal.alarm(60)  # ends a child that waits

@@ -68,17 +68,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before)
 )
 def test_threads_sleep_while_they_wait():
     """The kernel counts how often a process gives up its core by itself (getrusage(2)): for a
-    thread that waits 500 times, about 500 times if it sleeps, and hardly ever if it spins."""
-    spins, sleeps = (
-        int(
-            subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", SWITCHES, how],
-                capture_output=True,
-                check=True,
-                text=True,
-                env={key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"},
-            ).stdout
-        )
-        for how in ("spin", "sleep")
-    )
-    assert spins < 250 and sleeps > 450
+    thread that waits 500 times, about 500 times if it sleeps, and hardly ever if it spins. It spins
+    for a while only, so that one that waits for a core sleeps too: the best of three counts."""
+
+    def switches(how: str) -> int:
+        command = [sys.executable, "-W", "ignore", "-c", SWITCHES, how]
+        without = {key: x for key, x in os.environ.items() if key != "OMP_NUM_THREADS"}
+        return int(subprocess.check_output(command, env=without))
+
+    assert switches("sleep") > 450
+    assert any(switches("spin") < 250 for _ in range(3))
