@@ -3,12 +3,16 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.ops.linear import linear
 from elmo_plugin.ops.sampled_softmax_loss import log_likelihoods, sampled_softmax_loss, softmax_loss
 
 IGNORE = -100
 """Target at positions without a prediction: PyTorch's default `ignore_index`."""
+
+CHUNK_NUMBERS = 2**24
+"""Number of logits that the full softmax computes at a time: 64 MiB in fp32."""
 
 
 class SampledSoftmax(nn.Module):
@@ -91,7 +95,8 @@ class SampledSoftmax(nn.Module):
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """
         The exact log probability of each target, 0 for `IGNORE`. Shapes are those of `forward`; the
-        result has shape `(...)`. With a gradient, all logits are in memory.
+        result has shape `(...)`. To bound memory, rows are computed in chunks, and a chunk's logits
+        are recomputed for the gradient.
         """
         flat_hidden, flat_targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
         if not torch.is_grad_enabled():
@@ -101,9 +106,15 @@ class SampledSoftmax(nn.Module):
                 flat_hidden[real], flat_targets[real], self.weight, self.bias
             )
             return found.view(targets.shape)
-        logits = self.logits(flat_hidden)
-        losses = F.cross_entropy(logits, flat_targets, ignore_index=IGNORE, reduction="none")
-        return -losses.view(targets.shape)
+        n_rows = max(1, CHUNK_NUMBERS // self.n_words)
+        chunks = [
+            checkpoint(self._chunk, h, t, use_reentrant=False, preserve_rng_state=False)
+            for h, t in zip(flat_hidden.split(n_rows), flat_targets.split(n_rows))
+        ]
+        return torch.cat(chunks).view(targets.shape)
+
+    def _chunk(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return -F.cross_entropy(self.logits(hidden), targets, ignore_index=IGNORE, reduction="none")
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The logits of all words, shape `(..., V)`. `hidden`: shape `(..., P)`."""

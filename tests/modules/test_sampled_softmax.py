@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmo_plugin.modules import SampledSoftmax
+from elmo_plugin.modules import SampledSoftmax, sampled_softmax
 from elmo_plugin.modules.sampled_softmax import IGNORE, expected_count, log_uniform_sample
 from tests.compare import assert_close
 from tests.oracle import log_softmax
@@ -169,10 +169,12 @@ def test_sampled_gradients_are_the_slopes():
     assert torch.autograd.gradcheck(loss, arguments)
 
 
+@pytest.mark.parametrize("chunk", [1, 3 * N_WORDS, 2**24])
 @pytest.mark.usefixtures("lstm_path")
-def test_full_softmax_is_the_oracles():
-    """The expected values are the oracle's log softmax over all words, and PyTorch's cross entropy
-    for the sum. Places without a target have 0."""
+def test_full_softmax_is_the_oracles(chunk, monkeypatch):
+    """The expected values are the oracle's log softmax over all words, for any size of chunks, and
+    PyTorch's cross entropy for the sum and its gradients. Places without a target have 0."""
+    monkeypatch.setattr(sampled_softmax, "CHUNK_NUMBERS", chunk)
     softmax = softmax_of(4).eval()
     hidden, targets = hidden_and_targets()
     found = softmax.log_probabilities(hidden, targets)
@@ -187,6 +189,10 @@ def test_full_softmax_is_the_oracles():
         softmax.logits(hidden).flatten(0, 1), targets.flatten(), reduction="sum"
     )
     assert_close(softmax(hidden, targets), loss, atol=1e-5, what="loss")
+    weights = list(softmax.parameters())
+    gradients = (torch.autograd.grad(x, weights) for x in (-found.sum(), loss))
+    for one, other in zip(*gradients):
+        assert_close(one, other, atol=1e-5, what="gradient")
 
 
 @pytest.mark.usefixtures("lstm_path")

@@ -132,8 +132,8 @@ def test_special_arguments(name, arguments, embedder, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_ENCODER])
 @pytest.mark.parametrize("place", ["output", pytest.param("both", marks=pytest.mark.long)])
 def test_the_output_is_elmo(name, place, bilm_archive):
-    """Expected: in the encoder's output the last mix of the embedder, to the bit, whatever the
-    model does to the embedded text before."""
+    """Expected: in the encoder's output the last mix of the embedder, bit-identical, whatever
+    the model does to the embedded text before."""
     model, batch = build(with_elmo(name, place, bilm_archive))
     embedded: list[torch.Tensor] = []
     encoded: list[torch.Tensor] = []

@@ -135,8 +135,8 @@ def watched(tmp_path_factory) -> Path:
 
 
 def test_validation_within_an_epoch(whole, watched):
-    """By hand: an epoch of 50 to 59 batches is validated after 20, 40 and all. Training is that of
-    the run without, to the bit."""
+    """By hand: an epoch of 50 to 59 batches is validated after 20, 40 and all. Training is
+    bit-identical with that of the run without."""
     epoch = next(line["batch"] for line in curve(whole[0]) if "validation_perplexity" in line)
     assert 50 < epoch < 60
     found = [line["batch"] for line in curve(watched) if "validation_perplexity" in line]
