@@ -72,7 +72,7 @@ class GridRunner:
             cell
             for cell in self.grid.cells()
             if all(
-                str({**cell.settings, "table": cell.table}[key]) in values
+                str({**cell.settings, "table": cell.table}.get(key)) in values
                 for key, values in where.items()
             )
             and (cell.key, cell.config_digest, self._bilm_digest(cell)) not in done

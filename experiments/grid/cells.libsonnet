@@ -8,7 +8,8 @@
 //           `bilms` and `tasks` are names, and 'none' is the task without ELMo. `layers` are 'top',
 //           'words' (the word layer alone, without context), 'average' (both with fixed weights) or
 //           a number, the lambda of a learned mix; `places` are 'input', 'output' or 'both'.
-//           Settings that are not listed are the task's.
+//           Settings that are not listed are the task's. With `repeated: true`, a fraction of the
+//           training data is repeated, so that an epoch has the steps of the whole data
 //
 // '@NAME@' is a placeholder for a folder: '@data@', '@work@', or '@BILM@' with a biLM's two files.
 local elmo = import '../../training_configs/lib/elmo.libsonnet';
@@ -32,14 +33,19 @@ local with_elmo(task, bilm, layers, place) =
   );
 
 // The validation data are always used completely.
-local part(config, fraction) = if fraction == 1 then config else config {
-  dataset_reader: { type: 'subset', base_reader: config.dataset_reader, fraction: fraction },
+local part(config, fraction, repeated) = if fraction == 1 then config else config {
+  dataset_reader: {
+    type: 'subset',
+    base_reader: config.dataset_reader,
+    fraction: fraction,
+    [if repeated then 'repeated']: true,
+  },
   validation_dataset_reader:
     if 'validation_dataset_reader' in config then config.validation_dataset_reader
     else config.dataset_reader,
 };
 
-local cell(tasks, name, bilm, layers, place, fraction, seed) =
+local cell(tasks, name, bilm, layers, place, fraction, repeated, seed) =
   local task = tasks[name];
   local has_elmo = bilm != 'none';
   local own(setting, default) = if !has_elmo then null else if setting == null then default else setting;
@@ -50,13 +56,14 @@ local cell(tasks, name, bilm, layers, place, fraction, seed) =
     place: own(place, task.place),
     fraction: fraction,
     seed: seed,
+    [if repeated && fraction != 1 then 'repeated']: true,
   };
   local config =
     if has_elmo then with_elmo(task, bilm, settings.layers, settings.place)
     else task.config;
   {
     settings: settings,
-    config: part(config, fraction) + { random_seed: seed, numpy_seed: seed, pytorch_seed: seed },
+    config: part(config, fraction, repeated) + { random_seed: seed, numpy_seed: seed, pytorch_seed: seed },
   };
 
 local names(object) = std.join(', ', std.objectFields(object));
@@ -64,7 +71,7 @@ local text(value) = std.manifestJsonMinified(value);
 
 // The first mistake in a block as an error, or null.
 local mistake(tasks, bilms, block) =
-  local keys = ['tasks', 'bilms', 'fractions', 'seeds', 'layers', 'places'];
+  local keys = ['tasks', 'bilms', 'fractions', 'seeds', 'layers', 'places', 'repeated'];
   local known = {
     tasks: ['one of ' + names(tasks), function(x) std.isString(x) && x in tasks],
     bilms: ["'none' or one of " + names(bilms), function(x) std.isString(x) && (x == 'none' || x in bilms)],
@@ -77,13 +84,18 @@ local mistake(tasks, bilms, block) =
     [key + ': expected one of ' + std.join(', ', keys) for key in std.objectFields(block)
      if !std.member(keys, key)]
     + [key + ': expected a list, found none' for key in keys[:4] if !(key in block)]
-    + [key + ': expected a list, found ' + text(block[key]) for key in keys
+    + [key + ': expected a list, found ' + text(block[key]) for key in keys[:6]
        if key in block && !std.isArray(block[key])]
     + [
       key + ': expected ' + known[key][0] + ', found ' + text(value)
-      for key in keys if key in block && std.isArray(block[key])
+      for key in keys[:6] if key in block && std.isArray(block[key])
       for value in block[key] if value != null && !known[key][1](value)
     ]
+    + (
+      local repeated = std.get(block, 'repeated', false);
+      if std.isBoolean(repeated) then []
+      else ['repeated: expected true or false, found ' + text(repeated)]
+    )
     + [
       'tasks: ' + name + ': expected config, place, layers and embedder, found no ' + key
       for name in std.objectFields(tasks)
@@ -93,7 +105,7 @@ local mistake(tasks, bilms, block) =
 
 {
   cells(tasks, bilms, block):: if mistake(tasks, bilms, block) == null then [
-    cell(tasks, task, bilm, layers, place, fraction, seed)
+    cell(tasks, task, bilm, layers, place, fraction, std.get(block, 'repeated', false), seed)
     for seed in block.seeds
     for fraction in block.fractions
     for task in block.tasks

@@ -16,7 +16,7 @@ TASK_KEYS = ("title", "data", "metric", "seconds")
 TABLE_KEYS = ("name", "hours", "cells")
 TABLES = ("table 1", "table 2", "table 3", "figure 1")
 """What the report shows."""
-SETTINGS = ("task", "bilm", "layers", "place", "fraction", "seed")
+SETTINGS = ("task", "bilm", "layers", "place", "fraction", "seed", "repeated")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Cell:
     table : `str`
         First table that contains the cell.
     settings : `dict[str, Any]`
-        The values of `SETTINGS`; without ELMo, `layers` and `place` are `None`.
+        The values of `SETTINGS`; without ELMo, `layers` and `place` are `None`. `repeated` is there
+        only for a fraction that is.
     config : `dict[str, Any]`
         Complete AllenNLP config, in which `@NAME@` is a placeholder for a folder.
     """
@@ -45,7 +46,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        values = (self.settings[key] for key in SETTINGS)
+        values = (self.settings.get(key) for key in SETTINGS[:-1])
         return "-".join(str(value) for value in values if value is not None)
 
     @property

@@ -1,8 +1,9 @@
 """Estimates the cost of runs before they start."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
+from typing import Any
 
 from experiments.grid.cells import Cell, Grid
 from experiments.rows import Row
@@ -21,12 +22,18 @@ class Costs:
         for row in rows:
             settings = row["settings"]
             found = self._found[settings["task"], settings["bilm"] != "none"]
-            found.setdefault(settings["fraction"], []).append(row["cpu_seconds"])
+            found.setdefault(_fraction(settings), []).append(row["cpu_seconds"])
 
     def __call__(self, cell: Cell) -> float:
-        task, bilm, fraction = (cell.settings[key] for key in ("task", "bilm", "fraction"))
+        task, bilm = cell.settings["task"], cell.settings["bilm"]
+        fraction = _fraction(cell.settings)
         found = self._found.get((task, bilm != "none"))
         if not found:
             return fraction * self._expected[task]
         nearest = fraction if fraction in found else max(found)
         return mean(found[nearest]) * fraction / nearest
+
+
+def _fraction(settings: Mapping[str, Any]) -> float:
+    """The part of the training data that is as long as an epoch."""
+    return 1 if settings.get("repeated") else settings["fraction"]

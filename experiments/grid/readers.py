@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterable
+from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,20 +30,25 @@ class SubsetReader(DatasetReader):
     base_reader : `DatasetReader`
     fraction : `float`
         Above 0, and at most 1. At least one instance is read.
+    repeated : `bool`, optional (default = `False`)
+        Whether to read the part again and again, until there are as many instances as in the whole.
+        An epoch then has the same steps for each fraction.
     """
 
-    def __init__(self, base_reader: DatasetReader, fraction: float) -> None:
+    def __init__(self, base_reader: DatasetReader, fraction: float, repeated: bool = False) -> None:
         super().__init__()
         if not 0 < fraction <= 1:
             raise InputError(f"fraction: expected a number above 0 and at most 1, found {fraction}")
         self._base_reader = base_reader
         self._fraction = fraction
+        self._repeated = repeated
 
     def _read(self, file_path: str) -> Iterable[Instance]:
         instances = list(self._base_reader.read(file_path))
         order = list(range(len(instances)))
         random.Random(ORDER_SEED).shuffle(order)
-        for k in sorted(order[: max(1, round(self._fraction * len(order)))]):
+        part = sorted(order[: max(1, round(self._fraction * len(order)))])
+        for k in islice(cycle(part), len(order)) if self._repeated else part:
             yield instances[k]
 
 

@@ -10,7 +10,14 @@ from typing import Any
 from elmo_plugin.checks import InputError
 from experiments.markdown import table
 from experiments.report import paper, pictures
-from experiments.report.statistics import NOT_RUN, Results, Summary, error_reduction
+from experiments.report.statistics import (
+    NOT_RUN,
+    Results,
+    Summary,
+    difference,
+    error_reduction,
+    interval,
+)
 
 # A line of prose may end inside of braces. Other braces match without groups, as an error.
 PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)(\s+error\s+reduction)?\}|\{[^{}]*\}")
@@ -20,6 +27,7 @@ PROSE = ("Results", "What the numbers say", "Method")
 ORDER = (
     "Results",
     "Table 1: with and without ELMo",
+    "Other biLMs",
     "What the numbers say",
     "Table 2: layers",
     "Table 3: places",
@@ -42,6 +50,7 @@ def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
     pictures_folder.mkdir(parents=True, exist_ok=True)
     makers: dict[str, tuple[str, Callable[[Results], str]]] = {
         "Table 1: with and without ELMo": ("table 1", partial(_table_1, folder=pictures_folder)),
+        "Other biLMs": ("table 1", _other_bilms),
         "Table 2: layers": ("table 2", _table_2),
         "Table 3: places": ("table 3", _table_3),
         "Figure 1: size of the training data": (
@@ -55,7 +64,8 @@ def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
         "Cost": ("table 1", _cost),
     }
     tables = results.grid.tables
-    return {title: make(results) for title, (name, make) in makers.items() if name in tables}
+    sections = {title: make(results) for title, (name, make) in makers.items() if name in tables}
+    return {title: content for title, content in sections.items() if content}
 
 
 def _role(bilm: str) -> str:
@@ -101,42 +111,54 @@ def read_text(file: Path) -> dict[str, str]:
 
 
 def _table_1(results: Results, folder: Path) -> str:
+    """The results without ELMo and with the last of each task's biLMs."""
     lines: list[list[object]] = []
     bars: dict[str, dict[str, Summary]] = {}
     tasks = _by_task(results, "table 1")
-    names = list(dict.fromkeys(bilm for bilms in tasks.values() for bilm in bilms))
     has_published = any(task in paper.BASELINE_AND_ELMO for task in tasks)
+    names = {name for *_, name in tasks.values()}
     for task, bilms in tasks.items():
-        summaries = {bilm: results.summary(settings) for bilm, settings in bilms.items()}
+        name = list(bilms)[-1]
+        with_elmo = results.summary(bilms[name])
+        without = results.baseline(bilms[name])
         facts = results.grid.tasks[task]
         metric = "F1" if "f1" in facts["metric"] else facts["metric"]
-        bars[f"{facts['title']}, {metric}"] = {
-            _role(bilm).replace("`", ""): summary
-            for bilm, summary in summaries.items()
-            if bilm != "random"
-        }
-        baseline = results.baseline(next(iter(bilms.values())))
-        gains = {bilm: _gain(baseline, s) for bilm, s in summaries.items()}
-        published = paper.BASELINE_AND_ELMO.get(task)
+        bars[f"{facts['title']}, {metric}"] = {"without ELMo": without, f"with {name}": with_elmo}
         lines.append(
             [
-                _title(results, task),
-                _size(list(summaries.values())),
-                *(str(summaries.get(bilm, "")) for bilm in names),
-                *(gains.get(bilm, "") for bilm in names if bilm != "none"),
+                _title(results, task) + f", {_role(name)}" * (len(names) > 1),
+                _size([without, with_elmo]),
+                without,
+                with_elmo,
+                difference(without, with_elmo),
+                _error_reduction(without, with_elmo),
             ]
         )
+        published = paper.BASELINE_AND_ELMO.get(task)
         if published is not None:
-            gain = f"{error_reduction(*published):.1f} %"
-            lines[-1] += ["{} → {}".format(*published), gain]
+            lines[-1] += ["{} → {}".format(*published), f"{error_reduction(*published):.1f} %"]
         elif has_published:
             lines[-1] += ["", ""]
-    columns = ["task", "examples", *map(_role, names)]
-    gained = [f"by `{bilm}`" for bilm in names if bilm != "none"]
-    columns += [f"error reduction {gained[0]}", *gained[1:]] if gained else []
+    role = _role(names.pop()) if len(names) == 1 else "with ELMo"
+    columns = ["task", "examples", "without ELMo", role, "gain", "error reduction"]
     columns += ["paper", "its error reduction"] if has_published else []
     pictures.gains(bars, folder / "gains.svg")
     return f"![results without and with ELMo](results/gains.svg)\n\n{table(columns, lines)}"
+
+
+def _other_bilms(results: Results) -> str:
+    """The other biLMs of table 1, and by how much each task's last one is better."""
+    lines: list[list[object]] = []
+    tasks = _by_task(results, "table 1")
+    used = {bilm: None for bilms in tasks.values() for bilm in list(bilms)[:-1] if bilm != "none"}
+    for task, bilms in tasks.items():
+        *others, last = (results.summary(settings) for settings in bilms.values())
+        found = dict(zip(bilms, others))
+        if found.keys() & used:
+            better = [difference(found[bilm], last) if bilm in found else "" for bilm in used]
+            lines.append([_title(results, task), *(found.get(bilm, "") for bilm in used), *better])
+    over = (f"over `{bilm}`" for bilm in used)
+    return table(["task", *map(_role, used), *over], lines) if lines else ""
 
 
 def _table_2(results: Results) -> str:
@@ -159,7 +181,8 @@ def _comparison(
 ) -> str:
     """
     One row for each task and biLM of a table, with the paper's own row below if it has one. The
-    columns are the values in the table, in the order of `titles`; others are a λ.
+    columns are the values in the table, in the order of `titles`; others are a λ. The best result
+    of a row is bold, and so are those that do not differ from it, if others do.
     """
     seeds = results.seeds(name)
     groups: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
@@ -176,16 +199,28 @@ def _comparison(
     for (task, bilm), cells in groups.items():
         line: list[object] = [_title(results, task) + f", {_role(bilm)}" * (n_bilms > 1)]
         line.append(str(results.baseline(next(iter(cells.values())), seeds)))
-        line += [
-            str(results.summary(cells[value], seeds)) if value in cells else "" for value in columns
-        ]
+        found = {value: results.summary(cells[value], seeds) for value in columns if value in cells}
+        shown = _bold_best(found)
+        line += [shown.get(value, "") for value in columns]
         lines.append(line)
     for task, numbers in published.items():
         if task not in results.grid.tasks:
             continue
-        found = [numbers.get(value, "") for value in ("none", *columns)]
-        lines.append([f"the paper's {results.grid.tasks[task]['title']}", *map(str, found)])
+        known = [numbers.get(value, "") for value in ("none", *columns)]
+        lines.append([f"the paper's {results.grid.tasks[task]['title']}", *map(str, known)])
     return table(["task", _role("none"), *columns.values()], lines)
+
+
+def _bold_best(row: Mapping[Any, Summary]) -> dict[Any, str]:
+    """A row with its best result in bold, and those that do not differ from it, if others do."""
+    several = [s for s in row.values() if s.deviation is not None]  # one seed tells no difference
+    best = max(several, key=lambda s: s.mean, default=None)
+    bounds = [(s, best and interval(s, best)) for s in several]
+    worse = [s for s, found in bounds if found and found[0] > 0]
+    return {
+        value: f"**{s}**" if worse and s in several and s not in worse else str(s)
+        for value, s in row.items()
+    }
 
 
 def _figure_1(results: Results, folder: Path) -> str:
@@ -309,7 +344,7 @@ def _size(summaries: list[Summary]) -> str:
     return " or ".join(f"{size:,}" for size in sizes)
 
 
-def _gain(baseline: Summary, summary: Summary) -> str:
+def _error_reduction(baseline: Summary, summary: Summary) -> str:
     if not baseline.values or not summary.values:
         return NOT_RUN
     if baseline.mean == 100:  # no error that could be reduced
@@ -327,7 +362,7 @@ def _filled(text: str, results: Results) -> str:
             raise ValueError(f"text: expected a task and a biLM of table 1, found {match[0]}")
         summary = results.summary(settings)
         if is_gain:
-            return _gain(results.baseline(settings), summary)
+            return _error_reduction(results.baseline(settings), summary)
         return f"{summary.mean:.1f}" if summary.values else NOT_RUN
 
     return PLACEHOLDER.sub(fill, text)

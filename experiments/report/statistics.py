@@ -1,10 +1,12 @@
-"""Means and deviations over seeds."""
+"""Means, deviations and differences over seeds."""
 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
+
+from scipy.stats import ttest_ind
 
 from elmo_plugin.checks import InputError
 from experiments.grid.cells import Cell, Grid
@@ -124,6 +126,33 @@ def _group(settings: Mapping[str, Any]) -> str:
     """The settings without the seed."""
     rest = {key: value for key, value in settings.items() if key != "seed"}
     return json.dumps(rest, sort_keys=True)
+
+
+def interval(before: Summary, after: Summary) -> tuple[float, float] | None:
+    """
+    The 95 % confidence interval of the difference of two means, after - before, from Welch's t-test
+    over the seeds. `None` if one has fewer than two seeds, or if neither varies.
+    """
+    if before.deviation is None or after.deviation is None:
+        return None
+    if not before.deviation and not after.deviation:
+        return None
+    test = ttest_ind(after.values, before.values, equal_var=False)
+    found = test.confidence_interval(0.95)
+    return float(found.low), float(found.high)
+
+
+def difference(before: Summary, after: Summary) -> str:
+    """after - before with its `interval`, in bold if that excludes zero."""
+    if not before.values or not after.values:
+        return NOT_RUN
+    text = f"{after.mean - before.mean:+.2f}"
+    bounds = interval(before, after)
+    if bounds is None:
+        return text
+    low, high = bounds
+    text = f"**{text}**" if low > 0 or high < 0 else text
+    return f"{text} ({low:+.2f} to {high:+.2f})"
 
 
 def error_reduction(before: float, after: float) -> float:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,8 @@ def test_costs_and_budget(
     same = {"settings": {**without.settings, "seed": 99}, "cpu_seconds": 6.0, "key": "same"}
     append_row(runner.rows_file, {**row, **same})
     assert runner.costs()(without) == 6.0
+    repeated = {**without.settings, "fraction": 0.1, "repeated": True}
+    assert runner.costs()(replace(without, settings=repeated)) == 8.0  # as long as all data
 
 
 def test_rows_are_checked(tmp_path: Path) -> None:
@@ -211,6 +214,9 @@ def test_subsets_are_nested() -> None:
     for part, larger in pairwise(parts):
         assert set(part) <= set(larger)
         assert part == [text for text in texts if text in part]
+    repeated = readers.SubsetReader(base, 0.3, repeated=True).read(path)
+    found = [str(instance["tokens"]) for instance in repeated]
+    assert found == (parts[1] * 4)[: len(texts)]
     with pytest.raises(InputError, match="fraction: expected a number above 0"):
         readers.SubsetReader(base, 0.0)
 

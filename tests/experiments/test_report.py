@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.special
 
 from elmo_plugin.checks import InputError
 from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report.__main__ import write_page
 from experiments.report.page import grid_sections, page
-from experiments.report.statistics import Results
+from experiments.report.statistics import Results, Summary, difference
 from experiments.rows import append_row
 
 ROOT = Path(__file__).parents[2]
@@ -69,29 +70,38 @@ def values(rows: list[dict], **settings: object) -> np.ndarray:
 
 
 def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
-    """Expected: NumPy's means, deviations of samples, and error reductions."""
+    """Expected: NumPy's means, deviations of samples, and error reductions, and Welch's formula."""
     page = write(tmp_path / "page", rows)
     line = lines_of(page, "Table 1")[2]
     none, random, small = (
         values(rows, task="ner", bilm=bilm, fraction=1, layers=layers)
         for bilm, layers in (("none", None), ("random", 0.1), ("small", 0.1))
     )
-    expected = [f"{x.mean():.2f} ± {np.std(x, ddof=1):.2f} (5)" for x in (none, random, small)]
-    assert line[1:5] == ["1,000", *expected]
-    gains = [100 * (x.mean() - none.mean()) / (100 - none.mean()) for x in (random, small)]
-    assert line[5:7] == [f"{gain:.1f} %" for gain in gains]
-    # Table 1 of the paper gives 21 % for NER.
-    assert line[7:] == ["90.15 → 92.22", "21.0 %"]
 
-    # Table 1 has SST-5 with five seeds, and table 3 compares the two seeds that all places have.
-    line = next(line for line in lines_of(page, "Table 3") if line[0].startswith("SST-5"))
-    same = {"task": "sst", "bilm": "small", "layers": 0.001, "fraction": 1}
-    of_two = [row for row in rows if row["settings"]["seed"] in (1, 2)]
+    def text(x: np.ndarray) -> str:
+        return f"{x.mean():.2f} ± {np.std(x, ddof=1):.2f} ({len(x)})"
+
+    def welch(x: np.ndarray, y: np.ndarray) -> str:
+        a, b = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
+        degrees = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
+        half = scipy.special.stdtrit(degrees, 0.975) * np.sqrt(a + b)
+        gain = y.mean() - x.mean()
+        shown = f"**{gain:+.2f}**" if abs(gain) > half else f"{gain:+.2f}"
+        return f"{shown} ({gain - half:+.2f} to {gain + half:+.2f})"
+
+    reduction = 100 * (small.mean() - none.mean()) / (100 - none.mean())
+    expected = [text(none), text(small), welch(none, small), f"{reduction:.1f} %"]
+    assert line[1:6] == ["1,000", *expected]
+    # Table 1 of the paper gives 21 % for NER.
+    assert line[6:] == ["90.15 → 92.22", "21.0 %"]
+    line = lines_of(page, "Other biLMs")[2]
+    assert line[1:] == [text(random), welch(random, small)]
+
+    line = next(line for line in lines_of(page, "Table 3") if line[0].startswith("SNLI"))
+    assert line[1] == text(values(rows, task="snli", bilm="none"))
     for place, found in zip(("input", "both", "output"), line[2:]):
-        x = values(of_two, place=place, **same)
-        assert found == f"{x.mean():.2f} ± {np.std(x, ddof=1):.2f} (2)"
-    x = values(of_two, task="sst", bilm="none", fraction=1)
-    assert line[1] == f"{x.mean():.2f} ± {np.std(x, ddof=1):.2f} (2)"
+        x = values(rows, task="snli", bilm="small", layers=0.001, place=place)
+        assert found.strip("*") == text(x)
     # Table 3 of the paper, without a baseline.
     assert lines_of(page, "Table 3")[-1] == ["the paper's SRL", "", "84.7", "84.3", "80.9"]
     assert lines_of(page, "Figure 2")[2][2:] == ["0.200", "0.500", "0.300", "1.500"]
@@ -112,10 +122,50 @@ def test_a_grid_of_your_own(grid: Grid, tmp_path: Path) -> None:
     sections = grid_sections(Results(own, rows), tmp_path / "results")
     assert [title.split(":")[0] for title in sections] == ["Table 1", "Table 2", "Figure 2", "Cost"]
     _, _, header, _, line = sections["Table 1: with and without ELMo"].splitlines()
-    columns = "task | examples | without ELMo | with `german` | error reduction by `german`"
+    columns = "task | examples | without ELMo | with `german` | gain | error reduction"
     assert header == f"| {columns} |"
-    assert line == "| tags (own) | 1,000 | 60.00 (1) | 80.00 (1) | 50.0 % |"
+    assert line == "| tags (own) | 1,000 | 60.00 (1) | 80.00 (1) | +20.00 | 50.0 % |"
     assert "tags, input | 0.1 | 0.200 | 0.500 | 0.300" in " ".join(sections.values())
+
+
+def summary(*values: float) -> Summary:
+    return Summary(list(values), len(values), [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ([50.0], [60.0], "+10.00"),  # one seed has no interval
+        ([50.0, 50.0], [60.0, 60.0], "+10.00"),  # nor have seeds that do not vary
+        # By hand: two values each, deviations of sqrt(2), so t of 2 degrees, 4.303, times sqrt(2).
+        ([50.0, 52.0], [60.0, 62.0], "**+10.00** (+3.92 to +16.08)"),
+        ([50.0, 52.0], [55.0, 57.0], "+5.00 (-1.08 to +11.08)"),
+        ([60.0, 62.0], [50.0, 52.0], "**-10.00** (-16.08 to -3.92)"),
+        ([], [60.0], "not run yet"),
+    ],
+)
+def test_differences(before: list[float], after: list[float], expected: str) -> None:
+    assert difference(summary(*before), summary(*after)) == expected
+
+
+def test_the_best_of_a_row_are_bold(tmp_path: Path) -> None:
+    """By hand: with two seeds, 50 ± 1.41 differs from 60 ± 1.41, and 57 ± 1.41 does not."""
+    cells, rows = [], []
+    values = {"top": 50, "average": 57, 1: 60}
+    settings = {"task": "mine", "bilm": "small", "place": "input", "fraction": 1}
+    for layers, value in values.items():
+        for seed in (1, 2):
+            cells.append(Cell("table 2", {**settings, "layers": layers, "seed": seed}, {}))
+            rows.append((value + 2 * seed - 3) / 100)
+    tasks = {"mine": {"title": "tags", "data": "own", "metric": "accuracy", "seconds": 1}}
+    own = Grid(tasks, {}, {"table 2": 1.0}, {"table 2": cells})
+    results = Results(own, [made_up_row(own, cell, x) for cell, x in zip(cells, rows)])
+    section = grid_sections(results, tmp_path)["Table 2: layers"]
+    line = section.splitlines()[-1].strip("| ").split(" | ")[2:]
+    assert line == ["50.00 ± 1.41 (2)", "**60.00 ± 1.41 (2)**", "**57.00 ± 1.41 (2)**"]
+    # Without the first, all are as good as the best.
+    own.tables["table 2"] = cells[2:]
+    assert "**" not in grid_sections(results, tmp_path)["Table 2: layers"]
 
 
 def own_results(table: str, *settings: dict) -> Results:
@@ -160,12 +210,12 @@ def test_two_results_in_one_place_are_refused(table: str, tmp_path: Path) -> Non
 
 
 def test_tasks_with_different_bilms(tmp_path: Path) -> None:
-    """By hand: each result is in the column of its biLM."""
+    """By hand: each task names its biLM."""
     cells = [NONE, {"bilm": "a"}, NONE | {"task": "b"}, {"task": "b", "bilm": "c"}]
     sections = grid_sections(own_results("table 1", *cells), tmp_path)
     assert sections["Table 1: with and without ELMo"].splitlines()[-2:] == [
-        "| tags mine (own) | 1,000 | 50.00 (1) | 60.00 (1) |  | 20.0 % |  |",
-        "| tags b (own) | 1,000 | 70.00 (1) |  | 80.00 (1) |  | 33.3 % |",
+        "| tags mine (own), with `a` | 1,000 | 50.00 (1) | 60.00 (1) | +10.00 | 20.0 % |",
+        "| tags b (own), with `c` | 1,000 | 70.00 (1) | 80.00 (1) | +10.00 | 33.3 % |",
     ]
     cells[1] |= {"fraction": 0.1}
     sections = grid_sections(own_results("figure 1", *cells), tmp_path)
@@ -187,7 +237,7 @@ def test_a_baseline_without_errors(tmp_path: Path) -> None:
     results = own_results("table 1", NONE, {"bilm": "a"})
     results.rows[results.grid.tables["table 1"][0].key]["metrics"]["accuracy"] = 1.0
     line = grid_sections(results, tmp_path)["Table 1: with and without ELMo"].splitlines()[-1]
-    assert line == "| tags mine (own) | 1,000 | 100.00 (1) | 60.00 (1) |  |"
+    assert line == "| tags mine (own) | 1,000 | 100.00 (1) | 60.00 (1) | -40.00 |  |"
 
 
 def test_mixes_of_different_sizes(tmp_path: Path) -> None:
