@@ -9,7 +9,7 @@
 //           'words' (the word layer alone, without context), 'average' (both with fixed weights) or
 //           a number, the lambda of a learned mix; `places` are 'input', 'output' or 'both'.
 //           Settings that are not listed are the task's. With `repeated: true`, a fraction of the
-//           training data is repeated, so that an epoch has the steps of the whole data
+//           training data is repeated, so that an epoch has the steps of the whole data.
 //
 // '@NAME@' is a placeholder for a folder: '@data@', '@work@', or '@BILM@' with a biLM's two files.
 local elmo = import '../../training_configs/lib/elmo.libsonnet';

@@ -262,10 +262,13 @@ def test_loaded_runs(text, once):
 
 
 def test_roofline_runs(text, once, tmp_path):
-    """Each work has its share of the limit, and there is a picture."""
+    """Each work's share is that of its precision's limit, and there is a picture."""
     found = roofline.run(Settings(text=text, quick=True), str(tmp_path / "roofline.png"))
     assert [limit["precision"] for limit in found["limits"]] == ["fp32", "bf16"]
-    assert all(point["share_of_peak"] > 0 for point in found["points"])
+    peaks = {limit["precision"]: limit["gflops"] for limit in found["limits"]}
+    for point in found["points"]:
+        share = point["gflops"] / peaks[point["precision"]]
+        assert point["share_of_peak"] == pytest.approx(share) and share > 0
     assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
 
 

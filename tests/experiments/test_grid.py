@@ -90,6 +90,15 @@ def test_cells(runner: GridRunner) -> None:
     assert none.config["validation_dataset_reader"] == {"type": "sequence_tagging"}
 
 
+def test_a_part_is_repeated(tmp_path: Path) -> None:
+    """By hand: it has settings of its own, so that its rows are not those of the plain part."""
+    [plain, *_] = read_grid(edited(tmp_path, "'accuracy'", "'accuracy'")).cells()
+    file = edited(tmp_path, "bilms: ['none', 'tiny'],", "bilms: ['none'], repeated: true,")
+    [repeated, *_] = read_grid(file).cells()
+    assert repeated.config["dataset_reader"] == {**plain.config["dataset_reader"], "repeated": True}
+    assert repeated.settings == {**plain.settings, "repeated": True} and repeated.key != plain.key
+
+
 def test_layers_with_fixed_weights(tmp_path: Path) -> None:
     """The expected weights of the three layers follow from the names."""
     text = (GRID % {"root": ROOT}).replace("['top', 0.1]", "['words', 'average']")
@@ -312,6 +321,7 @@ def test_a_bilm_of_your_own(kind: str, tmp_path: Path, bilm_archive: str, bilm_f
         ("seeds: [1, 2]", "seed: [1, 2]", "seed: expected one of tasks, bilms"),
         ("fractions: [0.5]", "fractions: 0.5", "fractions: expected a list, found 0.5"),
         ("fractions: [0.5]", "fractions: [2]", "fractions: expected a number above 0.*found 2"),
+        ("fractions: [0.5]", "fractions: [1], repeated: 2", "repeated: expected true.*found 2"),
         ("layers: ['top', 0.1]", "layers: ['last']", "layers: expected 'top'.*found \"last\""),
         ("place: 'input', ", "", "tasks: tag: expected config, place.*found no place"),
         ("metric: 'accuracy', ", "", "tasks: tag: expected title.*found no metric"),
