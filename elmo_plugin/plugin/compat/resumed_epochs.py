@@ -8,11 +8,17 @@ In an epoch that is resumed from a checkpoint within it, the trainer adds up the
 checkpoint and divides by all batches of the epoch, so that the progress bar shows contradictory
 losses. Importing this divides by the batches since the checkpoint. The bar shows one loss,
 `sampled_loss`, where a model has it.
+
+The batches within that epoch that the trainer skips go by so quickly that tqdm, which by default
+waits for a number of steps and not for a time, would not move the bar for as long as an hour
+afterwards. Importing this makes all bars move every `mininterval` seconds.
 """
 
+from functools import partial
 from typing import Any
 
 import torch.distributed as dist
+from allennlp.common import Tqdm
 from allennlp.common.util import is_distributed
 from allennlp.models import Model
 from allennlp.training import GradientDescentTrainer
@@ -61,3 +67,4 @@ def _description_with_one_loss(metrics: dict[str, Any]) -> str:
 
 GradientDescentTrainer._train_epoch = _train_resumed_epoch  # type: ignore[method-assign]
 training_util.description_from_metrics = _description_with_one_loss
+Tqdm.tqdm = staticmethod(partial(Tqdm.tqdm, miniters=1))  # type: ignore[method-assign]

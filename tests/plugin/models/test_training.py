@@ -4,6 +4,7 @@ bit-identical."""
 import json
 import math
 import re
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -280,6 +281,16 @@ def test_the_losses_of_a_resumed_epoch(tmp_path, monkeypatch):
     assert re.fullmatch(r"sampled_loss: [\d.]+ \|\|", bars[0])
     metrics = json.loads((tmp_path / "killed" / "metrics_epoch_0.json").read_text())
     assert metrics["training_loss"] == pytest.approx(metrics["training_sampled_loss"], rel=0.02)
+
+
+def test_the_bar_moves_after_skipped_batches(capsys):
+    """By hand: after 100,000 skipped batches, each that takes longer than `mininterval` is shown.
+    By default, tqdm waits for thousands of them."""
+    for batch in Tqdm.tqdm(range(100_004), mininterval=0.01):
+        if batch >= 100_000:
+            time.sleep(0.02)
+    shown = capsys.readouterr().err
+    assert "100002/100004" in shown and "100003/100004" in shown
 
 
 def test_a_nan_loss_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, monkeypatch):
