@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, check_number, fail
 from elmo_plugin.elmo.caches import lock_of
+from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.sentences import token_lists
 from elmo_plugin.files.local_path import local_path
@@ -74,7 +75,7 @@ class Elmo(nn.Module):
         bit-identical with and without a cache. Layers computed in another batch agree up to
         rounding (1e-5), because batches of other shapes round differently.
     cache_dtype : `str`, optional (default = `"float32"`)
-        Type of the numbers in the cache, `"float32"` or `"float16"`.
+        Type of the numbers in the cache, `"float32"` or `"float16"`, to which they are rounded.
     cache_size_gb : `float`, optional (default = `10.0`)
         Maximum size of the cache in GiB.
 
@@ -109,6 +110,8 @@ class Elmo(nn.Module):
         check_flag("use_top_only", use_top_only)
         check_flag("requires_grad", requires_grad)
         check_choice("initial_state", initial_state, INITIAL_STATES)
+        check_choice("cache_dtype", cache_dtype, DTYPES)
+        check_number("cache_size_gb", cache_size_gb, above=0)
         n_layers = bilm.bilstm.n_layers + 1
         if scalar_mix_parameters is not None:
             _check_mix(scalar_mix_parameters, n_layers)
@@ -149,9 +152,9 @@ class Elmo(nn.Module):
         As `load_bilm` and `model_files`.
         """
         if weight_file is None:
-            with model_files(options_file) as files:
+            with model_files(os.path.expanduser(options_file)) as files:
                 return cls.from_files(*files, **kwargs)
-        return cls(load_bilm(options_file, weight_file), **kwargs)
+        return cls(load_bilm(*map(os.path.expanduser, (options_file, weight_file))), **kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
@@ -356,7 +359,8 @@ class Elmo(nn.Module):
         """The character ids of sentences, shape `(B, T, C)`, zeros at padding."""
         n_characters = self.bilm.max_characters_per_token
         lengths = [len(sentence) for sentence in sentences]
-        tokens = torch.zeros(len(sentences), max(lengths), n_characters, dtype=torch.long)
+        most = max(lengths, default=0)
+        tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long)
         for row, sentence in zip(tokens, sentences):
             ids = words_to_characters(list(sentence), n_characters)
             row[: len(sentence)] = torch.from_numpy(ids)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import check_choice, check_number, check_path
+from elmo_plugin.checks import check_path
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.files.sqlite_cache import SQLiteCache
 
@@ -26,7 +26,7 @@ class LayerCache:
     `dtype` (above 65504 in float16) are not stored, nor is anything once the file has `size_gb`
     GiB.
 
-    Raises an `InputError` if a parameter is invalid, and a `ValueError` if the folder cannot be
+    Raises an `InputError` if the path is invalid, and a `ValueError` if the folder cannot be
     created.
     """
 
@@ -34,9 +34,7 @@ class LayerCache:
         self, folder: str | os.PathLike, dtype: str = "float32", size_gb: float = 10.0
     ) -> None:
         check_path("cache_dir", Path(folder) if isinstance(folder, os.PathLike) else folder)
-        check_choice("cache_dtype", dtype, DTYPES)
-        check_number("cache_size_gb", size_gb, above=0)
-        self.folder = Path(folder).resolve()
+        self.folder = Path(folder).expanduser().resolve()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -180,7 +180,7 @@ class BiLMLayers:
             # Another thread may have changed the weights since the digest was computed.
             if frozen_state(self.bilm) == state:
                 cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
-        return list(torch.from_numpy(layers).to(tokens.device))
+        return list(torch.from_numpy(layers).to(tokens.device, self.bilm.warm_state.output.dtype))
 
     @torch.no_grad()
     def _compute(

@@ -24,7 +24,7 @@ def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
         )
     if n_strings:
         for token in items:
-            if token.split() != [token]:
+            if not token or any(space in token for space in " \t\r\n"):
                 raise ValueError(
                     f"expected one sentence's tokens, found {token!r} among them; several "
                     "sentences are a list of lists: [s.split() for s in sentences]"

@@ -104,6 +104,19 @@ def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
         return item
 
 
+def array_names(file: h5py.File) -> list[str]:
+    """The names of all arrays. Raises an `InputError` if the file is damaged."""
+    names: list[str] = []
+
+    def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(item, h5py.Dataset):
+            names.append(name)
+
+    with _reading(file, "names of the arrays"):
+        file.visititems(add)
+    return names
+
+
 def read_array(array: h5py.Dataset) -> np.ndarray:
     """
     Read an array from `find_array` as float32. Raises an `InputError` if it is damaged, or a number

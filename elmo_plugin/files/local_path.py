@@ -3,7 +3,7 @@ from pathlib import Path
 
 from elmo_plugin.checks import InputError
 
-CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", Path.home() / ".allennlp")) / "cache"
+CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", os.path.expanduser("~/.allennlp"))) / "cache"
 """AllenNLP's download cache, which is shared with it."""
 
 

@@ -25,6 +25,8 @@ PAGE_SIZE = 2**15
 """Page size in bytes. Large pages make large values faster to read."""
 FAULTS = (OSError, sqlite3.Error, UnicodeDecodeError)
 """`UnicodeDecodeError`: damage can corrupt SQLite's error messages."""
+MOST_BYTES = 10**9 - CHECKSUM_SIZE - 1_000
+"""Maximum size of a value. SQLite has this limit for a row, with its key."""
 MAX_PAGES = 2**32 - 2
 """Maximum number of pages that SQLite supports."""
 LOCK_SECONDS = 10.0
@@ -65,7 +67,11 @@ class SQLiteCache:
         """Store or replace values in one transaction."""
         if not self.is_writable:
             return
-        rows = [(key, value + checksum([key, value])) for key, value in values.items()]
+        rows = [
+            (key, value + checksum([key, value]))
+            for key, value in values.items()
+            if len(value) <= MOST_BYTES
+        ]
         try:
             with self._open() as database:
                 database.execute("BEGIN IMMEDIATE")

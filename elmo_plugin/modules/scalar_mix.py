@@ -79,8 +79,10 @@ class ScalarMix(nn.Module):
 
 def _normalize(h: Tensor, mask: Tensor) -> Tensor:
     """Normalize `h` to mean 0 and variance 1 over all numbers of all real tokens, as in bilm-tf."""
-    real = mask.unsqueeze(-1).to(h.dtype)
-    count = real.sum() * h.size(-1)
-    mean = (h * real).sum() / count
-    variance = ((h - mean) * real).square().sum() / count
-    return (h - mean) / torch.sqrt(variance + torch.finfo(h.dtype).tiny)
+    # The sums of a batch in half precision overflow.
+    x = h.to(torch.promote_types(h.dtype, torch.float32))
+    real = mask.unsqueeze(-1).to(x.dtype)
+    count = real.sum() * x.size(-1)
+    mean = (x * real).sum() / count
+    variance = ((x - mean) * real).square().sum() / count
+    return ((x - mean) / torch.sqrt(variance + torch.finfo(x.dtype).tiny)).to(h.dtype)

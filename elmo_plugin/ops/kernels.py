@@ -294,6 +294,8 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
         dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
         n_threads = torch.get_num_threads()
         torch.set_num_threads(1)  # threads started here would be missing in a forked process
+        default_dtype = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
         # The contexts in which the package happens to be imported do not matter.
         plain = (
             torch.inference_mode(False),
@@ -309,6 +311,7 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
                     _test_softmax(dtype)
         finally:
             torch.set_num_threads(n_threads)
+            torch.set_default_dtype(default_dtype)
     except Exception as error:  # whatever it is, PyTorch's operators compute the same
         logger.warning("The compiled kernels are not used: %s", error)
         return frozenset(), f"off, because {error}"

@@ -46,6 +46,7 @@ def open_corpus(
     a text; others wait for it. `path`: folder of an encoded corpus, or a text; see `find_files`.
     `cache_dir`: by default `bilm` in AllenNLP's cache.
     """
+    path = os.path.expanduser(path)
     if is_corpus(path):
         return EncodedCorpus.open(path)
     files = find_files(path)

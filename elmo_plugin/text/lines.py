@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 import zstandard
 
@@ -25,7 +25,7 @@ LINE_BYTES = 1 << 25
 Longest line in bytes. The limit is far above any sentence and bounds memory, because a small file
 may decompress to gigabytes.
 """
-ZSTD_BYTES = 1 << 12
+COMPRESSED_BYTES = 1 << 10
 BYTE_ORDER_MARK = "\ufeff"
 
 # Compression is recognized by a file's first bytes, because `cached_path` renames downloads. No
@@ -33,6 +33,7 @@ BYTE_ORDER_MARK = "\ufeff"
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTD_SKIPPABLE_MAGIC = b"\x50\x2a\x4d\x18"  # `pzstd` begins with such a frame.
 
 # A tar archive of text is valid UTF-8 itself, so it needs a separate check.
 TAR_MAGIC = "ustar"
@@ -122,7 +123,7 @@ def read_blocks(
                 rest = b"" if data.endswith(b"\n") else text.readline(LINE_BYTES + 1)
             except DECOMPRESSION_ERRORS as error:
                 raise InputError(
-                    f"{name}: expected a whole compressed file, found damage after line "
+                    f"{name}: expected a whole compressed file, found an error after line "
                     f"{lines_before} ({error})"
                 ) from error
             if not data:
@@ -169,9 +170,10 @@ def _decompressed(raw: io.BufferedReader) -> BinaryIO:
     if start.startswith(GZIP_MAGIC):
         return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
     if start.startswith(XZ_MAGIC):
-        return cast(BinaryIO, lzma.LZMAFile(raw))
-    if start.startswith(ZSTD_MAGIC):
-        return io.BufferedReader(_ZstdFile(raw), BLOCK_BYTES)
+        return io.BufferedReader(_Frames(raw, lzma.LZMADecompressor, padding=b"\0"), BLOCK_BYTES)
+    if start.startswith((ZSTD_MAGIC, ZSTD_SKIPPABLE_MAGIC)):
+        frame = zstandard.ZstdDecompressor().decompressobj
+        return io.BufferedReader(_Frames(raw, frame), BLOCK_BYTES)
     return raw
 
 
@@ -193,15 +195,18 @@ class _Observed(io.RawIOBase):
         return len(piece)
 
 
-class _ZstdFile(io.RawIOBase):
+class _Frames(io.RawIOBase):
     """
-    Decompresses Zstandard frames. Unlike `zstandard`'s own reader, it raises an `EOFError` if a
-    file is truncated.
+    Decompresses Zstandard frames or xz streams, one after the other, with any `padding` between
+    them. It raises an `EOFError` if the file is truncated, which `zstandard`'s own reader does not,
+    and an error if something else follows a stream, which `lzma.LZMAFile` ignores.
     """
 
-    def __init__(self, raw: BinaryIO) -> None:
+    def __init__(self, raw: BinaryIO, frame: Callable[[], Any], padding: bytes = b"") -> None:
         self._raw = raw
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._new_frame = frame
+        self._padding = padding
+        self._frame = frame()
         self._compressed = b""
         self._text = memoryview(b"")
 
@@ -211,13 +216,17 @@ class _ZstdFile(io.RawIOBase):
     def readinto(self, buffer) -> int:
         while not self._text:
             # Text is at most 32,768 times as long: a block of 4 bytes can decompress to 128 KiB.
-            compressed = self._compressed or self._raw.read(ZSTD_BYTES)
+            compressed = self._compressed or self._raw.read(COMPRESSED_BYTES)
+            self._compressed = b""
+            if not compressed:
+                if not self._frame.eof:
+                    raise EOFError("the file ended before the end of a frame")
+                return 0
             if self._frame.eof:
+                compressed = compressed.lstrip(self._padding)
                 if not compressed:
-                    return 0
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-            elif not compressed:
-                raise EOFError("the file ended before the end of a frame")
+                    continue
+                self._frame = self._new_frame()
             self._text = memoryview(self._frame.decompress(compressed))
             self._compressed = self._frame.unused_data
         count = min(len(buffer), len(self._text))

@@ -100,6 +100,7 @@ def test_empty(elmo):
     assert elmo.embed([]) == []
     assert elmo.embed("").shape == (0, 16)
     assert elmo.embed([[], ["A"]], layer="all")[0].shape == (3, 0, 16)
+    assert elmo.characters([]).shape == (0, 0, 50)
 
 
 @pytest.mark.parametrize("layer", ["mix", "all", "top", 0])
@@ -204,6 +205,21 @@ def test_values_that_are_not_sentences(elmo, sentences, message):
     """The message has the expected and the found value, and its place."""
     with pytest.raises(ValueError, match=f"{re.escape(message)}$"):
         elmo.embed(sentences)
+
+
+def test_a_no_break_space_is_part_of_a_token(elmo):
+    """The expected vectors are those of the same sentence in a list."""
+    sentence = ["10\u00a0000", "dogs"]
+    assert numpy.array_equal(elmo.embed(sentence), elmo.embed([sentence])[0])
+
+
+def test_files_at_home(bilm_files, monkeypatch):
+    """`~` is the home folder, as a shell would have it."""
+    folder = Path(bilm_files[0]).parent
+    expected = Elmo.from_files(*bilm_files).embed("the dog")
+    monkeypatch.setenv("HOME", str(folder))
+    for files in (["~"], [f"~/{Path(file).name}" for file in bilm_files]):
+        assert numpy.array_equal(Elmo.from_files(*files).embed("the dog"), expected)
 
 
 @pytest.mark.parametrize("form", [tuple, iter, numpy.array])

@@ -296,11 +296,20 @@ def test_a_folder_that_was_removed(read, bilm_files, tmp_path):
 
 
 def test_a_biLM_in_half_precision(bilm_files, read, tmp_path):
-    """The expected numbers are those without a cache. NumPy has no bfloat16."""
-    expected = read(SENTENCES, Elmo.from_files(*bilm_files).bfloat16()).float()
+    """The expected numbers are those without a cache, of the same type. NumPy has no bfloat16."""
+    expected = read(SENTENCES, Elmo.from_files(*bilm_files).bfloat16())
     for _ in range(2):
         elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path / "cache").bfloat16()
-        assert torch.equal(read(SENTENCES, elmo), expected)
+        found = read(SENTENCES, elmo)
+        assert torch.equal(found, expected) and found.dtype == torch.bfloat16
+
+
+def test_a_folder_at_home(read, tmp_path, monkeypatch):
+    """`~` is the home folder, as a shell would have it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    read(SENTENCES, cache_dir="~/cache")
+    assert (tmp_path / "home" / "cache" / FILE).exists() and not (tmp_path / "~").exists()
 
 
 @pytest.mark.parametrize(
@@ -324,6 +333,9 @@ def test_what_is_refused(read, tmp_path, kwargs, message):
     with pytest.raises(ValueError, match=message):
         read(SENTENCES, **kwargs)
     assert not (tmp_path / "cache").exists()
+    if "cache_dtype" in kwargs or "cache_size_gb" in kwargs:
+        with pytest.raises(ValueError, match=message):
+            read(SENTENCES, cache_dir=None, **kwargs)
 
 
 def test_a_file_in_the_place_of_a_folder(read, tmp_path):

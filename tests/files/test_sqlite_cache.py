@@ -212,6 +212,14 @@ def test_bounded(tmp_path, warnings):
     assert f"{cache.file}: the cache cannot store more (database or disk is full)" in warning
 
 
+def test_a_value_above_the_limit_of_sqlite(tmp_path, monkeypatch, warnings):
+    """It is not stored, and all others are, without a warning."""
+    monkeypatch.setattr(sqlite_cache, "MOST_BYTES", 150_000)
+    cache = open_cache(tmp_path)
+    cache.put(VALUES)
+    assert found(cache) == len(VALUES) - 1 and not warnings()
+
+
 def test_a_full_disk(full, warnings):
     """A file size limit simulates the full disk. There is one warning, and the values in the file
     are found."""

@@ -40,6 +40,19 @@ def test_layer_norm_is_over_all_real_numbers():
     assert_close(mixed[0, :2], expected, atol=1e-6, what="normalized")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_layer_norm_in_half_precision(dtype):
+    """The expected values are those of the same numbers in fp32. Their count exceeds the largest
+    number in float16, 65,504."""
+    torch.manual_seed(0)
+    layer = (3 * torch.randn(4, 200, 100) + 1).to(dtype)
+    mask = torch.ones(4, 200, dtype=torch.bool)
+    expected = ScalarMix(1, do_layer_norm=True)([layer.float()], mask)
+    found = ScalarMix(1, do_layer_norm=True).to(dtype)([layer], mask)
+    assert found.dtype == dtype
+    assert_close(found.float(), expected.to(dtype).float(), atol=0, what="normalized")
+
+
 def test_a_layer_without_variance_is_zeros():
     """That follows from the definition of the mean. Neither values nor gradient are NaN."""
     mix = ScalarMix(1, do_layer_norm=True)

@@ -260,6 +260,17 @@ def test_the_context_of_the_import_does_not_matter(context):
     assert python("-c", CONTEXTS.format(context=context)).stdout.strip() == kernels.KERNEL_STATUS
 
 
+@needs_kernel
+def test_the_default_dtype_of_the_import_does_not_matter():
+    """The self-tests are in fp32, and the default dtype stays what it was."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        status = kernels._load()[1]
+        assert status == kernels.KERNEL_STATUS and torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_the_kernel_is_switched_off(monkeypatch):
     """Expected: as documented, for the variable's value 0."""
     monkeypatch.setenv("ELMO_PLUGIN_KERNEL", "0")

@@ -91,11 +91,13 @@ def test_a_damaged_entry_is_encoded_again(
 
 
 def test_an_encoded_corpus_is_opened_where_it_lies(
-    tmp_path: Path, file: Path, encodings: list[Path]
+    tmp_path: Path, file: Path, encodings: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that is a corpus needs no cache."""
+    """A folder that is a corpus needs no cache. `~` is the home folder."""
     folder = open_corpus(file, tmp_path / "cache").folder
     assert open_corpus(folder, tmp_path / "unused").folder == folder
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert open_corpus(f"~/{folder.name}", tmp_path / "unused").folder == folder
     assert not (tmp_path / "unused").exists()
 
 

@@ -54,6 +54,28 @@ def test_compressed_pieces_one_after_the_other(tmp_path: Path, suffix: str) -> N
     assert list(read_sentences(write(tmp_path / "text", piece * 3))) == SENTENCES * 3
 
 
+PADDING = bytes(4)
+SKIPPABLE = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"
+
+
+@pytest.mark.parametrize("suffix", [".xz", ".zst"])
+def test_bytes_between_compressed_pieces(tmp_path: Path, suffix: str) -> None:
+    """Section 2.2 of the xz format has padding of zeros after a stream, and section 3.1.2 of the
+    Zstandard format (RFC 8878) frames to be skipped, which `pzstd` writes before each frame."""
+    piece = COMPRESSIONS[suffix](TEXT.encode("utf-8"))
+    data = (piece + PADDING) * 3 if suffix == ".xz" else (SKIPPABLE + piece) * 3
+    assert list(read_sentences(write(tmp_path / "text", data))) == SENTENCES * 3
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_damage_to_a_later_piece_is_an_error(tmp_path: Path, suffix: str) -> None:
+    """The second of two pieces begins with a wrong byte, so it is lost."""
+    piece = COMPRESSIONS[suffix](TEXT.encode("utf-8"))
+    file = write(tmp_path / "text", piece + b"?" + piece[1:])
+    with pytest.raises(InputError, match=r"expected a whole compressed file, found an error after"):
+        list(read_sentences(file))
+
+
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 def test_a_compressed_file_cut_short_is_an_error(tmp_path: Path, suffix: str) -> None:
     """Half of the bytes are not a whole file in any of the three formats."""
@@ -65,13 +87,13 @@ def test_a_compressed_file_cut_short_is_an_error(tmp_path: Path, suffix: str) ->
 
 @pytest.mark.parametrize(
     ("suffix", "size", "most"),
-    [(".gz", 1 << 26, 1 << 24), (".xz", 1 << 26, 1 << 24), (".zst", 1 << 28, 150 << 20)],
+    [(".gz", 1 << 26, 1 << 24), (".xz", 1 << 28, 40 << 20), (".zst", 1 << 28, 40 << 20)],
 )
 def test_a_line_without_end_is_an_error_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, size: int, most: int
 ) -> None:
     """The third line is almost the whole file. Memory holds a block and the longest line, each a
-    megabyte, or as much as 4 KiB of zstandard can decompress to, which is 128 MiB."""
+    megabyte, or as much as 1 KiB of xz or zstandard can decompress to, at most 32 MiB."""
     monkeypatch.setattr(module, "LINE_BYTES", 1 << 20)
     bomb = b"a\n" * 2 + bytes(size)
     file = write(tmp_path / f"bomb{suffix}", COMPRESSIONS[suffix](bomb))

@@ -17,6 +17,7 @@ from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.hdf5 import (
     VERSION,
     HDF5Bytes,
+    array_names,
     find_array,
     open_hdf5,
     read_array,
@@ -33,6 +34,9 @@ from elmo_plugin.text.characters import NUM_CHARACTERS
 
 WRITTEN_FOR = "options.json"
 """Attribute of a weight file that contains its options."""
+
+FIRST_CELL = "MultiRNNCell/Cell0/"
+"""A level of the names that bilm-tf's files of one-layer models lack."""
 
 
 def load_bilm(options_file: str | os.PathLike, weight_file: str | os.PathLike) -> BiLM:
@@ -75,12 +79,19 @@ def read_weights(
     and compressed. The warm state is read if the file has one, and computed otherwise. The biLM is
     modified only after all arrays have been checked: an `InputError` is raised if the file is not
     HDF5 or was written for other options, or if an array is missing, has another shape, is damaged,
-    or contains NaN or infinity.
+    contains NaN or infinity, or belongs to a layer that the options do not have.
     """
     views = array_views(bilm, softmax)
     with open_hdf5(path) as file:
         _check_options(file, bilm.options)
         arrays = {name: _read(file, name, parts) for name, parts in views.items()}
+        known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
+        for name in array_names(file):
+            if name.startswith(("CNN", "RNN")) and name not in known:
+                raise InputError(
+                    f"{path}: {name}: expected only arrays that the options describe, found this "
+                    "one too"
+                )
         warm = None
         if find_array(file, "warm_state/memory") is not None:
             warm = LSTMState(
@@ -109,7 +120,7 @@ def write_weights(
     to them in the type of the file.
 
     Raises an `InputError` if a setting of the biLM was changed after it was built from its options,
-    and a `DiskFullError` if the disk is full.
+    or a number is not finite or too large for `dtype`, and a `DiskFullError` if the disk is full.
     """
     _check_settings(bilm)
     arrays = array_views(bilm, softmax)
@@ -123,7 +134,12 @@ def write_weights(
         write_text(file, WRITTEN_FOR, json.dumps(bilm.options.to_dict()))
         for name, parts in arrays.items():
             kept = torch.float32 if name.endswith("/B") else dtype
-            write_array(file, name, torch.cat([part.to("cpu", kept) for part in parts]).numpy())
+            numbers = torch.cat([part.to("cpu", kept) for part in parts])
+            if not numbers.isfinite().all():
+                raise InputError(
+                    f"{path}: {name}: expected finite numbers of the type {kept}, found others"
+                )
+            write_array(file, name, numbers.numpy())
             disk.check()
 
 
@@ -146,8 +162,7 @@ def _find(file: h5py.File, name: str, parts: list[Tensor]) -> h5py.Dataset:
     expected = (sum(len(part) for part in parts), *parts[0].shape[1:])
     found = find_array(file, name)
     if found is None:
-        # In one-layer models, bilm-tf's name of the cell lacks the level `MultiRNNCell/Cell0`.
-        found = find_array(file, name.replace("MultiRNNCell/Cell0/", ""))
+        found = find_array(file, name.replace(FIRST_CELL, ""))
     if found is None:
         raise InputError(f"{file.filename}: {name}: expected an array, found none")
     if found.shape != expected:

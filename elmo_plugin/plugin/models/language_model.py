@@ -18,6 +18,7 @@ from elmo_plugin.checks import (
     check_flag,
     check_number,
     check_path,
+    fail,
 )
 from elmo_plugin.files.torch_file import check_torch_file
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
@@ -106,6 +107,8 @@ class LanguageModel(Model):
             check_path("pretrained_file", pretrained_file)
         if pretrained_vocabulary_file is not None:
             check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
+            if pretrained_file is None:
+                fail("pretrained_file", "one with pretrained_vocabulary_file", None)
         n_words = len(word_ids(vocab))
         try:
             blocks = {"lstm": lstm, "char_cnn": char_cnn}

@@ -62,6 +62,11 @@ def load_pretrained(
         vocabulary_file = _local("pretrained_vocabulary_file", vocabulary_file)
     if h5py.is_hdf5(file):
         pretrained = _read_hdf5(bilm, file, vocabulary_file)
+    elif vocabulary_file is not None:
+        raise InputError(
+            f"pretrained_vocabulary_file: expected none, because {pretrained_file} is an archive "
+            f"with its own words, found {vocabulary_file}"
+        )
     else:
         pretrained = _read_archive(bilm, file)
     _copy(pretrained, bilm, softmax, words, source=str(pretrained_file))

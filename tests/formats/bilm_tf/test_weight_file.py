@@ -476,6 +476,26 @@ def test_wrong_weights_name_the_file_and_the_key_and_change_nothing(files, name,
         assert torch.equal(tensor, before[name]), name
 
 
+@pytest.mark.parametrize(
+    "block, key, value, name",
+    [
+        ("lstm", "n_layers", 1, "RNN_0/RNN/MultiRNNCell/Cell1/LSTMCell/B"),
+        ("char_cnn", "n_highway", 0, "CNN_high_0/W_carry"),
+    ],
+)
+def test_weights_of_more_layers_are_refused(files, block, key, value, name):
+    """The file has one layer more than the options, so the vectors would be those of another model.
+    Files of other programs do not contain their options."""
+    options_file, path, _ = files
+    options = json.loads(options_file.read_text())
+    options[block][key] = value
+    options_file.write_text(json.dumps(options))
+    with h5py.File(path, "a") as file:
+        del file.attrs["options.json"]
+    with pytest.raises(InputError, match=rf"weights\.hdf5: {name}: expected only arrays that the"):
+        load_bilm(options_file, path)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.95])
 def test_truncated_weights(files, share):
     """A file that was cut at any place gives one sentence that names it."""
@@ -495,6 +515,16 @@ def test_files_appear_whole_or_not_at_all(files, monkeypatch):
         write_weights(bilm, path)
     assert path.read_bytes() == before
     assert sorted(path.parent.iterdir()) == names
+
+
+def test_numbers_too_large_for_float16_are_not_written(files):
+    """The largest number in float16 is 65,504. The old file stays."""
+    _, path, bilm = files
+    before = path.read_bytes()
+    bilm.token_encoder.char_embedding.weight.data[5, 0] = 70_000.0
+    with pytest.raises(InputError, match=r"weights\.hdf5: char_embed: expected finite .*float16"):
+        write_weights(bilm, path, dtype=torch.float16)
+    assert path.read_bytes() == before
 
 
 def test_a_full_disk(files, capfd):

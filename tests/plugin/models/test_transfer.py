@@ -88,6 +88,17 @@ def test_from_bilm_tfs_files(bilm_archive, tmp_path):
             assert torch.equal(tensor, alone.bilm.state_dict()[name]), name
 
 
+def test_words_for_a_file_that_has_its_own(bilm_archive):
+    """An archive contains its words, and without a file there are none to match."""
+    words = {"pretrained_vocabulary_file": bilm_archive}
+    with pytest.raises(
+        InputError, match=r"pretrained_vocabulary_file: .* archive with its own words"
+    ):
+        tuned(NEW_WORDS, pretrained_file=bilm_archive, **words)
+    with pytest.raises(InputError, match=r"pretrained_file: expected one with .* found null"):
+        tuned(NEW_WORDS, **words)
+
+
 def test_other_sizes_are_refused(bilm_archive):
     """The message names the archive."""
     other = {**BLOCKS, "lstm": {**BLOCKS["lstm"], "dim": 30}}
