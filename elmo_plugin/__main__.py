@@ -64,6 +64,9 @@ def _in_one_line(error: Exception) -> str:
     elif isinstance(error, JSONDecodeError) and sys.argv[1] == "predict":
         found = shown(error.doc)
         return f'input_file: expected a JSON object per line, as {{"sentence": "…"}}, found {found}'
+    elif isinstance(error, UnicodeDecodeError) and sys.argv[1] == "predict":
+        found = f"the byte 0x{error.object[error.start]:02x}"
+        return f"input_file: expected a text in UTF-8, found {found} ({error.reason})"
     elif message.startswith(JSONNET):  # the lines after it are Jsonnet's own trace
         message = str(error).splitlines()[0]
     elif not isinstance(error, ONE_SENTENCE):

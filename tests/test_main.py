@@ -251,6 +251,14 @@ def test_a_line_that_is_not_json(bilm_archive, tmp_path):
     assert "input_file: expected a JSON object per line" in str(end) and "He threw" in str(end)
 
 
+def test_a_line_that_is_not_utf_8(bilm_archive, tmp_path):
+    """The line names the input and the byte, which is that of an é in Latin-1."""
+    (tmp_path / "input").write_bytes("Un café .\n".encode("latin-1"))
+    end, printed = ended("predict", bilm_archive, str(tmp_path / "input"))
+    assert_one_line(end, printed)
+    assert "input_file: expected a text in UTF-8, found the byte 0xe9" in str(end)
+
+
 def test_the_traceback_on_demand(tmp_path, monkeypatch):
     monkeypatch.setenv("ALLENNLP_DEBUG", "1")
     (tmp_path / "config.json").write_text("{")

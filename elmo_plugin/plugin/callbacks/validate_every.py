@@ -13,6 +13,7 @@ from allennlp.training.util import get_metrics
 from elmo_plugin.checks import InputError, check_count, check_number
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
+from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
@@ -71,6 +72,12 @@ class ValidateEveryCallback(TrainerCallback):
             )
         if trainer._validation_data_loader is None:
             raise InputError(f"{NAME}: expected a validation_data_path, found none")
+        shuffle = getattr(trainer._validation_data_loader, "shuffle", None)
+        if isinstance(trainer._validation_data_loader, BiLMDataLoader) and shuffle is not None:
+            raise InputError(
+                f"{NAME}: expected a validation_data_loader with shuffle null, so that all results "
+                f"are for one order of the text, found {shuffle}"
+            )
         if trainer._moving_average is not None:
             raise InputError(f"{NAME}: expected a trainer without a moving_average, found one")
         self._clock.restart()

@@ -2,7 +2,7 @@
 A run that is resumed draws and discards the batches of completed epochs, so that the generator that
 shuffles them is where it was. AllenNLP's trainer forgets the validation batches, which by default
 are shuffled with the same generator, and so trains on in another order. Importing this draws them
-too.
+too, if the epoch was validated: the trainer also forgets what `should_validate_callback` decided.
 
 In an epoch that is resumed from a checkpoint within it, the trainer adds up the losses since the
 checkpoint and divides by all batches of the epoch, so that the progress bar shows contradictory
@@ -14,6 +14,7 @@ waits for a number of steps and not for a time, would not move the bar for as lo
 afterwards. Importing this makes all bars move every `mininterval` seconds.
 """
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from allennlp.common.util import is_distributed
 from allennlp.models import Model
 from allennlp.training import GradientDescentTrainer
 from allennlp.training import util as training_util
+from allennlp.training.callbacks import ShouldValidateCallback
 
 _train_epoch = GradientDescentTrainer._train_epoch
 _get_metrics = training_util.get_metrics
@@ -33,6 +35,9 @@ def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, 
     is_resumed = self._epochs_completed == self._start_after_epochs_completed
     skipped = self._start_after_batches_in_epoch_completed if is_resumed else 0
     n_processes = dist.get_world_size() if is_distributed() else 1
+    for callback in self._callbacks:
+        if isinstance(callback, ShouldValidateCallback):
+            self._should_validate_this_epoch = callback._should_validate(epoch)
 
     def get_metrics(
         model: Model,
@@ -54,10 +59,21 @@ def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, 
         metrics = _train_epoch(self, epoch)
     finally:
         training_util.get_metrics = _get_metrics
-    if self._epochs_completed < self._start_after_epochs_completed:
-        for _ in self._validation_data_loader or ():
-            pass
+    is_skipped = self._epochs_completed < self._start_after_epochs_completed
+    if is_skipped and self._should_validate_this_epoch:
+        _draw_validation_batches(self)
     return metrics
+
+
+def _draw_validation_batches(trainer: GradientDescentTrainer) -> None:
+    loader = trainer._validation_data_loader
+    if loader is None:
+        return
+    if trainer._primary:  # it shows a progress bar, and some samplers shuffle to know their length
+        with suppress(TypeError):  # a loader that does not know it
+            len(loader)
+    for _ in loader:
+        pass
 
 
 def _description_with_one_loss(metrics: dict[str, Any]) -> str:

@@ -4,16 +4,21 @@ gradient of an embedding with `sparse: true`:
 `Could not run 'aten::linalg_vector_norm' with arguments from the 'SparseCPU' backend`.
 
 This module makes AllenNLP call a version that passes the rows of such a gradient to PyTorch's
-function. Remove it when `clip_grad_norm_` supports sparse gradients again.
+function. It refuses rows that `clipped_adagrad` exchanges between processes in its step, which is
+later: each process would clip by another norm, and their weights would diverge. Remove it when
+`clip_grad_norm_` supports sparse gradients again.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 import torch
+from allennlp.common.util import is_distributed
 from allennlp.nn.parallel import ddp_accelerator
 from allennlp.training import gradient_descent_trainer, util
 from torch.nn.utils import clip_grad_norm_ as clip_dense_grad_norm_
+
+from elmo_plugin.checks import InputError
 
 
 def clip_grad_norm_(parameters: Iterable[torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -27,6 +32,11 @@ def _with_dense_gradient(parameter: torch.Tensor) -> torch.Tensor:
     """
     if parameter.grad is None or not parameter.grad.is_sparse:
         return parameter
+    if getattr(parameter, "takes_sparse_gradients", False) and is_distributed():
+        raise InputError(
+            "trainer: grad_norm: expected false in several processes with sparse_gradients, found "
+            'a number; the optimizer of type "clipped_adagrad" has its own grad_norm'
+        )
     # A row can occur several times in the gradient; the occurrences are added.
     parameter.grad = parameter.grad.coalesce()
     rows = parameter.grad.values()

@@ -144,10 +144,12 @@ add_scheme_client(TaskTextClient)
 
 def sentences(instances: Iterable[Instance]) -> Iterator[str]:
     """
-    The distinct texts of instances, in order of first occurrence, with spaces between words. Raises
-    an `InputError` if a token is a word piece or has no text.
+    The distinct texts of instances, in order of first occurrence, with spaces between words. Warns
+    of the first token that contains white space. Raises an `InputError` if a token is a word piece
+    or has no text.
     """
     seen = set()
+    is_split = False
     for instance in instances:
         for name, field in instance.fields.items():
             for text in _text_fields(field):
@@ -159,8 +161,16 @@ def sentences(instances: Iterable[Instance]) -> Iterator[str]:
                             "piece with its own id; give the reader a tokenizer that makes "
                             "words, which the task with ELMo also needs"
                         )
-                    if token.text not in (START_SYMBOL, END_SYMBOL):
-                        words += token.text.split()
+                    if token.text in (START_SYMBOL, END_SYMBOL):
+                        continue
+                    parts = token.text.split()
+                    if len(parts) > 1 and not is_split:
+                        is_split = True
+                        logger.warning(
+                            f"field {name}: the token {shown(token.text)} contains white space, "
+                            "and becomes several words here, as other such tokens do"
+                        )
+                    words += parts
                 line = " ".join(words)
                 if line and line not in seen:
                     seen.add(line)

@@ -336,9 +336,9 @@ class LanguageModel(Model):
             self._carried[False] = None  # the next evaluation reads from the start of a text
         forward, backward = (x.get_metric(reset) for x in self._losses[self.training])
         return {
-            "perplexity": _exp((forward + backward) / 2),
-            "forward_perplexity": _exp(forward),
-            "backward_perplexity": _exp(backward),
+            "perplexity": exp((forward + backward) / 2),
+            "forward_perplexity": exp(forward),
+            "backward_perplexity": exp(backward),
         }
 
     def make_output_human_readable(self, output_dict: Dict[str, Tensor]) -> Dict[str, Any]:
@@ -381,5 +381,6 @@ def _scale_gradient(x: Tensor, factor: float) -> Tensor:
     return x.detach() + factor * (x - x.detach())
 
 
-def _exp(x: float) -> float:
+def exp(x: float) -> float:
+    """e to the power of x, and infinity where a float is too small for it."""
     return math.exp(x) if x < 700 else math.inf

@@ -6,15 +6,16 @@ from typing import Any, Dict, List
 import torch
 from allennlp.common import JsonDict
 from allennlp.data import Batch, DatasetReader, Instance
+from allennlp.models import Model
 from allennlp.nn import util
 from allennlp.predictors import Predictor
 from overrides import overrides
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import LanguageModel, exp
 from elmo_plugin.text.corpus import SPECIAL_WORDS
 
 
@@ -39,6 +40,11 @@ class BiLMPredictor(Predictor):
 
     n_substitutes = 5
     _model: LanguageModel
+
+    def __init__(self, model: Model, dataset_reader: DatasetReader, frozen: bool = True) -> None:
+        if not isinstance(model, LanguageModel):
+            raise InputError(f"expected a model of type bilm, found {type(model).__name__}")
+        super().__init__(model, dataset_reader, frozen)
 
     @overrides
     def load_line(self, line: str) -> JsonDict:
@@ -115,24 +121,27 @@ def substitutes(
     batch.index_instances(model.vocab)
     tensors = util.move_to_device(batch.as_tensor_dict(), model.device)
     hidden, targets = model.read_sentences(tensors["source"], tensors["targets"], carries=False)
+    n_rows = max(1, CHUNK_NUMBERS // model.softmax.n_words)
     found = []
     for row, n in enumerate((targets[0] != IGNORE).sum(dim=0).tolist()):  # n - 1 words, and </S>
         # The forward direction predicts a word from its left context, the backward from its right.
-        forward = model.softmax.logits(hidden[0, : n - 1, row]).log_softmax(dim=-1)  # (T, V)
-        backward = model.softmax.logits(hidden[1, 2 : n + 1, row]).log_softmax(dim=-1)
-        best = (forward + backward - log_prior).softmax(dim=-1).topk(n_best)
-        found.append(
-            [
+        contexts = hidden[0, : n - 1, row], hidden[1, 2 : n + 1, row]  # (T, P)
+        of_sentence = []
+        for left, right in zip(*(context.split(n_rows) for context in contexts)):
+            forward = model.softmax.logits(left).log_softmax(dim=-1)  # (n_rows, V)
+            backward = model.softmax.logits(right).log_softmax(dim=-1)
+            best = (forward + backward - log_prior).softmax(dim=-1).topk(n_best)
+            of_sentence += [
                 [{"word": words[k], "probability": p} for p, k in zip(row_p, row_k)]
                 for row_p, row_k in zip(best.values.tolist(), best.indices.tolist())
             ]
-        )
+        found.append(of_sentence)
     return found
 
 
 def _perplexity(output: JsonDict) -> float:
     log_p = output["forward_log_probabilities"] + output["backward_log_probabilities"]
-    return math.exp(-sum(log_p) / len(log_p))
+    return exp(-sum(log_p) / len(log_p))
 
 
 @Predictor.register("elmo")
@@ -145,13 +154,12 @@ class ElmoPredictor(BiLMPredictor):
     Registered as a `Predictor` with name "elmo".
     """
 
-    def __init__(
-        self, model: LanguageModel, dataset_reader: DatasetReader, frozen: bool = True
-    ) -> None:
+    def __init__(self, model: Model, dataset_reader: DatasetReader, frozen: bool = True) -> None:
         super().__init__(model, dataset_reader, frozen)
+        bilm = self._model
         # `Elmo` freezes its biLM, so it gets a copy.
         self._elmo = Elmo(
-            deepcopy(model.bilm), initial_state=model.initial_state, precision=model.precision
+            deepcopy(bilm.bilm), initial_state=bilm.initial_state, precision=bilm.precision
         ).eval()
 
     @overrides

@@ -13,7 +13,6 @@ from elmo_plugin.files.local_path import local_path
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     is_archive,
-    is_loading,
     options_in_vocabulary,
     put_options_in_vocabulary,
 )
@@ -96,7 +95,7 @@ class ElmoEmbedder(TokenEmbedder):
         }
         source = _source(files)
         cache_dir = None if is_archive(serialization_dir) else cache_dir
-        known = options_in_vocabulary(vocab, source) if is_loading(serialization_dir) else None
+        known = options_in_vocabulary(vocab, source, serialization_dir)
         self._elmo = _load(files, known, dropout=dropout, cache_dir=cache_dir, **kwargs)
         if known is None:
             put_options_in_vocabulary(vocab, source, self._elmo.bilm.options)

@@ -3,10 +3,10 @@ Stores the options of an embedder's biLM in the vocabulary, so that the archive 
 complete. AllenNLP saves the vocabulary after the model is built, and passes it to the model at
 loading. The weights of the biLM are among those of the task model.
 
-For an archive or a recovered run, AllenNLP loads the weights after it has built the model, so the
-files of the biLM are not needed. A model that is trained from scratch needs them. The two cases
-differ in the folder that AllenNLP passes, which contains weights only in the first. In both cases
-`Elmo.from_options` returns a biLM that cannot be used before its weights are loaded.
+For an archive or the folder of a run, AllenNLP loads the weights after it has built the model, so
+the files of the biLM are not needed. A model that is trained needs them. The two cases differ in
+the folder that AllenNLP passes, which contains weights and the same options only in the first;
+there, `Elmo.from_options` returns a biLM that cannot be used before its weights are loaded.
 
 Each entry is a word in a separate namespace. A vocabulary that is used for several runs can only
 grow, so entries are numbered, and the last entry of a source is valid.
@@ -15,6 +15,8 @@ grow, so entries are numbered, and the last entry of a source is valid.
 import json
 import logging
 import os
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Optional
 
 from allennlp.data import Vocabulary
@@ -35,19 +37,32 @@ def put_options_in_vocabulary(
     vocab: Optional[Vocabulary], source: str, options: BiLMOptions
 ) -> None:
     """Store the options of the biLM that the config names `source`."""
-    if vocab is None or _stored(vocab).get(source) == options:
+    if vocab is None:
+        return
+    if _parsed(vocab.get_token_to_index_vocabulary(NAMESPACE)).get(source) == options:
         return
     number = len(vocab.get_token_to_index_vocabulary(NAMESPACE))
     entry = {"source": source, "options": options.to_dict(), "number": number}
     vocab.add_token_to_namespace(json.dumps(entry), NAMESPACE)
 
 
-def options_in_vocabulary(vocab: Optional[Vocabulary], source: str) -> Optional[BiLMOptions]:
+def options_in_vocabulary(
+    vocab: Optional[Vocabulary], source: str, serialization_dir: Optional[str]
+) -> Optional[BiLMOptions]:
     """
-    The options stored for `source`, if any. If the source has changed since the model was saved,
-    for example because a file was moved, return the options of the only biLM in the vocabulary.
+    The options of the biLM whose weights AllenNLP will load from this folder; `None` if the files
+    of the biLM are needed. If no biLM of this `source` is stored, for example because a file was
+    moved since, they are those of the only one.
+
+    Raises a `DamagedFileError` if the weights are damaged, which AllenNLP does not detect at
+    loading, and an `InputError` if an entry is.
     """
-    stored = {} if vocab is None else _stored(vocab)
+    if vocab is None or serialization_dir is None or not _is_loading(serialization_dir):
+        return None
+    stored = _parsed(vocab.get_token_to_index_vocabulary(NAMESPACE))
+    file = Path(serialization_dir, "vocabulary", f"{NAMESPACE}.txt")
+    if stored != _parsed(file.read_text("utf-8").split("\n") if file.exists() else []):
+        return None  # A recovered run has the vocabulary of its config, which may be another run's.
     if source not in stored and len(stored) == 1:
         (archived,) = stored
         logger.warning(
@@ -58,10 +73,10 @@ def options_in_vocabulary(vocab: Optional[Vocabulary], source: str) -> Optional[
     return stored.get(source)
 
 
-def _stored(vocab: Vocabulary) -> dict[str, BiLMOptions]:
-    """The last stored options of each source."""
+def _parsed(entries: Iterable[str]) -> dict[str, BiLMOptions]:
+    """The last stored options of each source, from entries in the order of their indices."""
     stored = {}
-    for entry in vocab.get_token_to_index_vocabulary(NAMESPACE):  # in the order of their indices
+    for entry in entries:
         if not entry.startswith("{"):
             continue  # padding and the unknown token
         try:
@@ -76,18 +91,14 @@ def _stored(vocab: Vocabulary) -> dict[str, BiLMOptions]:
     return stored
 
 
-def is_loading(serialization_dir: Optional[str]) -> bool:
-    """
-    Whether AllenNLP builds this model in order to load its weights from this folder. Raises a
-    `DamagedFileError` if these weights are damaged, which AllenNLP does not detect at loading.
-    """
-    if is_archive(serialization_dir):
-        check_torch_file(os.path.join(str(serialization_dir), ARCHIVED))
+def _is_loading(folder: str) -> bool:
+    if is_archive(folder):
+        check_torch_file(os.path.join(folder, ARCHIVED))
         return True
-    if not _holds(serialization_dir, TRAINED):
+    if not _holds(folder, TRAINED):
         return False
     try:
-        check_torch_file(os.path.join(str(serialization_dir), TRAINED))
+        check_torch_file(os.path.join(folder, TRAINED))
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}. To resume training, remove it") from error
     return True

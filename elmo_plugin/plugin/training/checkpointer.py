@@ -1,3 +1,4 @@
+import json
 import logging
 import os
 import sys
@@ -15,6 +16,7 @@ from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
 
 from elmo_plugin.checks import InputError, check_count, check_number
+from elmo_plugin.files.digest import digest
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point, remove
 from elmo_plugin.plugin.training.random_states import get_random_states, restore_unused_generators
@@ -34,7 +36,7 @@ class BiLMCheckpointer(Checkpointer):
 
     - `rank_state_eE_bB_wRofN.th`, one per process R: the states of its random number generators and
       the results of the `resume_state` methods of the model's modules (such as carried LSTM
-      states);
+      states), and a digest of the vocabulary, whose words give the rows of weights their meaning;
     - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
 
@@ -152,8 +154,8 @@ class BiLMCheckpointer(Checkpointer):
         Load the newest checkpoint that every process can read, or `None`. Every process must call
         this. If the run was killed before the trainer wrote `best.th`, this method writes it. A
         damaged `best.th` is removed, because the trainer would silently load it at the end. Raises
-        an `InputError` if the checkpoints were saved by a different number of processes, or if the
-        model is sharded.
+        an `InputError` if the checkpoints were saved by a different number of processes or with
+        another vocabulary, or if the model is sharded.
         """
         if self.state_is_sharded:
             raise InputError(
@@ -169,6 +171,11 @@ class BiLMCheckpointer(Checkpointer):
             )
             return None
         point, rank_state, training_state, model_state = loaded
+        if rank_state["vocabulary"] != _vocabulary_digest(self._model):
+            raise InputError(
+                f"vocabulary: expected that of {self._files.model_state(point)}, found another, "
+                "because the text that it is made from has changed; restore the text to resume"
+            )
         self._set_last_save(point)
         logger.info(
             f"Resuming training after {point.epochs} epochs and {point.batches} batches, from "
@@ -283,6 +290,7 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
         and trainer._should_validate_this_epoch
         and tracker.is_best_so_far(),
         "stopped_early": end_of_epoch and tracker.should_stop_early(),
+        "vocabulary": _vocabulary_digest(trainer.model),
     }
     state["resume_states"] = {
         f"{name}.resume_state".lstrip("."): module.resume_state()
@@ -291,6 +299,12 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
         if hasattr(type(module), "resume_state")
     }
     return state
+
+
+def _vocabulary_digest(model: Model) -> str:
+    vocab = model.vocab
+    words = {name: vocab.get_index_to_token_vocabulary(name) for name in vocab.get_namespaces()}
+    return digest(json.dumps(words, sort_keys=True).encode("utf-8"))
 
 
 def _number(point: Point) -> int:

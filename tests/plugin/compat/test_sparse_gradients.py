@@ -1,8 +1,12 @@
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import torch
 from allennlp.training import GradientDescentTrainer
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.compat.sparse_gradients import clip_grad_norm_
 
 
 class Words(torch.nn.Module):
@@ -30,3 +34,16 @@ def test_as_with_a_dense_gradient(max_norm):
     assert sparse.embedding.weight.grad.is_sparse
     for expected, found in zip(dense.parameters(), sparse.parameters()):
         torch.testing.assert_close(found.grad.to_dense(), expected.grad)
+
+
+def test_rows_that_the_optimizer_exchanges_later():
+    """In several processes, each would clip by the norm of its own rows."""
+    model = Words(sparse=True)
+    for parameter in model.parameters():
+        parameter.takes_sparse_gradients = True
+    clip_grad_norm_(model.parameters(), 0.1)
+    with (
+        patch("elmo_plugin.plugin.compat.sparse_gradients.is_distributed", return_value=True),
+        pytest.raises(InputError, match="grad_norm: expected false in several processes"),
+    ):
+        clip_grad_norm_(model.parameters(), 0.1)

@@ -76,10 +76,12 @@ def test_text_fields_in_reading_order(tmp_path: Path) -> None:
     assert lines(task(tmp_path)) == ["a passage .", "who ?", "what ?", "one", "a target"]
 
 
-def test_white_space_in_tokens(tmp_path: Path) -> None:
-    """By hand: such tokens are split; lone surrogates are left out."""
+def test_white_space_in_tokens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By hand: such tokens are split, with one warning; lone surrogates are left out."""
     InstancesReader.instances = [Instance({"text": text("New York", "a\u00a0b", " ", "c\ud800")})]
     assert lines(task(tmp_path)) == ["New York a b c"]
+    [warning] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "field text: the token 'New York' contains white space" in warning
 
 
 @pytest.mark.parametrize("piece", [Token("##ing", text_id=7), Token(None)])

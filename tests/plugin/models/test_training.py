@@ -262,6 +262,11 @@ def test_validate_every_needs_a_bilm_and_a_text(tmp_path):
     del params["validation_data_path"], params["validation_data_loader"]
     with pytest.raises(InputError, match=r"validate_every.*expected a validation_data_path"):
         train_model(Params(params), str(tmp_path / "run"))
+    params = config(tmp_path / "cache").as_dict()
+    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
+    del params["validation_data_loader"]
+    with pytest.raises(InputError, match=r"validate_every.* shuffle null.*, found sentences"):
+        train_model(Params(params), str(tmp_path / "run2"))
     for given, found in (({}, "neither"), ({"num_batches": 1, "num_seconds": 1}, "both")):
         with pytest.raises(InputError, match=f"one of num_batches and num_seconds, found {found}"):
             ValidateEveryCallback(str(tmp_path), **given)

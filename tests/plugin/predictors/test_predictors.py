@@ -7,6 +7,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from allennlp.models import BasicClassifier
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
@@ -15,6 +16,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.predictors import sentences
 from elmo_plugin.plugin.predictors.sentences import BiLMPredictor
 from tests.conftest import BLOCKS, WORDS
 
@@ -92,6 +94,23 @@ def test_substitutes(bilm):
         numpy.testing.assert_allclose(
             [x["probability"] for x in found[place]], [p for p, _ in best], atol=1e-4
         )
+
+
+def test_substitutes_in_bounded_memory(bilm, monkeypatch):
+    """The expected substitutes are those of all places at once; here one is computed at a time."""
+    expected = bilm.predict_json({"tokens": TOKENS})["substitutes"]
+    monkeypatch.setattr(sentences, "CHUNK_NUMBERS", 1)
+    found = bilm.predict_json({"tokens": TOKENS})["substitutes"]
+    assert [[x["word"] for x in place] for place in found] == [
+        [x["word"] for x in place] for place in expected
+    ]
+
+
+@pytest.mark.parametrize("name", ["bilm", "elmo"])
+def test_another_model_is_refused(name):
+    """The message has the model's class."""
+    with pytest.raises(InputError, match="expected a model of type bilm, found BasicClassifier"):
+        Predictor.by_name(name)(BasicClassifier.__new__(BasicClassifier), None)
 
 
 @pytest.mark.parametrize("n_words", [0, 1, 4, 5])

@@ -1,7 +1,6 @@
 """These tests use a task model's archive after the biLM's own files were changed, moved or
 removed."""
 
-import json
 import shutil
 from copy import deepcopy
 from pathlib import Path
@@ -20,10 +19,7 @@ from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm, write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
-    options_in_vocabulary,
-    put_options_in_vocabulary,
-)
+from elmo_plugin.plugin.token_embedders.options_in_vocabulary import put_options_in_vocabulary
 from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files
 from tests.damage import damage
 
@@ -122,6 +118,23 @@ def test_training_with_an_old_vocabulary_wants_the_files(tmp_path):
         Model.from_params(params(config), vocab=old, serialization_dir=str(new))
 
 
+def test_a_recovered_run_with_the_vocabulary_of_another(tmp_path):
+    """The vocabulary has the options of the other run's biLM, and the expected vectors are those of
+    this run before it was recovered."""
+    train(config_of(write_bilm_files(tmp_path / "other")), tmp_path / "other_run")
+    config = config_of(write_bilm_files(tmp_path / "bilm", seed=1))
+    run = tmp_path / "run"
+    run.mkdir()
+    vectors = []
+    for _ in range(2):
+        vocab = Vocabulary.from_files(str(tmp_path / "other_run" / "vocabulary"))
+        model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(run)).eval()
+        vocab.save_to_files(str(run / "vocabulary"))
+        torch.save(model.state_dict(), run / "best.th")
+        vectors.append(model.embedder(batch_to_ids([["He", "threw"]])))
+    assert torch.equal(*vectors)
+
+
 def test_an_empty_bilm_refuses_to_read(tmp_path):
     """The run is recovered, but its checkpoint is not loaded."""
     files = write_bilm_files(tmp_path / "bilm")
@@ -190,27 +203,14 @@ def test_options_are_stored_once():
     assert sum(entry.startswith("{") for entry in entries) == 1
 
 
-def test_entries_without_a_number_are_read():
-    """Earlier versions wrote entries without a number."""
-    options = BiLMOptions.from_dict(BLOCKS, source="test")
-    vocab = Vocabulary()
-    entry = json.dumps({"source": "a", "options": options.to_dict()})
-    vocab.add_token_to_namespace(entry, "elmo_options")
-    assert options_in_vocabulary(vocab, "a") == options
-    other = BiLMOptions.from_dict(
-        {**BLOCKS, "lstm": {**BLOCKS["lstm"], "cell_clip": 1.0}}, source="test"
-    )
-    put_options_in_vocabulary(vocab, "a", other)
-    assert options_in_vocabulary(vocab, "a") == other
-
-
 @pytest.mark.parametrize("entry", ["{", "{}", '{"source": [], "options": 1}'])
-def test_an_entry_that_cannot_be_read_is_named(entry):
+def test_an_entry_that_cannot_be_read_is_named(tmp_path, entry):
     """The message has the namespace and the entry."""
-    vocab = Vocabulary()
-    vocab.add_token_to_namespace(entry, "elmo_options")
+    config = config_of(write_bilm_files(tmp_path / "bilm"))
+    train(config, tmp_path / "run")
+    (tmp_path / "run" / "vocabulary" / "elmo_options.txt").write_text(f"@@UNKNOWN@@\n{entry}\n")
     with pytest.raises(InputError, match='namespace "elmo_options": expected'):
-        options_in_vocabulary(vocab, "a")
+        load(config, tmp_path / "run")
 
 
 def test_a_source_overridden_on_loading(tmp_path, caplog):

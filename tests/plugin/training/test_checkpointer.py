@@ -138,15 +138,40 @@ def test_nan_weights_are_not_saved(expected: dict[str, torch.Tensor], tmp_path: 
     assert_identical(result(_train(folder), folder), expected)
 
 
-def test_shuffled_by_pythons_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class LazyLoader(SimpleDataLoader):
+    """Like AllenNLP's loader with `max_instances_in_memory`, it does not know its length."""
+
+    def __len__(self) -> int:
+        raise TypeError
+
+
+@pytest.mark.parametrize(
+    "validation, interval",
+    [(None, 1), (SimpleDataLoader, 1), (LazyLoader, 1), (SimpleDataLoader, 2)],
+)
+def test_shuffled_by_pythons_generator(
+    validation: type[SimpleDataLoader] | None,
+    interval: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """AllenNLP's own loader draws its order from a global generator, also in the batches that the
-    trainer discards. The model here uses the other generators."""
+    trainer discards, those of validation among them, which not every epoch has. The model here uses
+    the other generators."""
     rows = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
 
     def options() -> dict[str, Any]:
         instances = [Instance({"x": TensorField(row)}) for row in rows]
         loader = SimpleDataLoader(instances, 2, shuffle=True, vocab=Vocabulary())
-        return {"loader": loader, "make_model": partial(ToyModel, uses_python_random=False)}
+        of_validation = None
+        if validation is not None:
+            of_validation = validation(instances, 2, shuffle=True, vocab=Vocabulary())
+        return {
+            "loader": loader,
+            "validation_loader": of_validation,
+            "make_model": partial(ToyModel, uses_python_random=False),
+            "callbacks": [{"type": "should_validate_callback", "validation_interval": interval}],
+        }
 
     expected = result(_train(tmp_path / "whole", **options()), tmp_path / "whole")
     for after in itertools.count(step=3):
@@ -155,6 +180,23 @@ def test_shuffled_by_pythons_generator(tmp_path: Path, monkeypatch: pytest.Monke
             break
         assert_identical(result(_train(folder, **options()), folder), expected)
     assert after > 50
+
+
+def test_another_vocabulary_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of weights belong to words, so that a run whose text has changed would give each row
+    another word's."""
+
+    def model(words: str) -> ToyModel:
+        toy = ToyModel()
+        for word in words.split():
+            toy.vocab.add_token_to_namespace(word)
+        return toy
+
+    options = {"make_model": partial(model, "the dog barks")}
+    assert not _train_and_kill(monkeypatch, tmp_path, 30, **options)
+    with pytest.raises(InputError, match=r"vocabulary: expected that of .*model_state_e.*text"):
+        _train(tmp_path, make_model=partial(model, "the barks dog"))
+    _train(tmp_path, **options)
 
 
 @pytest.mark.parametrize("kind", ["rank_state", "training_state", "model_state"])

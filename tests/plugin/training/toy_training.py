@@ -112,6 +112,7 @@ def make_trainer(
     *,
     make_model: Callable[[], Model] = ToyModel,
     loader: DataLoader | None = None,
+    validation_loader: DataLoader | None = None,
     rank: int = 0,
     checkpointer: dict[str, Any] | None = None,
     **options: Any,
@@ -132,11 +133,13 @@ def make_trainer(
         "run_confidence_checks": False,
         "checkpointer": {"type": "bilm", "save_every_num_batches": 3, **(checkpointer or {})},
     }
+    if validation_loader is None:
+        validation_loader = ToyLoader(1, 50 + rank, each_batch)
     trainer = Trainer.from_params(
         Params({**params, **options}),
         model=make_model(),
         data_loader=loader or ToyLoader(BATCHES, 40 + rank, each_batch),
-        validation_data_loader=ToyLoader(1, 50 + rank, each_batch),
+        validation_data_loader=validation_loader,
         serialization_dir=str(folder),
         local_rank=rank,
     )
