@@ -4,17 +4,24 @@ Word sense disambiguation (WSD) by nearest neighbor (Peters et al. 2018, table 5
     python -m experiments.wsd semcor.data.xml semeval2007.data.xml index.sense \\
         small=pretrained://small
 
-A sense is represented by the average vector of its occurrences in the training data. A word gets
-the sense with the highest cosine among those of its lemma and part of speech; ties go to WordNet's
+In the paper, a sense is represented by the average vector of its occurrences in the training data,
+and a word gets the sense with the highest cosine among those of its lemma and part of speech. The
+rows `occurrence` give it the sense of the single nearest occurrence instead. Ties go to WordNet's
 order. Words without a sense in the training data get WordNet's first sense. A phrase is represented
 by the average vector of its words.
 
-Each layer, the average of the layers, and the first-sense baseline are scored. All words get a
-sense, so F1 equals accuracy. The 95 % intervals of F1 and of the difference from the baseline come
-from the same 10,000 bootstrap samples of the words. The first sense is often right, and the average
-of many occurrences is closer to any vector than that of a few. Two columns show this effect: `rare`
-is the accuracy for words whose first sense is wrong, and the last column is the share of words that
-get their first sense.
+Each layer, the average of the layers, and a baseline are scored. The baseline is WordNet's first
+sense. All words get a sense, so F1 equals accuracy. The 95 % intervals of F1 and of the difference
+from the baseline come from 10,000 bootstrap samples of the words; a difference is bold if its
+interval excludes zero. The average of many occurrences is closer to any vector than that of a few,
+so that the nearest sense is often the baseline's: `rare` is the accuracy for words for which the
+baseline is wrong.
+
+`--hold-out 10` scores every tenth document of the training data too, with the senses of the other
+documents. WordNet orders senses by how often they occur in these data, so the order is then that
+of their frequency in the other documents, and the baseline the most frequent sense.
+`--most-examples 1 2 4` repeats all with the average of each sense's first one, two and four
+occurrences, which shows what more training data would bring.
 
 `index.sense` is from WordNet 3.0 (Debian: `wordnet-sense-index`). Each model is `NAME=ARCHIVE`,
 where ARCHIVE may be anything that `archive_file` accepts. Without a model, only the baseline is
@@ -22,9 +29,11 @@ scored.
 """
 
 import argparse
+import math
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +65,8 @@ TIE = 1e-6
 Cosines that differ by less are ties. In the word layer, a form has the same vector in every sense.
 """
 
-FIRST_SENSE = "first sense"
+FIRST_SENSE, MOST_FREQUENT = "first sense", "most frequent sense"
+AVERAGE, OCCURRENCE = "average", "occurrence"
 POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
 """POS tags by the number in a sense key."""
 
@@ -66,10 +76,51 @@ Word = tuple[str, str]
 Sentence = tuple[list[str], list[Target]]
 
 
-def read_sentences(file: Path) -> Iterator[Sentence]:
+class Data(NamedTuple):
+    """
+    Training and test data: their names, and functions that read the sentences. `baseline` is
+    `FIRST_SENSE` or `MOST_FREQUENT`.
+    """
+
+    train: str
+    dev: str
+    baseline: str
+    read_train: Callable[[], Iterable[Sentence]]
+    read_dev: Callable[[], Iterable[Sentence]]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """For the settings of a row."""
+        return {"train": self.train, "dev": self.dev}
+
+
+def data_sets(train: Path, dev: Path, hold_out: int | None = None) -> list[Data]:
+    """
+    The two files and, with `hold_out`, the training file without every `hold_out`-th of its
+    documents, and these documents.
+    """
+    name, dev_name = (file.name.split(".")[0] for file in (train, dev))
+    read, read_dev = partial(read_sentences, train), partial(read_sentences, dev)
+    found = [Data(name, dev_name, FIRST_SENSE, read, read_dev)]
+    if hold_out:
+        rest, part = partial(read, hold_out, False), partial(read, hold_out, True)
+        dev_name = f"{name}, 1 of {hold_out} documents"
+        found.append(Data(name, dev_name, MOST_FREQUENT, rest, part))
+    return found
+
+
+def read_sentences(
+    file: Path, hold_out: int | None = None, held_out: bool = False
+) -> Iterator[Sentence]:
+    """
+    The sentences of a file; with `hold_out`, those of every `hold_out`-th document if `held_out`,
+    or else of the others.
+    """
     for instance in WsdReader().read(str(file)):
         metadata = instance["metadata"].metadata  # type: ignore[attr-defined]
-        yield metadata["words"], metadata["targets"]
+        is_last = hold_out is not None and metadata["document"] % hold_out == hold_out - 1
+        if is_last == held_out:
+            yield metadata["words"], metadata["targets"]
 
 
 def word_of(sense: str) -> Word:
@@ -90,11 +141,6 @@ def wordnet_senses(index: Path) -> dict[Word, list[str]]:
     return {word: [sense for _, sense in sorted(found)] for word, found in numbered.items()}
 
 
-def first_senses(wordnet: dict[Word, list[str]]) -> dict[Word, str]:
-    """WordNet's first sense of each word."""
-    return {word: senses[0] for word, senses in wordnet.items()}
-
-
 def target_vectors(
     elmo: Elmo, sentences: Iterable[Sentence]
 ) -> Iterator[tuple[Target, np.ndarray]]:
@@ -108,25 +154,46 @@ def target_vectors(
                 yield target, np.concatenate([layers, layers.mean(axis=0, keepdims=True)])
 
 
+def ordered_senses(data: Data, wordnet: dict[Word, list[str]]) -> dict[Word, list[str]]:
+    """
+    The senses of each word, of which the first is the baseline's: in WordNet's order, or by their
+    frequency in the training data.
+    """
+    if data.baseline == FIRST_SENSE:
+        return wordnet
+    counts = Counter(s for _, targets in data.read_train() for t in targets for s in t.senses)
+    return {word: sorted(found, key=lambda s: -counts[s]) for word, found in wordnet.items()}
+
+
+def first_senses(targets: Iterable[Target], ordered: dict[Word, list[str]]) -> list[str | None]:
+    return [ordered.get((t.lemma, t.pos), [None])[0] for t in targets]
+
+
 def sense_vectors(
     elmo: Elmo, sentences: Iterable[Sentence], words: set[Word]
 ) -> dict[str, np.ndarray]:
     """
-    The average vectors of the senses of `words`, each of shape `(L + 2, 2P)`. Sentences without
-    these words are skipped.
+    The vectors of the K occurrences of each sense of `words`, shape `(K, L + 2, 2P)`. Sentences
+    without these words are skipped.
     """
-    sums: dict[str, np.ndarray] = {}
-    counts: defaultdict[str, int] = defaultdict(int)
+    found: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     useful = (
-        (tokens, found)
+        (tokens, known)
         for tokens, targets in sentences
-        if (found := [t for t in targets if any(word_of(s) in words for s in t.senses)])
+        if (known := [t for t in targets if any(word_of(s) in words for s in t.senses)])
     )
     for target, vectors in target_vectors(elmo, useful):
         for sense in target.senses:
-            sums[sense] = sums.get(sense, 0) + vectors.astype(np.float64)
-            counts[sense] += 1
-    return {sense: total / counts[sense] for sense, total in sums.items()}
+            found[sense].append(vectors)
+    return {sense: np.stack(vectors) for sense, vectors in found.items()}
+
+
+def averages(senses: dict[str, np.ndarray], most: int | None = None) -> dict[str, np.ndarray]:
+    """The average of each sense's first vectors, shape `(1, L + 2, 2P)`."""
+    return {
+        sense: vectors[:most].mean(axis=0, keepdims=True, dtype=np.float64)
+        for sense, vectors in senses.items()
+    }
 
 
 class Predictions(NamedTuple):
@@ -142,30 +209,28 @@ class Predictions(NamedTuple):
 
 
 def nearest_senses(
-    elmo: Elmo,
-    sentences: Sequence[Sentence],
+    tests: Sequence[tuple[Target, np.ndarray]],
     senses: dict[str, np.ndarray],
-    wordnet: dict[Word, list[str]],
+    ordered: dict[Word, list[str]],
 ) -> Predictions:
-    """Assign each target the nearest sense in each layer."""
-    rank = {sense: k for found in wordnet.values() for k, sense in enumerate(found)}
+    """
+    Assign each of the `target_vectors` the sense of the nearest vector, in each layer. Of equally
+    near ones, the first in order is taken.
+    """
+    rank = {sense: k for found in ordered.values() for k, sense in enumerate(found)}
     candidates: defaultdict[Word, list[str]] = defaultdict(list)
     for sense in sorted(senses, key=lambda sense: rank.get(sense, len(rank))):
         candidates[word_of(sense)].append(sense)
-    first = first_senses(wordnet)
-    predicted: list[list[str | None]] = [[] for _ in range(elmo.n_layers + 1)]
+    predicted: list[list[str | None]] = [[] for _ in tests[0][1]]
     unseen = 0
-    for target, vectors in target_vectors(elmo, sentences):
+    for target, vectors in tests:
         word = target.lemma, target.pos
         known = candidates.get(word, [])
         if not known:
             unseen += 1
-            nearest: list[str | None] = [first.get(word)] * len(vectors)
+            nearest: list[str | None] = [ordered.get(word, [None])[0]] * len(vectors)
         else:
-            others = np.stack([senses[sense] for sense in known])  # (K, L + 2, 2P)
-            products = (others * vectors).sum(axis=-1)
-            norms = np.linalg.norm(others, axis=-1) * np.linalg.norm(vectors, axis=-1)
-            cosines = products / norms
+            cosines = np.stack([_cosines(senses[sense], vectors) for sense in known])
             # argmax returns the first true element.
             nearest = [known[k] for k in (cosines > cosines.max(axis=0) - TIE).argmax(axis=0)]
         for layer, found_sense in zip(predicted, nearest):
@@ -173,94 +238,128 @@ def nearest_senses(
     return Predictions(predicted, unseen)
 
 
+def _cosines(others: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """The highest cosine with one of the K `others` in each layer, shape `(L + 2,)`."""
+    products = np.einsum("kld,ld->kl", others, vectors)
+    norms = np.sqrt(np.einsum("kld,kld->kl", others, others)) * np.linalg.norm(vectors, axis=-1)
+    return (products / norms).max(axis=0)
+
+
 def score(
-    predicted: Sequence[str | None], targets: Sequence[Target], first: dict[Word, str]
+    predicted: Sequence[str | None], targets: Sequence[Target], ordered: dict[Word, list[str]]
 ) -> dict[str, Any]:
     """
-    The metrics of predicted senses in percent: `f1`; `difference` from the first-sense baseline;
-    their intervals; `rare`, the accuracy for targets whose first sense is wrong; and `first_sense`,
-    the share of targets that get their first sense.
+    The metrics of predicted senses in percent: `f1`; `difference` from the baseline; their
+    intervals; and `rare`, the accuracy for targets for which the baseline is wrong.
     """
-    baseline = np.array([first.get((t.lemma, t.pos)) in t.senses for t in targets])
+    baseline = zip(first_senses(targets, ordered), targets)
+    is_known = np.array([sense in t.senses for sense, t in baseline])
     right = np.array([sense in t.senses for sense, t in zip(predicted, targets)])
-    is_first = [sense == first.get((t.lemma, t.pos)) for sense, t in zip(predicted, targets)]
-    rare = 100 * float(right[~baseline].mean()) if not baseline.all() else None
-    return {
-        **bootstrap(right, baseline),
-        "rare": rare,
-        "first_sense": 100 * float(np.mean(is_first)),
-        "words": len(targets),
-    }
+    rare = 100 * float(right[~is_known].mean()) if not is_known.all() else None
+    return {**bootstrap(right, is_known), "rare": rare, "words": len(targets)}
 
 
 def bootstrap(right: np.ndarray, baseline: np.ndarray) -> dict[str, Any]:
-    """F1 and its difference from the baseline, in percent, each with its 95 % interval."""
-    samples = np.random.default_rng(SEED).integers(len(right), size=(SAMPLES, len(right)))
+    """
+    F1 and its difference from the baseline, in percent, each with its 95 % interval. Sampling words
+    samples the numbers of those that both, one or neither of the two have right.
+    """
+    n = len(right)
+    outcomes = [right & baseline, right & ~baseline, ~right & baseline, ~right & ~baseline]
+    shares = np.mean(outcomes, axis=1)
+    samples = np.random.default_rng(SEED).multinomial(n, shares, size=SAMPLES) / n
     metrics: dict[str, Any] = {}
-    for name, x in (("f1", right), ("difference", right.astype(int) - baseline)):
-        metrics[name] = 100 * float(np.mean(x))
-        interval = np.percentile(100 * x[samples].mean(axis=1), [2.5, 97.5])
+    for name, signs in (("f1", [1, 1, 0, 0]), ("difference", [0, 1, -1, 0])):
+        metrics[name] = 100 * float(shares @ signs)
+        interval = np.percentile(100 * samples @ signs, [2.5, 97.5])
         metrics[f"{name}_interval"] = interval.tolist()
     return metrics
 
 
 def wsd_rows(
-    name: str, elmo: Elmo, precision: str, train: Path, dev: Path, wordnet: dict[Word, list[str]]
+    name: str,
+    elmo: Elmo,
+    precision: str,
+    data: Data,
+    wordnet: dict[Word, list[str]],
+    limits: Sequence[int] = (),
 ) -> list[Row]:
-    """The rows of a biLM with one precision, one per layer."""
+    """The rows of a biLM with one precision, one per layer, for each limit and each method."""
     started = time.process_time()
-    sentences = list(read_sentences(dev))
-    targets = [target for _, found in sentences for target in found]
+    tests = list(target_vectors(elmo, data.read_dev()))
+    targets = [target for target, _ in tests]
     words = {(target.lemma, target.pos) for target in targets}
-    senses = sense_vectors(elmo, read_sentences(train), words)
-    predicted, unseen = nearest_senses(elmo, sentences, senses, wordnet)
-    seconds = round(time.process_time() - started, 1)
-    first = first_senses(wordnet)
+    senses = sense_vectors(elmo, data.read_train(), words)
+    ordered = ordered_senses(data, wordnet)
+    ways: list[dict[str, Any]] = [{"nearest": AVERAGE, "most_examples": k} for k in limits]
+    ways += [{"nearest": AVERAGE}, {"nearest": OCCURRENCE}]
     rows = []
-    for layer, found in zip(layer_names(elmo.n_layers), predicted):
-        settings = {
-            "layer": layer,
-            "initial_state": elmo.layers.initial_state,
-            "precision": precision,
-            **_data(train, dev),
-        }
-        metrics = {**score(found, targets, first), "unseen": unseen}
-        rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
+    for way in ways:
+        known = senses
+        if way["nearest"] == AVERAGE:
+            known = averages(senses, way.get("most_examples"))
+        predicted, unseen = nearest_senses(tests, known, ordered)
+        for layer, found in zip(layer_names(elmo.n_layers), predicted):
+            settings = {
+                "layer": layer,
+                "initial_state": elmo.layers.initial_state,
+                "precision": precision,
+                **data.names,
+                **way,
+            }
+            metrics = {**score(found, targets, ordered), "unseen": unseen}
+            seconds = round(time.process_time() - started, 1)  # of all rows so far
+            rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
     return rows
 
 
-def first_sense_row(train: Path, dev: Path, first: dict[Word, str]) -> Row:
-    """The row of the baseline."""
+def baseline_row(data: Data, wordnet: dict[Word, list[str]]) -> Row:
     started = time.process_time()
-    targets = [target for _, found in read_sentences(dev) for target in found]
-    metrics = score([first.get((t.lemma, t.pos)) for t in targets], targets, first)
+    ordered = ordered_senses(data, wordnet)
+    targets = [target for _, found in data.read_dev() for target in found]
+    metrics = score(first_senses(targets, ordered), targets, ordered)
     seconds = round(time.process_time() - started, 1)
-    return result_row(None, None, {"layer": FIRST_SENSE, **_data(train, dev)}, metrics, seconds)
-
-
-def _data(train: Path, dev: Path) -> dict[str, str]:
-    return {"train": train.name.split(".")[0], "dev": dev.name.split(".")[0]}
+    return result_row(None, None, {"layer": data.baseline, **data.names}, metrics, seconds)
 
 
 def wsd_table(rows: Sequence[Row]) -> str:
-    """Rows as Markdown."""
-    columns = ["biLM", "layer", "F1", "95 %", "above first sense", "95 %", "rare", "first sense"]
-    lines = []
+    """Rows with all examples as Markdown: a line for each layer, with both methods."""
+    columns = ["above the baseline", "rare"]
+    columns = ["data", "biLM", "layer", AVERAGE, *columns, OCCURRENCE, *columns]
+    lines: dict[tuple[str, str, str], list[object]] = {}
     for row in rows:
-        metrics = row["metrics"]
-        lines.append(
-            [
-                row["bilm"] or "none",
-                row["settings"]["layer"],
-                metrics["f1"],
-                _interval(metrics["f1_interval"]),
-                f"{metrics['difference']:+.1f}",
-                _interval(metrics["difference_interval"], "+"),
-                metrics["rare"],
-                metrics["first_sense"],
-            ]
-        )
-    return table(columns, lines)
+        settings, metrics = row["settings"], row["metrics"]
+        if "most_examples" not in settings:
+            key = settings["dev"], row["bilm"] or "none", settings["layer"]
+            line = lines.setdefault(key, [""] * 6)
+            start = 3 if settings.get("nearest") == OCCURRENCE else 0
+            line[start] = f"{metrics['f1']:.1f} ({_interval(metrics['f1_interval'])})"
+            if row["bilm"]:
+                line[start + 1 : start + 3] = [_difference(metrics), metrics["rare"]]
+    return table(columns, [[*key, *line] for key, line in lines.items()])
+
+
+def _difference(metrics: dict[str, Any]) -> str:
+    """The difference from the baseline, in bold if its interval excludes zero."""
+    low, high = metrics["difference_interval"]
+    text = f"{metrics['difference']:+.1f}"
+    text = f"**{text}**" if low > 0 or high < 0 else text
+    return f"{text} ({_interval((low, high), '+')})"
+
+
+def examples_table(rows: Sequence[Row]) -> str:
+    """F1 by the most examples of a sense, as Markdown; nothing without such rows."""
+    limits = sorted({row["settings"].get("most_examples", math.inf) for row in rows})
+    lines: dict[tuple[str, str, str], list[object]] = {}
+    for row in rows:
+        settings = row["settings"]
+        if settings.get("nearest") == AVERAGE:
+            key = settings["dev"], row["bilm"], settings["layer"]
+            line = lines.setdefault(key, [""] * len(limits))
+            line[limits.index(settings.get("most_examples", math.inf))] = row["metrics"]["f1"]
+    columns = [f"{limit:g}" for limit in limits[:-1]]
+    compared = [[*key, *line] for key, line in lines.items()]
+    return table(["data", "biLM", "layer", *columns, "all"], compared) if columns else ""
 
 
 def _interval(bounds: Sequence[float], sign: str = "") -> str:
@@ -276,16 +375,23 @@ def main() -> None:
     parser.add_argument("index", type=Path, help="index.sense of WordNet")
     parser.add_argument("models", nargs="*", metavar="NAME=ARCHIVE")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument(
+        "--hold-out", type=int, metavar="N", help="also score 1 of N documents of TRAIN"
+    )
+    parser.add_argument("--most-examples", type=int, nargs="+", default=[], metavar="K")
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()
     wordnet = wordnet_senses(arguments.index)
-    rows = [first_sense_row(arguments.train, arguments.dev, first_senses(wordnet))]
+    sets = data_sets(arguments.train, arguments.dev, arguments.hold_out)
+    rows = [baseline_row(data, wordnet) for data in sets]
     for model in arguments.models:
         name, archive_file = named_archive(model)
-        elmo = Elmo.from_archive(archive_file, precision=arguments.precision)
-        rows += wsd_rows(name, elmo, arguments.precision, arguments.train, arguments.dev, wordnet)
+        precision, limits = arguments.precision, sorted(set(arguments.most_examples))
+        elmo = Elmo.from_archive(archive_file, precision=precision)
+        for data in sets:
+            rows += wsd_rows(name, elmo, precision, data, wordnet, limits)
     save_rows(arguments.results, rows)
-    print(wsd_table(rows))
+    print(wsd_table(rows), examples_table(rows), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class WsdReader(DatasetReader):
     # Returns
 
     Instances with the fields `tokens`, a `TextField`; `spans`, a `ListField` of a `SpanField` for
-    each target; and `metadata` with the `words` and the `targets`.
+    each target; and `metadata` with the `words`, the `targets` and the number of the `document`.
 
     # Raises
 
@@ -72,32 +72,34 @@ class WsdReader(DatasetReader):
         self._token_indexers = token_indexers or {"tokens": SingleIdTokenIndexer()}
 
     def _read(self, file_path: Any) -> Iterable[Instance]:
-        for words, targets in self.shard_iterable(_sentences(Path(file_path))):
-            yield self.text_to_instance(words, targets)
+        for sentence in self.shard_iterable(_sentences(Path(file_path))):
+            yield self.text_to_instance(*sentence)
 
     def text_to_instance(  # type: ignore[override]
-        self, words: List[str], targets: List[Target]
+        self, words: List[str], targets: List[Target], document: int = 0
     ) -> Instance:
         tokens = TextField([Token(word) for word in words])
         spans = [SpanField(target.start, target.end - 1, tokens) for target in targets]
-        metadata = MetadataField({"words": words, "targets": targets})
+        metadata = MetadataField({"words": words, "targets": targets, "document": document})
         return Instance({"tokens": tokens, "spans": ListField(spans), "metadata": metadata})  # type: ignore[arg-type]
 
     def apply_token_indexers(self, instance: Instance) -> None:
         instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
 
 
-def _sentences(file: Path) -> Iterator[tuple[list[str], list[Target]]]:
+def _sentences(file: Path) -> Iterator[tuple[list[str], list[Target], int]]:
     if not file.name.endswith(DATA):
         raise InputError(f"{file}: expected a file *{DATA}, found another name")
     senses = _read_senses(file.with_name(file.name.removesuffix(DATA) + KEYS))
     try:
+        document = 0
         for _, element in ElementTree.iterparse(file):
+            document += element.tag == "text"  # its end
             if element.tag == "sentence":
                 words, targets = _read_sentence(element, senses, file)
                 element.clear()  # so that memory does not grow with the file
                 if targets:
-                    yield words, targets
+                    yield words, targets, document
     except ElementTree.ParseError as error:
         raise InputError(f"{file}: expected XML, found an error: {error}") from None
 

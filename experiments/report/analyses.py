@@ -10,7 +10,7 @@ from experiments.rows import Row, read_rows
 
 TABLES = {
     "Table 4: nearest neighbors in context": (neighbors.FILE, [neighbors.neighbors_table]),
-    "Table 5: word sense disambiguation (WSD)": (wsd.FILE, [wsd.wsd_table]),
+    "Table 5: word sense disambiguation (WSD)": (wsd.FILE, [wsd.wsd_table, wsd.examples_table]),
     "Table 6: POS tagging": (probe.FILE, [probe.rows_table]),
     "Documents as one sentence": (
         documents.FILE,
@@ -19,7 +19,7 @@ TABLES = {
 }
 
 
-SHOWN = {"layer", "initial_state", "query", "text", "reading"}
+SHOWN = {"layer", "initial_state", "query", "text", "reading", "dev", "nearest", "most_examples"}
 """The settings that a table shows. Its rows have all others in common."""
 
 
@@ -38,7 +38,7 @@ def analysis_sections(folder: Path) -> dict[str, str]:
         rows = read_rows(folder / file.name)
         if rows:
             _check_comparable(rows, folder / file.name)
-            sections[title] = "\n\n".join(table(rows) for table in tables)
+            sections[title] = "\n\n".join(filter(None, (table(rows) for table in tables)))
     return sections
 
 

@@ -121,19 +121,18 @@ def test_wordnet_senses(tmp_path: Path) -> None:
         ("stick", "NOUN"): ["stick%1:06:00::", "stick%1:13:00::"],
         ("stick", "VERB"): ["stick%2:35:00::", "stick%2:33:00::", "stick%2:31:00::"],
     }
-    assert wsd.first_senses(wordnet)["stick", "VERB"] == "stick%2:35:00::"
 
 
 def test_score() -> None:
     """By hand: of the five targets, throw and fire_engine have no first sense, which is right for
     one stick and wrong for the other and big; two of these four wrong ones are right otherwise."""
-    first = {("big", "ADJ"): "big%3:00:01::", ("stick", "NOUN"): "stick%1:06:00::"}
+    first = {("big", "ADJ"): ["big%3:00:01::"], ("stick", "NOUN"): ["stick%1:06:00::"]}
     targets = [target for _, found in SENTENCES for target in found]
     predicted = ["throw%2:35:02::", "stick%1:06:00::", None, "stick%1:13:00::", "big%3:00:01::"]
     metrics = wsd.score(predicted, targets, first)
     assert metrics["f1"] == pytest.approx(60) and metrics["difference"] == pytest.approx(40)
     # None is what an unknown word gets, and also what its first sense is.
-    assert (metrics["rare"], metrics["first_sense"], metrics["words"]) == (50, 60, 5)
+    assert (metrics["rare"], metrics["words"]) == (50, 5)
 
 
 def test_nearest_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,13 +171,13 @@ def test_nearest_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> N
             row.append(max(cosines, key=lambda s: cosines[s]) in example[1][0].senses)
         expected.append([*row, True])
     words = {("stick", "NOUN"), ("dog", "NOUN")}
-    senses = wsd.sense_vectors(elmo, iter(train), words)
+    senses = wsd.averages(wsd.sense_vectors(elmo, iter(train), words))
     assert set(senses) == {f"stick%1:0{k}:00::" for k in (1, 2, 3)}
     wordnet = {
         ("stick", "NOUN"): [f"stick%1:0{k}:00::" for k in (1, 2, 3)],
         ("dog", "NOUN"): ["dog%1:05:00::"],
     }
-    found = wsd.nearest_senses(elmo, dev, senses, wordnet)
+    found = wsd.nearest_senses(list(wsd.target_vectors(elmo, dev)), senses, wordnet)
     targets = [target for _, (target,) in dev]
     right = [[sense in t.senses for sense, t in zip(row, targets)] for row in found.senses]
     assert right == expected
@@ -189,9 +188,10 @@ def test_a_sense_that_wordnet_lacks_is_still_found(bilm_archive: str) -> None:
     """By hand: the only sense of the training data, from another version of WordNet."""
     target = Target("stick", "NOUN", 0, 1, ["stick%1:09:00::"])
     elmo = Elmo.from_archive(bilm_archive)
-    senses = wsd.sense_vectors(elmo, [(["stick"], [target])], {("stick", "NOUN")})
+    sentences = [(["stick"], [target])]
+    senses = wsd.sense_vectors(elmo, sentences, {("stick", "NOUN")})
     wordnet = {("stick", "NOUN"): ["stick%1:06:00::"]}
-    found = wsd.nearest_senses(elmo, [(["stick"], [target])], senses, wordnet)
+    found = wsd.nearest_senses(list(wsd.target_vectors(elmo, sentences)), senses, wordnet)
     assert found.unseen == 0 and all(row == ["stick%1:09:00::"] for row in found.senses)
 
 
@@ -212,8 +212,9 @@ def test_equal_senses_go_to_the_one_that_wordnet_puts_first(
     texts = ["he threw the stick", "the stick .", "a stick to", "stick to it", "no stick", "stick"]
     train = [sentence(text, k) for text, k in zip(texts, (1, 2, 2, 3, 3, 3))]
     elmo = Elmo.from_archive(bilm_archive)
-    senses = wsd.sense_vectors(elmo, train, {word})
-    found = wsd.nearest_senses(elmo, [train[0]], senses, {word: ranked})
+    senses = wsd.averages(wsd.sense_vectors(elmo, train, {word}))
+    tests = list(wsd.target_vectors(elmo, [train[0]]))
+    found = wsd.nearest_senses(tests, senses, {word: ranked})
     assert found.senses[0] == [ranked[0]]
 
 
@@ -242,16 +243,69 @@ def test_rows(bilm_archive: str, tmp_path: Path) -> None:
         )
     }
     elmo = Elmo.from_archive(bilm_archive)
+    [data] = wsd.data_sets(file, file)
     for _ in range(2):
         rows = [
-            wsd.first_sense_row(file, file, {("stick", "NOUN"): "stick%1:06:00::"}),
-            *wsd.wsd_rows("a", elmo, "fp32", file, file, wordnet),
+            wsd.baseline_row(data, {("stick", "NOUN"): ["stick%1:06:00::"]}),
+            *wsd.wsd_rows("a", elmo, "fp32", data, wordnet, [1]),
         ]
         save_rows(tmp_path / "results" / "wsd.jsonl", rows)
     saved = read_rows(tmp_path / "results" / "wsd.jsonl")
-    lines = wsd.wsd_table(saved).splitlines()
-    assert [line.split(" | ")[1] for line in lines[2:]] == [
-        "first sense", "words", "LSTM 1", "LSTM 2", "average"
-    ]  # fmt: skip
+    lines = [line.split(" | ") for line in wsd.wsd_table(saved).splitlines()[2:]]
+    layers = ["words", "LSTM 1", "LSTM 2", "average"]
+    assert [line[2] for line in lines] == ["first sense", *layers]
     # Each sense was seen, and two of stick's occurrences are its two senses: all are right.
-    assert [line.split(" | ")[2] for line in lines[2:]] == ["20.0", *["100.0"] * 4]
+    both = ["100.0 (100.0 to 100.0)", "+20.0 (+0.0 to +60.0)", "100.0"]
+    assert [line[3:] for line in lines[1:]] == [[*both, *both[:2], both[2] + " |"]] * 4
+    assert lines[0][3].startswith("20.0 (") and set(lines[0][4:]) <= {"", " |"}
+    saved[0]["bilm"], saved[0]["metrics"]["difference_interval"] = "b", [0.1, 0.2]
+    assert "| **+0.0** (+0.1 to +0.2) |" in wsd.wsd_table(saved)
+    lines = wsd.examples_table(saved).splitlines()
+    assert lines[0] == "| data | biLM | layer | 1 | all |"
+    assert lines[2] == "| test | a | words | 100.0 | 100.0 |" and len(lines) == 6
+    assert (
+        wsd.examples_table([row for row in saved if "most_examples" not in row["settings"]]) == ""
+    )
+
+
+def test_held_out_documents(tmp_path: Path) -> None:
+    """By hand: the second of the two documents is every second one. Of stick's two senses, each is
+    the most frequent in one document; big, which the first lacks, keeps WordNet's first sense."""
+    whole, part = wsd.data_sets(write(tmp_path), write(tmp_path), hold_out=2)
+    assert list(whole.read_train()) == list(whole.read_dev()) == SENTENCES
+    assert list(part.read_train()) == SENTENCES[:1] and list(part.read_dev()) == SENTENCES[1:]
+    assert part.names == {"train": "test", "dev": "test, 1 of 2 documents"}
+    wordnet = {
+        ("stick", "NOUN"): ["stick%1:13:00::", "stick%1:06:00::"],
+        ("big", "ADJ"): ["big%3:00:01::", "big%5:00:01:important:00"],
+    }
+    assert wsd.ordered_senses(whole, wordnet) == wordnet
+    expected = {**wordnet, ("stick", "NOUN"): ["stick%1:06:00::", "stick%1:13:00::"]}
+    assert wsd.ordered_senses(part, wordnet) == expected
+    assert wsd.baseline_row(part, wordnet)["metrics"]["f1"] == 0
+
+
+def test_the_first_examples(bilm_archive: str) -> None:
+    """Expected: NumPy's average of a sense's first one, two and all three vectors."""
+    target = Target("stick", "NOUN", 0, 1, ["stick%1:06:00::"])
+    texts = [["stick"], ["stick", "it"], ["stick", "to", "it"]]
+    elmo = Elmo.from_archive(bilm_archive)
+    sentences = [(words, [target]) for words in texts]
+    vectors = np.stack([v for _, v in wsd.target_vectors(elmo, sentences)])
+    senses = wsd.sense_vectors(elmo, sentences, {("stick", "NOUN")})
+    for most, n in ((1, 1), (2, 2), (5, 3), (None, 3)):
+        [found] = wsd.averages(senses, most)["stick%1:06:00::"]
+        np.testing.assert_allclose(found, vectors[:n].mean(axis=0), atol=1e-6)
+
+
+def test_the_nearest_occurrence() -> None:
+    """By hand: one of the second sense's vectors is the nearest, and the first sense's average."""
+    word, vectors = ("stick", "NOUN"), np.array([[[1.0, 0.0]]])
+    senses = {
+        "stick%1:06:00::": np.array([[[1.0, 0.5]]]),
+        "stick%1:13:00::": np.array([[[1.0, 0.1]], [[-1.0, 0.1]]]),
+    }
+    tests = [(Target(*word, 0, 1, []), vectors[0])]
+    wordnet = {word: sorted(senses)}
+    for known, expected in ((senses, 1), (wsd.averages(senses), 0)):
+        assert wsd.nearest_senses(tests, known, wordnet).senses == [[sorted(senses)[expected]]]
