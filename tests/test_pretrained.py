@@ -58,6 +58,7 @@ def test_an_archive_is_complete(random_model, tmp_path, monkeypatch):
     trained = ElmoEmbedder(pretrained="random", vocab=vocabulary).eval()
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "random")
     torch.save({}, tmp_path / "weights.th")
+    vocabulary.save_to_files(str(tmp_path / "vocabulary"))
     where = {"vocab": vocabulary, "serialization_dir": str(tmp_path)}
     loaded = ElmoEmbedder(pretrained="random", **where).eval()
     loaded.load_state_dict(trained.state_dict())
