@@ -84,14 +84,18 @@ def _place(error: Exception) -> tuple[str, str]:
     The config or archive that was read, and the key of the object that was built from it, taken
     from the stack frames of AllenNLP; empty strings if they are not there.
     """
-    file = key = ""
+    file = archive_file = key = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         known = frame.f_locals
         if isinstance(arguments := known.get("args"), Namespace):
             named = vars(arguments)
-            file = str(named.get("param_path") or named.get("archive_file") or "")
+            file = str(named.get("param_path") or "")
+            archive_file = str(named.get("archive_file") or "")
         if frame.f_code.co_name == "pop_and_construct_arg":
             key = f"{known['params'].history}{known['argument_name']}"
+    # An `InputError` names the file at fault, which may be the text.
+    if not file and (key or not isinstance(error, InputError)):
+        file = archive_file
     return file, key
 
 

@@ -7,11 +7,15 @@ from spacy.util import minibatch
 from elmo_plugin import Elmo
 
 
+def mean(tokens):
+    n_words = sum(not token.is_space for token in tokens)
+    return tokens.doc.tensor[[token.i for token in tokens]].sum(axis=0) / max(n_words, 1)
+
+
 @Language.factory("elmo", default_config={"model": "pretrained://small", "layer": "average"})
 class ElmoComponent:
     def __init__(self, nlp, name, model, layer):
         self.elmo, self.layer = Elmo.from_archive(model), layer
-        self.empty = np.zeros((0, self.elmo.output_dim), "float32")
 
     def __call__(self, doc):
         return next(self.pipe([doc]))
@@ -19,11 +23,16 @@ class ElmoComponent:
     def pipe(self, docs, batch_size=64):
         for batch in minibatch(docs, batch_size):
             parts = [doc.sents if doc.has_annotation("SENT_START") else [doc] for doc in batch]
-            parts = [[[token.text for token in part] for part in each] for each in parts]
-            vectors = iter(self.elmo.embed([part for each in parts for part in each], self.layer))
-            for doc, each in zip(batch, parts):
-                doc.tensor = np.concatenate([next(vectors) for _ in each] or [self.empty])
+            # The biLM never saw tokens of white space, which spaCy has. Their vectors are zeros.
+            words = [[t for t in part if not t.is_space] for each in parts for part in each]
+            for doc in batch:
+                doc.tensor = np.zeros((len(doc), self.elmo.output_dim), "float32")
                 doc.user_token_hooks["vector"] = lambda token: token.doc.tensor[token.i]
-                doc.user_span_hooks["vector"] = lambda x: x.doc.tensor[x.start : x.end].mean(axis=0)
-                doc.user_hooks["vector"] = lambda doc: doc.tensor.mean(axis=0)
-                yield doc
+                doc.user_span_hooks["vector"] = doc.user_hooks["vector"] = mean
+            vectors = self.elmo.embed(
+                [[token.text for token in part] for part in words], self.layer
+            )
+            for part, rows in zip(words, vectors):
+                for token, row in zip(part, rows):
+                    token.doc.tensor[token.i] = row
+            yield from batch

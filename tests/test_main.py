@@ -251,6 +251,14 @@ def test_a_line_that_is_not_json(bilm_archive, tmp_path):
     assert "input_file: expected a JSON object per line" in str(end) and "He threw" in str(end)
 
 
+def test_the_file_at_fault_is_the_text(bilm_archive, tmp_path):
+    """The line begins with the text, not with the archive, which is fine."""
+    (tmp_path / "text").write_text("A sentence .\n\nAnother .\n")
+    out = str(tmp_path / "out.hdf5")
+    end, _ = ended("elmo", str(tmp_path / "text"), out, "--all", "--archive-file", bilm_archive)
+    assert str(end).startswith(f"{NAME}: {tmp_path / 'text'}, line 2: expected a sentence")
+
+
 def test_a_line_that_is_not_utf_8(bilm_archive, tmp_path):
     """The line names the input and the byte, which is that of an é in Latin-1."""
     (tmp_path / "input").write_bytes("Un café .\n".encode("latin-1"))

@@ -188,11 +188,13 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool
         logger.warning("%s: this part of an interrupted dump is damaged, computing it again", path)
         return False
     with h5py.File(path, "r") as file:
-        if file.attrs["settings"] != settings:
-            raise InputError(
-                f"{path.parent}: expected an interrupted dump of the same model and settings, "
-                "found one of another model or with other settings; remove it to start from scratch"
-            )
+        stored = json.loads(file.attrs["settings"])
+        for name, value in json.loads(settings).items():
+            if stored[name] != value:
+                raise InputError(
+                    f"{path.parent}: expected the {name} of the interrupted dump, {stored[name]}, "
+                    f"found {value}; use the same, or remove the folder to start from scratch"
+                )
         if file.attrs["text"] != _digest(part):
             raise InputError(
                 f"{path.parent}: expected an interrupted dump of the same text, found one of "
@@ -255,10 +257,18 @@ def _settings(elmo: Elmo, layer: str, pool: str | None, batch_size: int, dtype: 
     device = elmo.bilm.boundaries.device
     # Other numbers of threads, or other GPUs, may round differently.
     is_gpu = device.type == "cuda"
-    processor = torch.cuda.get_device_name(device) if is_gpu else torch.get_num_threads()
-    model = elmo.fingerprint().hex()
-    numbers = [torch.__version__, KERNEL_STATUS, processor, model]
-    return json.dumps([*numbers, layer, pool, batch_size, dtype])
+    settings = {
+        "model": elmo.fingerprint().hex(),
+        "layers": layer,
+        "pool": pool,
+        "batch size": batch_size,
+        "type of numbers": dtype,
+        "version of PyTorch": torch.__version__,
+        "kernels": KERNEL_STATUS,
+        "GPU": torch.cuda.get_device_name(device) if is_gpu else None,
+        "number of threads (OMP_NUM_THREADS)": None if is_gpu else torch.get_num_threads(),
+    }
+    return json.dumps(settings)
 
 
 def _digest(part: list[Sentence]) -> str:

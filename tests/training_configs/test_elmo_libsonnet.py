@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import _jsonnet
@@ -257,6 +258,81 @@ def test_two_bilms():
     assert model["type"] == "bidaf_elmo"
     assert model["elmo_columns"] == [[16 + 16, 16 + 32], [8, 16]]
     assert model["phrase_layer"]["input_size"] == 5 + 8 + 16
+
+
+def test_three_bilms():
+    """By hand, in the order of the alphabet: each wrapper removes its own columns (one mix each of
+    8, 16 and 4) and passes the others on, and `input` adds 2 in the second place."""
+    config = "models.simple_tagger"
+    for key, dim in (("z", 8), ("a", 16), ("q", 4)):
+        config = f"{LIBRARY}.output({config}, {{}}, dim={dim}, key='{key}')"
+    encoder = evaluated(f"{LIBRARY}.input({config}, {{}}, dim=2, key='b')")["model"]["encoder"]
+    columns = [*("a" * 16), *("b" * 2), *("q" * 4), *("t" * 5), *("z" * 8)]  # "tokens" have 5
+    for key in "qaz":
+        start, end = encoder["start"], encoder["start"] + encoder["elmo_dim"]
+        assert columns[start:end] == [key] * encoder["elmo_dim"]
+        columns = columns[:start] + columns[end:]
+        encoder = encoder["encoder"]
+    assert encoder["input_size"] == len(columns) == 2 + 5
+
+
+@pytest.mark.parametrize("embedder", ["use_top_only: true", "scalar_mix_parameters: [0, 0, 0]"])
+def test_a_penalty_without_weights(embedder):
+    """There is nothing to penalize."""
+    with pytest.raises(RuntimeError, match="l2: expected null without a learned mix"):
+        evaluated(f"{LIBRARY}.input({BASE}, {{ pretrained: 'tiny', {embedder} }}, l2=0.1)")
+
+
+def test_null_is_the_default():
+    """AllenNLP's own default is meant: one indexer, no reader of its own, an output that grows."""
+    config = f"""{BASE} + {{
+      validation_dataset_reader: null,
+      dataset_reader+: {{ token_indexers: null }},
+      model+: {{ encoder: {{ type: 'multi_head_self_attention', input_dim: 12,
+                             output_projection_dim: null }} }},
+    }}"""
+    found = turned("input", config)
+    assert sorted(found["dataset_reader"]["token_indexers"]) == ["elmo", "tokens"]
+    assert found["validation_dataset_reader"] is None
+    assert found["model"]["feedforward"]["input_dim"] == 9 + 20
+
+
+def test_the_output_of_a_stacked_bidirectional_lstm():
+    """By hand: its output of 2 x 3 grows by the 16 columns of its input, 8 in each direction."""
+    lstm = "{ type: 'stacked_bidirectional_lstm', input_size: 5, hidden_size: 3 }"
+    model = f"decomposable_attention {{ model+: {{ premise_encoder: {lstm} }} }}"
+    encoder = with_elmo(model, "input", "any")["model"]["premise_encoder"]
+    assert (encoder["input_size"], encoder["hidden_size"]) == (5 + 16, 3 + 8)
+
+
+def test_the_initializers_of_coref_reach_its_encoder():
+    """The wrapper `elmo_output` changes the names of the parameters."""
+    file = f"(import '{CONFIGS}/coref.jsonnet')"
+    config = evaluated(f"{LIBRARY}.both({file}, {{ pretrained: 'tiny' }})")
+    regexes = config["model"]["initializer"]["regexes"]
+    for name in ("_module", "_encoder._module"):
+        for weight, initializer in (
+            ("weight_ih_l0", "xavier_normal"),
+            ("weight_hh_l0", "orthogonal"),
+        ):
+            parameter = f"_context_layer.{name}.{weight}"
+            assert [how for regex, how in regexes if re.search(regex, parameter)] == [initializer]
+
+
+def test_the_targets_of_a_decoder_keep_their_size():
+    """Without `target_embedding_dim`, the targets of `simple_seq2seq` have the size of the embedded
+    sources, which is 5 without ELMo."""
+    for place in ("input", "both"):
+        model = with_elmo("simple_seq2seq { model+: { target_embedding_dim: null } }", place, "any")
+        assert model["model"]["target_embedding_dim"] == 5
+
+
+def test_a_reader_of_your_own():
+    """By hand: nothing but the parameter that `paths` names is added to it."""
+    config = "models.simple_seq2seq { dataset_reader: { type: 'mine' } }"
+    paths = "{ indexers: 'source_token_indexers', embedder: 'source_embedder' }"
+    found = evaluated(f"{LIBRARY}.input({config}, {{}}, dim=16, paths={paths})")
+    assert sorted(found["dataset_reader"]) == ["source_token_indexers", "type"]
 
 
 @pytest.mark.parametrize(

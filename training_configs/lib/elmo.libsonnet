@@ -155,6 +155,9 @@
        is_count(max_characters_per_token) && max_characters_per_token > 2],
       ['key', 'a name', key, std.isString(key) && key != ''],
       ['l2', 'null or a number of at least 0', l2, l2 == null || std.isNumber(l2) && l2 >= 0],
+      ['l2', 'null without a learned mix, as with use_top_only or scalar_mix_parameters', l2,
+       l2 == null
+       || get(embedder, 'use_top_only') != true && get(embedder, 'scalar_mix_parameters') == null],
       ['paths', "null or an object such as { encoder: 'encoder' }", paths,
        paths == null || std.isObject(paths)],
       ['dims', 'an object such as { tokens: 100 }', dims,
@@ -200,7 +203,7 @@
       else with_elmo(model, base, entry, paths != null, elmo, dim, key, dims, n_input, n_output);
     config {
       dataset_reader: indexed(config.dataset_reader),
-      [if 'validation_dataset_reader' in config then 'validation_dataset_reader']:
+      [if get(config, 'validation_dataset_reader') != null then 'validation_dataset_reader']:
         indexed(config.validation_dataset_reader),
       model: if l2 == null then changed else penalized(
         changed, entry, l2, if is_in_bcn then '^_elmo' else 'token_embedder_' + key
@@ -249,10 +252,14 @@
       fail('model.type', 'a model with a contextual encoder, for ELMo at its output', base + ' without '
                          + std.join(' and ', list(get(entry, 'encoder', 'one'))))
     else std.foldl(function(changed, change) changed_at(changed, change[0], change[1]), changes, model)
-         + if !mixes_columns then {} else {
+         + (if !mixes_columns then {} else {
            [if n_output == 1 then 'type']: base + '_elmo',
            [if n_output == 1 || moved != [] then 'elmo_columns']:
              moved + if n_output == 0 then [] else [[start + n_input * dim, start + columns]],
+         })
+         + if base != 'simple_seq2seq' || get(model, 'target_embedding_dim') != null then {} else {
+           // By default the size of the embedded text, which targets have without ELMo.
+           target_embedding_dim: columns_of(embedders, std.objectFields(embedders), dims),
          },
 
   // `bcn` has an ELMo parameter and reads the indexer "elmo".
@@ -294,9 +301,10 @@
     else if 'base_reader' in reader then reader { base_reader: again(reader.base_reader) }
     else
       // Defaults of AllenNLP's readers. Targets have the same as sources.
-      local indexers = get(reader, parameter, { tokens: 'single_id' });
+      local given = get(reader, parameter);
+      local indexers = if given == null then { tokens: 'single_id' } else given;
       local targets = 'target_token_indexers';
-      local has_targets = parameter == 'source_token_indexers' && reader.type != 'copynet_seq2seq';
+      local has_targets = std.member(['seq2seq', 'cnn_dm'], get(reader, 'type'));
       reader {
         [parameter]: unused(indexers, key, 'dataset_reader.' + parameter) {
           [key]: { type: 'elmo', max_characters_per_token: max_characters_per_token },
@@ -305,14 +313,14 @@
       },
 
   // The column at which ELMo starts. AllenNLP sorts the embedders by their keys.
-  local columns_before(embedders, key, dims) = std.foldl(
-    function(sum, name) sum + get(dims, name, embedder_size(name, embedders[name])),
-    [name for name in std.objectFields(embedders) if name < key],
-    0,
+  local columns_before(embedders, key, dims) =
+    columns_of(embedders, [name for name in std.objectFields(embedders) if name < key], dims),
+  local columns_of(embedders, names, dims) = std.foldl(
+    function(sum, name) sum + get(dims, name, embedder_size(name, embedders[name])), names, 0
   ),
   local embedder_size(name, embedder) =
     local size =
-      if 'elmo_dim' in embedder then embedder.num_output_representations * embedder.elmo_dim
+      if 'elmo_dim' in embedder then get(embedder, 'num_output_representations', 1) * embedder.elmo_dim
       else if 'embedding_dim' in embedder then projected(embedder, embedder.embedding_dim)
       else vector_size(get(embedder, 'encoder'));  // of `character_encoding`
     if size != null then size
@@ -322,14 +330,17 @@
   // The size of the vector that an encoder makes of a sequence.
   local vector_size(encoder) =
     local type = get(encoder, 'type');
-    local directions = if get(encoder, 'bidirectional', type == 'stacked_bidirectional_lstm') then 2 else 1;
     if type == 'cnn' then
       local output_dim = get(encoder, 'output_dim');
       if output_dim != null then output_dim
       else encoder.num_filters * std.length(get(encoder, 'ngram_filter_sizes', [2, 3, 4, 5]))
     else if type == 'cnn-highway' then encoder.projection_dim
-    else if get(encoder, 'hidden_size') != null then directions * encoder.hidden_size
+    else if get(encoder, 'hidden_size') != null then directions(encoder) * encoder.hidden_size
     else get(encoder, 'embedding_dim'),
+
+  local directions(encoder) =
+    local is_bidirectional = get(encoder, 'type') == 'stacked_bidirectional_lstm';
+    if get(encoder, 'bidirectional', is_bidirectional) == true then 2 else 1,
 
   local with_names(embedders, dims) =
     local unknown = [name for name in std.objectFields(dims) if !(name in embedders)];
@@ -348,7 +359,8 @@
     local sizes = [size for size in sizes_of_inputs if size in module];
     if n == 0 || !std.isObject(module) || std.member(without_sizes, type) then module
     else if type == 'elmo_output' then module {
-      encoder: widened(module.encoder, n, start),
+      // The encoder does not see the columns of this wrapper.
+      encoder: widened(module.encoder, n, if start > module.start then start - module.elmo_dim else start),
       start+: if start <= module.start then n else 0,
     }
     else if type == 'compose' then module {
@@ -381,16 +393,15 @@
     if type == 'compose' then outputs_growth(module.encoders, n)
     else if type == 'elmo_output' then output_growth(module.encoder, n)
     else if std.member(['pass_through', 'pytorch_transformer', 'bag_of_embeddings', 'cls_pooler'], type)
-            || type == 'multi_head_self_attention' && !('output_projection_dim' in module) then n
+            || type == 'multi_head_self_attention' && get(module, 'output_projection_dim') == null then n
     else 0,
   local outputs_growth(modules, n) = std.foldl(function(n, module) output_growth(module, n), modules, n),
 
   // A module with n more columns in its output.
   local with_output(module, n) =
-    local directions = if get(module, 'bidirectional', false) then 2 else 1;
     if n == 0 then module
     else if get(module, 'type') == 'elmo_output' then module { encoder: with_output(module.encoder, n) }
-    else if 'hidden_size' in module then module { hidden_size+: n / directions }
+    else if 'hidden_size' in module then module { hidden_size+: n / directions(module) }
     else if 'hidden_dim' in module then module { hidden_dim+: n }
     else fail('an encoder of type "' + get(module, 'type') + '"',
               'the size of its output, hidden_size or hidden_dim', 'neither'),

@@ -1,4 +1,5 @@
 import argparse
+from collections.abc import Iterator
 
 from allennlp.commands.subcommand import Subcommand
 
@@ -89,14 +90,22 @@ def _marked(sentence: str) -> Occurrence:
 
 
 def _spread(text: str, word: str, most: int) -> list[Occurrence]:
-    """At most `most` occurrences of a word, evenly spaced among all."""
-    n_found = sum(1 for _ in occurrences(text_sentences(text), word))
+    """At most `most` different occurrences of a word, evenly spaced among all."""
+    n_found = sum(1 for _ in _different(text, word))
     chosen = {k * n_found // most for k in range(most)}
-    found = enumerate(occurrences(text_sentences(text), word))
-    queries = [occurrence for k, occurrence in found if k in chosen]
+    queries = [occurrence for k, occurrence in enumerate(_different(text, word)) if k in chosen]
     if not queries:
         fail("--word", f"a word of {text}, which is read several times and cannot be a pipe", word)
     return queries
+
+
+def _different(text: str, word: str) -> Iterator[Occurrence]:
+    """The occurrences of a word, those in equal sentences once."""
+    seen = set()
+    for occurrence in occurrences(text_sentences(text), word):
+        if occurrence.key not in seen:
+            seen.add(occurrence.key)
+            yield occurrence
 
 
 def _text(occurrence: Occurrence) -> str:

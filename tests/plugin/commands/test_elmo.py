@@ -20,7 +20,7 @@ from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import dump, estimate
 from elmo_plugin.elmo.elmo import Elmo
-from tests.conftest import allennlp
+from tests.conftest import allennlp, threads
 from tests.damage import damage
 
 TEXT = [
@@ -238,9 +238,12 @@ def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypa
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         run(text, out, "--all", *options)
-    for other in (["--top"], ["--all", "--pool", "mean"]):
-        with pytest.raises(InputError, match="other settings"):
+    for other, name in ((["--top"], "layers"), (["--all", "--pool", "mean"], "pool")):
+        with pytest.raises(InputError, match=f"expected the {name} of the interrupted dump, "):
             run(text, out, *other, *options)
+    n_threads = torch.get_num_threads()
+    with threads(n_threads + 1), pytest.raises(InputError, match=f"OMP_NUM_.*, {n_threads}, found"):
+        run(text, out, "--all", *options)
     text.write_text(text.read_text("utf-8").replace("and/or", "or"), "utf-8")
     with pytest.raises(InputError, match="of another text in lines 3 to 4"):
         run(text, out, "--all", *options)
@@ -289,7 +292,7 @@ def test_forms_of_an_archive(text, tmp_path, bilm_files, bilm_archive, monkeypat
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         run(text, tmp_path / "out", "--all", "--archive-file", archive)
-    with pytest.raises(InputError, match="of another model"):
+    with pytest.raises(InputError, match="expected the model of the interrupted dump, "):
         run(text, tmp_path / "out", "--all", "--pretrained", "tiny")
     same_model = (
         ["--archive-file", bilm_archive]

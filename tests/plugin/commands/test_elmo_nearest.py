@@ -65,8 +65,9 @@ def test_a_word_of_the_text(
 def test_queries_are_spread_over_the_text(
     n: int, expected: list[int], tmp_path: Path, bilm_archive: str, capsys: pytest.CaptureFixture
 ) -> None:
-    """By hand: two of five occurrences are the first one and the third one."""
-    (tmp_path / "text.txt").write_text("".join(f"dog {k}\n" for k in range(5)))
+    """By hand: two of five occurrences are the first one and the third one. Equal sentences count
+    once."""
+    (tmp_path / "text.txt").write_text("".join(f"dog {k}\n" for k in (0, 0, 1, 0, 2, 3, 4)))
     elmo_nearest(
         tmp_path / "text.txt", "--word", "dog", "--queries", n, "--archive-file", bilm_archive
     )
