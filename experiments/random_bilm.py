@@ -6,9 +6,10 @@ Creates an untrained biLM with the sizes of a model in the package, as a control
 OUT receives bilm-tf's two files and can be used as `archive_file`. The same seed gives the same
 weights. The warm state is that after empty sentences.
 
-Initial weights give vectors that are far smaller than those of a trained biLM. With `--scaled`,
-each layer has the standard deviation of the same layer of the trained model, on the text in
-`fixtures/`, so that a task reads both with the same strength.
+Initial weights give vectors that are far smaller than those of a trained biLM, and most of such a
+vector is the same for all words. With `--scaled`, the word layer has the mean zero, and each layer
+varies from word to word as much as the same layer of the trained model, on the text in `fixtures/`,
+so that a task reads both with the same strength.
 """
 
 import argparse
@@ -26,6 +27,8 @@ from elmo_plugin.text.lines import read_sentences
 from experiments import run
 
 TEXT = Path(__file__).parents[1] / "fixtures/text/train.txt"
+ROUNDS = 20
+"""Most times to scale a layer, which is not linear in its scale."""
 
 
 def write_random_bilm(folder: Path, like: str, seed: int, *, scaled: bool = False) -> None:
@@ -34,9 +37,9 @@ def write_random_bilm(folder: Path, like: str, seed: int, *, scaled: bool = Fals
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         bilm = BiLM(options).eval()
-    bilm.warm_up()
     if scaled:
         scale_layers(bilm, deviations(layer_vectors(Elmo.from_pretrained(like))))
+    bilm.warm_up()
     folder.mkdir(parents=True, exist_ok=True)
     write_weights(bilm, folder / "weights.hdf5")
     write_options(options, folder / "options.json")
@@ -48,16 +51,16 @@ def layer_vectors(elmo: Elmo) -> np.ndarray:
 
 
 def deviations(layers: np.ndarray) -> list[float]:
-    """The standard deviation of each layer's numbers, as in `docs/analyses.md`."""
-    return [float(layer.std(dtype=np.float64)) for layer in layers]
+    """The standard deviation of each layer's numbers from the layer's mean vector."""
+    return [float((layer - layer.mean(axis=0)).std(dtype=np.float64)) for layer in layers]
 
 
 @torch.no_grad()
 def scale_layers(bilm: BiLM, targets: list[float]) -> None:
     """
     Scale what the character CNN and the LSTM layers project to, so that each layer has its target
-    among the L + 1 deviations. What reads a scaled layer is scaled by the inverse, so that the
-    LSTMs' gates stay as they were.
+    among the L + 1 deviations, and center the first. An LSTM's own recurrence is scaled by the
+    inverse, so that its gates read its output as before.
 
     # Raises
 
@@ -69,24 +72,28 @@ def scale_layers(bilm: BiLM, targets: list[float]) -> None:
     matrices = [lstm.projection_weight for lstm in lstms]
     if projection is None or any(matrix is None for matrix in matrices):
         raise ValueError("a scaled biLM: expected projections of the character CNN and the LSTMs")
-    first = deviations(layer_vectors(Elmo(bilm)))
-    projection.weight.mul_(targets[0] / first[0])
-    projection.bias.mul_(targets[0] / first[0])
+    words = layer_vectors(Elmo(bilm))[0]
+    scale = targets[0] / deviations(words[None])[0]
+    # Both halves of the word layer are the output of the character CNN.
+    projection.bias.sub_(torch.from_numpy(words.mean(axis=0)[: len(projection.bias)]))
+    projection.weight.mul_(scale)
+    projection.bias.mul_(scale)
     for k, (lstm, matrix) in enumerate(zip(lstms, matrices), start=1):
         assert matrix is not None
-        lstm.input_weight.mul_(first[k - 1] / targets[k - 1])
-        bilm.warm_up()
-        before, found = layer_vectors(Elmo(bilm))[k - 1 : k + 1]
-        residual = before if k > 1 and bilm.options.lstm.use_skip_connections else 0 * before
-        scale = _scale(found - residual, residual, targets[k])
-        matrix.mul_(scale)
-        lstm.recurrent_weight.div_(scale)
-    bilm.warm_up()
+        for _ in range(ROUNDS):
+            bilm.warm_up()
+            before, found = layer_vectors(Elmo(bilm))[k - 1 : k + 1]
+            residual = before if k > 1 and bilm.options.lstm.use_skip_connections else 0 * before
+            scale = _scale(found - residual, residual, targets[k])
+            matrix.mul_(scale)
+            lstm.recurrent_weight.div_(scale)
+            if abs(scale - 1) < 1e-4:
+                break
 
 
 def _scale(own: np.ndarray, residual: np.ndarray, target: float) -> float:
     """The s > 0 for which s own + residual has the target as its deviation."""
-    own, residual = own - own.mean(), residual - residual.mean()
+    own, residual = own - own.mean(axis=0), residual - residual.mean(axis=0)
     a, b = np.square(own).mean(), (own * residual).mean()
     c = np.square(residual).mean() - target**2
     if c > 0:

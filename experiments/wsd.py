@@ -18,8 +18,10 @@ so that the nearest sense is often the baseline's: `rare` is the accuracy for wo
 baseline is wrong.
 
 `--hold-out 10` scores every tenth document of the training data too, with the senses of the other
-documents. WordNet orders senses by how often they occur in these data, so the order is then that
-of their frequency in the other documents, and the baseline the most frequent sense.
+documents. WordNet orders senses by how often they occur in these data, the held-out documents
+included, so the order is then that of their frequency in the other documents (or, if that is equal,
+of their first occurrence), the baseline is the most frequent sense, and words that the other
+documents lack are left out.
 `--most-examples 1 2 4` repeats all with the average of each sense's first one, two and four
 occurrences, which shows what more training data would bring.
 
@@ -103,10 +105,20 @@ def data_sets(train: Path, dev: Path, hold_out: int | None = None) -> list[Data]
     read, read_dev = partial(read_sentences, train), partial(read_sentences, dev)
     found = [Data(name, dev_name, FIRST_SENSE, read, read_dev)]
     if hold_out:
-        rest, part = partial(read, hold_out, False), partial(read, hold_out, True)
+        rest = partial(read, hold_out, False)
+        part = partial(_known_targets, partial(read, hold_out, True), rest)
         dev_name = f"{name}, 1 of {hold_out} documents"
         found.append(Data(name, dev_name, MOST_FREQUENT, rest, part))
     return found
+
+
+def _known_targets(
+    read: Callable[[], Iterable[Sentence]], read_train: Callable[[], Iterable[Sentence]]
+) -> Iterator[Sentence]:
+    """The sentences with only the targets whose words occur in the training data."""
+    known = {word_of(s) for _, targets in read_train() for t in targets for s in t.senses}
+    for words, targets in read():
+        yield words, [t for t in targets if (t.lemma, t.pos) in known]
 
 
 def read_sentences(
@@ -157,12 +169,17 @@ def target_vectors(
 def ordered_senses(data: Data, wordnet: dict[Word, list[str]]) -> dict[Word, list[str]]:
     """
     The senses of each word, of which the first is the baseline's: in WordNet's order, or by their
-    frequency in the training data.
+    frequency and then their first occurrence in the training data.
     """
     if data.baseline == FIRST_SENSE:
         return wordnet
     counts = Counter(s for _, targets in data.read_train() for t in targets for s in t.senses)
-    return {word: sorted(found, key=lambda s: -counts[s]) for word, found in wordnet.items()}
+    places = {sense: place for place, sense in enumerate(counts)}  # in the order of the text
+
+    def order(sense: str) -> tuple[int, int]:
+        return -counts[sense], places.get(sense, len(places))
+
+    return {word: sorted(found, key=order) for word, found in wordnet.items()}
 
 
 def first_senses(targets: Iterable[Target], ordered: dict[Word, list[str]]) -> list[str | None]:

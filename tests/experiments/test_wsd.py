@@ -270,17 +270,19 @@ def test_rows(bilm_archive: str, tmp_path: Path) -> None:
 
 def test_held_out_documents(tmp_path: Path) -> None:
     """By hand: the second of the two documents is every second one. Of stick's two senses, each is
-    the most frequent in one document; big, which the first lacks, keeps WordNet's first sense."""
+    the most frequent in one document; big, which the first lacks, is left out; throw's two, equally
+    frequent, have the order of the text, not WordNet's."""
     whole, part = wsd.data_sets(write(tmp_path), write(tmp_path), hold_out=2)
     assert list(whole.read_train()) == list(whole.read_dev()) == SENTENCES
-    assert list(part.read_train()) == SENTENCES[:1] and list(part.read_dev()) == SENTENCES[1:]
+    assert list(part.read_train()) == SENTENCES[:1]
+    assert list(part.read_dev()) == [(["Sticks", "big"], SENTENCES[1][1][:1])]
     assert part.names == {"train": "test", "dev": "test, 1 of 2 documents"}
     wordnet = {
         ("stick", "NOUN"): ["stick%1:13:00::", "stick%1:06:00::"],
-        ("big", "ADJ"): ["big%3:00:01::", "big%5:00:01:important:00"],
+        ("throw", "VERB"): ["throw%2:35:02::", "throw%2:35:00::"],
     }
     assert wsd.ordered_senses(whole, wordnet) == wordnet
-    expected = {**wordnet, ("stick", "NOUN"): ["stick%1:06:00::", "stick%1:13:00::"]}
+    expected = {word: senses[::-1] for word, senses in wordnet.items()}
     assert wsd.ordered_senses(part, wordnet) == expected
     assert wsd.baseline_row(part, wordnet)["metrics"]["f1"] == 0
 

@@ -308,9 +308,9 @@ def test_the_output_of_a_stacked_bidirectional_lstm():
 def test_the_initializers_of_coref_reach_its_encoder():
     """The wrapper `elmo_output` changes the names of the parameters."""
     file = f"(import '{CONFIGS}/coref.jsonnet')"
-    config = evaluated(f"{LIBRARY}.both({file}, {{ pretrained: 'tiny' }})")
-    regexes = config["model"]["initializer"]["regexes"]
-    for name in ("_module", "_encoder._module"):
+    for place, name in (("input", "_module"), ("both", "_encoder._module")):
+        config = evaluated(f"{LIBRARY}.{place}({file}, {{ pretrained: 'tiny' }})")
+        regexes = config["model"]["initializer"]["regexes"]
         for weight, initializer in (
             ("weight_ih_l0", "xavier_normal"),
             ("weight_hh_l0", "orthogonal"),

@@ -257,10 +257,20 @@
            [if n_output == 1 || moved != [] then 'elmo_columns']:
              moved + if n_output == 0 then [] else [[start + n_input * dim, start + columns]],
          })
-         + if base != 'simple_seq2seq' || get(model, 'target_embedding_dim') != null then {} else {
+         + (if base != 'simple_seq2seq' || get(model, 'target_embedding_dim') != null then {} else {
            // By default the size of the embedded text, which targets have without ELMo.
            target_embedding_dim: columns_of(embedders, std.objectFields(embedders), dims),
+         })
+         + if n_output == 0 || mixes_columns || get(get(model, 'initializer'), 'regexes') == null then {} else {
+           initializer+: { regexes: [[wrapped(regex[0], encoders)] + regex[1:] for regex in super.regexes] },
          },
+
+  // A regular expression for parameters of the encoders, whose names `elmo_output` changes.
+  local wrapped(regex, encoders) = std.foldl(
+    function(regex, encoder) std.strReplace(regex, encoder + '._module', encoder + '._encoder._module'),
+    encoders,
+    regex,
+  ),
 
   // `bcn` has an ELMo parameter and reads the indexer "elmo".
   local bcn_with_elmo(model, elmo, dim, key, n_input, n_output) =
