@@ -2,7 +2,6 @@
 
 import numpy as np
 from spacy.language import Language
-from spacy.util import minibatch
 
 from elmo_plugin import Elmo
 
@@ -18,21 +17,13 @@ class ElmoComponent:
         self.elmo, self.layer = Elmo.from_archive(model), layer
 
     def __call__(self, doc):
-        return next(self.pipe([doc]))
-
-    def pipe(self, docs, batch_size=64):
-        for batch in minibatch(docs, batch_size):
-            parts = [doc.sents if doc.has_annotation("SENT_START") else [doc] for doc in batch]
-            # The biLM never saw tokens of white space, which spaCy has. Their vectors are zeros.
-            words = [[t for t in part if not t.is_space] for each in parts for part in each]
-            for doc in batch:
-                doc.tensor = np.zeros((len(doc), self.elmo.output_dim), "float32")
-                doc.user_token_hooks["vector"] = lambda token: token.doc.tensor[token.i]
-                doc.user_span_hooks["vector"] = doc.user_hooks["vector"] = mean
-            vectors = self.elmo.embed(
-                [[token.text for token in part] for part in words], self.layer
-            )
-            for part, rows in zip(words, vectors):
-                for token, row in zip(part, rows):
-                    token.doc.tensor[token.i] = row
-            yield from batch
+        parts = doc.sents if doc.has_annotation("SENT_START") else [doc]
+        # The biLM never saw tokens of white space, which spaCy has. Their vectors are zeros.
+        words = [[token for token in part if not token.is_space] for part in parts]
+        doc.tensor = np.zeros((len(doc), self.elmo.output_dim), "float32")
+        vectors = self.elmo.embed([[token.text for token in part] for part in words], self.layer)
+        for part, found in zip(words, vectors):
+            doc.tensor[[token.i for token in part]] = found
+        doc.user_token_hooks["vector"] = lambda token: token.doc.tensor[token.i]
+        doc.user_span_hooks["vector"] = doc.user_hooks["vector"] = mean
+        return doc

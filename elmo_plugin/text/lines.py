@@ -25,7 +25,7 @@ LINE_BYTES = 1 << 25
 Longest line in bytes. The limit is far above any sentence and bounds memory, because a small file
 may decompress to gigabytes.
 """
-COMPRESSED_BYTES = 1 << 10
+COMPRESSED_BYTES = 1 << 7
 BYTE_ORDER_MARK = "\ufeff"
 
 # Compression is recognized by a file's first bytes, because `cached_path` renames downloads. No
