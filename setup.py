@@ -73,7 +73,7 @@ setup(
             "datasets>=2",
             "dill>=0.3.4",
             "fairscale==0.4.6",
-            "filelock>=3.12",
+            "filelock>=3.13",
             "ftfy>=6",
             "huggingface-hub>=0.24",
             "jsonnet>=0.20",

@@ -14,6 +14,7 @@ from allennlp.nn.util import dist_reduce
 from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
+from filelock import FileLock
 
 from elmo_plugin.checks import InputError, check_count, check_number
 from elmo_plugin.files.digest import digest
@@ -96,6 +97,10 @@ class BiLMCheckpointer(Checkpointer):
         self._files = CheckpointFiles(self._serialization_dir, self._rank, self._world_size)
         self._clock = SaveClock(save_every_num_seconds)  # AllenNLP's differs between processes
         self._is_asked = False
+        # A singleton, so that a run which failed can be recovered in the same process.
+        self._lock = FileLock(
+            os.path.join(self._serialization_dir, ".training.lock"), timeout=0, is_singleton=True
+        )
 
     def maybe_save_checkpoint(
         self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
@@ -154,14 +159,15 @@ class BiLMCheckpointer(Checkpointer):
         Load the newest checkpoint that every process can read, or `None`. Every process must call
         this. If the run was killed before the trainer wrote `best.th`, this method writes it. A
         damaged `best.th` is removed, because the trainer would silently load it at the end. Raises
-        an `InputError` if the checkpoints were saved by a different number of processes or with
-        another vocabulary, or if the model is sharded.
+        an `InputError` if another run trains in this folder, if the checkpoints were saved by a
+        different number of processes or with another vocabulary, or if the model is sharded.
         """
         if self.state_is_sharded:
             raise InputError(
                 "The checkpointer 'bilm' cannot save a sharded model: expected the ddp_accelerator "
                 "'torch', or else the checkpointer 'default'."
             )
+        self._lock_folder()
         self._files.check_world_size()
         loaded = self._load_newest()
         self._files.remove_leftovers(loaded[0] if loaded else None)
@@ -195,6 +201,18 @@ class BiLMCheckpointer(Checkpointer):
         model_state.update(rank_state["resume_states"])
         self._restore_random_states_at_first_forward(rank_state["random_states"])
         return TrainerCheckpoint(model_state, training_state)
+
+    def _lock_folder(self) -> None:
+        """Keep other runs out of the folder, until this object or its process ends."""
+        if self._rank != 0 or self._lock.is_locked:
+            return
+        try:
+            self._lock.acquire()
+        except TimeoutError:
+            raise InputError(
+                f"{self._serialization_dir}: expected no other run that trains in this folder, "
+                "found one; stop it or wait for its end"
+            ) from None
 
     @property
     def _is_local_primary(self) -> bool:

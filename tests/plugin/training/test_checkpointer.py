@@ -489,6 +489,33 @@ def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
         _train(tmp_path)
 
 
+def test_a_folder_in_which_another_run_trains_is_refused(tmp_path: Path) -> None:
+    """The other run is a process that waits in its first batch. Nothing of it is changed, and when
+    it is killed, its folder is free."""
+    context = multiprocessing.get_context("spawn")
+    is_training = context.Event()
+    run = context.Process(target=_train_for_a_minute, args=(tmp_path, is_training))
+    run.start()
+    try:
+        assert is_training.wait(60)
+        before = sorted(path.name for path in tmp_path.iterdir())
+        with pytest.raises(InputError, match=f"{tmp_path}: expected no other run"):
+            _train(tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+    finally:
+        run.kill()
+        run.join()
+    _train(tmp_path)
+
+
+def _train_for_a_minute(folder: Path, is_training: Any) -> None:
+    def wait() -> None:
+        is_training.set()
+        time.sleep(60)
+
+    _train(folder, wait)
+
+
 def test_sharded_model_is_refused(tmp_path: Path) -> None:
     """Each process has only a part of a sharded model."""
     checkpointer = BiLMCheckpointer(tmp_path, ToyModel())
