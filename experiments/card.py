@@ -4,22 +4,29 @@ The tables of a model card:
     python -m experiments.card model.tar.gz --heldout FOLDER --train FOLDER --treebank FOLDER
 
 The folder of held-out text has one file or folder for each kind of text. `--train` adds n-gram
-models of a text, which need KenLM (see `experiments.ngrams`), and `--treebank` the POS probe on UD
-English-EWT.
+models of a text, which need KenLM (see `experiments.ngrams`), and the overlap of the held-out text
+with it. `--treebank` adds the POS probe on UD English-EWT.
 """
 
 import argparse
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 from allennlp.common.file_utils import cached_path
 
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.models.archives import load_language_model
+from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import run
+from experiments.markdown import table
 from experiments.ngrams import NGramModels, ngram_table
 from experiments.perplexity import perplexity_table
 from experiments.probe import probe_table
+
+OVERLAP = 12
+"""Words of a passage that is long enough to be the same passage in another text."""
 
 
 def main() -> None:
@@ -42,12 +49,48 @@ def main() -> None:
     print("\nPerplexity of the biLM on held-out text\n")
     print(perplexity_table(model, corpora, arguments.states), flush=True)
     if arguments.train:
+        train = open_corpus(arguments.train)
+        print(f"\n{OVERLAP}-grams of held-out text that the training text also contains (%)\n")
+        print(table(("text", "found"), overlaps(corpora, train, OVERLAP).items()), flush=True)
         print("\nPerplexity of n-gram models of the same training text and vocabulary\n")
-        models = NGramModels(model.vocab, open_corpus(arguments.train), arguments.work)
+        models = NGramModels(model.vocab, train, arguments.work)
         print(ngram_table(models, corpora), flush=True)
     if arguments.treebank:
         print("\nUPOS tagging accuracy (%) of a linear classifier on frozen layers\n")
         print(probe_table(archive_file, arguments.treebank, arguments.states, arguments.work))
+
+
+def overlaps(texts: Mapping[str, EncodedCorpus], train: EncodedCorpus, n: int) -> dict[str, float]:
+    """
+    For each text the share of its n-grams, in percent, that `train` also contains. The n-grams are
+    those of running text, across sentences, and are compared by 64-bit hashes.
+    """
+    number = {word: rank for rank, word in enumerate(train.words())}
+    hashes = {}
+    for name, text in texts.items():
+        # All words that `train` lacks share a number that it does not use.
+        ranks = np.array([number.get(word, len(number)) for word in text.words()])
+        hashes[name] = np.concatenate(list(_ngram_hashes(text, ranks, n)))
+    known = np.unique(np.concatenate(list(hashes.values())))
+    is_found = np.zeros(len(known), bool)
+    for block in _ngram_hashes(train, np.arange(len(number)), n):
+        is_found |= np.isin(known, block)
+    found = known[is_found]
+    return {
+        name: 100 * float(np.isin(own, found).mean()) if len(own) else 0.0
+        for name, own in hashes.items()
+    }
+
+
+def _ngram_hashes(corpus: EncodedCorpus, ranks: np.ndarray, n: int) -> Iterator[np.ndarray]:
+    """The hashes of each shard's n-grams. `ranks`: the numbers of the corpus's words."""
+    weights = np.random.default_rng(n).integers(2**64, size=n, dtype=np.uint64)
+    for shard in range(len(corpus.shards)):
+        numbers = ranks[corpus.load_tokens(shard)].astype(np.uint64)
+        hashes = np.zeros(max(0, len(numbers) - n + 1), np.uint64)
+        for k, weight in enumerate(weights):
+            hashes += numbers[k : k + len(hashes)] * weight  # modulo 2 ** 64
+        yield hashes
 
 
 if __name__ == "__main__":
