@@ -26,6 +26,7 @@ Longest line in bytes. The limit is far above any sentence and bounds memory, be
 may decompress to gigabytes.
 """
 COMPRESSED_BYTES = 1 << 7
+"""Bytes to decompress at a time, so few because each may become 32 KiB."""
 BYTE_ORDER_MARK = "\ufeff"
 
 # Compression is recognized by a file's first bytes, because `cached_path` renames downloads. No
