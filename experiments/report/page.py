@@ -29,6 +29,7 @@ ORDER = (
     "Table 1: with and without ELMo",
     "Other biLMs",
     "What the numbers say",
+    "The data, and the paper's results",
     "Table 2: layers",
     "Table 3: places",
     "Table 4: nearest neighbors in context",
@@ -51,6 +52,7 @@ def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
     makers: dict[str, tuple[str, Callable[[Results], str]]] = {
         "Table 1: with and without ELMo": ("table 1", partial(_table_1, folder=pictures_folder)),
         "Other biLMs": ("table 1", _other_bilms),
+        "The data, and the paper's results": ("table 1", _data),
         "Table 2: layers": ("table 2", _table_2),
         "Table 3: places": ("table 3", _table_3),
         "Figure 1: size of the training data": (
@@ -115,7 +117,6 @@ def _table_1(results: Results, folder: Path) -> str:
     lines: list[list[object]] = []
     bars: dict[str, dict[str, Summary]] = {}
     tasks = _by_task(results, "table 1")
-    has_published = any(task in paper.BASELINE_AND_ELMO for task in tasks)
     names = {name for *_, name in tasks.values()}
     for task, bilms in tasks.items():
         name = list(bilms)[-1]
@@ -123,27 +124,39 @@ def _table_1(results: Results, folder: Path) -> str:
         without = results.baseline(bilms[name])
         facts = results.grid.tasks[task]
         metric = "F1" if "f1" in facts["metric"] else facts["metric"]
-        bars[f"{facts['title']}, {metric}"] = {"without ELMo": without, f"with {name}": with_elmo}
+        title = f"{facts['title']}, {metric}"
+        bars[title] = {"without ELMo": without, f"with {name}": with_elmo}
         lines.append(
             [
-                _title(results, task) + f", {_role(name)}" * (len(names) > 1),
-                _size([without, with_elmo]),
+                title + f", {_role(name)}" * (len(names) > 1),
                 without,
                 with_elmo,
                 difference(without, with_elmo),
                 _error_reduction(without, with_elmo),
             ]
         )
-        published = paper.BASELINE_AND_ELMO.get(task)
-        if published is not None:
-            lines[-1] += ["{} → {}".format(*published), f"{error_reduction(*published):.1f} %"]
-        elif has_published:
-            lines[-1] += ["", ""]
     role = _role(names.pop()) if len(names) == 1 else "with ELMo"
-    columns = ["task", "examples", "without ELMo", role, "gain", "error reduction"]
-    columns += ["paper", "its error reduction"] if has_published else []
+    columns = ["task", "without ELMo", role, "gain", "error reduction"]
     pictures.gains(bars, folder / "gains.svg")
     return f"![results without and with ELMo](results/gains.svg)\n\n{table(columns, lines)}"
+
+
+def _data(results: Results) -> str:
+    """What each task of table 1 was trained on, and the paper's table 1."""
+    tasks = _by_task(results, "table 1")
+    has_published = any(task in paper.BASELINE_AND_ELMO for task in tasks)
+    lines: list[list[object]] = []
+    for task, bilms in tasks.items():
+        summaries = [results.summary(settings) for settings in bilms.values()]
+        facts = results.grid.tasks[task]
+        lines.append([facts["title"], facts["data"], _size(summaries)])
+        if has_published:
+            published = paper.BASELINE_AND_ELMO.get(task)
+            reduction = f"{error_reduction(*published):.1f} %" if published else ""
+            lines[-1] += ["{} → {}".format(*published) if published else "", reduction]
+    columns = ["task", "data", "training examples"]
+    columns += ["the paper", "its error reduction"] if has_published else []
+    return table(columns, lines)
 
 
 def _other_bilms(results: Results) -> str:

@@ -1,5 +1,6 @@
 """The results page. Its numbers are compared with NumPy's, for invented rows."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -91,9 +92,10 @@ def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
 
     reduction = 100 * (small.mean() - none.mean()) / (100 - none.mean())
     expected = [text(none), text(small), welch(none, small), f"{reduction:.1f} %"]
-    assert line[1:6] == ["1,000", *expected]
+    assert line == ["NER, F1", *expected]
     # Table 1 of the paper gives 21 % for NER.
-    assert line[6:] == ["90.15 → 92.22", "21.0 %"]
+    line = lines_of(page, "The data")[2]
+    assert line == ["NER", "WNUT-17", "1,000", "90.15 → 92.22", "21.0 %"]
     line = lines_of(page, "Other biLMs")[2]
     assert line[1:] == [text(random), welch(random, small)]
 
@@ -122,11 +124,21 @@ def test_a_grid_of_your_own(grid: Grid, tmp_path: Path) -> None:
     own = Grid(tasks, {}, {"table 1": 1.0}, {"table 1": cells, "table 2": cells[1:]})
     rows = [made_up_row(own, cell, value) for cell, value in zip(cells, (0.6, 0.8))]
     sections = grid_sections(Results(own, rows), tmp_path / "results")
-    assert [title.split(":")[0] for title in sections] == ["Table 1", "Table 2", "Figure 2", "Cost"]
+    assert [re.split("[:,]", title)[0] for title in sections] == [
+        "Table 1",
+        "The data",
+        "Table 2",
+        "Figure 2",
+        "Cost",
+    ]
     _, _, header, _, line = sections["Table 1: with and without ELMo"].splitlines()
-    columns = "task | examples | without ELMo | with `german` | gain | error reduction"
-    assert header == f"| {columns} |"
-    assert line == "| tags (own) | 1,000 | 60.00 (1) | 80.00 (1) | +20.00 | 50.0 % |"
+    assert header == "| task | without ELMo | with `german` | gain | error reduction |"
+    assert line == "| tags, accuracy | 60.00 (1) | 80.00 (1) | +20.00 | 50.0 % |"
+    assert sections["The data, and the paper's results"].splitlines() == [
+        "| task | data | training examples |",
+        "| --- | --- | --- |",
+        "| tags | own | 1,000 |",
+    ]
     assert "tags, input | 0.1 | 0.200 | 0.500 | 0.300" in " ".join(sections.values())
 
 
@@ -216,8 +228,8 @@ def test_tasks_with_different_bilms(tmp_path: Path) -> None:
     cells = [NONE, {"bilm": "a"}, NONE | {"task": "b"}, {"task": "b", "bilm": "c"}]
     sections = grid_sections(own_results("table 1", *cells), tmp_path)
     assert sections["Table 1: with and without ELMo"].splitlines()[-2:] == [
-        "| tags mine (own), with `a` | 1,000 | 50.00 (1) | 60.00 (1) | +10.00 | 20.0 % |",
-        "| tags b (own), with `c` | 1,000 | 70.00 (1) | 80.00 (1) | +10.00 | 33.3 % |",
+        "| tags mine, accuracy, with `a` | 50.00 (1) | 60.00 (1) | +10.00 | 20.0 % |",
+        "| tags b, accuracy, with `c` | 70.00 (1) | 80.00 (1) | +10.00 | 33.3 % |",
     ]
     cells[1] |= {"fraction": 0.1}
     sections = grid_sections(own_results("figure 1", *cells), tmp_path)
@@ -239,7 +251,7 @@ def test_a_baseline_without_errors(tmp_path: Path) -> None:
     results = own_results("table 1", NONE, {"bilm": "a"})
     results.rows[results.grid.tables["table 1"][0].key]["metrics"]["accuracy"] = 1.0
     line = grid_sections(results, tmp_path)["Table 1: with and without ELMo"].splitlines()[-1]
-    assert line == "| tags mine (own) | 1,000 | 100.00 (1) | 60.00 (1) | -40.00 |  |"
+    assert line == "| tags mine, accuracy | 100.00 (1) | 60.00 (1) | -40.00 |  |"
 
 
 def test_mixes_of_different_sizes(tmp_path: Path) -> None:
@@ -275,12 +287,12 @@ def test_the_same_rows_give_the_same_bytes(rows: list[dict], tmp_path: Path) -> 
 def test_missing_rows_are_named(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
     """By hand: nothing, or one of five seeds; rows of other configs do not count."""
     page = write(tmp_path / "nothing", [])
-    assert lines_of(page, "Table 1")[2][2:5] == ["not run yet"] * 3
+    assert lines_of(page, "Table 1")[2][1:4] == ["not run yet"] * 3
     of_ner = [row for row in rows if row["settings"]["task"] == "ner"]
     other = {**of_ner[1], "config_digest": "another"}
     page = write(tmp_path / "one", [of_ner[0], other])
     value = 100 * of_ner[0]["metrics"]["f1-measure-overall"]
-    assert lines_of(page, "Table 1")[2][2:4] == [f"{value:.2f} (1 of 5)", "not run yet"]
+    assert lines_of(page, "Table 1")[2][1:3] == [f"{value:.2f} (1 of 5)", "not run yet"]
 
 
 def test_ambiguous_rows_are_refused(grid: Grid, rows: list[dict]) -> None:

@@ -1,0 +1,70 @@
+// The comparisons of paper.jsonnet with more seeds, fair controls and without early stopping. It
+// replaces paper.jsonnet when all its rows are there.
+//
+// `random` is an untrained biLM of the sizes of `small`, whose layers vary from word to word as much
+// as those of `small`. `static` is the word layer of `small` alone, which has one vector for a word
+// in all contexts.
+local cells = (import 'cells.libsonnet').cells;
+local tasks = {
+  [name]: task { config+: { trainer+: { patience: null } } }  // no run has fewer steps than another
+  for name in std.objectFields(import 'tasks.libsonnet')
+  for task in [(import 'tasks.libsonnet')[name]]
+};
+local bilms = {
+  small: { pretrained: 'small' },
+  random: { like: 'small', seed: 13370, scaled: true },
+  static: { pretrained: 'small' },
+};
+local block(settings) = cells(tasks, bilms, { fractions: [1], bilms: ['small'] } + settings);
+local three = [1, 2, 3];
+local five = [1, 2, 3, 4, 5];
+// One task of table 1. The last biLM is the one that the table is about.
+local main(task, seeds, fraction=1, static=true) = std.flatMap(
+  function(bilm) block({
+    tasks: [task],
+    bilms: [bilm],
+    seeds: seeds,
+    fractions: [fraction],
+    [if bilm == 'static' then 'layers']: ['words'],
+  }),
+  ['none', 'random'] + (if static then ['static'] else []) + ['small']
+);
+{
+  tasks: { [name]: { [key]: tasks[name][key] for key in ['title', 'data', 'metric', 'seconds'] }
+           for name in std.objectFields(tasks) },
+  bilms: bilms,
+  tables: [
+    {
+      name: 'table 1',
+      hours: 18,
+      cells: main('ner', five) + main('sst', five) + main('pos', five) + main('snli', five)
+             + main('srl', five, fraction=0.15)
+             + main('coref', three, static=false)
+             + main('squad', three, fraction=0.2, static=false),
+    },
+    {
+      name: 'table 2',
+      hours: 3,
+      cells: block({ tasks: ['pos'], seeds: five, layers: ['top', 'average', 1, 0.001] })
+             + block({ tasks: ['ner'], seeds: five, layers: ['top', 'average', 1, 0.1, 0.001] }),
+    },
+    {
+      name: 'table 3',
+      hours: 2,
+      cells: block({ tasks: ['pos', 'ner'], seeds: five, places: ['input', 'both', 'output'] }),
+    },
+    {
+      name: 'figure 1',
+      hours: 6,
+      // A part is repeated to the length of the whole, so all points of a curve have the same batches,
+      // steps and validations.
+      cells: block({
+        tasks: ['pos', 'ner'],
+        bilms: ['none', 'small'],
+        seeds: five,
+        fractions: [0.01, 0.03, 0.1, 0.3, 1],
+        repeated: true,
+      }),
+    },
+  ],
+}
