@@ -4,7 +4,7 @@ Creates an untrained biLM with the sizes of a model in the package, as a control
     python -m experiments.random_bilm OUT --like small --seed 13370 --scaled
 
 OUT receives bilm-tf's two files and can be used as `archive_file`. The same seed gives the same
-weights. The warm state is that after empty sentences.
+weights on every processor. The warm state is that after empty sentences.
 
 Initial weights give vectors that are far smaller than those of a trained biLM, and most of such a
 vector is the same for all words. With `--scaled`, the word layer has the mean zero, and each layer
@@ -40,6 +40,8 @@ def write_random_bilm(folder: Path, like: str, seed: int, *, scaled: bool = Fals
     if scaled:
         scale_layers(bilm, deviations(layer_vectors(Elmo.from_pretrained(like))))
     bilm.warm_up()
+    for state in (bilm.warm_state.memory, bilm.warm_state.output):
+        state.copy_(torch.from_numpy(_rounded(state.numpy(), 2**-6)))
     folder.mkdir(parents=True, exist_ok=True)
     write_weights(bilm, folder / "weights.hdf5")
     write_options(options, folder / "options.json")
@@ -73,22 +75,31 @@ def scale_layers(bilm: BiLM, targets: list[float]) -> None:
     if projection is None or any(matrix is None for matrix in matrices):
         raise ValueError("a scaled biLM: expected projections of the character CNN and the LSTMs")
     words = layer_vectors(Elmo(bilm))[0]
-    scale = targets[0] / deviations(words[None])[0]
-    # Both halves of the word layer are the output of the character CNN.
-    projection.bias.sub_(torch.from_numpy(words.mean(axis=0)[: len(projection.bias)]))
+    scale = round(targets[0] / deviations(words[None])[0], 4)
     projection.weight.mul_(scale)
     projection.bias.mul_(scale)
+    # Both halves of the word layer are the output of the character CNN.
+    center = scale * words.mean(axis=0, dtype=np.float64)[: len(projection.bias)]
+    projection.bias.sub_(torch.from_numpy(_rounded(center, 2**-13)))
     for k, (lstm, matrix) in enumerate(zip(lstms, matrices), start=1):
         assert matrix is not None
         for _ in range(ROUNDS):
             bilm.warm_up()
             before, found = layer_vectors(Elmo(bilm))[k - 1 : k + 1]
             residual = before if k > 1 and bilm.options.lstm.use_skip_connections else 0 * before
-            scale = _scale(found - residual, residual, targets[k])
+            scale = round(_scale(found - residual, residual, targets[k]), 4)
             matrix.mul_(scale)
             lstm.recurrent_weight.div_(scale)
-            if abs(scale - 1) < 1e-4:
+            if scale == 1:
                 break
+
+
+def _rounded(x: np.ndarray, step: float) -> np.ndarray:
+    """
+    The numbers in multiples of `step`, because the last digits of a sum differ from processor to
+    processor, and the files must not.
+    """
+    return np.round(x / step) * step
 
 
 def _scale(own: np.ndarray, residual: np.ndarray, target: float) -> float:

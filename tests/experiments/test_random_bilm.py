@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from elmo_plugin import Elmo
+from experiments import random_bilm
 from experiments.grid.bilms import check_bilms, find_bilms
 from experiments.random_bilm import deviations, layer_vectors, scale_layers, write_random_bilm
 
@@ -35,6 +36,21 @@ def test_the_same_seed_gives_the_same_control(tmp_path, scaled, difference):
     assert np.isfinite(found).all() and found.std() > 0
     for other in others:
         assert not np.allclose(found, other, atol=difference)
+
+
+def test_another_processor_gives_the_same_control(tmp_path, monkeypatch):
+    """Vectors whose last digits differ, as those of another processor do, give the same file."""
+    write_random_bilm(tmp_path / "here", "tiny", 1, scaled=True)
+    noise = np.random.default_rng(0)
+
+    def elsewhere(elmo):
+        layers = layer_vectors(elmo)
+        return layers * (1 + 1e-7 * noise.standard_normal(layers.shape)).astype(np.float32)
+
+    monkeypatch.setattr(random_bilm, "layer_vectors", elsewhere)
+    write_random_bilm(tmp_path / "elsewhere", "tiny", 1, scaled=True)
+    files = [(tmp_path / name / "weights.hdf5").read_bytes() for name in ("here", "elsewhere")]
+    assert files[0] == files[1]
 
 
 def test_a_layer_cannot_be_smaller_than_its_residual():
