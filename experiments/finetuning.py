@@ -39,11 +39,12 @@ def text_of(task: Path, key: str) -> str:
 
 def fine_tune(archive_file: str, task: Path, out: Path) -> str:
     """
-    Fine-tune a biLM on a task's text, unless `out` has its archive. Returns the archive. The number
-    of negative samples is the config's, because an archive made for evaluation has none.
+    Fine-tune a biLM on a task's text, unless `out` has its archive. Returns the archive. A model in
+    the package has no number of negative samples, so it gets the config's.
     """
     parameters = read_archive(archive_file).parameters
-    sizes = {f"model.{key}": parameters[key] for key in ("lstm", "char_cnn")}
+    keys = ("lstm", "char_cnn", "n_negative_samples")
+    sizes = {f"model.{key}": parameters[key] for key in keys if parameters[key] is not None}
     os.environ["BILM_ARCHIVE"] = archive_file
     os.environ["BILM_TEXT"] = text_of(task, "train_data_path")
     os.environ["BILM_DEV"] = text_of(task, "validation_data_path")

@@ -40,7 +40,7 @@ local main(task, seeds, fraction=1, static=true) = std.flatMap(
       cells: main('ner', five) + main('sst', five) + main('pos', five) + main('snli', five)
              + main('srl', five, fraction=0.15)
              + main('coref', three, static=false)
-             + main('squad', three, fraction=0.2, static=false),
+             + main('squad', three, static=false),
     },
     {
       name: 'table 2',

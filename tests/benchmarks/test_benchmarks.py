@@ -17,6 +17,7 @@ from benchmarks import (
     processes,
     roofline,
     scaling,
+    task_lstm,
     training,
 )
 from benchmarks.measure import MatrixProductPeak, MemoryUse, in_turns, memory_of
@@ -259,6 +260,12 @@ def test_loaded_runs(text, once):
     with loaded.busy_processes(1) as processes:
         assert processes[0].poll() is None
     assert processes[0].poll() is not None
+
+
+def test_task_lstm_runs(once):
+    """The ratio is that of the two times."""
+    record = task_lstm.compare(3)
+    assert record["ratio"] == pytest.approx(record["AllenNLP"] / record["ours"])
 
 
 def test_roofline_runs(text, once, tmp_path):
