@@ -264,7 +264,7 @@ def test_loaded_runs(text, once):
 
 def test_task_lstm_runs(once):
     """The ratio is that of the two times."""
-    record = task_lstm.compare(3)
+    record = task_lstm.compare("lstm", 3)
     assert record["ratio"] == pytest.approx(record["AllenNLP"] / record["ours"])
 
 
