@@ -5,7 +5,8 @@ The perplexity of held-out text over the tokens that a biLM has read:
       --heldout OUT/heldout --words one/vocabulary.txt other/vocabulary.txt
 
 adds rows to `experiments/results/tokens_read.jsonl`, one for each kind of text, and draws all rows
-as `docs/results/tokens_read.svg`. Without MODEL it only draws.
+as `docs/results/tokens_read.svg`. Without MODEL it only draws. With --heldout and --words it also
+prints how many tokens are `<UNK>`.
 
 Perplexities over different vocabularies cannot be compared. Here every model predicts the same
 events: the words that all files of `--words` have. All others count as `<UNK>`, with the sum of
@@ -25,6 +26,7 @@ from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import run
+from experiments.markdown import table
 from experiments.perplexity import perplexity
 from experiments.report.pictures import save
 from experiments.rows import RESULTS, Row, read_rows, result_row, save_rows
@@ -50,6 +52,22 @@ def text_rows(arguments: argparse.Namespace) -> list[Row]:
         metrics = {"perplexity": found.joint, "words": len(words)}
         rows.append(result_row("small", None, settings, metrics, time.process_time() - start))
     return rows
+
+
+def unknown_table(folder: Path, files: Sequence[str]) -> str:
+    """The percentage of tokens outside each vocabulary, and outside the words that all share."""
+    corpora = {path.stem: open_corpus(path) for path in sorted(folder.glob("*.txt"))}
+    vocabularies = {file: set(read_vocabulary_file(file)) for file in files}
+    vocabularies["all of them"] = set.intersection(*vocabularies.values())
+    rows: list[list[object]] = []
+    for name, known in vocabularies.items():
+        rates = []
+        for corpus in corpora.values():
+            counts = zip(corpus.words(), corpus.counts.tolist())
+            n_unknown = sum(n for word, n in counts if word not in known)
+            rates.append(100 * n_unknown / corpus.num_tokens)
+        rows.append([name, len(known), *rates])
+    return table(["words of", "number", *corpora], rows)
 
 
 def picture(rows: Sequence[Row]) -> Figure:
@@ -95,6 +113,8 @@ def main() -> None:
         if None in (arguments.read, arguments.heldout, arguments.words):
             parser.error("with MODEL, expected --read, --heldout and --words")
         save_rows(FILE, text_rows(arguments))
+    if arguments.heldout and arguments.words:
+        print(unknown_table(arguments.heldout, arguments.words))
     save(picture(read_rows(FILE)), PICTURE)
 
 

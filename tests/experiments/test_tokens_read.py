@@ -43,6 +43,20 @@ def test_rows_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert f">{name}</text>" in picture
 
 
+def test_unknown_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: of the five tokens, one file lacks `stick`, the other `dog`, which occurs twice."""
+    monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
+    (tmp_path / "news.txt").write_text("the dog .\ndog stick\n")
+    special = "<S>\n</S>\n<UNK>\n"
+    files = [str(tmp_path / name) for name in ("one.vocabulary", "other.vocabulary")]
+    for file, words in zip(files, ("the\ndog\n.\n", "the\nstick\n.\n")):
+        Path(file).write_text(special + words)
+    lines = tokens_read.unknown_table(tmp_path, files).splitlines()
+    assert lines[0] == "| words of | number | news |"
+    cells = [line.split(" | ")[1:] for line in lines[2:]]
+    assert cells == [["6", "20.0 |"], ["6", "40.0 |"], ["5", "60.0 |"]]
+
+
 def test_picture_of_many_runs() -> None:
     """All points are drawn, of runs at the same number of tokens too, and of more than five."""
     rows = [
