@@ -61,7 +61,8 @@ def _step(cell: torch.nn.Module, x: Tensor, state: Tensor, memory: Tensor) -> St
     memory = gates[0].sigmoid() * gates[2].tanh() + gates[1].sigmoid() * memory
     output = gates[3].sigmoid() * memory.tanh()
     if cell.use_highway:
-        output = torch.lerp(carried, output, gates[4].sigmoid())
+        share = gates[4].sigmoid()
+        output = share * output + (1 - share) * carried
     return output, memory
 
 

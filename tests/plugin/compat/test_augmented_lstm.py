@@ -54,6 +54,18 @@ def test_outputs_and_gradients_are_allennlps(monkeypatch, parameters, training):
     torch.testing.assert_close(found, expected)
 
 
+def test_mixed_precision_is_allennlps(monkeypatch):
+    """The products in bfloat16, the memory in float32, as under `use_amp`."""
+
+    def work():
+        encoder = PytorchSeq2SeqWrapper(AugmentedLstm(7, 5))
+        with torch.autocast("cpu", torch.bfloat16):
+            return encoder(torch.randn(*MASK.shape, 7), MASK)
+
+    expected, found = both(monkeypatch, work)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-2)
+
+
 @pytest.mark.parametrize("go_forward", [True, False])
 def test_final_states_are_allennlps(monkeypatch, go_forward):
     """Each row's last output and memory, from given states and from zeros."""
