@@ -12,7 +12,7 @@ from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
-from experiments.random_bilm import write_random_bilm
+from experiments import random_bilm
 from experiments.rows import bilm_digest
 
 KINDS = (
@@ -92,9 +92,13 @@ def _find(name: str, bilm: dict[str, Any], folder: Path) -> Bilm:
         folder = Path(pretrained_files(bilm["pretrained"]).options_file).parent
     elif "like" in bilm:
         scaled = bilm.get("scaled", False)
-        folder = folder / f"{name}-{bilm['like']}-{bilm['seed']}{'-scaled' * scaled}"
+        # Not that of other code, or of other weights of `like`.
+        files = [random_bilm.__file__, pretrained_files(bilm["like"]).weight_file]
+        made_from = digest(" ".join(map(file_digest, files)).encode())[:12]
+        kind = f"{bilm['like']}-{bilm['seed']}{'-scaled' * scaled}"
+        folder = folder / f"{name}-{kind}-{made_from}"
         if not (folder / "options.json").exists():
-            write_random_bilm(folder, bilm["like"], bilm["seed"], scaled=scaled)
+            random_bilm.write_random_bilm(folder, bilm["like"], bilm["seed"], scaled=scaled)
     else:
         folder = folder / name
         folder.mkdir(parents=True, exist_ok=True)
