@@ -173,6 +173,7 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
 WITHOUT_PARAMETERS = {
     (Predictor, "bilm"),
     (Predictor, "elmo"),
+    (Seq2SeqEncoder, "lstm"),
     (TrainerCallback, "keep_freed_memory"),
     (TrainerCallback, "wandb"),
 }

@@ -29,7 +29,7 @@ REGISTERED = {
     "Model": "bcn_elmo bidaf_elmo bilm naqanet_elmo qanet_elmo",
     "Optimizer": "clipped_adagrad fused_adam",
     "Predictor": "bilm elmo",
-    "Seq2SeqEncoder": "elmo_output",
+    "Seq2SeqEncoder": "elmo_output lstm",
     "Subcommand": "bilm-encode bilm-export bilm-import elmo elmo-configs elmo-mix elmo-nearest",
     "TokenEmbedder": "elmo",
     "TokenIndexer": "elmo",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -44,6 +44,8 @@ def precise_to(precision: Precision) -> Iterator[None]:
     PyTorch's switches, old and new, alike.
     """
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    products: Any = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    defaults = [product.fp32_precision for product in products]
     try:
         torch.set_float32_matmul_precision("high" if precision.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = precision.tf32
@@ -51,3 +53,5 @@ def precise_to(precision: Precision) -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(before[0])
         torch.backends.cudnn.allow_tf32 = before[1]
+        for product, default in zip(products, defaults):
+            product.fp32_precision = default  # "none" by default, which the old switch cannot set

@@ -70,7 +70,28 @@ class PackedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
     Registered as a `Seq2SeqEncoder` with name "lstm", in place of AllenNLP's.
     """
 
-    def __init__(self, stateful: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        stateful: bool = False,
+    ) -> None:
         lstm = nn.LSTM if stateful else PackedLSTM  # a stateful encoder needs the final states
         # Bypasses AllenNLP's `__init__`, which would create another LSTM.
-        PytorchSeq2SeqWrapper.__init__(self, lstm(batch_first=True, **kwargs), stateful)
+        PytorchSeq2SeqWrapper.__init__(
+            self,
+            lstm(
+                input_size,
+                hidden_size,
+                num_layers,
+                bias=bias,
+                batch_first=True,
+                dropout=dropout,
+                bidirectional=bidirectional,
+            ),
+            stateful,
+        )

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
 from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder, Seq2SeqEncoder
 
 MASK = torch.arange(9) < torch.tensor([[4], [8], [0], [1], [8]])  # padded to nine, one row empty
@@ -12,9 +13,9 @@ def encoders(**parameters) -> tuple[LstmSeq2SeqEncoder, Seq2SeqEncoder]:
     """AllenNLP's and ours, each created from the same seed."""
     parameters = {"input_size": 7, "hidden_size": 5, **parameters}
     torch.manual_seed(0)
-    stock = LstmSeq2SeqEncoder(**parameters)
+    ours = Seq2SeqEncoder.from_params(Params({"type": "lstm", **parameters}))
     torch.manual_seed(0)
-    return stock, Seq2SeqEncoder.from_params(Params({"type": "lstm", **parameters}))
+    return LstmSeq2SeqEncoder(**parameters), ours
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -85,3 +86,9 @@ def test_initial_states_are_read():
     stock, ours = encoders()
     x, states = torch.randn(5, 9, 7), tuple(torch.randn(2, 1, 5, 5))
     assert torch.equal(ours(x, MASK, states), stock(x, MASK, states))
+
+
+def test_an_unknown_parameter_is_an_error():
+    """AllenNLP's own error, which names the key."""
+    with pytest.raises(ConfigurationError, match="hiden_size"):
+        encoders(hiden_size=3)
