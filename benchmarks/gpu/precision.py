@@ -44,7 +44,8 @@ def precise_to(precision: Precision) -> Iterator[None]:
     PyTorch's switches, old and new, alike.
     """
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    products: Any = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    backends: Any = torch.backends
+    products = backends.cuda.matmul, backends.mkldnn.matmul
     defaults = [product.fp32_precision for product in products]
     try:
         torch.set_float32_matmul_precision("high" if precision.tf32 else "highest")
