@@ -39,8 +39,8 @@ def text_of(task: Path, key: str) -> str:
 
 def fine_tune(archive_file: str, task: Path, out: Path) -> str:
     """
-    Fine-tune a biLM on a task's text, unless `out` has its archive. Returns the archive. A model in
-    the package has no number of negative samples, so it gets the config's.
+    Fine-tune a biLM on a task's text, unless `out` has its archive. Returns the archive. The number
+    of negative samples is the biLM's, or the config's for a model in the package, which lacks it.
     """
     parameters = read_archive(archive_file).parameters
     keys = ("lstm", "char_cnn", "n_negative_samples")
