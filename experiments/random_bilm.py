@@ -4,7 +4,8 @@ Creates an untrained biLM with the sizes of a model in the package, as a control
     python -m experiments.random_bilm OUT --like small --seed 13370 --scaled
 
 OUT receives bilm-tf's two files and can be used as `archive_file`. The same seed gives the same
-weights on every processor. The warm state is that after empty sentences.
+weights; with `--scaled`, differences of rounding between processors should not change them. The
+warm state is that after empty sentences.
 
 Initial weights give vectors that are far smaller than those of a trained biLM, and most of such a
 vector is the same for all words. With `--scaled`, the word layer has the mean zero, and each layer

@@ -37,11 +37,17 @@ MARKERS = ("s", "o", "^", "v", "D")
 """Of the runs, in the order of their first rows."""
 
 
+def texts_in(folder: Path) -> list[Path]:
+    """Raises an `InputError` if the folder of held-out texts has none."""
+    texts = sorted(folder.glob("*.txt"))
+    if not texts:
+        raise InputError(f"--heldout: {folder}: expected *.txt files, found none")
+    return texts
+
+
 def text_rows(arguments: argparse.Namespace) -> list[Row]:
     """One row for each text in the folder of held-out texts."""
-    texts = sorted(arguments.heldout.glob("*.txt"))
-    if not texts:
-        raise InputError(f"--heldout: {arguments.heldout}: expected *.txt files, found none")
+    texts = texts_in(arguments.heldout)
     model = load_language_model(cached_path(arguments.model))
     words = set.intersection(*(set(read_vocabulary_file(file)) for file in arguments.words))
     rows = []
@@ -56,7 +62,7 @@ def text_rows(arguments: argparse.Namespace) -> list[Row]:
 
 def unknown_table(folder: Path, files: Sequence[str]) -> str:
     """The percentage of tokens outside each vocabulary, and outside the words that all share."""
-    corpora = {path.stem: open_corpus(path) for path in sorted(folder.glob("*.txt"))}
+    corpora = {path.stem: open_corpus(path) for path in texts_in(folder)}
     vocabularies = {file: set(read_vocabulary_file(file)) for file in files}
     vocabularies["all of them"] = set.intersection(*vocabularies.values())
     rows: list[list[object]] = []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from allennlp.common.file_utils import cached_path
 from allennlp.common.plugins import import_plugins
 
 from elmo_plugin.plugin.models.archives import load_language_model
@@ -72,3 +73,20 @@ def test_table(
     task.write_text(task.read_text().replace('"hidden_size": 8', '"hidden_size": 9'))
     with pytest.raises(trained[0], match=trained[1]):
         finetuning.finetuning_table(bilm_archive, [task], tmp_path / "work")
+
+
+def test_number_of_negative_samples(
+    bilm_archive: str, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive's own number replaces the config's. A model in the package has none, which would
+    train with the full softmax."""
+    for name in ("ARCHIVE", "TEXT", "DEV"):
+        monkeypatch.setenv(f"BILM_{name}", "")
+    found = []
+    monkeypatch.setattr(
+        finetuning, "_train", lambda config, overrides, out: found.append(overrides)
+    )
+    for archive in (bilm_archive, str(cached_path("pretrained://tiny"))):
+        finetuning.fine_tune(archive, task, tmp_path)
+    assert isinstance(found[0]["model.n_negative_samples"], int)
+    assert sorted(found[1]) == ["model.char_cnn", "model.lstm"]
