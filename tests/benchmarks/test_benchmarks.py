@@ -17,7 +17,7 @@ from benchmarks import (
     processes,
     roofline,
     scaling,
-    task_lstm,
+    task_modules,
     training,
 )
 from benchmarks.measure import MatrixProductPeak, MemoryUse, in_turns, memory_of
@@ -262,9 +262,10 @@ def test_loaded_runs(text, once):
     assert processes[0].poll() is not None
 
 
-def test_task_lstm_runs(once):
+@pytest.mark.parametrize("kind", ["lstm", "cnn"])
+def test_task_modules_runs(once, kind):
     """The ratio is that of the two times."""
-    record = task_lstm.compare("lstm", 3)
+    record = task_modules.compare(kind, 3)
     assert record["ratio"] == pytest.approx(record["AllenNLP"] / record["ours"])
 
 

@@ -6,7 +6,7 @@ such cost.
 
 This module registers another class under this name, with the same parameters and weights. If a
 gradient is needed on a CPU, it computes the padded batch and leaves the padding out. Remove it when
-PyTorch computes packed batches as fast (`python -m benchmarks.task_lstm`).
+PyTorch computes packed batches as fast (`python -m benchmarks.task_modules`).
 """
 
 from typing import Any
