@@ -163,8 +163,8 @@ class WordVectorCache:
         if self._vectors is None:
             return encoder(words)
         # Without a dtype, an empty index (only empty sentences) would be float.
-        found = torch.tensor([self._rows[key] for key in keys], dtype=torch.long)
-        return self._vectors[found.to(words.device)]
+        found = [self._rows[key] for key in keys]
+        return self._vectors[torch.tensor(found, dtype=torch.long, device=words.device)]
 
     def _encode(self, encoder: nn.Module, words: Tensor) -> Tensor:
         """The vectors of at least one word."""

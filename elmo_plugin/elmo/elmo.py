@@ -21,6 +21,7 @@ from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_fil
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
 from elmo_plugin.modules import BiLM, LSTMState, ScalarMix
 from elmo_plugin.modules.bilm import INITIAL_STATES
+from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.text.characters import words_to_characters
@@ -69,7 +70,7 @@ class Elmo(nn.Module):
         batch, as in bilm-tf and AllenNLP, so that vectors depend on earlier batches.
     precision : `str`, optional (default = `"fp32"`)
         Precision of the biLM's matrix products: `"fp32"`, or `"bf16"`, which is faster on CPUs with
-        native bfloat16. The vectors are fp32 in both cases.
+        native bfloat16 and much slower on others. The vectors are fp32 in both cases.
     cache_dir : `str | os.PathLike`, optional
         Folder for a `LayerCache`, which several biLMs may share. Results of the same batch are
         bit-identical with and without a cache. Layers computed in another batch agree up to
@@ -145,16 +146,17 @@ class Elmo(nn.Module):
     ) -> Elmo:
         """
         Load a model from bilm-tf's two files, or from a folder or zip file that contains them as
-        `options.json` and an HDF5 file. `kwargs` are those of `Elmo`.
+        `options.json` and an HDF5 file. A URL is downloaded once, with the package `cached-path`.
+        `kwargs` are those of `Elmo`.
 
         # Raises
 
-        As `load_bilm` and `model_files`.
+        As `load_bilm`, `model_files` and `local_path`.
         """
         if weight_file is None:
-            with model_files(os.path.expanduser(options_file)) as files:
+            with model_files(local_path(options_file)) as files:
                 return cls.from_files(*files, **kwargs)
-        return cls(load_bilm(*map(os.path.expanduser, (options_file, weight_file))), **kwargs)
+        return cls(load_bilm(local_path(options_file), local_path(weight_file)), **kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
@@ -237,14 +239,16 @@ class Elmo(nn.Module):
             "mask": mask.view(*outer, mask.size(1)),
         }
 
+    @not_compiled
     def _mixed(
         self, tokens: Tensor, mixes: list[ScalarMix], keep_boundaries: bool
     ) -> tuple[list[Tensor], Tensor]:
         """The mixes of a batch, each of shape `(B, T, 2P)`, and its mask, shape `(B, T)`."""
         # The statistics of layer norm include the boundaries, as in AllenNLP.
         boundaries = keep_boundaries or mixes[0].do_layer_norm
-        layers, mask = self.layers(tokens, boundaries)
-        mixed = [mix(layers, mask) for mix in mixes]
+        with lock_of(self.bilm).shared():  # layers and mixes are from the same weights
+            layers, mask = self.layers(tokens, boundaries)
+            mixed = [mix(layers, mask) for mix in mixes]
         if boundaries and not keep_boundaries:
             mask = mask[:, 2:]
             mixed = [without_boundaries(x, mask) for x in mixed]
@@ -299,8 +303,8 @@ class Elmo(nn.Module):
             batches = [list(range(len(batch)))]
         found: list[Any] = [None] * len(batch)
         for places in batches:
-            tokens = self.characters([batch[b] for b in places])
-            chosen = self._vectors(tokens, layer)
+            with lock_of(self.bilm).shared():  # no move to another device comes between
+                chosen = self._vectors(self.characters([batch[b] for b in places]), layer)
             for row, b in enumerate(places):  # of (.., B, T, 2P)
                 vectors = chosen[..., row, : lengths[b], :].float()
                 vectors = vectors.sum(dim=-2) / max(1, lengths[b]) if pool else vectors.clone()
@@ -360,7 +364,7 @@ class Elmo(nn.Module):
         n_characters = self.bilm.max_characters_per_token
         lengths = [len(sentence) for sentence in sentences]
         most = max(lengths, default=0)
-        tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long)
+        tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long, device="cpu")
         for row, sentence in zip(tokens, sentences):
             ids = words_to_characters(list(sentence), n_characters)
             row[: len(sentence)] = torch.from_numpy(ids)

@@ -76,6 +76,11 @@ def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
 
 
 def _read_folder(folder: Path) -> Archive:
+    if not (folder / CONFIG).exists():
+        raise InputError(
+            f"expected {CONFIG} of a trained bilm, or options.json and an HDF5 file of bilm-tf, "
+            "found none of them"
+        )
     parameters = _read_parameters(folder / CONFIG)
     words = re.split(r"\r?\n", _read_text(folder / WORDS))
     words = words[:-1] if words[-1] == "" else words

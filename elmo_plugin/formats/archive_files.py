@@ -47,6 +47,12 @@ def opened_archive(archive_file: Union[str, os.PathLike]) -> Iterator[Path]:
             name_full_disk(f"{archive_file}, unpacked in {tempfile.gettempdir()}"),
             tempfile.TemporaryDirectory() as folder,
         ):
+            with open(path, "rb") as file:
+                if file.read(2) != b"\x1f\x8b":  # of gzip
+                    raise InputError(
+                        "expected a model.tar.gz, found another kind of file; the options and "
+                        "weights of bilm-tf are options_file and weight_file"
+                    )
             _unpack(path, Path(folder))
             yield Path(folder)
     except InputError as error:

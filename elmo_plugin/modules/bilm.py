@@ -1,3 +1,4 @@
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
@@ -9,8 +10,11 @@ from elmo_plugin.checks import check_choice
 from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM, WarmState
 from elmo_plugin.ops.linear import Linear
+from elmo_plugin.ops.private_torch import has_native_bfloat16
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS, words_to_characters
+
+logger = logging.getLogger(__name__)
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
@@ -76,16 +80,26 @@ class BiLM(nn.Module):
         boundaries = words_to_characters(
             [BEGIN_TOKEN, END_TOKEN], char_cnn.max_characters_per_token
         )
-        self.register_buffer("boundaries", torch.from_numpy(boundaries).long(), persistent=False)
+        device = self.warm_state.output.device  # PyTorch's default may be another than the CPU
+        self.register_buffer(
+            "boundaries", torch.from_numpy(boundaries).long().to(device), persistent=False
+        )
         self.n_trained = 0  # see `frozen_state`
 
     def set_precision(self, precision: str) -> None:
         """
         Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which is at least twice as
-        fast on CPUs with native bfloat16. Weights, memory cells and results stay in fp32. Another
-        value raises an `InputError`.
+        fast on CPUs with native bfloat16. On other CPUs it is several times as slow, so a warning
+        is logged if there is no GPU. Weights, memory cells and results stay in fp32. Another value
+        raises an `InputError`.
         """
         check_choice("precision", precision, PRECISIONS)
+        is_native = has_native_bfloat16() or torch.accelerator.is_available()
+        if precision == "bf16" and not is_native:
+            logger.warning(
+                "precision: this CPU has no native bfloat16, so bf16 takes several times as long "
+                "as fp32; use fp32"
+            )
         for module in self.modules():
             if isinstance(module, (Linear, ProjectedLSTM)):
                 module.precision = PRECISIONS[precision]
@@ -283,5 +297,5 @@ def _hash_weights(n: int) -> Tensor:
     """
     Fixed random 64-bit numbers. Sums of products with them overflow and wrap around, as in a hash.
     """
-    generator = torch.Generator().manual_seed(n)
-    return torch.randint(-(2**63), 2**63 - 1, (n,), generator=generator)
+    generator = torch.Generator("cpu").manual_seed(n)
+    return torch.randint(-(2**63), 2**63 - 1, (n,), generator=generator, device="cpu")

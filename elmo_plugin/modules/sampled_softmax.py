@@ -150,16 +150,16 @@ def log_uniform_sample(
     a seed draws the same words on every device.
     """
     log_range = math.log(n_words + 1)
-    drawn = torch.empty(0, dtype=torch.long)
+    drawn = torch.empty(0, dtype=torch.long, device="cpu")
     while True:
-        u = torch.rand(max(2 * n_samples, 64), dtype=torch.float64)
+        u = torch.rand(max(2 * n_samples, 64), dtype=torch.float64, device="cpu")
         drawn = torch.cat([drawn, (torch.exp(u * log_range).long() - 1).clamp_(max=n_words - 1)])
         # The position of each word's first draw, because only that one counts.
         words, inverse = torch.unique(drawn, return_inverse=True)
         if len(words) < n_samples:
             continue
-        first = torch.full((len(words),), len(drawn)).scatter_reduce_(
-            0, inverse, torch.arange(len(drawn)), "amin"
+        first = inverse.new_full((len(words),), len(drawn)).scatter_reduce_(
+            0, inverse, torch.arange(len(drawn), device="cpu"), "amin"
         )
         first = first.sort().values[:n_samples]
         return drawn[first].to(device), int(first[-1]) + 1

@@ -1,5 +1,5 @@
 """
-Kernels in plain PyTorch, one per file, and two in C++, in `csrc/`. Each has a reference
+Kernels in plain PyTorch, one per file, and three in C++, in `csrc/`. Each has a reference
 implementation: a function `reference_...`, or the PyTorch expression in its docstring. Tests
 compare the two.
 """

@@ -134,6 +134,7 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
         torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
         torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
         torch.backends.cuda.matmul.fp32_precision,
+        torch.backends.cudnn.conv.fp32_precision,  # type: ignore[attr-defined]
     ]
     n_trained = 0
     for name, part in module.named_modules(remove_duplicate=False):

@@ -23,6 +23,7 @@ _global_hooks = [
         "_global_backward_pre_hooks",
     )
 ]
+_capabilities: Any = getattr(torch.cpu, "get_capabilities", None)
 _disable_dynamo: Any = getattr(torch, "_disable_dynamo", None)
 _keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
 
@@ -40,6 +41,12 @@ ONEDNN_DTYPES = _onednn_dtypes()
 Types for which oneDNN is used on this CPU: bfloat16 only on CPUs that support it, and none in
 builds of PyTorch without oneDNN. All other types use PyTorch's own product.
 """
+
+
+def has_native_bfloat16() -> bool:
+    """Whether this CPU multiplies in bfloat16. Without the operator this is assumed."""
+    known = {"avx512_bf16": True} if _capabilities is None else _capabilities()
+    return any(known.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))  # the last on ARM
 
 
 def is_onednn_weight(weight: Tensor) -> bool:

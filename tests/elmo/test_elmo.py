@@ -3,6 +3,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cached_path
 import numpy
 import pandas
 import pytest
@@ -161,13 +162,21 @@ def test_archive_and_files(bilm_archive):
     assert numpy.abs(warm - zero).max() > 1e-6
 
 
-def test_files_that_are_not_archives(tmp_path, bilm_archive):
+def test_files_that_are_not_archives(tmp_path, bilm_archive, bilm_files):
     """The file is no archive, half of one, or a whole one of another model."""
     whole = Path(bilm_archive).read_bytes()
-    for name, content in {"text": b"text", "half": whole[: len(whole) // 2]}.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match=f"{name}: expected a whole model.tar.gz"):
-            Elmo.from_archive(tmp_path / name)
+    (tmp_path / "half").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="half: expected a whole model"):
+        Elmo.from_archive(tmp_path / "half")
+    (tmp_path / "text").write_bytes(b"text")
+    for file in (tmp_path / "text", bilm_files.weight_file):
+        with pytest.raises(InputError, match=r"expected a model\.tar\.gz, .* options_file and wei"):
+            Elmo.from_archive(file)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        InputError, match=r"empty: expected config\.json .*or options\.json .* none"
+    ):
+        Elmo.from_archive(tmp_path / "empty")
 
     run = tmp_path / "run"
     model = Model.from_params(Params({"type": "elmo_nothing"}), vocab=Vocabulary())
@@ -211,6 +220,14 @@ def test_a_no_break_space_is_part_of_a_token(elmo):
     """The expected vectors are those of the same sentence in a list."""
     sentence = ["10\u00a0000", "dogs"]
     assert numpy.array_equal(elmo.embed(sentence), elmo.embed([sentence])[0])
+
+
+def test_files_at_an_address(bilm_files, monkeypatch):
+    """Each file is where `cached_path` has put it."""
+    local = {f"https://example.org/{k}": path for k, path in enumerate(bilm_files)}
+    monkeypatch.setattr(cached_path, "cached_path", lambda name, **_: local[name])
+    found = Elmo.from_files(*local).embed("the dog")
+    assert numpy.array_equal(found, Elmo.from_files(*bilm_files).embed("the dog"))
 
 
 def test_files_at_home(bilm_files, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo.caches import SharedLock
+from elmo_plugin.modules import ScalarMix
 from tests.compare import assert_close
 
 SENTENCE = "He threw the stick to the dog .".split()
@@ -50,6 +51,33 @@ def test_a_change_while_other_threads_read(bilm_files, change):
             atol=1e-6,
             what=change,
         )
+
+
+def test_other_weights_while_another_thread_mixes(bilm_files, monkeypatch):
+    """Weights are loaded in a thread that starts when the layers are there and their mix is not.
+    The vectors are those of the old weights, and not of old layers with a new mix; the next are
+    those of the new weights."""
+    elmo = Elmo.from_files(*bilm_files)
+    old = {key: x.clone() for key, x in elmo.state_dict().items()}
+    new = {key: x + 0.5 if "scalar_mix" in key else x for key, x in old.items()}
+    expected = []
+    for weights in (new, old):
+        elmo.load_state_dict(weights)
+        expected.append(elmo.embed(SENTENCE))
+    assert np.abs(expected[0] - expected[1]).max() > 1e-2
+    forward, writers = ScalarMix.forward, []
+
+    def interrupted(mix, *arguments):
+        if not writers:
+            writers.append(threading.Thread(target=elmo.load_state_dict, args=[new]))
+            writers[0].start()
+            writers[0].join(0.5)  # it ends only if nobody reads
+        return forward(mix, *arguments)
+
+    monkeypatch.setattr(ScalarMix, "forward", interrupted)
+    for vectors in expected[::-1]:
+        assert_close(elmo.embed(SENTENCE), vectors, atol=1e-6, what="vectors")
+        writers[0].join(60)
 
 
 def test_a_fork_while_another_thread_reads(bilm_files, monkeypatch):

@@ -9,7 +9,7 @@ import torch
 from elmo_plugin import Elmo
 from elmo_plugin.elmo.caches import BLOCK, WordVectorCache
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops.frozen_state import FrozenState
+from elmo_plugin.ops.frozen_state import FrozenState, frozen_state
 from tests.compare import assert_close
 
 STATE = FrozenState([])
@@ -29,6 +29,18 @@ def vectors(elmo: Elmo) -> torch.Tensor:
 def fresh(elmo: Elmo) -> torch.Tensor:
     elmo.clear_caches()
     return vectors(elmo)
+
+
+def test_tf32_on_a_gpu_is_another_state(elmo):
+    """cuDNN's setting rounds the convolutions over characters, so their vectors are others."""
+    before = frozen_state(elmo.bilm)
+    setting = torch.backends.cudnn.allow_tf32
+    try:
+        torch.backends.cudnn.allow_tf32 = not setting
+        assert frozen_state(elmo.bilm) != before
+    finally:
+        torch.backends.cudnn.allow_tf32 = setting
+    assert frozen_state(elmo.bilm) == before
 
 
 @pytest.mark.parametrize("change", ["loaded", "in place", "precision", "data"])

@@ -9,7 +9,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from elmo_plugin import Elmo
 from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.sampled_softmax import log_uniform_sample
 from elmo_plugin.options import BiLMOptions
 from tests.conftest import BLOCKS
 
@@ -43,3 +45,20 @@ def test_training_waits_for_no_number_and_copies_nothing(precision):
         layers[-1].sum().backward()
     assert all(x.grad is not None and x.grad.is_meta for x in bilm.parameters())
     assert layers[-1].shape == (2, 5, 3, bilm.bilstm.projection_dim)
+
+
+def test_the_default_device_may_be_another(bilm_files):
+    """Property: a model on the CPU has the same vectors while tensors are made on another device by
+    default, and its loss draws the same samples. A model that is made then is there as a whole."""
+    elmo = Elmo.from_files(*bilm_files)
+    expected = elmo.embed("He threw the stick .")
+    elmo.clear_caches()
+    torch.manual_seed(0)
+    samples = log_uniform_sample(5, 100)
+    with torch.device("meta"):
+        assert (elmo.embed("He threw the stick .") == expected).all()
+        torch.manual_seed(0)
+        found = log_uniform_sample(5, 100)
+        bilm = BiLM(BiLMOptions.from_dict(BLOCKS, source="test"))
+    assert torch.equal(found[0], samples[0]) and found[1] == samples[1]
+    assert all(x.is_meta for x in (*bilm.parameters(), *bilm.buffers()))

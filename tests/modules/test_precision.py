@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
+from elmo_plugin.ops import private_torch
 from elmo_plugin.ops.linear import Linear
 from tests.random_bilm import random_bilm, read_sentences
 
@@ -53,6 +54,18 @@ def test_frozen_weights_are_cast_again_when_they_change():
     layer.packed_weights.clear()
     assert torch.equal(after, read())
     assert not torch.equal(before, after)
+
+
+@pytest.mark.parametrize("name, is_slow", [("avx512_bf16", False), ("bf16", False), ("avx2", True)])
+def test_a_cpu_without_bfloat16_warns(monkeypatch, caplog, name, is_slow):
+    """PyTorch's names of what a CPU can do, of which two include bfloat16. fp32 never warns."""
+    monkeypatch.setattr(private_torch, "_capabilities", lambda: {name: True, "amx_bf16": False})
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    bilm = random_bilm().bilm
+    bilm.set_precision("fp32")
+    assert not caplog.messages
+    bilm.set_precision("bf16")
+    assert ["no native bfloat16" in message for message in caplog.messages] == [True] * is_slow
 
 
 def test_unknown_precision():

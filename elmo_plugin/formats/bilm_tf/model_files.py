@@ -17,8 +17,8 @@ HDF5_ENDINGS = (".hdf5", ".h5")
 @contextmanager
 def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     """
-    The options file (`options.json`) and the only HDF5 file in a folder or a zip file. A zip file
-    is unpacked into a temporary folder, which exists inside the context.
+    The only options file, whose name ends in `options.json`, and the only HDF5 file in a folder or
+    a zip file. A zip file is unpacked into a temporary folder, which exists inside the context.
 
     Raises an `InputError` if `path` is neither a folder nor a zip file, if it does not contain
     exactly one file of each kind, or if the zip file is damaged; and a `DiskFullError` if the disk
@@ -39,14 +39,14 @@ def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
 
 
 def holds_model_files(path: str | os.PathLike) -> bool:
-    """Whether `path` is a zip file, or a folder with an `options.json`."""
+    """Whether `path` is a zip file, or a folder with an options file."""
     path = Path(path)
-    return (path / OPTIONS).is_file() or (path.is_file() and zipfile.is_zipfile(path))
+    return any(path.glob(f"*{OPTIONS}")) or (path.is_file() and zipfile.is_zipfile(path))
 
 
 def _choose(source: Path, files: Iterable[Path] | Iterable[PurePosixPath]) -> tuple[str, str]:
     shown = sorted((file for file in files if not file.name.startswith(".")), key=str)
-    options = [file for file in shown if file.name == OPTIONS]
+    options = [file for file in shown if file.name.endswith(OPTIONS)]
     weights = [file for file in shown if file.name.lower().endswith(HDF5_ENDINGS)]
     for found, expected in ((options, OPTIONS), (weights, "HDF5 file")):
         if len(found) != 1:

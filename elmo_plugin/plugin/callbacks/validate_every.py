@@ -1,4 +1,5 @@
 import logging
+import math
 import os
 from typing import Any, Optional
 
@@ -153,7 +154,8 @@ def _keep_if_best(
 ) -> bool:
     tracker = trainer._metric_tracker
     score = tracker.combined_score(metrics)
-    if tracker._best_so_far is not None and score <= tracker._best_so_far:
+    best = -math.inf if tracker._best_so_far is None else tracker._best_so_far
+    if not score > best:  # also if the score is NaN
         return False
     tracker._best_so_far = score
     tracker.best_epoch, tracker.best_epoch_metrics = tracker._epoch_number, metrics

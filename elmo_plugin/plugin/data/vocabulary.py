@@ -81,8 +81,9 @@ class BiLMVocabulary(Vocabulary):
             check_path(f"{name}: cache_dir", cache_dir)
         if file is not None:
             check_path(f"{name}: file", file)
-            if min_count is not None:
-                raise InputError(f'{name}: "min_count" needs a "corpus", found a "file"')
+            for key, value in (("min_count", min_count), ("cache_dir", cache_dir)):
+                if value is not None:
+                    raise InputError(f'{name}: "{key}" needs a "corpus", found a "file"')
             try:
                 file = cached_path(file)
             except (OSError, ValueError) as error:

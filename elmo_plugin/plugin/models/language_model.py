@@ -64,7 +64,8 @@ class LanguageModel(Model):
         LSTM state at the start of a sentence, or of a text in evaluation: `"warm"`, the mean state
         at sentence starts in training; `"zero"`; or `"carry"`, the state after the previous batch.
     precision : `str`, optional (default = `"fp32"`)
-        Precision of the biLM's matrix products. `"bf16"` is faster on CPUs with native bfloat16.
+        Precision of the biLM's matrix products. `"bf16"` is faster on CPUs with native bfloat16
+        and much slower on others.
         Weights and optimizer state stay in fp32.
     sparse_gradients : `bool`, optional (default = `False`)
         Whether the softmax has row-sparse gradients, only for the words in a batch. The cost of a
@@ -161,8 +162,8 @@ class LanguageModel(Model):
         check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any) -> "LanguageModel":
-        super()._apply(fn, *args)
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> "LanguageModel":
+        super()._apply(fn, *args, **kwargs)
         for training, state in self._carried.items():  # same device and precision as the weights
             self._carried[training] = state and LSTMState(*map(fn, state))
         return self
@@ -382,5 +383,5 @@ def _scale_gradient(x: Tensor, factor: float) -> Tensor:
 
 
 def exp(x: float) -> float:
-    """e to the power of x, and infinity where a float is too small for it."""
-    return math.exp(x) if x < 700 else math.inf
+    """e to the power of x, and infinity where a float is too small for it. NaN stays NaN."""
+    return math.inf if x > 700 else math.exp(x)

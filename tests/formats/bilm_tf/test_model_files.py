@@ -47,6 +47,14 @@ def test_a_folder_or_a_zip_file_is_a_model(folder, bilm_files):
         assert numpy.array_equal(Elmo.from_files(path).embed(SENTENCE), expected)
 
 
+def test_published_names(folder, bilm_files):
+    """The names of the original ELMo's files: they begin with the sizes of the model."""
+    expected = Elmo.from_files(*bilm_files).embed(SENTENCE)
+    (folder / "options.json").rename(folder / "elmo_2x4096_512_2048cnn_2xhighway_options.json")
+    (folder / "model.hdf5").rename(folder / "elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5")
+    assert numpy.array_equal(Elmo.from_archive(folder).embed(SENTENCE), expected)
+
+
 def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
     """The names of the members do not choose the folder, and no file is left."""
     path = zip_of(folder, {"../../options.json": "options.json", "/tmp/model.hdf5": "model.hdf5"})

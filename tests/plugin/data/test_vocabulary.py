@@ -134,6 +134,7 @@ def test_a_word_that_a_vocabulary_cannot_hold_is_refused() -> None:
         *[({"file": bad}, "file: expected a path") for bad in ("", 3, True, [], {}, "a\0b")],
         ({"corpus": "a", "cache_dir": ""}, "cache_dir: expected a path"),
         ({"file": "a", "min_count": 2}, '"min_count" needs a "corpus"'),
+        ({"file": "a", "cache_dir": "b"}, '"cache_dir" needs a "corpus"'),
     ],
 )
 def test_wrong_parameters_are_named(params: dict, message: str) -> None:

@@ -11,6 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.models.language_model import exp
 from tests import oracle
 from tests.compare import assert_close
 from tests.plugin.models.running_text import (
@@ -213,6 +214,17 @@ def test_sampled_loss_is_not_a_perplexity():
     assert model.get_metrics() == {"sampled_loss": pytest.approx(losses[0], rel=0.5)}
     model.eval()(**batch(text[0]))
     assert set(model.get_metrics()) == {"perplexity", "forward_perplexity", "backward_perplexity"}
+
+
+def test_a_perplexity_of_no_number_is_none():
+    """NaN, as IEEE 754 has the exponential of NaN, so that it is not taken for a result."""
+    assert math.isnan(exp(math.nan))
+
+
+def test_memory_can_be_made_anew():
+    """PyTorch's `to_empty`, by which a model is made without memory first, as any module can."""
+    model = language_model().to("meta").to_empty(device="cpu")
+    assert {x.device.type for x in (*model.parameters(), *model.buffers())} == {"cpu"}
 
 
 def test_a_perplexity_beyond_numbers_is_infinite():

@@ -16,10 +16,11 @@ import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params, Tqdm
 from allennlp.training.callbacks import TrainerCallback
+from allennlp.training.metric_tracker import MetricTracker
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import sampled_softmax
-from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback
+from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, _keep_if_best
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from tests.conftest import BLOCKS
 from tests.plugin.training.toy_training import Killed
@@ -178,6 +179,21 @@ def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):
     for name in ("metrics.json", "metrics_epoch_0.json"):
         metrics = json.loads((run / name).read_text())
         assert (metrics["best_epoch"], metrics["best_validation_perplexity"]) == (0, 20.0)
+
+
+def test_no_number_is_never_the_best(tmp_path):
+    """A validation whose loss is NaN is not kept, as by the trainer at the end of an epoch. A loss
+    that is lower is kept before and after it, and one that is higher is not."""
+    trainer = SimpleNamespace(
+        _metric_tracker=MetricTracker("-loss"),
+        _primary=True,
+        _save_model_state=lambda path: torch.save({}, path),
+    )
+    kept = [
+        _keep_if_best(trainer, {"loss": loss}, str(tmp_path / "best.th"))
+        for loss in (math.nan, 5.0, math.nan, 9.0, 4.0)
+    ]
+    assert kept == [False, True, False, False, True]
 
 
 def test_validate_every_refuses_a_moving_average(tmp_path):
