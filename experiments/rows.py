@@ -1,10 +1,13 @@
 """
 Results in JSON Lines, one row per result. A row of an analysis has the biLM's name (`bilm`) and
-`digest`, the `settings`, the `metrics`, and the CPU time in `seconds`.
+`digest`, the `settings`, the `metrics`, the CPU time in `seconds`, and its `ORIGIN`.
 """
 
 import fcntl
 import json
+import platform
+import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +18,33 @@ import elmo_plugin.plugin  # noqa: F401  registers pretrained:// and docs://
 from elmo_plugin import Elmo
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import new_digest
+from elmo_plugin.version import VERSION
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "experiments" / "results"
 AVERAGE = "average"
 
 Row = dict[str, Any]
+
+
+def _origin() -> Row:
+    """
+    The `version` and `commit` of the code, and the `processor`. The commit is marked as `-dirty` if
+    the code was changed, and `None` outside a clone.
+    """
+    arguments = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", info.read_text()) if info.exists() else None
+    return {
+        "version": VERSION,
+        "commit": done.stdout.strip() if done.returncode == 0 else None,
+        "processor": found[1] if found else platform.processor(),
+    }
+
+
+ORIGIN = _origin()
+"""That of the code that is running, which may change on the disk meanwhile."""
 
 
 def read_rows(file: Path) -> list[Row]:
@@ -82,6 +107,7 @@ def result_row(
         "settings": settings,
         "metrics": metrics,
         "seconds": seconds,
+        **ORIGIN,
     }
 
 

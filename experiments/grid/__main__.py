@@ -2,11 +2,8 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
-import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,15 +17,12 @@ from allennlp.common.plugins import import_plugins
 from allennlp.common.util import import_module_and_submodules
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.version import VERSION
 from experiments import grid as package
 from experiments.grid.bilms import Bilm, find_bilms
 from experiments.grid.cells import SETTINGS, Cell, Grid, read_grid
 from experiments.grid.costs import Costs
 from experiments.grid.training import LOG, RESULT, train
-from experiments.rows import Row, append_row, read_rows
-
-ROOT = Path(__file__).parents[2]
+from experiments.rows import ORIGIN, RESULTS, Row, append_row, read_rows
 
 
 class Run(NamedTuple):
@@ -61,7 +55,6 @@ class GridRunner:
         self.bilms = find_bilms(grid.bilms, self.work)
         self.folders = {"data": data.resolve(), "work": self.work}
         self.folders |= {name: bilm.path for name, bilm in self.bilms.items()}
-        self.facts = {"version": VERSION, "commit": commit(), "processor": processor()}
 
     def left(self, where: dict[str, set[str]]) -> list[Cell]:
         """
@@ -149,7 +142,7 @@ class GridRunner:
             "config_digest": run.cell.config_digest,
             "bilm_digest": self._bilm_digest(run.cell),
             **result,
-            **self.facts,
+            **ORIGIN,
         }
         append_row(self.rows_file, row)
         shutil.rmtree(run.out)
@@ -165,19 +158,6 @@ class GridRunner:
         return row
 
 
-def commit() -> str | None:
-    """The commit of the code, marked as `-dirty` if it was changed; `None` outside a clone."""
-    arguments = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
-    done = subprocess.run(arguments, capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def processor() -> str:
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.*)", info.read_text()) if info.exists() else None
-    return found[1] if found else platform.processor()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.grid",
@@ -185,7 +165,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("grid", type=Path, help="jsonnet file")
-    parser.add_argument("--rows", type=Path, default=ROOT / "experiments/results/rows.jsonl")
+    parser.add_argument("--rows", type=Path, default=RESULTS / "rows.jsonl")
     parser.add_argument("--data", type=Path, required=True, help="folder of the data")
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     parser.add_argument(
