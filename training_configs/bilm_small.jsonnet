@@ -1,11 +1,11 @@
-// The model `small` in the package (`pretrained: 'small'`) was trained with:
+// The model `small` in the package (`pretrained: 'small'`) was trained with this config, in several
+// runs (see its model card, elmo_plugin/pretrained/small/README.md):
 //
 //   BILM_TEXT=FOLDER allennlp train training_configs/bilm_small.jsonnet \
 //     --include-package elmo_plugin -s OUT
 //   allennlp bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small --softmax --float16
 //
-// elmo_plugin/pretrained/small/README.md describes the text in the folders `train` and `heldout`, and
-// how the training was divided into runs.
+// The model card describes the text in the folders `train` and `heldout`.
 (import 'bilm.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT') + '/train',
   validation_data_path: std.extVar('BILM_TEXT') + '/heldout',
@@ -17,7 +17,9 @@
     },
     lstm+: { dim: 1024, projection_dim: 128 },  // vectors of 256 numbers
     n_negative_samples: 4096,
-    precision: 'bf16',  // as good as fp32 here, and faster on CPUs with native bfloat16
+    // As good as fp32 here. It is faster on CPUs with native bfloat16 (AVX512_BF16 or AMX on x86). On
+    // others, such as those of most laptops, it is several times slower: set 'fp32' there.
+    precision: 'bf16',
   },
   trainer+: { optimizer+: { lr: 0.003 } },
 }
