@@ -350,7 +350,7 @@ def wsd_table(rows: Sequence[Row]) -> str:
             key = settings["dev"], row["bilm"] or "none", settings["layer"]
             line = lines.setdefault(key, [""] * 6)
             start = 3 if settings.get("nearest") == OCCURRENCE else 0
-            line[start] = f"{metrics['f1']:.1f} ({_interval(metrics['f1_interval'])})"
+            line[start] = metrics["f1"]
             if row["bilm"]:
                 line[start + 1 : start + 3] = [_difference(metrics), metrics["rare"]]
     return table(columns, [[*key, *line] for key, line in lines.items()])
@@ -361,7 +361,7 @@ def _difference(metrics: dict[str, Any]) -> str:
     low, high = metrics["difference_interval"]
     text = f"{metrics['difference']:+.1f}"
     text = f"**{text}**" if low > 0 or high < 0 else text
-    return f"{text} ({_interval((low, high), '+')})"
+    return f"{text} ({low:+.1f} to {high:+.1f})"
 
 
 def examples_table(rows: Sequence[Row]) -> str:
@@ -377,10 +377,6 @@ def examples_table(rows: Sequence[Row]) -> str:
     columns = [f"{limit:g}" for limit in limits[:-1]]
     compared = [[*key, *line] for key, line in lines.items()]
     return table(["data", "biLM", "layer", *columns, "all"], compared) if columns else ""
-
-
-def _interval(bounds: Sequence[float], sign: str = "") -> str:
-    return " to ".join(f"{bound:{sign}.1f}" for bound in bounds)
 
 
 def main() -> None:
