@@ -1,5 +1,5 @@
 // The comparisons of paper.jsonnet with more seeds, fair controls and without early stopping. It
-// replaces paper.jsonnet when all its rows are there.
+// replaces paper.jsonnet when all its rows are there (experiments/results/five_seeds).
 //
 // `random` is an untrained biLM of the sizes of `small`, whose layers vary from word to word as much
 // as those of `small`. `static` is the word layer of `small` alone, which has one vector for a word
