@@ -16,6 +16,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.formats.archive import read_archive
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
 
@@ -172,6 +173,8 @@ def test_files_that_are_not_archives(tmp_path, bilm_archive, bilm_files):
     for file in (tmp_path / "text", bilm_files.weight_file):
         with pytest.raises(InputError, match=r"expected a model\.tar\.gz, .* options_file and wei"):
             Elmo.from_archive(file)
+    with pytest.raises(InputError, match="found options.json and an HDF5 file .* bilm-import"):
+        read_archive(Path(bilm_files.options_file).parent)
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         InputError, match=r"empty: expected config\.json .*or options\.json .* none"

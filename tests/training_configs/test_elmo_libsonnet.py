@@ -319,6 +319,36 @@ def test_the_initializers_of_coref_reach_its_encoder():
             assert [how for regex, how in regexes if re.search(regex, parameter)] == [initializer]
 
 
+def test_initializers_with_escaped_dots_and_exceptions():
+    """The names are those of the parameters in the wrapper, and both spellings of a dot are found."""
+    patterns = r"regexes: [['.*', 'zero'], ['_context_layer\\._module\\.weight', 'xavier_normal']]"
+    prevented = "prevent_regexes: ['_context_layer._module.bias']"
+    file = f"(import '{CONFIGS}/coref.jsonnet')"
+    changed = f"{file} {{ model+: {{ initializer: {{ {patterns}, {prevented} }} }} }}"
+    model = evaluated(f"{LIBRARY}.both({changed}, {{ pretrained: 'tiny' }})")["model"]
+    (_, (regex, _)), (exception,) = (
+        model["initializer"][key] for key in ("regexes", "prevent_regexes")
+    )
+    assert re.search(regex, "_context_layer._encoder._module.weight_ih_l0")
+    assert re.search(exception, "_context_layer._encoder._module.bias_ih_l0")
+
+
+@pytest.mark.parametrize("place", ["input", "both"])
+@pytest.mark.parametrize("task", ["ner", "bcn", "coref", "bidaf"])
+def test_sizes_may_be_changed_after_the_conversion(task, place):
+    """Expected: the config with the same sizes, changed before."""
+    sizes = {
+        "ner": "{ hidden_size:: 20, glove:: 'g.txt' }",
+        "bcn": "{ dim:: 10, glove:: 'g.txt' }",
+        "coref": "{ hidden_size:: 10 }",
+        "bidaf": "{ hidden_size:: 10 }",
+    }[task]
+    file = f"(import '{CONFIGS}/{task}.jsonnet')"
+    before = evaluated(f"{LIBRARY}.{place}({file} + {sizes}, {{ pretrained: 'tiny' }})")
+    after = evaluated(f"{LIBRARY}.{place}({file}, {{ pretrained: 'tiny' }}) + {sizes}")
+    assert after == before != evaluated(f"{LIBRARY}.{place}({file}, {{ pretrained: 'tiny' }})")
+
+
 def test_the_targets_of_a_decoder_keep_their_size():
     """Without `target_embedding_dim`, the targets of `simple_seq2seq` have the size of the embedded
     sources, which is 5 without ELMo."""

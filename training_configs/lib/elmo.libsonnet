@@ -184,30 +184,34 @@
              std.manifestJsonMinified(embedder))
       else fail('dim', 'the size of an ELMo vector, twice the projection_dim of the biLM, as in dim=256',
                 if known_dim == null then 'none' else std.manifestJsonMinified(known_dim));
-    local model = config.model;
-    local type = get(model, 'type', 'null');
-    local base = if std.endsWith(type, '_elmo') then std.substr(type, 0, std.length(type) - 5) else type;
-    local entry =
-      if paths != null then known_fields(paths)
-      else if std.objectHas(models(model), base) then models(model)[base]
-      else fail('model.type', 'one of ' + std.join(', ', std.objectFields(models(model))) + ', or '
-                              + "paths={ encoder: 'encoder', input: {}, output: { feedforward: 1 } }",
-                type);
     local elmo = { type: 'elmo', num_output_representations: n_input + n_output, elmo_dim: dim }
                  + embedder;
-    local indexed(reader) =
-      with_indexer(reader, get(entry, 'indexers', 'token_indexers'), key, max_characters_per_token);
-    local is_in_bcn = base == 'bcn' && (n_output == 1 || key == 'elmo');
-    local changed =
-      if is_in_bcn then bcn_with_elmo(model, elmo, dim, key, n_input, n_output)
-      else with_elmo(model, base, entry, paths != null, elmo, dim, key, dims, n_input, n_output);
+    local base_of(model) =
+      local type = get(model, 'type', 'null');
+      if std.endsWith(type, '_elmo') then std.substr(type, 0, std.length(type) - 5) else type;
+    local entry_of(model) =
+      if paths != null then known_fields(paths)
+      else if std.objectHas(models(model), base_of(model)) then models(model)[base_of(model)]
+      else fail('model.type', 'one of ' + std.join(', ', std.objectFields(models(model))) + ', or '
+                              + "paths={ encoder: 'encoder', input: {}, output: { feedforward: 1 } }",
+                get(model, 'type', 'null'));
+    local indexed(model, reader) =
+      local indexers = get(entry_of(model), 'indexers', 'token_indexers');
+      with_indexer(reader, indexers, key, max_characters_per_token);
+    local changed(model) =
+      local base = base_of(model), entry = entry_of(model);
+      local is_in_bcn = base == 'bcn' && (n_output == 1 || key == 'elmo');
+      local with =
+        if is_in_bcn then bcn_with_elmo(model, elmo, dim, key, n_input, n_output)
+        else with_elmo(model, base, entry, paths != null, elmo, dim, key, dims, n_input, n_output);
+      if l2 == null then with
+      else penalized(with, entry, l2, if is_in_bcn then '^_elmo' else 'token_embedder_' + key);
+    // `super` has the fields that are overridden after the conversion too, such as `hidden_size::`.
     config {
-      dataset_reader: indexed(config.dataset_reader),
+      dataset_reader: indexed(super.model, super.dataset_reader),
       [if get(config, 'validation_dataset_reader') != null then 'validation_dataset_reader']:
-        indexed(config.validation_dataset_reader),
-      model: if l2 == null then changed else penalized(
-        changed, entry, l2, if is_in_bcn then '^_elmo' else 'token_embedder_' + key
-      ),
+        indexed(super.model, super.validation_dataset_reader),
+      model: changed(super.model),
     },
 
   local with_elmo(model, base, entry, is_strict, elmo, dim, key, dims, n_input, n_output) =
@@ -261,13 +265,23 @@
            // By default the size of the embedded text, which targets have without ELMo.
            target_embedding_dim: columns_of(embedders, std.objectFields(embedders), dims),
          })
-         + if n_output == 0 || mixes_columns || get(get(model, 'initializer'), 'regexes') == null then {} else {
-           initializer+: { regexes: [[wrapped(regex[0], encoders)] + regex[1:] for regex in super.regexes] },
+         + if n_output == 0 || mixes_columns || get(model, 'initializer') == null then {} else {
+           initializer+: {
+             [if get(model.initializer, 'regexes') != null then 'regexes']:
+               [[wrapped(regex[0], encoders)] + regex[1:] for regex in super.regexes],
+             [if get(model.initializer, 'prevent_regexes') != null then 'prevent_regexes']:
+               [wrapped(regex, encoders) for regex in super.prevent_regexes],
+           },
          },
 
   // A regular expression for parameters of the encoders, whose names `elmo_output` changes.
   local wrapped(regex, encoders) = std.foldl(
-    function(regex, encoder) std.strReplace(regex, encoder + '._module', encoder + '._encoder._module'),
+    function(regex, encoder) std.foldl(
+      function(regex, dot)
+        std.strReplace(regex, encoder + dot + '_module', encoder + dot + '_encoder' + dot + '_module'),
+      ['.', '\\.'],
+      regex,
+    ),
     encoders,
     regex,
   ),
@@ -402,7 +416,7 @@
     local type = get(module, 'type');
     if type == 'compose' then outputs_growth(module.encoders, n)
     else if type == 'elmo_output' then output_growth(module.encoder, n)
-    else if std.member(['pass_through', 'pytorch_transformer', 'bag_of_embeddings', 'cls_pooler'], type)
+    else if std.member(['pass_through', 'pytorch_transformer', 'bag_of_embeddings', 'boe', 'cls_pooler'], type)
             || type == 'multi_head_self_attention' && get(module, 'output_projection_dim') == null then n
     else 0,
   local outputs_growth(modules, n) = std.foldl(function(n, module) output_growth(module, n), modules, n),

@@ -48,12 +48,14 @@ class BiLMPredictor(Predictor):
 
     @overrides
     def load_line(self, line: str) -> JsonDict:
-        if line.lstrip().startswith("{"):
+        line = line.removeprefix("\ufeff").strip()  # a byte order mark is no character of the text
+        if line.startswith("{"):
             try:
                 return json.loads(line)
-            except json.JSONDecodeError:
-                pass
-        return {"sentence": line.strip()}
+            except json.JSONDecodeError as error:
+                if line.startswith('{"'):  # other braces may be text
+                    raise InputError(f"expected JSON, found {line[:80]!r} ({error})") from None
+        return {"sentence": line}
 
     @overrides
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:

@@ -36,6 +36,14 @@ def test_forms_of_input(bilm):
     assert bilm.predict_json({"sentence": SENTENCE}) == expected
     for line in (f'{{"sentence": "{SENTENCE}"}}\n', f"  {SENTENCE}\n"):
         assert bilm.predict_json(bilm.load_line(line)) == expected
+    for line in (
+        f'\ufeff{{"sentence": "{SENTENCE}"}}\n',
+        f"\ufeff{SENTENCE}",
+    ):  # as Windows saves it
+        assert bilm.predict_json(bilm.load_line(line)) == expected
+    assert bilm.load_line("{ 1 , 2 }\n") == {"sentence": "{ 1 , 2 }"}
+    with pytest.raises(InputError, match='expected JSON, found \'{"sentence": "He ran'):
+        bilm.load_line('{"sentence": "He ran ."\n')
     for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}):
         with pytest.raises(InputError, match="expected"):
             bilm.predict_json(wrong)
