@@ -320,7 +320,7 @@ def test_the_initializers_of_coref_reach_its_encoder():
 
 
 def test_initializers_with_escaped_dots_and_exceptions():
-    """The names are those of the parameters in the wrapper, and both spellings of a dot are found."""
+    """The names are those of the parameters in the wrapper. A dot has two spellings."""
     patterns = r"regexes: [['.*', 'zero'], ['_context_layer\\._module\\.weight', 'xavier_normal']]"
     prevented = "prevent_regexes: ['_context_layer._module.bias']"
     file = f"(import '{CONFIGS}/coref.jsonnet')"
