@@ -17,6 +17,7 @@ from allennlp.modules.elmo import batch_to_ids
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.archive import read_archive
+from tests.compare import assert_close
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
 
@@ -79,6 +80,16 @@ def test_layers_without_boundaries(bilm_files, initial_state, requires_grad):
     for p, q in zip(whole.bilm.parameters(), inner.bilm.parameters(), strict=True):
         assert (p.grad is not None) == requires_grad
         torch.testing.assert_close(q.grad, p.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_rows_under_carry_stay_where_they_are(bilm_files):
+    """Two calls of two sentences each, of which each is the longer once. The expected vectors are
+    those of the batches in the given order, in which a row goes on with its own state."""
+    one, other = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
+    for batch in ([["A"], ["He", "threw", "it"]], [["The", "stick", "."], ["It"]]):
+        layers, _ = other.layers(other.characters(batch), boundaries=False)
+        for found, expected, sentence in zip(one.embed(batch, "top"), layers[-1], batch):
+            assert_close(found, expected[: len(sentence)], atol=1e-6, what=str(sentence))
 
 
 def test_resume_under_carry(bilm_files):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from elmo_plugin import Elmo
+from elmo_plugin.elmo import layers
 from elmo_plugin.elmo.caches import BLOCK, WordVectorCache
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops.frozen_state import FrozenState, frozen_state
@@ -29,6 +30,16 @@ def vectors(elmo: Elmo) -> torch.Tensor:
 def fresh(elmo: Elmo) -> torch.Tensor:
     elmo.clear_caches()
     return vectors(elmo)
+
+
+def test_another_version_is_another_state(elmo, monkeypatch):
+    """A later version may compute other numbers, so it reads no layers that this one stored."""
+    before = elmo.fingerprint()
+    elmo.clear_caches()
+    assert elmo.fingerprint() == before
+    elmo.clear_caches()
+    monkeypatch.setattr(layers, "VERSION", "0.0.0")
+    assert elmo.fingerprint() != before
 
 
 def test_tf32_on_a_gpu_is_another_state(elmo):

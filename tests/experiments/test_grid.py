@@ -220,6 +220,7 @@ def test_subsets_are_nested() -> None:
     ]
     assert [len(part) for part in parts] == [1, *(round(f * len(texts)) for f in (0.3, 0.7, 1))]
     assert parts[-1] == texts
+    assert parts[1] != texts[: len(parts[1])]  # drawn from the whole text
     for part, larger in pairwise(parts):
         assert set(part) <= set(larger)
         assert part == [text for text in texts if text in part]

@@ -274,7 +274,7 @@ def test_the_same_rows_give_the_same_bytes(rows: list[dict], tmp_path: Path) -> 
     """In another order too. Without one row the page differs, and a picture with other weights."""
     first = write(tmp_path / "a", rows)
     assert write(tmp_path / "b", rows[::-1]) == first
-    for name in ("figure1.svg", "figure2.svg"):
+    for name in ("gains.svg", "figure1.svg", "figure2.svg"):
         a, b = ((tmp_path / x / "results" / name).read_bytes() for x in "ab")
         assert a == b
     assert write(tmp_path / "rest", rows[1:]) != first
@@ -372,7 +372,8 @@ def test_the_page_in_the_documentation(tmp_path: Path) -> None:
     """docs/results.md is what the report makes of the committed rows."""
     rows = RESULTS / "rows.jsonl"
     write_page(PAPER, rows, RESULTS / "text.md", tmp_path / "results.md")
-    for name in ("results.md", "results/figure1.svg", "results/figure2.svg"):
+    pictures = [f"results/{name}.svg" for name in ("gains", "figure1", "figure2")]
+    for name in ("results.md", *pictures):
         assert (tmp_path / name).read_bytes() == (ROOT / "docs" / name).read_bytes(), (
             f"docs/{name} is out of date: run `python -m experiments.report`"
         )

@@ -228,6 +228,9 @@ def test_bootstrap() -> None:
     same = wsd.bootstrap(right, right)
     assert same["difference"] == 0 and same["difference_interval"] == [0, 0]
     assert wsd.bootstrap(right[:600], right[:600])["f1_interval"] == [100, 100]
+    # By hand: of four words, one is right alone, one by both, and two by the baseline alone.
+    of_layer, of_baseline = np.array([1, 1, 0, 0], bool), np.array([0, 1, 1, 1], bool)
+    assert wsd.bootstrap(of_layer, of_baseline)["difference"] == 100 * (2 - 3) / 4
 
 
 def test_rows(bilm_archive: str, tmp_path: Path) -> None:

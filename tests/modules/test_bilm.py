@@ -3,8 +3,11 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from elmo_plugin import Elmo
 from elmo_plugin.modules import LSTMState
+from elmo_plugin.modules import bilm as bilm_module
 from elmo_plugin.modules.bilm import N_BOUNDARIES, SentenceLayers, unique_words
+from elmo_plugin.pretrained import pretrained_names
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
@@ -173,3 +176,15 @@ def test_warm_up_is_a_run_over_boundaries(tmp_path):
     for key, (c, h) in oracle_state(found, 0).items():
         assert_close(c, state[key][0], atol=1e-5, what=f"c {key}")
         assert_close(h, state[key][1], atol=1e-5, what=f"h {key}")
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_the_warm_state_has_converged(name, monkeypatch):
+    """One more empty sentence changes the state of a trained model by less than its rounding."""
+    bilm = Elmo.from_pretrained(name).bilm
+    bilm.warm_up()
+    before = bilm.warm_state(1)
+    monkeypatch.setattr(bilm_module, "N_BOUNDARIES", N_BOUNDARIES + 1)
+    bilm.warm_up()
+    for a, b in zip(before, bilm.warm_state(1), strict=True):
+        assert_close(b, a, atol=1e-4, what="one more")

@@ -153,6 +153,23 @@ def test_the_order_follows_from_seed_and_epoch(tmp_path: Path, shuffle: str) -> 
     assert all(orders[i] != orders[j] for i in range(4) for j in range(i))
 
 
+def test_shards_are_shuffled_each_in_its_own_order(tmp_path: Path) -> None:
+    """Two shards of thirty words each: in some epochs the second comes first, and the sentences of
+    the two have different orders within their shard."""
+    corpus = make_corpus(tmp_path, [[1] * 30, [1] * 30], 30)
+    place = {sentence: n for n, sentence in enumerate(sentences_of(corpus))}
+    assert len(corpus.shards) == 2
+    first_shards = set()
+    for epoch in range(8):
+        (row,) = join(list(Epoch(corpus, 1, 20, "sentences", epoch=epoch).windows()))
+        shards = [divmod(place[sentence], 30) for sentence in split(row)]
+        first, second = shards[:30], shards[30:]
+        assert len({shard for shard, _ in first}) == len({shard for shard, _ in second}) == 1
+        assert [n for _, n in first] != [n for _, n in second]
+        first_shards.add(first[0][0])
+    assert first_shards == {0, 1}
+
+
 def test_a_sentence_longer_than_all_others_together(tmp_path: Path) -> None:
     """The shards have 2, 400 and 20 tokens. The first gives each row a sentence, the second gives
     one row the long one, and all sentences of the third go to the other row."""
