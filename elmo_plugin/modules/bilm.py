@@ -21,7 +21,10 @@ PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 INITIAL_STATES = ("carry", "zero", "warm")
 
 N_BOUNDARIES = 16
-"""Number of empty sentences after which the state has converged."""
+"""
+Number of empty sentences. In the models of the package, one more changes the LSTM's outputs by less
+than 0.1 %, and its memory cells by less than 1 %.
+"""
 
 Encode = Callable[[Tensor], Tensor]
 """Maps character ids of words, shape `(U, C)`, to vectors, shape `(U, P)`."""

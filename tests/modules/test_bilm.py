@@ -179,12 +179,14 @@ def test_warm_up_is_a_run_over_boundaries(tmp_path):
 
 
 @pytest.mark.parametrize("name", pretrained_names())
-def test_the_warm_state_has_converged(name, monkeypatch):
-    """One more empty sentence changes the state of a trained model by less than its rounding."""
+def test_one_more_empty_sentence_hardly_matters(name, monkeypatch):
+    """Expected: the bounds in the docstring of `N_BOUNDARIES`, of the change's norm."""
     bilm = Elmo.from_pretrained(name).bilm
-    bilm.warm_up()
-    before = bilm.warm_state(1)
-    monkeypatch.setattr(bilm_module, "N_BOUNDARIES", N_BOUNDARIES + 1)
-    bilm.warm_up()
-    for a, b in zip(before, bilm.warm_state(1), strict=True):
-        assert_close(b, a, atol=1e-4, what="one more")
+    states = []
+    for n in (N_BOUNDARIES, N_BOUNDARIES + 1):
+        monkeypatch.setattr(bilm_module, "N_BOUNDARIES", n)
+        bilm.warm_up()
+        states.append([x.clone() for x in bilm.warm_state(1)])
+    changes = [float((b - a).norm() / b.norm()) for a, b in zip(*states, strict=True)]
+    cell, hidden = changes
+    assert 0 < hidden < 0.001 and 0 < cell < 0.01
