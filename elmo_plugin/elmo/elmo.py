@@ -151,12 +151,12 @@ class Elmo(nn.Module):
 
         # Raises
 
-        As `load_bilm`, `model_files` and `local_path`.
+        As `load_bilm` and `model_files`, and as `local_path` for a URL.
         """
         if weight_file is None:
-            with model_files(local_path(options_file)) as files:
+            with model_files(_local(options_file)) as files:
                 return cls.from_files(*files, **kwargs)
-        return cls(load_bilm(local_path(options_file), local_path(weight_file)), **kwargs)
+        return cls(load_bilm(_local(options_file), _local(weight_file)), **kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
@@ -462,6 +462,12 @@ def _choose(layers: list[Tensor], layer: str | int) -> Tensor:
     if layer == "top":
         return layers[-1]
     return layers[int(layer)]
+
+
+def _local(file: str | os.PathLike) -> str:
+    """The path of a file, or of what was downloaded from a URL. The file need not exist."""
+    name = os.fspath(file)
+    return local_path(name) if "://" in name else os.path.expanduser(name)
 
 
 def _check_layer(layer: Any, n_layers: int) -> None:
