@@ -16,6 +16,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.elmo import batches_by_length
 from elmo_plugin.formats.archive import read_archive
 from tests.compare import assert_close
 
@@ -80,6 +81,14 @@ def test_layers_without_boundaries(bilm_files, initial_state, requires_grad):
     for p, q in zip(whole.bilm.parameters(), inner.bilm.parameters(), strict=True):
         assert (p.grad is not None) == requires_grad
         torch.testing.assert_close(q.grad, p.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_batches_are_bounded():
+    """By hand: with its boundaries a sentence of 8 tokens is 10 long. The shorter ones of a batch
+    are padded, and a longer sentence is alone."""
+    assert list(batches_by_length([8, 8], 20)) == [[0, 1]]
+    assert list(batches_by_length([8, 8], 19)) == [[0], [1]]
+    assert list(batches_by_length([3, 8, 30, 3], 20)) == [[2], [1, 0], [3]]
 
 
 def test_rows_under_carry_stay_where_they_are(bilm_files):
