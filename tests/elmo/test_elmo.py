@@ -93,7 +93,7 @@ def test_batches_are_bounded():
 
 def test_rows_under_carry_stay_where_they_are(bilm_files):
     """Two calls of two sentences each, of which each is the longer once. The expected vectors are
-    those of the batches in the given order, in which a row goes on with its own state."""
+    those of the batches in the given order, in which a row keeps its own state."""
     one, other = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
     for batch in ([["A"], ["He", "threw", "it"]], [["The", "stick", "."], ["It"]]):
         layers, _ = other.layers(other.characters(batch), boundaries=False)
