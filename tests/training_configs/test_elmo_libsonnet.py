@@ -210,6 +210,18 @@ def test_encoders(encoder, expected, output):
     assert model["feedforward"]["input_dim"] == 6 + output
 
 
+def test_another_name_of_the_bag_of_embeddings():
+    """Expected: what `bag_of_embeddings`, AllenNLP's other name of the same encoder, gives."""
+    models = [
+        with_elmo(f"basic_classifier {{ model+: {{ {bag} }} }}", "both", "any")
+        for name in ("bag_of_embeddings", "boe")
+        for bag in [f"seq2vec_encoder+: {{ type: '{name}' }}"]
+    ]
+    assert Seq2VecEncoder.by_name("boe") is Seq2VecEncoder.by_name("bag_of_embeddings")
+    models[1]["model"]["seq2vec_encoder"]["type"] = "bag_of_embeddings"
+    assert models[0] == models[1]
+
+
 @pytest.mark.parametrize("place, extra, start", [("input", 16, None), ("both", 16, 5 + 16)])
 def test_a_model_that_is_not_in_the_table(place, extra, start):
     """By hand: its sizes are found by the paths of the argument, in modules and in numbers; ELMo
