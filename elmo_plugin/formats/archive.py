@@ -77,13 +77,15 @@ def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
 
 def _read_folder(folder: Path) -> Archive:
     if not (folder / CONFIG).exists():
-        files = "options.json and an HDF5 file of bilm-tf"
         if any(folder.glob("*options.json")):
             raise InputError(
-                f"expected {CONFIG} of a trained bilm, found {files}, of which the command "
-                "bilm-import makes an archive"
+                f"expected {CONFIG} of a trained bilm, found options.json of bilm-tf; the command "
+                "bilm-import makes an archive of bilm-tf's files"
             )
-        raise InputError(f"expected {CONFIG} of a trained bilm, or {files}, found none of them")
+        raise InputError(
+            f"expected {CONFIG} of a trained bilm, or options.json and an HDF5 file of bilm-tf, "
+            "found none of them"
+        )
     parameters = _read_parameters(folder / CONFIG)
     words = re.split(r"\r?\n", _read_text(folder / WORDS))
     words = words[:-1] if words[-1] == "" else words

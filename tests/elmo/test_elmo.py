@@ -193,7 +193,7 @@ def test_files_that_are_not_archives(tmp_path, bilm_archive, bilm_files):
     for file in (tmp_path / "text", bilm_files.weight_file):
         with pytest.raises(InputError, match=r"expected a model\.tar\.gz, .* options_file and wei"):
             Elmo.from_archive(file)
-    with pytest.raises(InputError, match=r"found options\.json and an HDF5 file .* bilm-import"):
+    with pytest.raises(InputError, match=r"found options\.json of bilm-tf; .* bilm-import"):
         read_archive(Path(bilm_files.options_file).parent)
     (tmp_path / "empty").mkdir()
     with pytest.raises(
