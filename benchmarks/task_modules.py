@@ -66,7 +66,7 @@ def compare(kind: str, n_steps: int) -> Record:
 def encoders(kind: str, lengths: torch.Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
     """A step of AllenNLP's encoder, and of ours, with random inputs."""
     mask = torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
-    x = torch.randn(*mask.shape, SIZES["input_size"])
+    x = torch.randn(*mask.shape, SIZES["input_size"], requires_grad=True)
     parameters = {**SIZES, **KINDS[kind]}
     encoder = Seq2SeqEncoder.from_params(Params({"type": kind, **parameters}))
     stock = LstmSeq2SeqEncoder(**parameters) if kind == "lstm" else encoder

@@ -61,6 +61,18 @@ def test_no_step_of_the_gradient_is_as_large_as_all_steps():
     assert n_nodes(ours, 40) == n_nodes(ours, 10)
 
 
+def test_padding_may_be_anything():
+    """With NaN at padding, outputs and gradients are those of AllenNLP, which never reads it."""
+    x = torch.randn(*MASK.shape, 7).masked_fill(~MASK.unsqueeze(-1), float("nan"))
+    found = []
+    for encoder in encoders(bidirectional=True):
+        output = encoder(x, MASK)
+        output.sum().backward()
+        found.append((output, [p.grad for p in encoder.parameters()]))
+    expected, ours = found
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_dropout_is_between_the_layers_only_in_training():
     """With a dropout of almost all numbers, the upper layer reads only zeros, so the output of a
     row does not depend on its input; in evaluation mode it does."""

@@ -1,0 +1,65 @@
+"""
+AllenNLP's encoder `lstm` packs its batches. On a CPU, PyTorch computes the gradient of a packed
+LSTM step by step, and each step fills a tensor as large as all steps' inputs: the time grows with
+the square of the length. Unpacking copies its gradient once for each length in the batch. oneDNN's
+LSTM, which PyTorch uses for batches that are not packed, has no such cost.
+
+This module registers another class under this name, with the same parameters and weights. If a
+gradient is needed on a CPU, it computes the padded batch and leaves the padding out. Remove it when
+PyTorch computes packed batches as fast (`python -m benchmarks.task_modules`).
+"""
+
+from typing import Any, cast
+
+import torch
+from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder, Seq2SeqEncoder
+from torch import Tensor, nn
+
+
+@Seq2SeqEncoder.register("lstm", exist_ok=True)
+class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
+    """
+    AllenNLP's encoder of this name, with a gradient on a CPU that takes time proportional to the
+    length.
+
+    Registered as a `Seq2SeqEncoder` with name "lstm", in place of AllenNLP's.
+    """
+
+    def forward(self, inputs: Tensor, mask: Tensor | None, hidden_state: Any = None) -> Tensor:
+        """
+        Return what AllenNLP's `forward` returns, shape `(B, T, D)`, zeros at padding. `inputs`:
+        shape `(B, T, input_size)`; `mask`: shape `(B, T)`, true at the first steps of each row.
+        """
+        if mask is None or hidden_state is not None or self.stateful:
+            return super().forward(inputs, mask, hidden_state)
+        if not torch.is_grad_enabled() or inputs.device.type != "cpu":
+            return super().forward(inputs, mask)
+        lstm = cast(nn.LSTM, self._module)
+        padding = ~mask.bool().unsqueeze(-1)
+        x = inputs.masked_fill(padding, 0.0)  # anything may be there, and its gradient is zero
+        n_rows, n_steps = mask.shape
+        last, steps = mask.sum(dim=1, keepdim=True) - 1, torch.arange(n_steps)
+        # The backward direction reads each row from its own last step, so padding comes last.
+        reverse = torch.where(steps <= last, last - steps, steps)
+        reverse = (reverse + n_steps * torch.arange(n_rows).unsqueeze(1)).flatten()
+        zeros = x.new_zeros(1, n_rows, lstm.hidden_size)
+        n_tensors = 4 if lstm.bias else 2
+        directions = zip(*[iter(lstm._flat_weights)] * n_tensors)
+        for layer in range(lstm.num_layers):
+            outputs = []
+            for is_backward in (False, True)[: 1 + lstm.bidirectional]:
+                weights = next(directions)
+                rows = _selected(x, reverse) if is_backward else x
+                output, *_ = torch.lstm(
+                    rows, (zeros, zeros), weights, lstm.bias, 1, 0.0, lstm.training, False, True
+                )
+                outputs.append(_selected(output, reverse) if is_backward else output)
+            x = torch.cat(outputs, dim=-1)
+            if layer < lstm.num_layers - 1:
+                x = nn.functional.dropout(x, lstm.dropout, lstm.training)
+        return x.masked_fill(padding, 0.0)
+
+
+def _selected(x: Tensor, steps: Tensor) -> Tensor:
+    """The steps of all rows of `x`, shape `(B, T, D)`, in another order, shape `(B T,)`."""
+    return x.flatten(0, 1).index_select(0, steps).view_as(x)
