@@ -31,9 +31,9 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
         shape `(B, T, input_size)`; `mask`: shape `(B, T)`, true at the first steps of each row.
         """
         if mask is None or hidden_state is not None or self.stateful:
-            return super().forward(inputs, mask, hidden_state)
+            return super().forward(inputs, mask, hidden_state)  # type: ignore[arg-type]
         if not torch.is_grad_enabled() or inputs.device.type != "cpu":
-            return super().forward(inputs, mask)
+            return super().forward(inputs, mask)  # type: ignore[arg-type]
         lstm = cast(nn.LSTM, self._module)
         padding = ~mask.bool().unsqueeze(-1)
         x = inputs.masked_fill(padding, 0.0)  # anything may be there, and its gradient is zero
