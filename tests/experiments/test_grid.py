@@ -147,6 +147,26 @@ def test_rows_and_resuming(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) 
     assert len(runner.left({"seed": {"1"}})) == 3
 
 
+def test_the_best_epoch_is_reported(tmp_path: Path) -> None:
+    """Expected: the validation metrics that AllenNLP wrote for the epoch of the least accuracy,
+    which is made the best, so that it is not the last."""
+    trainer = "trainer+: { num_epochs: 3, validation_metric: '-accuracy' }"
+    text = (GRID % {"root": ROOT}).replace("trainer+: { num_epochs: 1 }", trainer)
+    (tmp_path / "grid.jsonnet").write_text(text)
+    grid = read_grid(tmp_path / "grid.jsonnet")
+    runner = GridRunner(grid, tmp_path / "rows.jsonl", ROOT / "fixtures", tmp_path / "work")
+    run = runner._start(grid.cells()[0])
+    run.process.join()
+    epochs = [json.loads((run.out / f"metrics_epoch_{k}.json").read_text()) for k in range(3)]
+    accuracies = [epoch["validation_accuracy"] for epoch in epochs]
+    best = accuracies.index(min(accuracies))
+    assert accuracies[best] < accuracies[-1]
+    row = runner._finish(run)
+    assert (row["epochs"], row["best_epoch"]) == (3, best + 1)
+    expected = {k: v for k, v in epochs[best].items() if k.startswith("validation_")}
+    assert {f"validation_{k}": v for k, v in row["metrics"].items()} == expected
+
+
 def test_a_killed_run_leaves_no_row(
     runner: GridRunner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

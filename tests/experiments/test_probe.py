@@ -78,6 +78,16 @@ def test_table(bilm_archive: str, treebank: Path, tmp_path: Path) -> None:
     assert lines[3] == "| most frequent tag |  |  |  | 100.0 |"
 
 
+def test_development_words_are_scored(bilm_archive: str, treebank: Path, tmp_path: Path) -> None:
+    """By hand: all words are known, and one of three has another tag than in training."""
+    dev = "1\tit\t_\tPRON\n2\tbarks\t_\tVERB\n3\tdog\t_\tVERB\n\n"
+    rest = "\t_\t_\t0\troot\t_\t_\n"
+    (treebank / "en_ewt-ud-dev.conllu").write_text(dev.replace("\n", rest, 3))
+    words, *_ = probe.probe_rows("one", bilm_archive, treebank, ["zero"], tmp_path / "work")
+    for row in (words, probe.baseline_row(treebank)):
+        assert row["metrics"]["accuracy"] == pytest.approx(200 / 3)
+
+
 def test_rows(bilm_archive: str, treebank: Path, tmp_path: Path) -> None:
     """By hand: the rows of two biLMs and of the baseline, whose digests tell the biLMs apart."""
     other = write_bilm_archive(tmp_path / "other", seed=1)
