@@ -95,6 +95,38 @@ def test_rows(bilm_archive: str, tmp_path: Path) -> None:
     )
 
 
+def test_inner_words(bilm_archive: str, tmp_path: Path) -> None:
+    """By hand, words 2 to 4 are inside a sentence. Their losses are those of `word_losses`, which
+    are NumPy's, with the state `warm`."""
+    model = load_language_model(bilm_archive).eval()
+    model.initial_state = "warm"
+    rows = documents.text_rows("a", bilm_archive, tmp_path / "a.gold_conll", [DOCUMENT])
+    for row in rows:
+        sentences = documents.read_as(DOCUMENT, row["settings"]["reading"])
+        expected = np.exp(documents.word_losses(model, sentences)[:, 1:4].mean())
+        assert row["metrics"]["joint_inner"] == pytest.approx(float(expected))
+
+
+def test_rows_of_a_treebank(
+    bilm_archive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The classifier reads the averages that `Elmo.embed` gives for one sentence, or for all as
+    one, and is scored on the development set."""
+    monkeypatch.setattr(documents, "read_treebank", lambda _: (tagged, Tagged([["dog"]], ["X"])))
+    seen = []
+    monkeypatch.setattr(documents, "probe_accuracy", lambda *parts: seen.append(parts) or 50.0)
+    tagged = Tagged(DOCUMENT, list("ABCDEFGH"))
+    rows = documents.treebank_rows("a", bilm_archive, tmp_path, tmp_path / "work")
+    assert [row["metrics"]["accuracy"] for row in rows] == [50.0, 50.0]
+    elmo = Elmo.from_archive(bilm_archive)
+    for reading, (train, train_tags, dev, dev_tags) in zip(documents.READINGS, seen, strict=True):
+        expected = elmo.embed(documents.read_as(DOCUMENT, reading), layer="average")
+        np.testing.assert_allclose(train, np.concatenate(expected), rtol=2e-3, atol=1e-4)
+        (expected,) = elmo.embed([["dog"]], layer="average")
+        np.testing.assert_allclose(dev, expected, rtol=2e-3, atol=1e-4)
+        assert (train_tags, dev_tags) == (tagged.tags, ["X"])
+
+
 def test_joined() -> None:
     tagged = Tagged([["a"], ["b", "c"]] * 15, ["X", "Y", "Z"] * 15)
     found = documents.joined(tagged)
