@@ -13,7 +13,7 @@ from elmo_plugin.files.digest import digest
 from experiments.grid.bilms import bilm_sizes, check_bilms
 
 TASK_KEYS = ("title", "data", "metric", "seconds")
-TABLE_KEYS = ("name", "hours", "cells")
+TABLE_KEYS = ("name", "cells")
 TABLES = ("table 1", "table 2", "table 3", "figure 1")
 """What the report shows."""
 SETTINGS = ("task", "bilm", "layers", "place", "fraction", "seed", "repeated")
@@ -68,15 +68,12 @@ class Grid(NamedTuple):
     bilms : `dict[str, dict[str, Any]]`
         By name: `pretrained`, `archive_file`, `options_file` and `weight_file`, or `like` and
         `seed` of one with initial weights.
-    hours : `dict[str, float]`
-        Core-hours allotted to each table.
     tables : `dict[str, list[Cell]]`
         Cells of each table; tables may share cells.
     """
 
     tasks: dict[str, dict[str, Any]]
     bilms: dict[str, dict[str, Any]]
-    hours: dict[str, float]
     tables: dict[str, list[Cell]]
 
     def cells(self) -> list[Cell]:
@@ -111,8 +108,7 @@ def read_grid(file: Path) -> Grid:
             if known.config != cell.config:
                 raise InputError(f"{file}: {name}: expected one config for {cell.key}, found two")
             tables[name].append(known)
-    hours = {table["name"]: table["hours"] for table in content["tables"]}
-    return Grid(content["tasks"], bilms, hours, tables)
+    return Grid(content["tasks"], bilms, tables)
 
 
 def _evaluated(source: str, key: str, sizes: dict[str, Any] | None = None) -> Any:

@@ -36,7 +36,6 @@ local main(task, seeds, fraction=1, static=true) = std.flatMap(
   tables: [
     {
       name: 'table 1',
-      hours: 18,
       cells: main('ner', five) + main('sst', five) + main('pos', five) + main('snli', five)
              + main('srl', five, fraction=0.15)
              + main('coref', three, static=false)
@@ -44,18 +43,15 @@ local main(task, seeds, fraction=1, static=true) = std.flatMap(
     },
     {
       name: 'table 2',
-      hours: 3,
       cells: block({ tasks: ['pos'], seeds: five, layers: ['top', 'average', 1, 0.001] })
              + block({ tasks: ['ner'], seeds: five, layers: ['top', 'average', 1, 0.1, 0.001] }),
     },
     {
       name: 'table 3',
-      hours: 2,
       cells: block({ tasks: ['pos', 'ner'], seeds: five, places: ['input', 'both', 'output'] }),
     },
     {
       name: 'figure 1',
-      hours: 6,
       // A part is repeated to the length of the whole, so all points of a curve have the same batches,
       // steps and validations.
       cells: block({

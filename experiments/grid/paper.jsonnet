@@ -34,7 +34,6 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
   tables: [
     {
       name: 'table 1',
-      hours: 6.8,
       cells: std.flatMap(
         function(seed)
           block({ tasks: ['ner', 'sst'], bilms: sources, seeds: [seed] })
@@ -50,17 +49,14 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
     },
     {
       name: 'table 2',
-      hours: 1.2,
       cells: block({ tasks: ['sst', 'snli'], seeds: two, layers: ['top', 'average', 1, 0.001] }),
     },
     {
       name: 'table 3',
-      hours: 1,
       cells: block({ tasks: ['sst', 'snli'], seeds: two, places: ['input', 'both', 'output'] }),
     },
     {
       name: 'figure 1',
-      hours: 1,
       cells: std.flatMap(
         function(seed) std.flatMap(
           function(fraction) cells(on_part(fraction), bilms, {

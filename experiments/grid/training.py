@@ -39,9 +39,9 @@ def train(config: dict[str, Any], out: Path) -> None:
     loop = TrainModel.from_params(params=params, serialization_dir=str(out), local_rank=0)
     metrics = loop.run()
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    loader = loop.trainer.data_loader  # type: ignore[attr-defined]
+    instances = list(loop.trainer.data_loader.iter_instances())  # type: ignore[attr-defined]
     result = {
-        "instances": sum(1 for _ in loader.iter_instances()),
+        "instances": len({id(instance) for instance in instances}),  # a part may be repeated
         "metrics": {k.removeprefix(BEST): v for k, v in metrics.items() if k.startswith(BEST)},
         "epochs": metrics["epoch"] + 1,
         "best_epoch": metrics["best_epoch"] + 1,

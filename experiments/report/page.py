@@ -20,7 +20,7 @@ from experiments.report.statistics import (
 )
 
 # A line of prose may end inside of braces. Other braces match without groups, as an error.
-PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)(\s+error\s+reduction)?\}|\{[^{}]*\}")
+PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)\}|\{[^{}]*\}")
 PROSE = ("Results", "What the numbers say", "Method")
 """Sections without a table."""
 
@@ -84,7 +84,7 @@ def page(sections: Mapping[str, str], text: Mapping[str, str], results: Results)
         Tables by the title of their section.
     text : `Mapping[str, str]`
         Prose by the title of its section, which follows the section's table. `{TASK BILM}` in it is
-        a mean of table 1, and `{TASK BILM error reduction}` what `TASK` gains from `BILM`.
+        a mean of table 1.
     results : `Results`
 
     # Raises
@@ -175,7 +175,10 @@ def _other_bilms(results: Results) -> str:
 
 
 def _table_2(results: Results) -> str:
-    layers = {"top": "last layer only", 1: "all, λ = 1", 0.001: "all, λ = 0.001"}
+    found = {cell.settings["layers"] for cell in results.grid.tables["table 2"]} - {None}
+    lambdas = sorted((value for value in found if not isinstance(value, str)), reverse=True)
+    layers: dict[Any, str] = {"top": "last layer only"}
+    layers |= {value: f"all, λ = {value}" for value in lambdas}
     layers |= {"average": "plain average", "words": "words only"}
     return _comparison(results, "table 2", "layers", layers, paper.LAYERS)
 
@@ -194,8 +197,8 @@ def _comparison(
 ) -> str:
     """
     One row for each task and biLM of a table, with the paper's own row below if it has one. The
-    columns are the values in the table, in the order of `titles`; others are a λ. The best result
-    of a row is bold, and so are those that do not differ from it, if others do.
+    columns are the values in the table, in the order of `titles`. The best result of a row is bold,
+    and so are those that do not differ from it, if others do.
     """
     seeds = results.seeds(name)
     groups: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
@@ -206,7 +209,6 @@ def _comparison(
             _put(group, settings[setting], settings, name)
     values = dict.fromkeys(value for cells in groups.values() for value in cells)
     columns = {value: title for value, title in titles.items() if value in values}
-    columns |= {value: f"all, λ = {value}" for value in values if value not in titles}
     n_bilms = len({bilm for _, bilm in groups})
     lines: list[list[object]] = []
     for (task, bilm), cells in groups.items():
@@ -295,18 +297,17 @@ def _figure_2(results: Results, folder: Path) -> str:
 
 
 def _cost(results: Results) -> str:
-    """What each table was allotted and took, and what a run of each kind takes."""
+    """What each table took, and what a run of each kind takes."""
     lines: list[list[object]] = []
-    for name, hours in results.grid.hours.items():
+    for name in results.grid.tables:
         cells = [cell for cell in results.grid.cells() if cell.table == name]
         rows = [results.rows[cell.key] for cell in cells if cell.key in results.rows]
         used = sum(row["cpu_seconds"] for row in rows) / 3600
-        lines.append([name, f"{hours:g}", f"{used:.2f}", f"{len(rows)} of {len(cells)}"])
+        lines.append([name, f"{used:.2f}", f"{len(rows)} of {len(cells)}"])
     total = sum(row["cpu_seconds"] for row in results.rows.values()) / 3600
     n_cells = len(results.grid.cells())
-    allotted = sum(results.grid.hours.values())
-    lines.append(["all", f"{allotted:g}", f"{total:.2f}", f"{len(results.rows)} of {n_cells}"])
-    budget = table(["table", "core-hours allotted", "used", "runs"], lines)
+    lines.append(["all", f"{total:.2f}", f"{len(results.rows)} of {n_cells}"])
+    per_table = table(["table", "core-hours", "runs"], lines)
     runs: list[list[object]] = []
     for task, bilms in _by_task(results, "table 1").items():
         for bilm, settings in bilms.items():
@@ -320,7 +321,7 @@ def _cost(results: Results) -> str:
         f"{title}: " + (", ".join(sorted({str(row[key]) for row in found})) or NOT_RUN) + "."
         for key, title in (("commit", "Commits"), ("processor", "Processors"))
     ]
-    return "\n\n".join([budget, per_run, *facts])
+    return "\n\n".join([per_table, per_run, *facts])
 
 
 COSTS = {"cpu_seconds": "seconds of CPU", "epochs": "epochs", "best_epoch": "best epoch"}
@@ -369,13 +370,11 @@ def _filled(text: str, results: Results) -> str:
     tasks = _by_task(results, "table 1")
 
     def fill(match: re.Match[str]) -> str:
-        task, bilm, is_gain = match.groups()
+        task, bilm = match.groups()
         settings = tasks.get(task, {}).get(bilm)
         if settings is None:
             raise ValueError(f"text: expected a task and a biLM of table 1, found {match[0]}")
         summary = results.summary(settings)
-        if is_gain:
-            return _error_reduction(results.baseline(settings), summary)
         return f"{summary.mean:.1f}" if summary.values else NOT_RUN
 
     return PLACEHOLDER.sub(fill, text)

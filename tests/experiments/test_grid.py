@@ -43,14 +43,12 @@ local bilms = { tiny: { pretrained: 'tiny' } };
   tables: [
     {
       name: 'table 1',
-      hours: 0.1,
       cells: cells(tasks, bilms, {
         tasks: ['tag'], bilms: ['none', 'tiny'], fractions: [0.5], seeds: [1, 2],
       }),
     },
     {
       name: 'table 2',
-      hours: 0.1,
       cells: cells(tasks, bilms, {
         tasks: ['tag'], bilms: ['tiny'], fractions: [0.5], seeds: [1], layers: ['top', 0.1],
       }),
@@ -91,12 +89,17 @@ def test_cells(runner: GridRunner) -> None:
 
 
 def test_a_part_is_repeated(tmp_path: Path) -> None:
-    """By hand: it has settings of its own, so that its rows are not those of the plain part."""
+    """By hand: it has settings of its own, so that its rows are not those of the plain part. A row
+    counts its different instances, half of the file."""
     [plain, *_] = read_grid(edited(tmp_path, "'accuracy'", "'accuracy'")).cells()
     file = edited(tmp_path, "bilms: ['none', 'tiny'],", "bilms: ['none'], repeated: true,")
     [repeated, *_] = read_grid(file).cells()
     assert repeated.config["dataset_reader"] == {**plain.config["dataset_reader"], "repeated": True}
     assert repeated.settings == {**plain.settings, "repeated": True} and repeated.key != plain.key
+    runner = GridRunner(read_grid(file), tmp_path / "rows", ROOT / "fixtures", tmp_path / "work")
+    assert runner.run([repeated]) == 0
+    n_sentences = len((ROOT / "fixtures/tagging/train.tsv").read_text().splitlines())
+    assert read_rows(tmp_path / "rows")[0]["instances"] == round(n_sentences / 2)
 
 
 def test_layers_with_fixed_weights(tmp_path: Path) -> None:
@@ -346,7 +349,7 @@ def test_a_bilm_of_your_own(kind: str, tmp_path: Path, bilm_archive: str, bilm_f
         ("layers: ['top', 0.1]", "layers: ['last']", "layers: expected 'top'.*found \"last\""),
         ("place: 'input', ", "", "tasks: tag: expected config, place.*found no place"),
         ("metric: 'accuracy', ", "", "tasks: tag: expected title.*found no metric"),
-        ("      hours: 0.1,\n", "", "tables: 0: expected name, hours, cells, found no hours"),
+        ("      name: 'table 1',\n", "", "tables: 0: expected name, cells, found no name"),
         (
             "validation_data_path: '@data@/tagging/dev.tsv'",
             "validation_data_path:: null",
