@@ -80,6 +80,17 @@ def test_final_states_are_allennlps(monkeypatch, go_forward):
     torch.testing.assert_close(found, expected)
 
 
+def test_final_states_have_gradients():
+    """Finite differences, with rows of several lengths; AllenNLP's loop gives zero for those that
+    end before the longest."""
+
+    def final_states(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return lstm(pack_padded_sequence(x, [5, 3, 1], batch_first=True))[1]
+
+    lstm = AugmentedLstm(2, 3).double()
+    assert torch.autograd.gradcheck(final_states, torch.randn(3, 5, 2).double().requires_grad_())
+
+
 def test_a_stateful_encoder_carries_its_states(monkeypatch):
     """Two batches of one stream."""
 

@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+import torch.nn.utils.prune
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder, Seq2SeqEncoder
+from torch import nn
+
+from elmo_plugin.checks import InputError
 
 MASK = torch.arange(9) < torch.tensor([[4], [8], [0], [1], [8]])  # padded to nine, one row empty
 
@@ -35,6 +39,7 @@ def test_outputs_and_gradients_are_allennlps(num_layers, bidirectional, bias):
         (output * upstream).sum().backward()
         gradients = {name: p.grad for name, p in encoder.named_parameters()}
         with torch.no_grad():
+            encoder.eval()
             found.append((encoder(inputs, MASK), output, inputs.grad, gradients))
     (expected, *expected_training), (evaluated, *training) = found
     assert torch.equal(evaluated, expected)
@@ -71,6 +76,98 @@ def test_padding_may_be_anything():
         found.append((output, [p.grad for p in encoder.parameters()]))
     expected, ours = found
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [6, 700])
+def test_inputs_of_another_size_are_an_error(size):
+    """If all rows are equally long, AllenNLP's own encoder gives numbers, from other memory."""
+    _, ours = encoders()
+    with pytest.raises(InputError, match=f"lstm: input_size: expected {size}, .* found 7"):
+        ours(torch.randn(5, 9, size), torch.ones(5, 9, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("shape", [(5, 8, 7), (5, 10, 7)])
+def test_a_mask_of_another_length_is_allennlps(shape):
+    """The same bits, if the inputs end after the longest row or have more padding."""
+    stock, ours = encoders()
+    x = torch.randn(shape, requires_grad=True)
+    assert torch.equal(ours(x, MASK), stock(x, MASK))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lstm: nn.utils.parametrizations.weight_norm(lstm, "weight_hh_l0"),
+        lambda lstm: nn.utils.spectral_norm(lstm, "weight_hh_l0"),
+        lambda lstm: nn.utils.prune.l1_unstructured(lstm, "weight_hh_l0", 0.5),
+        lambda lstm: lstm.register_forward_hook(
+            lambda _, __, found: (found[0]._replace(data=2 * found[0].data), found[1])
+        ),
+        lambda lstm: lstm.register_parameter("weight_hh_l0", nn.Parameter(torch.ones(20, 5))),
+    ],
+)
+def test_a_changed_module_trains_as_allennlps(change):
+    """The losses of three steps, with other weights or outputs than those of `nn.LSTM`."""
+    losses = []
+    for encoder in encoders():
+        torch.manual_seed(1)
+        change(encoder._module)
+        x = torch.randn(*MASK.shape, 7, requires_grad=True)
+        optimizer = torch.optim.SGD([x, *encoder.parameters()], lr=0.1)
+        found = []
+        for _ in range(3):
+            loss = encoder(x, MASK).square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(float(loss.detach()))
+        losses.append(found)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4) and losses[0][0] != losses[0][2]
+
+
+def test_functional_call_uses_its_weights():
+    """AllenNLP's output, with weights that the module does not have."""
+    outputs = []
+    for encoder in encoders():
+        weights = {name: 2 * p.detach() for name, p in encoder.named_parameters()}
+        outputs.append(torch.func.functional_call(encoder, weights, (torch.ones(5, 9, 7), MASK)))
+    torch.testing.assert_close(*outputs)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        torch.arange(20) < torch.tensor([[20], *[[1]] * 49]),  # few tokens, which pack better
+        torch.arange(9) != torch.tensor([[3], [5], [8], [2], [4]]),  # holes
+        MASK.float(),
+    ],
+)
+def test_other_batches_are_computed_by_allennlp(mask):
+    """The same bits as AllenNLP's, in training."""
+    stock, ours = encoders()
+    x = torch.randn(*mask.shape, 7, requires_grad=True)
+    assert torch.equal(ours(x, mask), stock(x, mask))
+
+
+def test_a_gradient_checkpoint_has_one_dropout():
+    """In training mode, the pass without a gradient and the one with it have the same dropout."""
+    _, ours = encoders(num_layers=2, dropout=0.5)
+    x = torch.randn(*MASK.shape, 7)
+    outputs = []
+    for has_gradient in (False, True):
+        torch.manual_seed(3)
+        with torch.set_grad_enabled(has_gradient):
+            outputs.append(ours(x, MASK).detach())
+    torch.testing.assert_close(*outputs)
+
+
+def test_mixed_precision_is_allennlps():
+    """The same dtype and bits under autocast."""
+    stock, ours = encoders()
+    x = torch.randn(*MASK.shape, 7, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, found = stock(x, MASK), ours(x, MASK)
+    assert found.dtype == expected.dtype and torch.equal(found, expected)
 
 
 def test_dropout_is_between_the_layers_only_in_training():
