@@ -105,7 +105,7 @@ class EncodedCorpus:
         self.num_sentences: int = description["sentences"]
         self.num_documents: int = description["documents"]
         self.num_words: int = description["words"]
-        self._digests: dict[str, str] = description["digests"]
+        self.digests: dict[str, str] = description["digests"]
         self._offsets = self._open(folder / OFFSETS_FILE, np.int64)
         self.counts = self._open(folder / COUNTS_FILE, np.int64)
         self._text = self._open(folder / WORDS_FILE, np.uint8)
@@ -170,7 +170,7 @@ class EncodedCorpus:
         return array
 
     def _check(self, file: Path, array: np.ndarray) -> None:
-        if digest(array) != self._digests[file.name]:
+        if digest(array) != self.digests[file.name]:
             raise CorpusError(
                 f"{file}: expected the content that was written, found damage (its digest is not "
                 f"that in {DESCRIPTION_FILE}); encode the text again, or remove the folder if it "

@@ -71,7 +71,7 @@ class LearningCurveCallback(TrainerCallback):
     def on_epoch(
         self, trainer: Any, metrics: Any, *_: Any, is_primary: bool = True, **__: Any
     ) -> None:
-        if is_primary:
+        if is_primary and trainer._should_validate_this_epoch:
             start = "validation_"
             found = {k.removeprefix(start): v for k, v in metrics.items() if k.startswith(start)}
             self.add_validation(trainer, found)

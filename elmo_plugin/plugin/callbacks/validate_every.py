@@ -8,7 +8,7 @@ import torch.distributed as dist
 from allennlp.common.util import dump_metrics, is_distributed
 from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
-from allennlp.training.callbacks import TrainerCallback
+from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.util import get_metrics
 
 from elmo_plugin.checks import InputError, check_count, check_number
@@ -78,6 +78,11 @@ class ValidateEveryCallback(TrainerCallback):
             raise InputError(
                 f"{NAME}: expected a validation_data_loader with shuffle null, so that all results "
                 f"are for one order of the text, found {shuffle}"
+            )
+        if any(isinstance(callback, ShouldValidateCallback) for callback in trainer._callbacks):
+            raise InputError(
+                f"{NAME}: expected no callback of type should_validate_callback next to it, because "
+                "epochs without a validation would hide its best result, found one"
             )
         if trainer._moving_average is not None:
             raise InputError(f"{NAME}: expected a trainer without a moving_average, found one")

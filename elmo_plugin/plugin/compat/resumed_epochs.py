@@ -3,6 +3,8 @@ A run that is resumed draws and discards the batches of completed epochs, so tha
 shuffles them is where it was. AllenNLP's trainer forgets the validation batches, which by default
 are shuffled with the same generator, and so trains on in another order. Importing this draws them
 too, if the epoch was validated: the trainer also forgets what `should_validate_callback` decided.
+That callback decides about the next epoch before the trainer has written the `best.th` of this one,
+so that another epoch's weights became the best. It now decides when an epoch begins.
 
 In an epoch that is resumed from a checkpoint within it, the trainer adds up the losses since the
 checkpoint and divides by all batches of the epoch, so that the progress bar shows contradictory
@@ -24,7 +26,7 @@ from allennlp.common.util import is_distributed
 from allennlp.models import Model
 from allennlp.training import GradientDescentTrainer
 from allennlp.training import util as training_util
-from allennlp.training.callbacks import ShouldValidateCallback
+from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 
 _train_epoch = GradientDescentTrainer._train_epoch
 _get_metrics = training_util.get_metrics
@@ -81,6 +83,7 @@ def _description_with_one_loss(metrics: dict[str, Any]) -> str:
     return _description_from_metrics({k: v for k, v in metrics.items() if k not in others})
 
 
+ShouldValidateCallback.on_epoch = TrainerCallback.on_epoch  # type: ignore[method-assign]
 GradientDescentTrainer._train_epoch = _train_resumed_epoch  # type: ignore[method-assign]
 training_util.description_from_metrics = _description_with_one_loss
 Tqdm.tqdm = staticmethod(partial(Tqdm.tqdm, miniters=1))  # type: ignore[method-assign]

@@ -43,7 +43,7 @@ class LanguageModel(Model):
 
     Gradients are those of the loss times the window's length, as in bilm-tf, whose initial Adagrad
     accumulator of 1.0 and gradient norm of 10 presuppose this factor. The reported loss does not
-    include it.
+    include it, nor does the penalty of a `regularizer`, which is not multiplied.
 
     Registered as a `Model` with name "bilm".
 
@@ -77,7 +77,8 @@ class LanguageModel(Model):
         words in both vocabularies. AllenNLP removes a parameter of this name from the config in an
         archive, so that the archive needs no other file.
     pretrained_vocabulary_file : `str`, optional
-        Vocabulary file with the words of the softmax in bilm-tf's weight file.
+        Vocabulary file with the words of the softmax in bilm-tf's weight file. An archive is loaded
+        without it.
     """
 
     default_predictor = "bilm"
@@ -158,7 +159,11 @@ class LanguageModel(Model):
         weights_file: Optional[Union[str, os.PathLike]] = None,
         cuda_device: int = -1,
     ) -> Model:
-        """Check the weights before loading, because AllenNLP silently loads damaged ones."""
+        """
+        Check the weights before loading, because AllenNLP silently loads damaged ones. Like
+        `pretrained_file`, which AllenNLP removes, the vocabulary of that file is read in training.
+        """
+        config["model"].pop("pretrained_vocabulary_file", None)
         check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
 

@@ -60,15 +60,19 @@ def load_pretrained(
         file = _local("pretrained_file", pretrained_file)
     if vocabulary_file is not None:
         vocabulary_file = _local("pretrained_vocabulary_file", vocabulary_file)
-    if h5py.is_hdf5(file):
-        pretrained = _read_hdf5(bilm, file, vocabulary_file)
-    elif vocabulary_file is not None:
+    is_hdf5 = h5py.is_hdf5(file)
+    if vocabulary_file is not None and not is_hdf5:
         raise InputError(
             f"pretrained_vocabulary_file: expected none, because {pretrained_file} is an archive "
             f"with its own words, found {vocabulary_file}"
         )
-    else:
-        pretrained = _read_archive(bilm, file)
+    try:
+        pretrained = (
+            _read_hdf5(bilm, file, vocabulary_file) if is_hdf5 else _read_archive(bilm, file)
+        )
+    except InputError as error:
+        problem = str(error).removeprefix(f"{file}: ")
+        raise InputError(f"pretrained_file: {pretrained_file}: {problem}") from error
     _copy(pretrained, bilm, softmax, words, source=str(pretrained_file))
 
 
@@ -76,14 +80,14 @@ def _local(key: str, file: File) -> str:
     try:
         return str(cached_path(file))
     except FileNotFoundError as error:
-        raise InputError(f"{key}: expected a file, found none: {file}") from error
+        raise InputError(f"{key}: expected a file, found none: {error}") from error
 
 
 def _read_archive(bilm: BiLM, file: File) -> Pretrained:
     archive = read_archive(file)
     if difference := bilm.options.difference(archive.options):
         key, expected, found = difference
-        raise InputError(f"{file}: {key}: the config has {expected}, found {found}")
+        raise InputError(f"{key}: the config has {expected}, found {found}")
     return Pretrained(archive.words, archive.weights("bilm"), archive.weights("softmax"))
 
 

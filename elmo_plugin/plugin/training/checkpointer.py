@@ -37,7 +37,8 @@ class BiLMCheckpointer(Checkpointer):
 
     - `rank_state_eE_bB_wRofN.th`, one per process R: the states of its random number generators and
       the results of the `resume_state` methods of the model's modules (such as carried LSTM
-      states), and a digest of the vocabulary, whose words give the rows of weights their meaning;
+      states), and digests of the text and of the vocabulary, whose words give the rows of weights
+      their meaning;
     - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
 
@@ -97,6 +98,7 @@ class BiLMCheckpointer(Checkpointer):
         self._files = CheckpointFiles(self._serialization_dir, self._rank, self._world_size)
         self._clock = SaveClock(save_every_num_seconds)  # AllenNLP's differs between processes
         self._is_asked = False
+        self._resumed_text: str | None = None
         # A singleton, so that a run which failed can be recovered in the same process.
         self._lock = FileLock(
             os.path.join(self._serialization_dir, ".training.lock"), timeout=0, is_singleton=True
@@ -109,6 +111,11 @@ class BiLMCheckpointer(Checkpointer):
             raise InputError(
                 "The checkpointer 'bilm' cannot save a moving_average: expected a trainer without "
                 "one, or else the checkpointer 'default'."
+            )
+        if self._resumed_text not in (None, _text_digest(trainer)):
+            raise InputError(
+                f"train_data_path: expected the text of the checkpoint in {self._serialization_dir} "
+                "that was resumed, found another; restore the text to resume. Nothing is saved"
             )
         point = Point(num_epochs_completed, num_batches_in_epoch_completed)
         if super().maybe_save_checkpoint(trainer, *point):
@@ -182,6 +189,7 @@ class BiLMCheckpointer(Checkpointer):
                 f"vocabulary: expected that of {self._files.model_state(point)}, found another, "
                 "because the text that it is made from has changed; restore the text to resume"
             )
+        self._resumed_text = rank_state["text"]  # compared as soon as the trainer is known
         self._set_last_save(point)
         logger.info(
             f"Resuming training after {point.epochs} epochs and {point.batches} batches, from "
@@ -309,6 +317,7 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
         and tracker.is_best_so_far(),
         "stopped_early": end_of_epoch and tracker.should_stop_early(),
         "vocabulary": _vocabulary_digest(trainer.model),
+        "text": _text_digest(trainer),
     }
     state["resume_states"] = {
         f"{name}.resume_state".lstrip("."): module.resume_state()
@@ -323,6 +332,12 @@ def _vocabulary_digest(model: Model) -> str:
     vocab = model.vocab
     words = {name: vocab.get_index_to_token_vocabulary(name) for name in vocab.get_namespaces()}
     return digest(json.dumps(words, sort_keys=True).encode("utf-8"))
+
+
+def _text_digest(trainer: Trainer) -> str | None:
+    """A digest of the text of the data loader `bilm`."""
+    corpus = getattr(cast(GradientDescentTrainer, trainer).data_loader, "corpus", None)
+    return corpus and digest(json.dumps(corpus.digests, sort_keys=True).encode("utf-8"))
 
 
 def _number(point: Point) -> int:

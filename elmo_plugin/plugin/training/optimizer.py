@@ -36,8 +36,9 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
     # Parameters
 
     parameter_groups : `List[Tuple[List[str], Dict[str, Any]]]`, optional
-        Regular expressions for parameter names, and `lr`, `lr_decay`, `weight_decay`, `eps` or
-        `"requires_grad": false` for these parameters, as in AllenNLP's other optimizers.
+        Regular expressions for parameter names, and `lr`, `lr_decay`, `weight_decay` (not for
+        tables with sparse gradients), `eps` or `"requires_grad": false` for these parameters, as in
+        AllenNLP's other optimizers.
     lr : `float`, optional (default = `0.2`)
         Learning rate. This and the next two defaults are bilm-tf's.
     initial_accumulator_value : `float`, optional (default = `1.0`)
@@ -66,7 +67,7 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
             initial_accumulator_value=initial_accumulator_value,
         )
         self._grad_norm = grad_norm
-        for parameter in self._parameters():
+        for parameter in (p for group in self.param_groups for p in group["params"]):
             # `check_optimizer` looks for this attribute.
             parameter.takes_sparse_gradients = True  # type: ignore[attr-defined]
             if is_distributed():
@@ -79,22 +80,26 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         Clip the gradients and make a step. Unlike in PyTorch's optimizers, there is no closure.
         """
         gradients = []
-        for parameter in self._parameters():
-            if parameter.grad is None:
-                continue
-            if parameter.grad.is_sparse:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                if not parameter.grad.is_sparse:
+                    gradients.append(parameter.grad)
+                    continue
+                if group["weight_decay"]:
+                    fail(
+                        'optimizer of type "clipped_adagrad": parameter_groups: weight_decay',
+                        "0 for parameters with sparse gradients",
+                        group["weight_decay"],
+                    )
                 summed = parameter.grad.coalesce()
                 parameter.grad = mean_over_processes(summed) if is_distributed() else summed
                 gradients.append(parameter.grad.values())
-            else:
-                gradients.append(parameter.grad)
         _clip(gradients, self._grad_norm)
         # The explicit value prevents PyTorch's warning about unchecked invariants.
         with torch.sparse.check_sparse_tensor_invariants(enable=False):
             super().step()
-
-    def _parameters(self) -> List[torch.nn.Parameter]:
-        return [parameter for group in self.param_groups for parameter in group["params"]]
 
 
 @Optimizer.register("fused_adam")

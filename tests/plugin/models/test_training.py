@@ -208,6 +208,31 @@ def test_validate_every_refuses_a_moving_average(tmp_path):
         train_model(Params(params), str(tmp_path / "run"))
 
 
+def test_validate_every_refuses_epochs_without_a_validation(tmp_path):
+    """The trainer would not notice a best result within such an epoch."""
+    params = config(tmp_path / "cache").as_dict()
+    params["trainer"]["callbacks"] = [
+        {"type": "validate_every", "num_batches": 20},
+        {"type": "should_validate_callback", "validation_interval": 2},
+    ]
+    with pytest.raises(InputError, match=r"validate_every.*no callback of type should_validate"):
+        train_model(Params(params), str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_curve_has_no_validation_that_did_not_run(tmp_path, is_first):
+    """By hand: of two epochs, only the first is validated."""
+    params = config(tmp_path / "cache").as_dict()
+    order = slice(None) if is_first else slice(None, None, -1)
+    params["trainer"]["callbacks"] = [
+        {"type": "learning_curve", "interval": 1000},
+        {"type": "should_validate_callback", "validation_interval": 2},
+    ][order]
+    train_model(Params(params), str(tmp_path / "run"))
+    lines = (tmp_path / "run/learning_curve.jsonl").read_text().splitlines()
+    assert sum("perplexity" in line for line in lines) == 1
+
+
 @pytest.mark.parametrize("full_softmax", [False, True])
 @pytest.mark.parametrize("best", ["within", "end"])
 def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, best, full_softmax):

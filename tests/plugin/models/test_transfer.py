@@ -88,6 +88,21 @@ def test_from_bilm_tfs_files(bilm_archive, tmp_path):
             assert torch.equal(tensor, alone.bilm.state_dict()[name]), name
 
 
+def test_an_archive_of_a_model_from_bilm_tfs_files(bilm_archive, tmp_path):
+    """AllenNLP loads the archive without the files that training started from."""
+    export(load_language_model(bilm_archive), tmp_path / "start", with_softmax=True)
+    params = config(tmp_path / "cache").as_dict()
+    weights, vocabulary = (tmp_path / "start" / f for f in ("weights.hdf5", "vocabulary.txt"))
+    files = {"pretrained_file": str(weights), "pretrained_vocabulary_file": str(vocabulary)}
+    params["model"].update(BLOCKS, **files)
+    params["trainer"].update(num_epochs=1, callbacks=[])
+    model = train_model(Params(params), str(tmp_path / "run"))
+    shutil.rmtree(tmp_path / "start")
+    loaded = Model.from_archive(str(tmp_path / "run" / "model.tar.gz"))
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+
+
 def test_words_for_a_file_that_has_its_own(bilm_archive):
     """An archive contains its words, and without a file there are none to match."""
     words = {"pretrained_vocabulary_file": bilm_archive}
@@ -102,8 +117,13 @@ def test_words_for_a_file_that_has_its_own(bilm_archive):
 def test_other_sizes_are_refused(bilm_archive):
     """The message names the archive."""
     other = {**BLOCKS, "lstm": {**BLOCKS["lstm"], "dim": 30}}
-    with pytest.raises(InputError, match=r"model\.tar\.gz: lstm\.dim: .* 30, found 24"):
+    start = r"^pretrained_file: .*model\.tar\.gz: lstm\.dim: .* 30, found 24$"
+    with pytest.raises(InputError, match=start):
         tuned(NEW_WORDS, **other, pretrained_file=bilm_archive)
+    with pytest.raises(InputError, match="^pretrained_file: pretrained://tiny: lstm.dim"):
+        tuned(NEW_WORDS, pretrained_file="pretrained://tiny")
+    with pytest.raises(InputError, match="^pretrained_file: expected a file, .* 'smal'"):
+        tuned(NEW_WORDS, pretrained_file="pretrained://smal")
 
 
 def test_a_vocabulary_without_a_softmax_is_refused(bilm_archive, tmp_path):

@@ -199,6 +199,34 @@ def test_another_vocabulary_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     _train(tmp_path, **options)
 
 
+def test_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of a fixed vocabulary do not show that the text has changed."""
+
+    def loader(text: str) -> ToyLoader:
+        toy = ToyLoader(BATCHES, 40)
+        toy.corpus = SimpleNamespace(digests={"tokens": text})  # type: ignore[attr-defined]
+        return toy
+
+    assert not _train_and_kill(monkeypatch, tmp_path, 30, loader=loader("one"))
+    before = {file: file.read_bytes() for file in tmp_path.glob("model_state_*.th")}
+    with pytest.raises(InputError, match="train_data_path: expected the text of the checkpoint"):
+        _train(tmp_path, loader=loader("other"))
+    assert {file: file.read_bytes() for file in tmp_path.glob("model_state_*.th")} == before
+    _train(tmp_path, loader=loader("one"))
+
+
+def test_the_best_of_the_validated_epochs(tmp_path: Path) -> None:
+    """By hand: of three epochs, the first and the last are validated, and the first is the best."""
+    _train(
+        tmp_path,
+        make_model=partial(ToyModel, scores=(0.3, 0.9, 0.1)),
+        callbacks=[{"type": "should_validate_callback", "validation_interval": 2}],
+        checkpointer={"keep_most_recent_by_count": None},
+    )
+    best = torch.load(tmp_path / "best.th")
+    assert_identical(best, torch.load(tmp_path / "model_state_e1_b0.th"))
+
+
 @pytest.mark.parametrize("kind", ["rank_state", "training_state", "model_state"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "not_a_checkpoint", "code"])
 def test_damaged_checkpoint_is_ignored(

@@ -107,6 +107,20 @@ def test_parameter_groups():
         assert_close(found, expected, atol=1e-6, what=name)
 
 
+@pytest.mark.parametrize("is_table", [True, False])
+def test_weight_decay_is_for_dense_parameters(is_table):
+    """PyTorch's own error for sparse gradients has no name."""
+    model = Tables(sparse=True)
+    regex = "table" if is_table else "dense"
+    optimizer = optimizer_of(model, parameter_groups=[[[regex], {"weight_decay": 0.1}]])
+    model(rows_of(0), 1.0).backward()
+    if is_table:
+        with pytest.raises(InputError, match=r"clipped_adagrad.*weight_decay: expected 0 .* 0\.1"):
+            optimizer.step()
+    else:
+        optimizer.step()
+
+
 def test_state_survives_a_file(tmp_path):
     """The weights are bit-identical with those of the uninterrupted run. Loading the file executes
     no code."""
