@@ -71,14 +71,14 @@ def open_corpus(
             ) from error
         index = _read_index(cache)
         name = index.get(signature) or _find_by_content(files, cache) or signature
+        corpus = None
         if (cache / name).exists():
             try:
                 corpus = EncodedCorpus.open(cache / name)
             except CorpusError as error:
                 logger.warning("Encoding %s again: %s", path, error)
                 _remove(cache / name)
-                corpus = encode(files, cache / name)
-        else:
+        if corpus is None:
             logger.info("Encoding %s into %s", path, cache / name)
             corpus = encode(files, cache / name)
         if index.get(signature) != name:

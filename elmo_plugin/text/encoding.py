@@ -97,6 +97,12 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
             f"expected sentences, found no token in {len(files)} file(s)"
         )
     shards.finish()
+    if boundaries := [word for word, n in zip(SPECIAL_WORDS[:2], shards.counts) if n]:
+        logger.warning(
+            "%s: expected sentences without boundaries, which are added, found the tokens %s",
+            ", ".join(map(str, files[:3])),
+            " and ".join(boundaries),
+        )
     shards.renumber(_write_words(folder, list(numbers), shards.counts, shards.digests))
     description = {
         "format": FORMAT,

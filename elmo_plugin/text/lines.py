@@ -36,8 +36,13 @@ XZ_MAGIC = b"\xfd7zXZ\x00"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_SKIPPABLE_MAGIC = b"\x50\x2a\x4d\x18"  # `pzstd` begins with such a frame.
 
+# They have bytes that no text has, so another error would follow, about UTF-8.
+OTHER_MAGIC = {b"PK\x03\x04": "a zip archive"} | {
+    b"BZh%d1AY&SY" % level: "a file compressed by bzip2" for level in range(1, 10)
+}
+
 # A tar archive of text is valid UTF-8 itself, so it needs a separate check.
-TAR_MAGIC = "ustar"
+TAR_MAGIC = b"ustar"
 TAR_MAGIC_POSITION = 257
 
 DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError)
@@ -45,9 +50,9 @@ DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, 
 
 def find_files(path: str | os.PathLike) -> list[Path]:
     """
-    The files of a path, in sorted order. `path`: a file, a glob, a folder (all non-hidden files in
-    and below it), or anything else that AllenNLP's `cached_path` resolves, such as a URL or an
-    archive.
+    The files of a path, in sorted order. `path`: a file, a glob (the files that match, and not
+    those in folders that match or cannot be read), a folder (all non-hidden files in and below it),
+    or anything else that AllenNLP's `cached_path` resolves, such as a URL or `ARCHIVE!MEMBER`.
 
     Raises a `FileNotFoundError` if the file does not exist, the folder is empty, or the glob has no
     match; and an `OSError` if a subfolder cannot be read.
@@ -55,7 +60,9 @@ def find_files(path: str | os.PathLike) -> list[Path]:
     path = os.path.expanduser(os.fspath(path))
     if not os.path.exists(path):
         if glob.has_magic(path) and "://" not in path:
-            files = sorted(Path(p) for p in glob.glob(path, recursive=True) if os.path.isfile(p))
+            matches = glob.glob(path, recursive=True)
+            # A broken link is included, so that opening it raises an error.
+            files = sorted({Path(match) for match in matches if not os.path.isdir(match)})
             if not files:
                 raise FileNotFoundError(f"{path}: expected text files, found none for this glob")
             return files
@@ -135,10 +142,10 @@ def read_blocks(
                     f"{name}, line {line}: expected one sentence of at most {LINE_BYTES:,} bytes, "
                     "found a longer line"
                 )
+            if lines_before == 0:
+                _refuse_other_formats(data, name)
             block = _decode(data + rest, name, lines_before)
             if lines_before == 0:
-                if block.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):
-                    raise InputError(f"{name}: expected text, found a tar archive; unpack it first")
                 block = block.removeprefix(BYTE_ORDER_MARK)
             lines = block.removesuffix("\n").split("\n")
             lines_before += len(lines)
@@ -164,6 +171,16 @@ def _decode(block: bytes, name: str, lines_before: int) -> str:
             f"{name}, line {line}: expected UTF-8, found the byte 0x{block[error.start]:02x} "
             f"at byte {column} of the line ({error.reason})"
         ) from error
+
+
+def _refuse_other_formats(data: bytes, name: str) -> None:
+    if data.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):
+        raise InputError(f"{name}: expected text, found a tar archive; unpack it first")
+    for magic, kind in OTHER_MAGIC.items():
+        if data.startswith(magic):
+            raise InputError(
+                f"{name}: expected text, plain or compressed by gzip, xz or zstd, found {kind}"
+            )
 
 
 def _decompressed(raw: io.BufferedReader) -> BinaryIO:

@@ -77,7 +77,7 @@ def test_shards_are_whole_sentences_up_to_a_size(
     block_bytes: int,
 ) -> None:
     """By definition, the text is unchanged, a shard has at most `shard_tokens` tokens or one
-    sentence, and the cuts do not depend on how the text was read."""
+    sentence, and the cuts do not depend on how the text was read. Words are counted in Python."""
     file = write_documents(tmp_path / "text", documents)
     for folder in ("whole", "pieces"):
         shutil.rmtree(tmp_path / folder, ignore_errors=True)
@@ -88,6 +88,9 @@ def test_shards_are_whole_sentences_up_to_a_size(
     assert documents_of(corpus) == documents_of(whole)
     for shard in corpus.shards:
         assert len(shard.tokens) <= shard_tokens or shard.num_sentences == 1
+    counts = Counter(word for document in documents for sentence in document for word in sentence)
+    found = dict(zip(corpus.words(), corpus.counts.tolist(), strict=True))
+    assert found == {**dict.fromkeys(SPECIAL_WORDS, 0), **counts}
 
 
 def test_a_shard_ends_with_a_document_where_it_can(tmp_path: Path) -> None:
@@ -118,6 +121,17 @@ def test_a_line_of_a_million_tokens(tmp_path: Path) -> None:
     file.write_text("a b\n" + "x " * 1_000_000 + "\nc\n")
     corpus = encode([file], tmp_path / "corpus", shard_tokens=1000)
     assert [len(shard.tokens) for shard in corpus.shards] == [2, 1_000_000, 1]
+
+
+def test_boundaries_in_the_text_are_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warning names the file and the token, which would be doubled; `<UNK>` is usual."""
+    for number, line in enumerate(("a </S>", "a <UNK>")):
+        (tmp_path / f"{number}.txt").write_text(line)
+        encode([tmp_path / f"{number}.txt"], tmp_path / str(number))
+    (message,) = caplog.messages
+    assert "0.txt" in message and message.endswith("found the tokens </S>")
 
 
 @pytest.mark.parametrize("content", ["", "\n \n\n"])

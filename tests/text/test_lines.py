@@ -1,8 +1,10 @@
+import bz2
 import gzip
 import io
 import lzma
 import tarfile
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -150,13 +152,21 @@ def test_an_open_file_is_read_like_one_on_the_disk() -> None:
 
 
 def test_an_archive_is_not_text(tmp_path: Path) -> None:
-    """The file is a tar archive of one text file from the standard library, plain or compressed."""
+    """The files come from the standard library: a tar archive of one text file, plain or compressed,
+    whose name may have several bytes a character; a zip archive; and a file of bzip2."""
     write(tmp_path / "text", TEXT)
-    for mode in ("w", "w:gz"):
-        with tarfile.open(tmp_path / "texts.tar", mode) as archive:
-            archive.add(tmp_path / "text", "text")
+    for mode, name in (("w", "text"), ("w:gz", "text"), ("w", "тест")):
+        with tarfile.open(tmp_path / "texts.tar", mode, format=tarfile.GNU_FORMAT) as archive:
+            archive.add(tmp_path / "text", name)
         with pytest.raises(InputError, match=r"texts\.tar: .* found a tar archive"):
             list(read_sentences(tmp_path / "texts.tar"))
+    with zipfile.ZipFile(tmp_path / "texts.zip", "w") as zipped:
+        zipped.write(tmp_path / "text", "text")
+    with pytest.raises(InputError, match=r"texts\.zip: .* found a zip archive"):
+        list(read_sentences(tmp_path / "texts.zip"))
+    (tmp_path / "text.bz2").write_bytes(bz2.compress(TEXT.encode()))
+    with pytest.raises(InputError, match=r"text\.bz2: expected text, .* found .* by bzip2"):
+        list(read_sentences(tmp_path / "text.bz2"))
 
 
 def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
@@ -174,6 +184,7 @@ def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
     (tmp_path / "link").unlink()
     assert found(f"{tmp_path}/*.txt") == ["a.txt", "b.txt"]
     assert found(f"{tmp_path}/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
+    assert found(f"{tmp_path}/**/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
     assert found(str(tmp_path / "b.txt")) == ["b.txt"]
     assert found(f"file://{tmp_path}/b.txt") == ["b.txt"]
 
@@ -182,6 +193,13 @@ def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
     """The name of an existing file is not read as a glob."""
     file = write(tmp_path / "text[1].txt", "x\n")
     assert find_files(file) == [file]
+
+
+def test_a_broken_link_that_a_glob_matches(tmp_path: Path) -> None:
+    """It is an error, as in a folder."""
+    (tmp_path / "gone.txt").symlink_to("nowhere")
+    with pytest.raises(FileNotFoundError, match=r"gone\.txt"):
+        list(read_sentences(f"{tmp_path}/*.txt"))
 
 
 def _words(path: Path) -> list[list[str]]:

@@ -13,8 +13,8 @@ from elmo_plugin.text.lines import read_blocks
 def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
     """
     Read bilm-tf's vocabulary file: one word per line, beginning with `<S>`, `</S>` and `<UNK>`.
-    Raises an `InputError` that names the line if it is empty or occurs twice, or if the first lines
-    are not these.
+    Raises an `InputError` that names the line if it is empty, has several words or occurs twice, or
+    if the first lines are not these.
     """
     words = [line.strip() for lines in read_blocks(Path(file)) for line in lines]
     if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
@@ -22,11 +22,13 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
             f"{file}: expected the first lines {', '.join(SPECIAL_WORDS)}, "
             f"found {', '.join(words[: len(SPECIAL_WORDS)]) or 'nothing'}"
         )
-    if len(set(words)) < len(words) or "" in words:
+    if len(set(words)) < len(words) or "" in words or any(map(_has_space, words)):
         seen: dict[str, int] = {}
         for line, word in enumerate(words, start=1):
             if not word:
                 raise InputError(f"{file}, line {line}: expected a word, found none")
+            if _has_space(word):
+                raise InputError(f"{file}, line {line}: expected one word, found {word!r}")
             if word in seen:
                 raise InputError(
                     f"{file}, line {line}: expected each word once, found {word!r} "
@@ -34,6 +36,11 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
                 )
             seen[word] = line
     return words
+
+
+def _has_space(word: str) -> bool:
+    """Whether it is several words, such as a word and its count."""
+    return " " in word or "\t" in word
 
 
 def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None:

@@ -81,8 +81,8 @@ class ValidateEveryCallback(TrainerCallback):
             )
         if any(isinstance(callback, ShouldValidateCallback) for callback in trainer._callbacks):
             raise InputError(
-                f"{NAME}: expected no callback of type should_validate_callback next to it, because "
-                "epochs without a validation would hide its best result, found one"
+                f"{NAME}: expected no callback of type should_validate_callback, because epochs "
+                "without a validation would hide the best result within them, found one"
             )
         if trainer._moving_average is not None:
             raise InputError(f"{NAME}: expected a trainer without a moving_average, found one")

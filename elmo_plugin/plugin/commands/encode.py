@@ -34,13 +34,14 @@ class BiLMEncode(Command):
         corpus = encode(find_files(args.text), args.out)
         seconds = time.monotonic() - started
         most = DEFAULT_MAX_CHARACTERS - 2  # and the word's two boundaries
-        lengths = corpus.word_lengths()
+        occurs = corpus.counts > 0  # the special words are always listed
+        lengths, counts = corpus.word_lengths()[occurs], corpus.counts[occurs]
         cropped = lengths > most
-        occurrences = int(corpus.counts[cropped].sum())
+        occurrences = int(counts[cropped].sum())
         print(f"tokens          {corpus.num_tokens:>15,}")
         print(f"sentences       {corpus.num_sentences:>15,}")
         print(f"documents       {corpus.num_documents:>15,}")
-        print(f"distinct words  {corpus.num_words:>15,}")
+        print(f"distinct words  {len(lengths):>15,}")
         print(
             f"cropped words   {int(cropped.sum()):>15,}  longer than {most} bytes, "
             f"{100 * occurrences / corpus.num_tokens:.4f} % of the tokens"

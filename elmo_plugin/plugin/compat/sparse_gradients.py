@@ -20,7 +20,6 @@ from torch.nn.utils import clip_grad_norm_ as clip_dense_grad_norm_
 
 from elmo_plugin.checks import InputError
 
-
 _clip_gradient = GradientDescentTrainer.clip_gradient
 
 

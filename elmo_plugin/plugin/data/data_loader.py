@@ -121,7 +121,9 @@ class BiLMDataLoader(DataLoader):
         try:
             self.corpus: EncodedCorpus = open_corpus(data_path, cache_dir)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{name}: data_path: {error}") from error
+            raise FileNotFoundError(
+                f"{name}: train_data_path or validation_data_path: {error}"
+            ) from error
         self._world_size, self._rank = 1, 0
         if is_distributed():
             self._world_size, self._rank = dist.get_world_size(), dist.get_rank()

@@ -17,12 +17,13 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache, cached_property
 from inspect import getfile
 from pathlib import Path
 from typing import Any
 
-from allennlp.common import Params
+from allennlp.common import Params, util
 from allennlp.common.file_utils import cached_path
 from allennlp.common.params import parse_overrides
 from allennlp.common.plugins import import_plugins
@@ -37,7 +38,7 @@ from elmo_plugin.text.lines import file_facts, find_files
 
 logger = logging.getLogger(__name__)
 
-EDITION = 1
+EDITION = 2
 """Version of the extraction. Increase it when the same data would yield different text."""
 
 KEYS = ("train_data_path", "validation_data_path", "test_data_path")
@@ -94,7 +95,7 @@ class TaskTextClient(SchemeClient):
         except RuntimeError as error:  # of Jsonnet
             raise InputError(f"{self.resource}: {error}") from error
         for key in (self.key, READERS[0]):
-            if key not in config:
+            if config.get(key) is None:
                 raise InputError(
                     f"{self.resource}: expected a config with the key {key}, found none"
                 )
@@ -110,13 +111,15 @@ class TaskTextClient(SchemeClient):
     @cached_property
     def reader(self) -> DatasetReader:
         import_plugins_once()  # register the readers of allennlp-models, also outside commands
-        block = self.config[READERS[0]]
-        if self.key != KEYS[0]:
-            block = self.config.get(READERS[1], block)
-        reader = DatasetReader.from_params(Params(json.loads(json.dumps(block))))
-        # In distributed training a reader would read only its process's share.
-        reader._set_distributed_info(None)
-        return reader
+        key = READERS[0]
+        if self.key != KEYS[0] and self.config.get(READERS[1]) is not None:
+            key = READERS[1]
+        block = json.loads(json.dumps(self.config[key]))
+        try:
+            with _one_process():
+                return DatasetReader.from_params(Params(block))
+        except Exception as error:  # readers check their parameters, or do not, in their own ways
+            raise InputError(f"{self.resource}: {key}: {error}") from error
 
     @cached_property
     def text(self) -> bytes:
@@ -126,7 +129,8 @@ class TaskTextClient(SchemeClient):
         name = type(self.reader).__name__
         logger.info("Reading the text of %s with %s", self.resource, name)
         try:
-            lines = list(sentences(self.reader.read(self.data_path)))
+            with _one_process():
+                lines = list(sentences(self.reader.read(self.data_path)))
         except Exception as error:  # readers raise many kinds of errors for data in another format
             raise InputError(
                 f"{self.resource}: {name} could not read {self.data_path}: {error}"
@@ -140,6 +144,17 @@ class TaskTextClient(SchemeClient):
 
 
 add_scheme_client(TaskTextClient)
+
+
+@contextmanager
+def _one_process() -> Iterator[None]:
+    """In distributed training, readers would read only the share of their own process."""
+    is_distributed = util.is_distributed
+    util.is_distributed = lambda: False
+    try:
+        yield
+    finally:
+        util.is_distributed = is_distributed
 
 
 def sentences(instances: Iterable[Instance]) -> Iterator[str]:

@@ -114,8 +114,8 @@ class BiLMCheckpointer(Checkpointer):
             )
         if self._resumed_text not in (None, _text_digest(trainer)):
             raise InputError(
-                f"train_data_path: expected the text of the checkpoint in {self._serialization_dir} "
-                "that was resumed, found another; restore the text to resume. Nothing is saved"
+                "train_data_path: expected the text of the checkpoint that was resumed from "
+                f"{self._serialization_dir}, found another; restore the text to resume"
             )
         point = Point(num_epochs_completed, num_batches_in_epoch_completed)
         if super().maybe_save_checkpoint(trainer, *point):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
-from allennlp.common.checks import ConfigurationError
+from allennlp.common import util
 from allennlp.data import DatasetReader, Instance, Token
 from allennlp.data.fields import ListField, MetadataField, TextField
 from allennlp_models.structured_prediction import SrlReader
@@ -197,11 +197,34 @@ def test_each_process_reads_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert lines(task(tmp_path)) == list("abcd")
 
 
+def test_readers_that_choose_their_own_instances_read_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This one has `shard_iterable`, which asks for the process itself."""
+    (tmp_path / "data.tsv").write_text("a###X\nb###X\nc###X\nd###X\n")
+    reader = {"type": "sequence_tagging"}
+    monkeypatch.setattr("allennlp.common.util.is_distributed", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    assert lines(task(tmp_path, str(tmp_path / "data.tsv"), dataset_reader=reader)) == list("abcd")
+    assert util.is_distributed()
+
+
+def test_a_reader_that_is_null(tmp_path: Path) -> None:
+    """It is as if the config did not have it."""
+    InstancesReader.instances = [Instance({"text": text("a")})]
+    path = task(tmp_path, validation_dataset_reader=None, validation_data_path="data")
+    assert lines(path.replace("train_data", "validation_data")) == ["a"]
+    with pytest.raises(InputError, match="expected a config with the key dataset_reader"):
+        lines(task(tmp_path, dataset_reader=None))
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         ({"train_data_path": {"a": "b"}}, r"expected the path of the data, found \{'a': 'b'\}"),
-        ({"dataset_reader": {"type": "unheard_of"}}, "unheard_of"),
+        ({"dataset_reader": {"type": "unheard_of"}}, r"task\.json.*: dataset_reader: .*unheard_of"),
+        ({"dataset_reader": {"type": "snli", "nonsense": 1}}, "dataset_reader: .*nonsense"),
         (
             {"dataset_reader": {"type": "snli", "tokenizer": "whitespace"}},
             "SnliReader could not read",
@@ -211,7 +234,7 @@ def test_each_process_reads_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_bad_configs(tmp_path: Path, config: dict[str, Any], message: str) -> None:
     """The message names the config, the key and what was found."""
-    with pytest.raises((InputError, ConfigurationError), match=message):
+    with pytest.raises(InputError, match=message):
         lines(task(tmp_path, **config))
 
 

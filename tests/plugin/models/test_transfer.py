@@ -120,9 +120,9 @@ def test_other_sizes_are_refused(bilm_archive):
     start = r"^pretrained_file: .*model\.tar\.gz: lstm\.dim: .* 30, found 24$"
     with pytest.raises(InputError, match=start):
         tuned(NEW_WORDS, **other, pretrained_file=bilm_archive)
-    with pytest.raises(InputError, match="^pretrained_file: pretrained://tiny: lstm.dim"):
+    with pytest.raises(InputError, match=r"^pretrained_file: pretrained://tiny: lstm\.dim"):
         tuned(NEW_WORDS, pretrained_file="pretrained://tiny")
-    with pytest.raises(InputError, match="^pretrained_file: expected a file, .* 'smal'"):
+    with pytest.raises(InputError, match=r"^pretrained_file: expected a file, .* 'smal'"):
         tuned(NEW_WORDS, pretrained_file="pretrained://smal")
 
 
