@@ -152,8 +152,8 @@ def test_an_open_file_is_read_like_one_on_the_disk() -> None:
 
 
 def test_an_archive_is_not_text(tmp_path: Path) -> None:
-    """The files come from the standard library: a tar archive of one text file, plain or compressed,
-    whose name may have several bytes a character; a zip archive; and a file of bzip2."""
+    """The files come from the standard library: a tar archive of one text file, plain, compressed,
+    or with a name of several bytes a character; a zip archive; and a file of bzip2."""
     write(tmp_path / "text", TEXT)
     for mode, name in (("w", "text"), ("w:gz", "text"), ("w", "тест")):
         with tarfile.open(tmp_path / "texts.tar", mode, format=tarfile.GNU_FORMAT) as archive:

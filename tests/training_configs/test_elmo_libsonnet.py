@@ -131,7 +131,8 @@ def test_an_embedder_of_unknown_size_in_front():
         "both", base, "dims={ characters: 7, tokens: 5 }"
     )
     assert turned("both", base, "dims={ characters: 7 }")["model"]["encoder"]["start"] == 7 + 20
-    assert turned("output", BASE, "dims={ characters: 9 }")["model"]["encoder"]["start"] == 9
+    with pytest.raises(RuntimeError, match=r"dims\.characters: expected 7, the size .* found 9"):
+        turned("output", BASE, "dims={ characters: 9 }")
 
 
 @pytest.mark.parametrize(
@@ -419,7 +420,17 @@ def test_targets_are_not_indexed():
         ("crf_tagger", "input", ", key='tokens'", "key: .*not in.* yet; found tokens"),
         ("crf_tagger", "input", ", paths={ output: { mine: 1 } }", "paths: .*found mine"),
         ("crf_tagger", "input", ", paths={ encoder: 'mine' }", "paths: .*found mine"),
-        ("crf_tagger", "input", ", paths={ outputs: {} }", "paths: .*indexers; found outputs"),
+        ("crf_tagger", "input", ", paths={ outputs: {} }", "paths: .*input, output; found outputs"),
+        ("crf_tagger", "input", ", paths={ embedder: 'a.b' }", "paths: .*; found a.b"),
+        (
+            "crf_tagger",
+            "input",
+            ", paths={ encoder: [5] }",
+            r"paths\.encoder: .*paths; found \[5\]",
+        ),
+        ("crf_tagger", "input", ", paths={ input: ['x'] }", r'paths\.input: .*; found \["x"\]'),
+        ("crf_tagger", "input", ", paths={ output: { x: '1' } }", r"paths\.output: .*; found {"),
+        ("crf_tagger", "input", ", paths={ embedder: ['x'] }", r"paths\.embedder: .*; found"),
         ("crf_tagger", "both", ", dims={ mine: 1 }", "dims: .*embedders, tokens; found mine"),
         ("dialog_qa", "input", ", l2=0.1", "l2: .*parameter_groups.*found dialog_qa"),
         ("bcn", "output", ", key='mine'", 'key: expected "elmo".*found mine'),
@@ -462,7 +473,33 @@ def test_a_second_bilm_in_bcn():
     assert model["type"] == "bcn_elmo"
     assert model["pre_encode_feedforward"]["input_dim"] == 5 + 16 + 8
     assert "b" in model["text_field_embedder"]["token_embedders"]
+    with pytest.raises(RuntimeError, match=r"model\.elmo: expected a bcn without ELMo"):
+        evaluated(f"{LIBRARY}.both({once}, {{}}, dim=16)")
+
+
+def test_a_reader_by_its_name():
+    """AllenNLP reads a string as a type, whose default indexer is there by its name."""
+    reader = turned("input", BASE.replace("{ type: 'any' }", "'any'", 1))["dataset_reader"]
+    assert reader["type"] == "any" and set(reader["token_indexers"]) == {"tokens", "elmo"}
+
+
+def test_an_indexer_that_is_there_already():
+    """By hand: a validation reader that is made from `$.dataset_reader`, and two text field
+    embedders for one reader. An indexer of another kind is an error."""
+    start, end = BASE.split("  validation_dataset_reader"), BASE.split("  model:")
+    reader = "  validation_dataset_reader: $.dataset_reader { max_instances: 9 },\n"
+    config = turned("input", f"{start[0]}{reader}  model:{end[1]}")
+    expected = {**config["dataset_reader"], "max_instances": 9}
+    assert config["validation_dataset_reader"] == expected
+    embedder = "{ token_embedders: { tokens: { embedding_dim: 5 } } }"
+    model = f"{{ type: 'x', text_field_embedder: {embedder}, other: {embedder} }}"
+    two = f"{{ dataset_reader: {{}}, model: {model} }}"
+    paths = "paths={ embedder: 'other' }"
+    once = f"{LIBRARY}.input({two}, {{}}, dim=16, paths={{}})"
+    twice = evaluated(f"{LIBRARY}.input({once}, {{}}, dim=16, {paths})")
+    for name in ("text_field_embedder", "other"):
+        assert set(twice["model"][name]["token_embedders"]) == {"tokens", "elmo"}
     with pytest.raises(
         RuntimeError, match=r"not in dataset_reader\.token_indexers yet; found elmo"
     ):
-        evaluated(f"{LIBRARY}.both({once}, {{}}, dim=16)")
+        evaluated(f"{LIBRARY}.input({once}, {{}}, dim=16, {paths}, max_characters_per_token=9)")

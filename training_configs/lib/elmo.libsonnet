@@ -289,6 +289,7 @@
   // `bcn` has an ELMo parameter and reads the indexer "elmo".
   local bcn_with_elmo(model, elmo, dim, key, n_input, n_output) =
     if key != 'elmo' then fail('key', '"elmo" for the output of bcn', key)
+    else if get(model, 'elmo') != null then fail('model.elmo', 'a bcn without ELMo', 'one with it')
     else model {
       type: 'bcn_elmo',
       elmo: elmo,
@@ -300,10 +301,26 @@
     },
 
   local known_fields(paths) =
-    local fields = ['encoder', 'input', 'output', 'embedder', 'indexers'];
-    local unknown = [field for field in std.objectFields(paths) if !std.member(fields, field)];
-    if unknown == [] then paths
-    else fail('paths', 'the fields ' + std.join(', ', fields), std.join(', ', unknown)),
+    local is_path(value) = std.isString(value);
+    local is_paths(value) = std.all(std.map(is_path, list(value)));
+    local is_times(value) = std.isNumber(value)
+                            || std.isNumber(get(value, 'input')) && std.isNumber(get(value, 'output'));
+    local is_sizes(value) =
+      std.isObject(value) && std.all(std.map(is_times, std.objectValues(value)));
+    local fields = {
+      encoder: [is_paths, 'a path in the model, or a list of paths'],
+      input: [is_sizes, 'paths with numbers, such as { feedforward: 1 }'],
+      output: [is_sizes, 'paths with numbers, such as { feedforward: 1 }'],
+      embedder: [is_path, 'a path in the model'],
+      indexers: [is_path, 'the name of a parameter of the reader'],
+    };
+    local unknown = [field for field in std.objectFields(paths) if !(field in fields)];
+    local wrong = [field for field in std.objectFields(paths) if !fields[field][0](paths[field])];
+    if unknown != [] then
+      fail('paths', 'the fields ' + std.join(', ', std.objectFields(fields)), std.join(', ', unknown))
+    else if wrong != [] then
+      fail('paths.' + wrong[0], fields[wrong[0]][1], std.manifestJsonMinified(paths[wrong[0]]))
+    else paths,
 
   local penalized(model, entry, l2, name) =
     local regularizer = get(model, 'regularizer', {});
@@ -320,19 +337,21 @@
 
   local with_indexer(reader, parameter, key, max_characters_per_token) =
     local again(inner) = with_indexer(inner, parameter, key, max_characters_per_token);
-    if 'readers' in reader then
+    if std.isString(reader) then again({ type: reader })  // AllenNLP's short form
+    else if 'readers' in reader then
       reader { readers: std.mapWithKey(function(name, inner) again(inner), reader.readers) }
     else if 'base_reader' in reader then reader { base_reader: again(reader.base_reader) }
     else
+      local indexer = { type: 'elmo', max_characters_per_token: max_characters_per_token };
       // Defaults of AllenNLP's readers. Targets have the same as sources.
       local given = get(reader, parameter);
       local indexers = if given == null then { tokens: 'single_id' } else given;
       local targets = 'target_token_indexers';
       local has_targets = std.member(['seq2seq', 'cnn_dm'], get(reader, 'type'));
       reader {
-        [parameter]: unused(indexers, key, 'dataset_reader.' + parameter) {
-          [key]: { type: 'elmo', max_characters_per_token: max_characters_per_token },
-        },
+        // The same indexer may be there: from `$.dataset_reader`, or for another embedder.
+        [parameter]: if get(indexers, key) == indexer then indexers
+        else unused(indexers, key, 'dataset_reader.' + parameter) { [key]: indexer },
         [if has_targets then targets]: get(reader, targets, indexers),
       },
 
@@ -340,8 +359,19 @@
   local columns_before(embedders, key, dims) =
     columns_of(embedders, [name for name in std.objectFields(embedders) if name < key], dims),
   local columns_of(embedders, names, dims) = std.foldl(
-    function(sum, name) sum + get(dims, name, embedder_size(name, embedders[name])), names, 0
+    function(sum, name) sum + (if name in dims then given_size(name, embedders[name], dims[name])
+                               else embedder_size(name, embedders[name])),
+    names,
+    0,
   ),
+  // The size in `dims`, which must be that in the config, if one is there.
+  local given_size(name, embedder, dim) =
+    local has_size = 'elmo_dim' in embedder
+                     || std.member(['embedding', 'character_encoding'], get(embedder, 'type'))
+                        && ('embedding_dim' in embedder || 'encoder' in embedder);
+    if has_size && embedder_size(name, embedder) != dim then
+      fail('dims.' + name, embedder_size(name, embedder) + ', the size in the config', dim)
+    else dim,
   local embedder_size(name, embedder) =
     local size =
       if 'elmo_dim' in embedder then get(embedder, 'num_output_representations', 1) * embedder.elmo_dim
@@ -444,18 +474,19 @@
 
   local is_count(value) = std.isNumber(value) && value > 0 && value == std.floor(value),
   local is_task(config) =
-    std.isObject(get(config, 'dataset_reader')) && std.isString(get(get(config, 'model'), 'type', '')),
+    local reader = get(config, 'dataset_reader');
+    (std.isObject(reader) || std.isString(reader)) && std.isString(get(get(config, 'model'), 'type', '')),
   local get(object, field, default=null) =
     if std.isObject(object) && field in object then object[field] else default,
   local list(value) = if std.isArray(value) then value else [value],
   local at(object, path) = std.foldl(function(found, field) get(found, field), std.split(path, '.'), object),
   local has(object, path) = at(object, path) != null,
-  local changed_at(object, path, change) =
+  local changed_at(object, path, change, whole=path) =
     local fields = std.splitLimit(path, '.', 1);
-    if get(object, fields[0]) == null then fail('paths', 'a path in the model', path)
+    if get(object, fields[0]) == null then fail('paths', 'a path in the model', whole)
     else object {
       [fields[0]]: if std.length(fields) == 1 then change(object[fields[0]])
-      else changed_at(object[fields[0]], fields[1], change),
+      else changed_at(object[fields[0]], fields[1], change, whole),
     },
   local fail(name, expected, found) =
     error 'elmo.libsonnet: ' + name + ': expected ' + expected + '; found ' + found,
