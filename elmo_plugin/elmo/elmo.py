@@ -113,6 +113,8 @@ class Elmo(nn.Module):
         check_choice("initial_state", initial_state, INITIAL_STATES)
         check_choice("cache_dtype", cache_dtype, DTYPES)
         check_number("cache_size_gb", cache_size_gb, above=0)
+        if not isinstance(bilm, BiLM):
+            fail("bilm", "a BiLM; from_pretrained, from_archive and from_files load one", bilm)
         n_layers = bilm.bilstm.n_layers + 1
         if scalar_mix_parameters is not None:
             _check_mix(scalar_mix_parameters, n_layers)
@@ -193,7 +195,14 @@ class Elmo(nn.Module):
 
     @property
     def layers(self) -> BiLMLayers:
-        """The layers of the biLM, with their caches."""
+        """
+        The layers of the biLM, with their caches. Raises a `RuntimeError` in a replica of
+        `torch.nn.DataParallel`, which has no parameters of its own and would share the caches.
+        """
+        if getattr(self, "_is_replica", False):
+            raise RuntimeError(
+                "expected torch.nn.parallel.DistributedDataParallel, found torch.nn.DataParallel"
+            )
         self._layers.bilm = self.bilm  # `self.bilm` may have been replaced
         return self._layers
 
@@ -226,10 +235,11 @@ class Elmo(nn.Module):
             `elmo_representations`, a list with one tensor of shape `(..., B, T, 2P)` for each mix,
             and `mask`, shape `(..., B, T)`. With `keep_sentence_boundaries`, T + 2 replaces T.
         """
-        if tokens.dim() < 3:
+        if not isinstance(tokens, Tensor) or tokens.dim() < 3:
+            found = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
             raise ValueError(
-                "expected character ids of shape (.., B, T, C), found the shape "
-                f"{tuple(tokens.shape)}"
+                "expected character ids of shape (.., B, T, C), as Elmo.characters gives for lists "
+                f"of tokens, found {found}"
             )
         outer = tokens.shape[:-2]
         flat = tokens.flatten(0, -3)
@@ -254,6 +264,7 @@ class Elmo(nn.Module):
             mixed = [without_boundaries(x, mask) for x in mixed]
         return mixed, mask
 
+    @not_compiled
     @torch.no_grad()
     def embed(
         self,

@@ -42,6 +42,29 @@ def test_embed_gives_the_vectors_of_forward(elmo):
     assert all(torch.equal(x, torch.from_numpy(y)) for x, y in zip(tensors, found))
 
 
+@pytest.mark.parametrize("tokens", ["He ran", [["He"]], torch.ones(1, 2, dtype=torch.long)])
+def test_forward_reads_character_ids(elmo, tokens):
+    """The message names the method that makes them."""
+    with pytest.raises(
+        ValueError, match=r"ids of shape .* Elmo\.characters .* found (str|list|\()"
+    ):
+        elmo(tokens)
+
+
+def test_other_ways_to_load(bilm_files):
+    """The first argument is a biLM, not the name of one."""
+    with pytest.raises(InputError, match=r"bilm: expected a BiLM; from_pretrained.*found 'small'"):
+        Elmo("small")
+
+
+def test_data_parallel_is_refused(elmo):
+    """A replica, as `torch.nn.DataParallel` makes it, has no parameters, so that a biLM that is
+    fine-tuned would look frozen."""
+    replica = elmo._replicate_for_data_parallel()
+    with pytest.raises(RuntimeError, match=r"DistributedDataParallel, found .*DataParallel"):
+        replica(elmo.characters(SENTENCES))
+
+
 def test_layers(elmo):
     """A fresh mix is the average, h_0 is the word's vector twice, and the other layers are asked
     for by number."""

@@ -153,6 +153,13 @@ def test_other_ways_are_refused(bilm_files):
         Elmo.from_options(options).export()
 
 
+def test_torch_compile_of_embed(bilm_files):
+    """The vectors are those without the compiler."""
+    elmo = Elmo.from_files(*bilm_files)
+    compiled = torch.compile(elmo.embed, backend="eager")
+    np.testing.assert_array_equal(compiled("He threw the stick"), elmo.embed("He threw the stick"))
+
+
 def test_torch_compile(bilm_files):
     """A compiled model with ELMo inside has the vectors and the gradients of the same model as it
     is, for batches of several shapes."""
