@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from allennlp.common import checks, registrable
+from allennlp.modules.text_field_embedders import basic_text_field_embedder
 from allennlp.training import util as training_util
 
 from tests.docs.configs import evaluate, registered_names, types
@@ -69,7 +70,7 @@ def test_navigation_has_each_page_once() -> None:
 def test_messages_of_the_trouble_page_exist() -> None:
     """Each message is part of a string in the source of this package, of AllenNLP or of argparse,
     where `…` replaces formatted values. In the tables of messages they come first."""
-    others = (registrable, checks, training_util, argparse)
+    others = (registrable, checks, training_util, argparse, basic_text_field_embedder)
     sources = [*(ROOT / "elmo_plugin").rglob("*.py"), *(Path(x.__file__) for x in others)]
     strings = {text for source in sources for text in literals(source.read_text("utf-8"))}
     text = (ROOT / "docs" / "trouble.md").read_text("utf-8").partition("## No message")[0]

@@ -33,8 +33,8 @@ def _initialize_others(self: InitializerApplicator, module: nn.Module) -> None:
         if name := next((name for name in left if re.search(pattern, name)), None):
             if isinstance(initializer, PretrainedModelInitializer):
                 raise InputError(
-                    f"initializer: {pattern!r}: expected no parameters of a biLM for an initializer "
-                    f"of type pretrained, found {name}; the biLM has its own files: add "
+                    f"initializer: {pattern!r}: expected no parameters of a biLM for the type "
+                    f"pretrained, found {name}; the biLM has its own files: add "
                     "prevent_regexes: ['_elmo.bilm'], or begin from the whole model, with type: "
                     "'from_archive'"
                 )
