@@ -12,6 +12,7 @@ import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 from json import JSONDecodeError
+from typing import Any
 
 # Before AllenNLP, whose import prints warnings.
 try:
@@ -67,6 +68,9 @@ def _in_one_line(error: Exception) -> str:
     elif isinstance(error, UnicodeDecodeError) and sys.argv[1] == "predict":
         found = f"the byte 0x{error.object[error.start]:02x}"
         return f"input_file: expected a text in UTF-8, found {found} ({error.reason})"
+    elif isinstance(error, KeyError | TypeError) and (line := _predicted_line(error)) is not None:
+        key = f" with the key {error}" if isinstance(error, KeyError) else ""
+        return f"input_file: expected JSON objects{key} for this predictor, found {shown(line)}"
     elif message.startswith(JSONNET):  # the lines after it are Jsonnet's own trace
         message = str(error).splitlines()[0]
     elif not isinstance(error, ONE_SENTENCE):
@@ -77,6 +81,14 @@ def _in_one_line(error: Exception) -> str:
     if key.rpartition(".")[2] not in message:
         message = f"{key}: {message}"
     return message if file in message else f"{file}: {message}"
+
+
+def _predicted_line(error: Exception) -> Any:
+    """The JSON value from which a predictor could not make an instance, or `None`."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "_json_to_instance":
+            return frame.f_locals.get("json_dict")
+    return None
 
 
 def _place(error: Exception) -> tuple[str, str]:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import logging
+import re
 import shutil
 import sys
 import tarfile
@@ -249,6 +250,23 @@ def test_a_line_that_is_not_json(bilm_archive, tmp_path):
     )
     assert_one_line(end, printed)
     assert "input_file: expected a JSON object per line" in str(end) and "He threw" in str(end)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"text": "He ran ."}', "objects with the key 'sentence' for this .* found {'text': 'He"),
+        ('"He ran ."', "objects for this predictor, found 'He ran .'"),
+    ],
+)
+def test_a_line_that_is_not_for_the_predictor(bilm_archive, tmp_path, line, expected):
+    """The line names the input, the missing key and what is there instead."""
+    (tmp_path / "input").write_text(f"{line}\n")
+    end, printed = ended(
+        "predict", bilm_archive, str(tmp_path / "input"), "--predictor", "sentence_tagger"
+    )
+    assert_one_line(end, printed)
+    assert re.search(f"input_file: expected JSON {expected}", str(end)), end
 
 
 def test_the_file_at_fault_is_the_text(bilm_archive, tmp_path):
