@@ -1,6 +1,9 @@
 """
 AllenNLP's trainer ignores keys that it does not know, so that a misspelled `num_epoch` or
 `optimiser` trains with the default. Importing this makes it an error that lists the keys.
+
+A misspelled `validation_metric` is an error only after the first epoch. For a model that lists its
+`validation_metrics`, it is one before.
 """
 
 import inspect
@@ -9,7 +12,7 @@ from typing import Any
 
 from allennlp.training import GradientDescentTrainer
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, check_choice
 
 _init = GradientDescentTrainer.__init__
 PASSED = {"model", "serialization_dir", "data_loader", "validation_data_loader", "local_rank"}
@@ -29,6 +32,10 @@ def _init_with_known_keys(self: GradientDescentTrainer, *args: Any, **kwargs: An
             f"its keys are {', '.join(sorted(known - PASSED))}"
         )
     _init(self, *args, **kwargs)
+    known_metrics = getattr(self.model, "validation_metrics", None)
+    for _, name in self._metric_tracker.tracked_metrics:
+        if known_metrics is not None:
+            check_choice("trainer: validation_metric", name, known_metrics)
 
 
 GradientDescentTrainer.__init__ = _init_with_known_keys  # type: ignore[method-assign]

@@ -82,6 +82,7 @@ class LanguageModel(Model):
     """
 
     default_predictor = "bilm"
+    validation_metrics = ("perplexity", "forward_perplexity", "backward_perplexity", "loss")
 
     def __init__(
         self,

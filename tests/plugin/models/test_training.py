@@ -196,6 +196,16 @@ def test_no_number_is_never_the_best(tmp_path):
     assert kept == [False, True, False, False, True]
 
 
+@pytest.mark.parametrize("metric", ["-perplxity", ["-perplexity", "-sampled_loss"]])
+def test_a_misspelled_validation_metric(tmp_path, metric):
+    """It is named before the first batch; AllenNLP notices it after an epoch."""
+    params = config(tmp_path / "cache").as_dict()
+    params["trainer"]["validation_metric"] = metric
+    with pytest.raises(InputError, match=r"trainer: validation_metric: .* perplexity.*found"):
+        train_model(Params(params), str(tmp_path / "run"))
+    assert not list((tmp_path / "run").glob("*.th"))
+
+
 def test_validate_every_refuses_a_moving_average(tmp_path):
     """The trainer validates the averages, and saves the weights."""
     params = config(tmp_path / "cache").as_dict()
