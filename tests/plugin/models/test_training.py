@@ -201,7 +201,7 @@ def test_a_misspelled_validation_metric(tmp_path, metric):
     """It is named before the first batch; AllenNLP notices it after an epoch."""
     params = config(tmp_path / "cache").as_dict()
     params["trainer"]["validation_metric"] = metric
-    with pytest.raises(InputError, match=r"trainer: validation_metric: .* perplexity.*found"):
+    with pytest.raises(InputError, match=r"trainer: validation_metric: .* 'perplexity'.*found"):
         train_model(Params(params), str(tmp_path / "run"))
     assert not list((tmp_path / "run").glob("*.th"))
 
