@@ -85,7 +85,7 @@ class SampledSoftmax(nn.Module):
         evaluation mode. `hidden`: hidden vectors, shape `(..., P)`. `targets`: word numbers, shape
         `(...)`; `IGNORE` at positions without a prediction.
         """
-        hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
+        hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1).long()
         real = targets != IGNORE
         hidden, targets = hidden[real], targets[real]
         if not self.training or self.n_negative_samples is None:

@@ -32,7 +32,7 @@ ScanWeights = Weights | KernelWeights
 
 def pack_scan_weights(weights: list[Tensor]) -> Sequence[Any]:
     """Pack the frozen weights of a scan: W_x, W_h and, if there is a projection, W_P."""
-    return pack_for_kernel(weights) if all(map(takes, weights)) else pack_weights(weights)
+    return pack_for_kernel(weights) if _kernel_takes(weights) else pack_weights(weights)
 
 
 def lstm_scan(
@@ -54,7 +54,7 @@ def lstm_scan(
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
     matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]
-    uses_kernel = isinstance(recurrent_weight, KernelWeights) or takes(recurrent_weight)
+    uses_kernel = isinstance(recurrent_weight, KernelWeights) or _kernel_takes(matrices)
     tensors = (inputs, bias, *matrices)
     scan: Callable[..., tuple[Tensor, ...]] = _scan
     if isinstance(batch_sizes, Tensor):  # while the biLM is exported
@@ -70,6 +70,12 @@ def lstm_scan(
         inputs, memory, output, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes
     )
     return outputs, c, h
+
+
+def _kernel_takes(weights: Sequence[Any]) -> bool:
+    """Whether the kernels take these weights, which must have one dtype. A weight may be `None`."""
+    given = [weight for weight in weights if weight is not None]
+    return all(map(takes, given)) and len({weight.dtype for weight in given}) == 1
 
 
 def _scan(

@@ -93,14 +93,13 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
         sources = [_encode_file(file, numbers, shards, progress) for file in files]
     if shards.num_tokens == 0:
         raise InputError(
-            f"{', '.join(map(str, files[:3]))}{', ...' if len(files) > 3 else ''}: "
-            f"expected sentences, found no token in {len(files)} file(s)"
+            f"{_shown(files)}: expected sentences, found no token in {len(files)} file(s)"
         )
     shards.finish()
     if boundaries := [word for word, n in zip(SPECIAL_WORDS[:2], shards.counts) if n]:
         logger.warning(
             "%s: expected sentences without boundaries, which are added, found the tokens %s",
-            ", ".join(map(str, files[:3])),
+            _shown(files),
             " and ".join(boundaries),
         )
     shards.renumber(_write_words(folder, list(numbers), shards.counts, shards.digests))
@@ -116,6 +115,10 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
         "digests": shards.digests,
     }
     (folder / DESCRIPTION_FILE).write_text(json.dumps(sealed(description), indent=2), "utf-8")
+
+
+def _shown(files: Sequence[Path]) -> str:
+    return f"{', '.join(map(str, files[:3]))}{', ...' if len(files) > 3 else ''}"
 
 
 def _encode_file(

@@ -332,3 +332,16 @@ def test_stored_names():
     assert stored["memory"] is state.cell and stored["output"] is state.hidden
     again = LSTMState.from_stored(stored, state.cell.device)
     assert again.cell is state.cell and again.hidden is state.hidden
+
+
+@pytest.mark.parametrize("name", ["input_weight", "recurrent_weight", "projection_weight"])
+def test_weights_of_several_types(name):
+    """One weight in bf16 rounds the outputs, and the kernels for one type leave it to PyTorch."""
+    lstm = ProjectedLSTM(input_dim=20, dim=70, projection_dim=20, cell_clip=3.0, proj_clip=3.0)
+    states = torch.zeros(2, 2, 70), torch.zeros(2, 2, 20)
+    x = torch.randn(2, 3, 2, 20)
+    expected = lstm(x, *states)[0]
+    setattr(lstm, name, torch.nn.Parameter(getattr(lstm, name).detach().bfloat16()))
+    for is_frozen in (False, True):
+        found = lstm.requires_grad_(not is_frozen)(x, *states)[0]
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-2)

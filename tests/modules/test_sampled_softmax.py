@@ -281,3 +281,10 @@ def test_a_number_of_samples_that_cannot_be_drawn_is_refused(n_samples):
     """The message names both numbers."""
     with pytest.raises(ValueError, match=f"at least 1 and less than the 30 .*, found {n_samples}"):
         softmax_of(n_samples)
+
+
+def test_targets_of_another_integer_type():
+    """The exact loss is that for int64."""
+    softmax = SampledSoftmax(n_words=1000, dim=32, n_negative_samples=10).eval()
+    hidden, targets = torch.randn(70, 32), torch.arange(70)
+    assert torch.equal(softmax(hidden, targets.int()), softmax(hidden, targets))

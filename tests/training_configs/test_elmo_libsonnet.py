@@ -136,6 +136,20 @@ def test_an_embedder_of_unknown_size_in_front():
 
 
 @pytest.mark.parametrize(
+    "characters",
+    [
+        "{ type: 'character_encoding', encoder: { type: 'mine', output_size: 9 } }",
+        "{ type: 'character_encoding', encoder: 'mine' }",
+        "{ type: 'mine', embedding_dim: 4 }",
+    ],
+)
+def test_a_size_that_only_dims_gives(characters):
+    """By hand: 9 columns before those of the input mix; the config has no size of vectors."""
+    base = BASE.replace("{ type: 'embedding', embedding_dim: 7 }", characters)
+    assert turned("both", base, "dims={ characters: 9 }")["model"]["encoder"]["start"] == 9 + 20
+
+
+@pytest.mark.parametrize(
     "encoder",
     [
         {"type": "cnn", "embedding_dim": 4, "num_filters": 3},

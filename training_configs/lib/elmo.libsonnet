@@ -364,11 +364,9 @@
     names,
     0,
   ),
-  // The size in `dims`, which must be that in the config, if one is there.
+  // The size in `dims`, which must be that in the config, if AllenNLP's `embedding` has one.
   local given_size(name, embedder, dim) =
-    local has_size = 'elmo_dim' in embedder
-                     || std.member(['embedding', 'character_encoding'], get(embedder, 'type'))
-                        && ('embedding_dim' in embedder || 'encoder' in embedder);
+    local has_size = get(embedder, 'type') == 'embedding' && 'embedding_dim' in embedder;
     if has_size && embedder_size(name, embedder) != dim then
       fail('dims.' + name, embedder_size(name, embedder) + ', the size in the config', dim)
     else dim,

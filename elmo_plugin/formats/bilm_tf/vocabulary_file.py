@@ -46,11 +46,11 @@ def _has_space(word: str) -> bool:
 def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None:
     """
     Write bilm-tf's vocabulary file. Raises an `InputError` if a word is empty, begins or ends with
-    white space, contains a line break, or cannot be encoded in UTF-8.
+    white space, contains a space, a tab or a line break, or cannot be encoded in UTF-8.
     """
     words = list(words)
     for index, word in enumerate(words):
-        if not word or word != word.strip() or "\n" in word or "\r" in word:
+        if not word or word != word.strip() or "\n" in word or "\r" in word or _has_space(word):
             raise InputError(
                 f"{file}: expected words that each fit on one line, found {word!r} (id {index})"
             )

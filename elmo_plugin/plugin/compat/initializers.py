@@ -35,7 +35,7 @@ def _initialize_others(self: InitializerApplicator, module: nn.Module) -> None:
                 raise InputError(
                     f"initializer: {pattern!r}: expected no parameters of a biLM for the type "
                     f"pretrained, found {name}; the biLM has its own files: add "
-                    "prevent_regexes: ['_elmo.bilm'], or begin from the whole model, with type: "
+                    "prevent_regexes: ['elmo.bilm'], or begin from the whole model, with type: "
                     "'from_archive'"
                 )
             logger.warning(

@@ -16,6 +16,7 @@ from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder, Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.ops.frozen_state import is_plain
 
 
 @Seq2SeqEncoder.register("lstm", exist_ok=True)
@@ -42,7 +43,7 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
             return super().forward(inputs, mask, hidden_state)  # type: ignore[arg-type]
         lstm = cast(nn.LSTM, self._module)
         lstm._update_flat_weights()  # weights may have been replaced, as `nn.LSTM.forward` knows
-        padding = ~mask.bool().unsqueeze(-1)
+        padding = ~mask.unsqueeze(-1)
         x = inputs.masked_fill(padding, 0.0)  # anything may be there, and its gradient is zero
         n_rows, n_steps = mask.shape
         last, steps = mask.sum(dim=1, keepdim=True) - 1, torch.arange(n_steps)
@@ -73,7 +74,7 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
         if not self.training or self.stateful or inputs.device.type != "cpu":
             return False
         # Hooks and parametrizations need the call of the module, which `torch.lstm` is not.
-        if type(lstm) is not nn.LSTM or lstm._forward_hooks or lstm._forward_pre_hooks:
+        if type(lstm) is not nn.LSTM or not lstm.training or not is_plain(lstm):
             return False
         if torch.is_autocast_enabled("cpu") or inputs.shape[:2] != mask.shape:
             return False

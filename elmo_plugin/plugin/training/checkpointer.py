@@ -189,7 +189,7 @@ class BiLMCheckpointer(Checkpointer):
                 f"vocabulary: expected that of {self._files.model_state(point)}, found another, "
                 "because the text that it is made from has changed; restore the text to resume"
             )
-        self._resumed_text = rank_state["text"]  # compared as soon as the trainer is known
+        self._resumed_text = rank_state.get("text")  # compared as soon as the trainer is known
         self._set_last_save(point)
         logger.info(
             f"Resuming training after {point.epochs} epochs and {point.batches} batches, from "

@@ -125,6 +125,28 @@ def test_a_changed_module_trains_as_allennlps(change):
     assert losses[1] == pytest.approx(losses[0], rel=1e-4) and losses[0][0] != losses[0][2]
 
 
+def test_the_inner_modules_own_mode():
+    """Without a mask, and with an inner module that is set to evaluation: AllenNLP's bits."""
+    stock, ours = encoders(num_layers=2, dropout=0.5)
+    x = torch.randn(5, 9, 7, requires_grad=True)
+    for encoder in (stock, ours):
+        encoder._module.eval()
+    assert torch.equal(ours(x, MASK), stock(x, MASK))
+    assert torch.equal(ours(x, None), stock(x, None))
+
+
+def test_long_rows_are_padded_sooner(monkeypatch):
+    """The share of tokens is a third, at which packing is faster for a few steps of many cells, and
+    slower for many steps of few cells."""
+    calls = []
+    monkeypatch.setattr(nn.LSTM, "forward", lambda *_: calls.append(1) or (_[1], None))
+    for n_steps, hidden_size, is_packed in ((300, 5, False), (12, 300, True)):
+        _, ours = encoders(hidden_size=hidden_size)
+        mask = torch.arange(n_steps) < torch.tensor([[n_steps], [1], [1]])
+        ours(torch.randn(*mask.shape, 7), mask)
+        assert bool(calls) is is_packed
+
+
 def test_functional_call_uses_its_weights():
     """AllenNLP's output, with weights that the module does not have."""
     outputs = []

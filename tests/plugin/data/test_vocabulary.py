@@ -92,6 +92,7 @@ def test_a_vocabulary_file_reads_as_it_was_written(tmp_path: Path) -> None:
         ([], "expected the first lines <S>, </S>, <UNK>, found nothing"),
         (["</S>", "<S>", "<UNK>"], "found </S>, <S>, <UNK>"),
         (["<S>", "</S>", "<UNK>", "a", "", "b"], "line 5: expected a word"),
+        (["<S>", "</S>", "<UNK>", "the\t100"], r"line 4: expected one word, found 'the\\t100'"),
         (["<S>", "</S>", "<UNK>", "a", "b", "a"], "line 6: .* 'a' that is on line 4"),
     ],
 )
