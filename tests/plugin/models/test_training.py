@@ -4,6 +4,7 @@ bit-identical."""
 import json
 import math
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -194,6 +195,20 @@ def test_no_number_is_never_the_best(tmp_path):
         for loss in (math.nan, 5.0, math.nan, 9.0, 4.0)
     ]
     assert kept == [False, True, False, False, True]
+
+
+def test_a_resumed_run_refuses_another_text(tmp_path):
+    """Its vocabulary is of a third text, so that it is the same for both."""
+    text = tmp_path / "train.txt"
+    shutil.copy(TEXT / "train.txt", text)
+    params = {**config(tmp_path / "cache").as_dict(), "train_data_path": str(text)}
+    KillCallback.done, KillCallback.after = 0, 20
+    with pytest.raises(Killed):
+        train_model(Params(json.loads(json.dumps(params))), str(tmp_path / "run"))
+    text.write_text("\n".join(text.read_text("utf-8").splitlines()[::-1]) + "\n", "utf-8")
+    KillCallback.after = None
+    with pytest.raises(InputError, match="train_data_path: expected the text of the checkpoint"):
+        train_model(Params(params), str(tmp_path / "run"), recover=True)
 
 
 @pytest.mark.parametrize("metric", ["-perplxity", ["-perplexity", "-sampled_loss"]])
