@@ -4,10 +4,12 @@ Declares the package and its dependencies. `make lock` makes requirements.txt fr
 
 import os
 import platform
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_py import build_py
 
 
 def kernels() -> list[Extension]:
@@ -42,6 +44,15 @@ def kernels() -> list[Extension]:
     ]
 
 
+class CleanBuild(build_py):
+    """Without the modules of an earlier build that the package no longer has."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
 version: dict[str, str] = {}
 exec(Path("elmo_plugin/version.py").read_text(), version)
 
@@ -59,6 +70,7 @@ setup(
         "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
     },
     ext_modules=kernels(),
+    cmdclass={"build_py": CleanBuild},
     python_requires=">=3.11,<3.15",
     # The dependencies of feature extraction, with the oldest and newest tested PyTorch.
     install_requires=["torch>=2.12,<2.16", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],

@@ -1,7 +1,7 @@
 """
 `make demo`: trains, evaluates and uses a biLM.
 
-Each step except the first and the last is an `allennlp` command, which is printed.
+Most steps are `allennlp` commands, which are printed.
 """
 
 import json

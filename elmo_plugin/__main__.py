@@ -113,5 +113,7 @@ def _place(error: Exception) -> tuple[str, str]:
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("allennlp.common.util").setLevel(logging.INFO)  # the metrics of `evaluate`
+    # The metrics of `evaluate`, and the versions of `test-install`.
+    for name in ("allennlp.common.util", "allennlp.commands.test_install"):
+        logging.getLogger(name).setLevel(logging.INFO)
     sys.exit(run(sys.argv[1:]))

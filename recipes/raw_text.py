@@ -16,6 +16,7 @@ nlp = spacy.blank(language)
 nlp.add_pipe("sentencizer")  # a trained pipeline, such as en_core_web_sm, is more accurate
 for paragraph in nlp.pipe(fileinput.input(files, encoding="utf-8")):
     for sentence in paragraph.sents:
-        tokens = [token.text for token in sentence if not token.is_space]
+        # Vietnamese words may contain spaces.
+        tokens = [token.text.replace(" ", "_") for token in sentence if not token.is_space]
         if tokens:
             print(*tokens)

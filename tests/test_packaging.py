@@ -51,6 +51,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "*.so", "demo-out", "__pycache__")
     shutil.copytree(ROOT, folder / "source", ignore=hidden)
+    stale = folder / "source/build/lib/elmo_plugin/plugin/compat/removed.py"  # by an earlier build
+    stale.parent.mkdir(parents=True)
+    stale.write_text("raise ImportError")
     return _wheel(folder / "source", folder / "dist")
 
 
@@ -70,6 +73,7 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
         assert all(found.getinfo(name).CRC == crc for name, crc in checksums.items())
     assert wheel.name == other.name == f"elmo_plugin-{VERSION}-py3-none-any.whl"
     assert "elmo_plugin/py.typed" in names
+    assert "elmo_plugin/plugin/compat/removed.py" not in names
     assert "elmo_plugin/training_configs/lib/elmo.libsonnet" in names
     assert not any(name.startswith(("tests/", "benchmarks/", "experiments/")) for name in names)
 

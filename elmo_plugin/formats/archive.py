@@ -131,7 +131,8 @@ def _read_parameters(file: Path) -> dict[str, Any]:
 
 def _check_sizes(n_words: int, parameters: dict[str, Any], state: dict[str, Tensor]) -> BiLMOptions:
     """
-    Compare the config's sizes with the weights before allocating memory, and return the options.
+    Compare the config's sizes with the weights before allocating memory, check that the weights are
+    finite, and return the options.
     """
     options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model")
     bilm, softmax = meta_modules(options, n_words, most_layers=len(state))
@@ -141,6 +142,8 @@ def _check_sizes(n_words: int, parameters: dict[str, Any], state: dict[str, Tens
         one, other = (_described(tensors.get(name)) for tensors in (expected, state))
         if one != other:
             raise InputError(f"{name}: expected {one}, as the sizes in {CONFIG} say, found {other}")
+        if not torch.isfinite(state[name]).all():
+            raise InputError(f"{name}: expected finite numbers, found NaN or infinity")
     return options
 
 

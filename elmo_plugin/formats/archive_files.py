@@ -6,6 +6,7 @@ executing code from it.
 import gzip
 import os
 import posixpath
+import shutil
 import tarfile
 import tempfile
 import zlib
@@ -26,6 +27,9 @@ CONFIG = "config.json"
 WORDS = "vocabulary/words.txt"
 WEIGHTS = ("weights.th", "best.th")
 """File names of the weights in an archive and in the folder of a training run."""
+
+MOST_BYTES = {CONFIG: 1 << 24, WORDS: 1 << 30}
+"""Largest files that are read as a whole, so that a small archive cannot fill the memory."""
 
 DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError)
 
@@ -98,8 +102,25 @@ def _unpack(path: str, folder: Path) -> None:
                             f"expected files and folders, found a link or a device: {shown(name)}"
                         )
                     if member.isreg() and name in (CONFIG, WORDS, *WEIGHTS):
-                        archive.extract(member.replace(name=name), folder, filter="data")
+                        _copy(archive, member, folder / name)
             while stream.read(1 << 20):  # reads on to the checksum
                 pass
+    except InputError:
+        raise
     except DAMAGE as error:
         raise InputError(f"expected a whole model.tar.gz, found damage ({error})") from error
+
+
+def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, file: Path) -> None:
+    """Copy only the content of a member, and not what else an archive can say about a file."""
+    most = MOST_BYTES.get(posixpath.normpath(member.name), member.size)
+    if member.issparse() or member.size > most:
+        raise InputError(
+            f"{member.name}: expected an ordinary file of at most {most:,} bytes, found "
+            f"{'a sparse one' if member.issparse() else f'{member.size:,}'}"
+        )
+    content = archive.extractfile(member)
+    assert content is not None  # it is a regular file
+    file.parent.mkdir(exist_ok=True)
+    with content, file.open("wb") as copy:
+        shutil.copyfileobj(content, copy)

@@ -3,7 +3,9 @@
 import gzip
 import io
 import json
+import math
 import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -19,6 +21,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.files.torch_file import DamagedFileError
+from elmo_plugin.formats import archive_files
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.language_model import LanguageModel
@@ -41,7 +44,7 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(bilm_archive: str, tmp_path: Path) -> Path:
     """Return the archive as the folder of a training run."""
     with tarfile.open(bilm_archive) as archive:
-        archive.extractall(tmp_path / "run", filter="data")
+        archive.extractall(tmp_path / "run")
     (tmp_path / "run" / "weights.th").rename(tmp_path / "run" / "best.th")
     return tmp_path / "run"
 
@@ -201,10 +204,41 @@ def test_members_outside_the_folder_are_refused(run, tmp_path, unpacked, name, k
                     tar.add(run / own, arcname=own)
     before = sorted(tmp_path.rglob("*"))
     for load in (load_language_model, Elmo.from_archive):
-        with pytest.raises(InputError, match=f"^{archive}: expected .*, found"):
+        message = f"^{archive}: expected (members inside|files and folders).* found"
+        with pytest.raises(InputError, match=message):
             load(archive)
     assert sorted(tmp_path.rglob("*")) == before
     assert not list(unpacked.glob("tmp*"))
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocabulary/words.txt"])
+def test_a_small_archive_of_a_huge_text_is_refused(run, tmp_path, name, monkeypatch):
+    """Its size is noticed before it is read; a limit of a megabyte stands for the real ones. A
+    sparse file has its size in a header and no content."""
+    monkeypatch.setitem(archive_files.MOST_BYTES, name, 1 << 20)
+    archive = tmp_path / "model.tar.gz"
+    for is_sparse in (False, True):
+        info = member(name, tarfile.REGTYPE, "")
+        headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": name}
+        info.pax_headers = {**headers, "GNU.sparse.realsize": str(2 << 30)} if is_sparse else {}
+        text = b"1\n0\n1\n".ljust(512, b"\0") if is_sparse else bytes(1 << 21)
+        info.size = len(text)
+        with tarfile.open(archive, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+            tar.addfile(info, io.BytesIO(text))
+        found = "a sparse one" if is_sparse else "2,097,152"
+        with pytest.raises(InputError, match=f"{name}: expected an ordinary file .*{found}"):
+            load_language_model(archive)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["bilm.bilstm.layers.0.bias", "bilm.warm_state.output"])
+def test_numbers_that_are_not_finite_are_refused(run, name, number):
+    """They would give NaN as vectors."""
+    state = torch.load(run / "best.th", weights_only=True)
+    state[name].view(-1)[3] = number
+    torch.save(state, run / "best.th")
+    with pytest.raises(InputError, match=f"^{run}: {name}: expected finite numbers"):
+        Elmo.from_archive(run)
 
 
 def set_size(block: str, key: str, value: Any) -> Callable[[Config], None]:
@@ -360,7 +394,7 @@ def test_a_full_disk_is_named(bilm_archive, unpacked, monkeypatch):
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tarfile.TarFile, "extract", full)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(DiskFullError, match=f"^{bilm_archive}, unpacked in {unpacked}: .*No space"):
         load_language_model(bilm_archive)
     assert not list(unpacked.glob("tmp*"))

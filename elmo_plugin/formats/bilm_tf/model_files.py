@@ -12,6 +12,8 @@ from elmo_plugin.files.atomic_write import DiskFullError, name_full_disk
 
 OPTIONS = "options.json"
 HDF5_ENDINGS = (".hdf5", ".h5")
+MOST_BYTES = 1 << 24
+"""Largest options file in a zip file, so that a small one cannot fill the memory."""
 
 
 @contextmanager
@@ -39,9 +41,15 @@ def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
 
 
 def holds_model_files(path: str | os.PathLike) -> bool:
-    """Whether `path` is a zip file, or a folder with an options file."""
+    """
+    Whether `path` is a zip file, or a folder with an options file. The folder of a training run,
+    which has a `config.json`, is none, because an older export may be in it.
+    """
     path = Path(path)
-    return any(path.glob(f"*{OPTIONS}")) or (path.is_file() and zipfile.is_zipfile(path))
+    is_run = (path / "config.json").exists()
+    return (any(path.glob(f"*{OPTIONS}")) and not is_run) or (
+        path.is_file() and zipfile.is_zipfile(path)
+    )
 
 
 def _choose(source: Path, files: Iterable[Path] | Iterable[PurePosixPath]) -> tuple[str, str]:
@@ -59,6 +67,10 @@ def _extract(path: Path, folder: Path) -> tuple[str, str]:
     try:
         with name_full_disk(folder), zipfile.ZipFile(path) as archive:
             options, weights = _choose(path, map(PurePosixPath, archive.namelist()))
+            if (size := archive.getinfo(options).file_size) > MOST_BYTES:
+                raise InputError(
+                    f"{path}: {options}: expected at most {MOST_BYTES:,} bytes, found {size:,}"
+                )
             # This checks each CRC, and no member can be written outside the folder.
             return archive.extract(options, folder), archive.extract(weights, folder)
     except (InputError, DiskFullError):

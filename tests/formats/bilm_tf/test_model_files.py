@@ -1,6 +1,7 @@
 """These tests read a model's two files from a folder or a zip file."""
 
 import shutil
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -53,6 +54,23 @@ def test_published_names(folder, bilm_files):
     (folder / "options.json").rename(folder / "elmo_2x4096_512_2048cnn_2xhighway_options.json")
     (folder / "model.hdf5").rename(folder / "elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5")
     assert numpy.array_equal(Elmo.from_archive(folder).embed(SENTENCE), expected)
+
+
+def test_an_older_export_in_the_folder_of_a_run(folder, bilm_archive):
+    """The weights are those of the run."""
+    expected = Elmo.from_archive(bilm_archive).embed(SENTENCE)
+    with tarfile.open(bilm_archive) as archive:
+        archive.extractall(folder)
+    (folder / "model.hdf5").write_bytes(b"of an older run")
+    assert numpy.array_equal(Elmo.from_archive(folder).embed(SENTENCE), expected)
+
+
+def test_a_small_zip_file_with_huge_options(folder):
+    """The size is in the zip file's own list, and nothing is unpacked."""
+    (folder / "options.json").write_bytes(b" " * ((1 << 24) + 1))
+    path = zip_of(folder, PUBLISHED)
+    with pytest.raises(InputError, match=r"options\.json: expected at most .* found 16,777,217"):
+        Elmo.from_files(path)
 
 
 def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
