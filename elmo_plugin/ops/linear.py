@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.ops.frozen_state import FrozenCache, FrozenState, is_frozen
-from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.no_double_backward import no_double_backward, no_forward_mode
 from elmo_plugin.ops.private_torch import is_onednn_weight, onednn_linear, pack
 
 
@@ -129,6 +129,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer. `x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
+        no_forward_mode(x, self.weight, self.bias)
         packed = self.packed_weights([self.weight], self.precision)
         if packed is None:
             return linear(x, self.weight, self.bias, self.precision)

@@ -17,7 +17,7 @@ from torch import Tensor
 from elmo_plugin.ops.kernels import KernelScan, KernelWeights, kernel_scan, pack_for_kernel, takes
 from elmo_plugin.ops.linear import Weights, batched_matmul, is_on_cpu, pack_weights
 from elmo_plugin.ops.lstm_reference import exported_lstm, scan_gradients
-from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.no_double_backward import no_double_backward, no_forward_mode
 from elmo_plugin.ops.private_torch import is_graph_kept
 
 BLOCK = 128
@@ -51,6 +51,7 @@ def lstm_scan(
     See `ProjectedLSTM.forward`; `bias` includes the forget gate's 1. Tensors for the backward pass
     are kept only if a gradient is needed.
     """
+    no_forward_mode(inputs, memory, output, input_weight, recurrent_weight, bias, projection_weight)
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
     matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]

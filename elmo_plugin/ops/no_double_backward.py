@@ -4,6 +4,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmo_plugin.ops.private_torch import has_tangent
+
 Backward = Callable[..., tuple[Tensor | None, ...]]
 
 
@@ -22,3 +24,15 @@ def no_double_backward(backward: Backward) -> Backward:
         return backward(ctx, *grads)
 
     return checked
+
+
+def no_forward_mode(*tensors: Any) -> None:
+    """
+    Raise an error if a tensor has a tangent, which computations without a gradient would silently
+    drop.
+    """
+    if any(isinstance(x, Tensor) and has_tangent(x) for x in tensors):
+        raise NotImplementedError(
+            "the biLM's gradients are hand-written: expected backward or torch.autograd.grad, "
+            "found a forward-mode derivative"
+        )

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 _linear_pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _reorder_linear_weight = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
@@ -72,6 +73,13 @@ def is_graph_kept() -> bool:
     tensors must not be modified. Without the operator this is assumed, at the cost of a copy.
     """
     return True if _keep_graph is None else _keep_graph()
+
+
+def has_tangent(x: Tensor) -> bool:
+    """Whether a forward-mode derivative with respect to `x` is being computed."""
+    if getattr(forward_ad, "_current_level", -1) < 0:
+        return False
+    return forward_ad.unpack_dual(x).tangent is not None
 
 
 def has_global_hooks() -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from elmo_plugin.ops.kernels import kernel_losses, takes
 from elmo_plugin.ops.linear import is_on_cpu, matmul
-from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.no_double_backward import no_double_backward, no_forward_mode
 
 BLOCK_NUMBERS = 2**21
 """Number of logits in a block: 8 MiB in fp32."""
@@ -73,6 +73,7 @@ def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
 def _loss(
     hidden: Tensor, hits: Tensor, targets: Tensor | None, weight: Tensor, bias: Tensor
 ) -> Tensor:
+    no_forward_mode(hidden, weight, bias)
     if torch.is_grad_enabled() and any(x.requires_grad for x in (hidden, weight, bias)):
         return _Loss.apply(hidden, hits, targets, weight, bias)
     return _losses(hidden, hits, targets, weight, bias, gradients=False)[0].sum()
