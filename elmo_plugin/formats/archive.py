@@ -94,7 +94,8 @@ def _read_folder(folder: Path) -> Archive:
             f"{WORDS}: expected each word once, and first {', '.join(SPECIAL_WORDS)}, found others"
         )
     state = read_weights(folder)
-    return Archive(parameters, _check_sizes(len(words), parameters, state), words, state)
+    options = _checked_options(parameters, len(words), state)
+    return Archive(parameters, options, words, state)
 
 
 def _read_text(file: Path) -> str:
@@ -129,7 +130,9 @@ def _read_parameters(file: Path) -> dict[str, Any]:
     return parameters
 
 
-def _check_sizes(n_words: int, parameters: dict[str, Any], state: dict[str, Tensor]) -> BiLMOptions:
+def _checked_options(
+    parameters: dict[str, Any], n_words: int, state: dict[str, Tensor]
+) -> BiLMOptions:
     """
     Compare the config's sizes with the weights before allocating memory, check that the weights are
     finite, and return the options.

@@ -102,23 +102,21 @@ def _unpack(path: str, folder: Path) -> None:
                             f"expected files and folders, found a link or a device: {shown(name)}"
                         )
                     if member.isreg() and name in (CONFIG, WORDS, *WEIGHTS):
-                        _copy(archive, member, folder / name)
+                        _copy(archive, member, name, folder / name)
             while stream.read(1 << 20):  # reads on to the checksum
                 pass
-    except InputError:
+    except InputError:  # a `ValueError` too
         raise
     except DAMAGE as error:
         raise InputError(f"expected a whole model.tar.gz, found damage ({error})") from error
 
 
-def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, file: Path) -> None:
+def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, name: str, file: Path) -> None:
     """Copy only the content of a member, and not what else an archive can say about a file."""
-    most = MOST_BYTES.get(posixpath.normpath(member.name), member.size)
-    if member.issparse() or member.size > most:
-        raise InputError(
-            f"{member.name}: expected an ordinary file of at most {most:,} bytes, found "
-            f"{'a sparse one' if member.issparse() else f'{member.size:,}'}"
-        )
+    if member.issparse():
+        raise InputError(f"{name}: expected an ordinary file, found a sparse one")
+    if member.size > (most := MOST_BYTES.get(name, member.size)):
+        raise InputError(f"{name}: expected at most {most:,} bytes, found {member.size:,}")
     content = archive.extractfile(member)
     assert content is not None  # it is a regular file
     file.parent.mkdir(exist_ok=True)

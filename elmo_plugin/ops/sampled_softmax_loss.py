@@ -73,7 +73,6 @@ def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
 def _loss(
     hidden: Tensor, hits: Tensor, targets: Tensor | None, weight: Tensor, bias: Tensor
 ) -> Tensor:
-    no_forward_mode(hidden, weight, bias)
     if torch.is_grad_enabled() and any(x.requires_grad for x in (hidden, weight, bias)):
         return _Loss.apply(hidden, hits, targets, weight, bias)
     return _losses(hidden, hits, targets, weight, bias, gradients=False)[0].sum()
@@ -111,6 +110,7 @@ def _losses(
     words to choose from; `None` if the first n rows are the targets' and the others those words.
     `hits`: the index of each row's target among the words to choose from, or -1.
     """
+    no_forward_mode(hidden, weight, bias)
     first = len(hidden) if targets is None else 0
     # An index of Python's kind would take a negative target from the end.
     of_targets = [

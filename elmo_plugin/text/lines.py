@@ -36,7 +36,7 @@ XZ_MAGIC = b"\xfd7zXZ\x00"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_SKIPPABLE_MAGIC = b"\x50\x2a\x4d\x18"  # `pzstd` begins with such a frame.
 
-# They have bytes that no text has, so another error would follow, about UTF-8.
+# Named here, because otherwise the error would be about a byte that is not UTF-8.
 OTHER_MAGIC = {b"PK\x03\x04": "a zip archive"} | {
     b"BZh%d1AY&SY" % level: "a file compressed by bzip2" for level in range(1, 10)
 }

@@ -25,12 +25,17 @@ def softmax(x: Tensor) -> Tensor:
     return SOFTMAX(x, torch.tensor([1, 2]))
 
 
+def likelihoods(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return SOFTMAX.log_probabilities(x, torch.tensor([1, 2]))
+
+
 def linear(x: Tensor) -> Tensor:
     with torch.no_grad():
         return LINEAR(x)
 
 
-@pytest.mark.parametrize("function", [lstm, softmax, linear])
+@pytest.mark.parametrize("function", [lstm, softmax, likelihoods, linear])
 def test_forward_mode_is_an_error(function: Callable[[Tensor], Tensor]) -> None:
     """By PyTorch's two interfaces; without a tangent it works."""
     x, tangent = torch.randn(2, 20), torch.ones(2, 20)

@@ -32,9 +32,8 @@ def _init_with_known_keys(self: GradientDescentTrainer, *args: Any, **kwargs: An
             f"its keys are {', '.join(sorted(known - PASSED))}"
         )
     _init(self, *args, **kwargs)
-    known_metrics = getattr(self.model, "validation_metrics", None)
-    for _, name in self._metric_tracker.tracked_metrics:
-        if known_metrics is not None:
+    if (known_metrics := getattr(self.model, "validation_metrics", None)) is not None:
+        for _, name in self._metric_tracker.tracked_metrics:
             check_choice("trainer: validation_metric", name, known_metrics)
 
 

@@ -112,7 +112,8 @@ class BiLMCheckpointer(Checkpointer):
                 "The checkpointer 'bilm' cannot save a moving_average: expected a trainer without "
                 "one, or else the checkpointer 'default'."
             )
-        if self._resumed_text not in (None, _text_digest(trainer)):
+        resumed_text, self._resumed_text = self._resumed_text, None
+        if resumed_text is not None and resumed_text != _text_digest(trainer):
             raise InputError(
                 "train_data_path: expected the text of the checkpoint that was resumed from "
                 f"{self._serialization_dir}, found another; restore the text to resume"

@@ -107,17 +107,20 @@ def test_parameter_groups():
         assert_close(found, expected, atol=1e-6, what=name)
 
 
-@pytest.mark.parametrize("is_table", [True, False])
-def test_weight_decay_is_for_dense_parameters(is_table):
-    """PyTorch's own error for sparse gradients has no name."""
-    model = Tables(sparse=True)
-    regex = "table" if is_table else "dense"
-    optimizer = optimizer_of(model, parameter_groups=[[[regex], {"weight_decay": 0.1}]])
-    model(rows_of(0), 1.0).backward()
-    if is_table:
-        with pytest.raises(InputError, match=r"clipped_adagrad.*weight_decay: expected 0 .* 0\.1"):
-            optimizer.step()
-    else:
+def test_weight_decay_is_for_dense_parameters():
+    """The oracle for them is PyTorch's Adagrad; its own error for sparse gradients has no name."""
+    decay = {"weight_decay": 0.1}
+    sparse, dense = Tables(sparse=True), Tables(sparse=False)
+    for model in (sparse, dense):
+        model(rows_of(0), 1.0).backward()
+    clip_grad_norm_(dense.parameters(), 10.0)
+    rest = {"params": [dense.table, dense.column]}
+    dense_adagrad(dense, [rest, {"params": dense.dense.parameters(), **decay}]).step()
+    optimizer_of(sparse, parameter_groups=[[["dense"], decay]]).step()
+    for (name, found), expected in zip(sparse.named_parameters(), dense.parameters()):
+        assert_close(found, expected, atol=1e-6, what=name)
+    optimizer = optimizer_of(sparse, parameter_groups=[[["table"], decay]])
+    with pytest.raises(InputError, match=r"clipped_adagrad.*weight_decay: expected 0 .* 0\.1"):
         optimizer.step()
 
 
