@@ -1,32 +1,33 @@
-// The comparisons of Peters et al. (2018) with `small`, in about ten core-hours, which are divided
-// among the tables here. `random` is an untrained biLM of the same sizes: its gain is not due to
-// training on text.
+// The comparisons of Peters et al. (2018): tables 1 to 3 and figure 1.
+//
+// `random` is an untrained biLM of the sizes of `small`, whose layers vary from word to word as much
+// as those of `small`. `static` is the word layer of `small` alone, which has one vector for a word
+// in all contexts.
 local cells = (import 'cells.libsonnet').cells;
-local tasks = import 'tasks.libsonnet';
+local tasks = {
+  [name]: task { config+: { trainer+: { patience: null } } }  // no run has fewer steps than another
+  for name in std.objectFields(import 'tasks.libsonnet')
+  for task in [(import 'tasks.libsonnet')[name]]
+};
 local bilms = {
   small: { pretrained: 'small' },
-  random: { like: 'small', seed: 13370 },
+  random: { like: 'small', seed: 13370, scaled: true },
+  static: { pretrained: 'small' },
 };
 local block(settings) = cells(tasks, bilms, { fractions: [1], bilms: ['small'] } + settings);
-local two = [1, 2];
+local three = [1, 2, 3];
 local five = [1, 2, 3, 4, 5];
-local sources = ['none', 'random', 'small'];
-// A model needs some hundred steps to predict more than the most frequent class, so fewer examples are
-// read in smaller batches and for more epochs.
-local on_part(fraction) = if fraction == 1 then tasks else {
-  [name]: tasks[name] {
-    config+: {
-      data_loader+: { batch_size: std.max(4, std.floor(super.batch_size * fraction)) },
-      trainer+: {
-        num_epochs: 2 * super.num_epochs,
-        patience: if super.patience == null then null else 3 * super.patience,
-      },
-    },
-  }
-  for name in ['pos', 'ner']
-};
-// Fractions of the training data of tasks on which a full epoch takes too long.
-local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
+// One task of table 1. The last biLM is the one that the table is about.
+local main(task, seeds, fraction=1, static=true) = std.flatMap(
+  function(bilm) block({
+    tasks: [task],
+    bilms: [bilm],
+    seeds: seeds,
+    fractions: [fraction],
+    [if bilm == 'static' then 'layers']: ['words'],
+  }),
+  ['none', 'random'] + (if static then ['static'] else []) + ['small']
+);
 {
   tasks: { [name]: { [key]: tasks[name][key] for key in ['title', 'data', 'metric', 'seconds'] }
            for name in std.objectFields(tasks) },
@@ -34,38 +35,31 @@ local part = { pos: 0.25, srl: 0.15, squad: 0.2 };
   tables: [
     {
       name: 'table 1',
-      cells: std.flatMap(
-        function(seed)
-          block({ tasks: ['ner', 'sst'], bilms: sources, seeds: [seed] })
-          + block({ tasks: ['pos'], bilms: sources, seeds: [seed], fractions: [part.pos] }),
-        five
-      ) + std.flatMap(
-        function(seed)
-          block({ tasks: ['snli', 'coref'], bilms: sources, seeds: [seed] })
-          + block({ tasks: ['srl'], bilms: sources, seeds: [seed], fractions: [part.srl] })
-          + block({ tasks: ['squad'], bilms: sources, seeds: [seed], fractions: [part.squad] }),
-        two
-      ),
+      cells: main('ner', five) + main('sst', five) + main('pos', five) + main('snli', five)
+             + main('srl', five, fraction=0.15)
+             + main('coref', three, static=false)
+             + main('squad', three, static=false),
     },
     {
       name: 'table 2',
-      cells: block({ tasks: ['sst', 'snli'], seeds: two, layers: ['top', 'average', 1, 0.001] }),
+      cells: block({ tasks: ['pos'], seeds: five, layers: ['top', 'average', 1, 0.001] })
+             + block({ tasks: ['ner'], seeds: five, layers: ['top', 'average', 1, 0.1, 0.001] }),
     },
     {
       name: 'table 3',
-      cells: block({ tasks: ['sst', 'snli'], seeds: two, places: ['input', 'both', 'output'] }),
+      cells: block({ tasks: ['pos', 'ner'], seeds: five, places: ['input', 'both', 'output'] }),
     },
     {
       name: 'figure 1',
-      cells: std.flatMap(
-        function(seed) std.flatMap(
-          function(fraction) cells(on_part(fraction), bilms, {
-            tasks: ['pos', 'ner'], bilms: ['none', 'small'], seeds: [seed], fractions: [fraction],
-          }),
-          [0.01, 0.03, 0.1, 0.3, 1]
-        ),
-        two
-      ),
+      // A part is repeated to the length of the whole, so all points of a curve have the same batches,
+      // steps and validations.
+      cells: block({
+        tasks: ['pos', 'ner'],
+        bilms: ['none', 'small'],
+        seeds: five,
+        fractions: [0.01, 0.03, 0.1, 0.3, 1],
+        repeated: true,
+      }),
     },
   ],
 }
