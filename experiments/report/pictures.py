@@ -68,11 +68,14 @@ def gains(results: Mapping[str, Mapping[str, Summary]], file: Path) -> None:
     labels = list(dict.fromkeys(label for bars in results.values() for label in bars))
     height = 0.8 / len(labels)
     for k, label in enumerate(labels):
-        found = [bars[label] for bars in results.values() if label in bars]
-        places = [n + k * height for n, bars in enumerate(results.values()) if label in bars]
-        means = [s.mean if s.values else 0.0 for s in found]
-        deviations = [s.deviation or 0.0 for s in found]
-        drawn = panel.barh(places, means, height, xerr=deviations, label=label, color=f"C{k}")
+        found = {
+            n + k * height: bars[label]
+            for n, bars in enumerate(results.values())
+            if label in bars and bars[label].values
+        }
+        means = [s.mean for s in found.values()]
+        deviations = [s.deviation or 0.0 for s in found.values()]
+        drawn = panel.barh(list(found), means, height, xerr=deviations, label=label, color=f"C{k}")
         panel.bar_label(drawn, fmt="%.1f", padding=4)
     panel.set_yticks([place + 0.4 - height / 2 for place in range(len(results))], list(results))
     panel.invert_yaxis()

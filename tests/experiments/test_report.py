@@ -307,6 +307,8 @@ def test_missing_rows_are_named(grid: Grid, rows: list[dict], tmp_path: Path) ->
     page = write(tmp_path / "one", [of_ner[0], other])
     value = 100 * of_ner[0]["metrics"]["f1-measure-overall"]
     assert lines_of(page, "Table 1")[2][1:3] == [f"{value:.2f} (1 of 5)", "not run yet"]
+    picture = (tmp_path / "one" / "results" / "gains.svg").read_text()
+    assert re.findall(r">(\d+\.\d)<", picture) == [f"{value:.1f}"]  # what is missing has no bar
 
 
 def test_ambiguous_rows_are_refused(grid: Grid, rows: list[dict]) -> None:
