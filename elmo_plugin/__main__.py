@@ -24,6 +24,7 @@ except ImportError as error:
 
 from allennlp.commands import main
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import SigTermReceived, install_sigterm_handler
 from torch.multiprocessing import ProcessRaisedException
 
 from elmo_plugin.checks import InputError, shown
@@ -47,10 +48,10 @@ def run(arguments: Sequence[str]) -> int | str | None:
     sys.argv = [NAME, *arguments, *(["--include-package", "elmo_plugin"] if is_train else [])]
     try:
         main(prog=NAME)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SigTermReceived) as signal:
         hint = "; the same command with --recover resumes the run" if is_train else ""
         print(f"{NAME}: interrupted{hint}", file=sys.stderr)
-        return 130
+        return 130 if isinstance(signal, KeyboardInterrupt) else 143  # 128 + SIGINT or SIGTERM
     except Exception as error:
         if "ALLENNLP_DEBUG" in os.environ:
             raise
@@ -112,6 +113,7 @@ def _place(error: Exception) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
+    install_sigterm_handler()  # as in AllenNLP's own program
     logging.basicConfig(format="%(message)s")
     # The metrics of `evaluate`, and the versions of `test-install`.
     for name in ("allennlp.common.util", "allennlp.commands.test_install"):

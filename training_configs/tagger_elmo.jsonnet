@@ -10,10 +10,7 @@ local elmo = import 'lib/elmo.libsonnet';
 elmo.input(
   import 'tagger.jsonnet',
   { archive_file: std.extVar('ELMO_ARCHIVE'), dropout: 0.2 },
-  dim=std.parseInt(std.extVar('ELMO_DIM'))
-) + {
-  model+: {
-    // As in the paper, weak L2 regularization pulls the mix towards the average of the layers.
-    regularizer: { regexes: [['scalar_parameters', { type: 'l2', alpha: 0.001 }]] },
-  },
-}
+  dim=std.parseInt(std.extVar('ELMO_DIM')),
+  // As in the paper, weak L2 regularization pulls the mix towards the average of the layers.
+  l2=0.001,
+)

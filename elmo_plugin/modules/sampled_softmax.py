@@ -98,7 +98,8 @@ class SampledSoftmax(nn.Module):
         result has shape `(...)`. To bound memory, rows are computed in chunks, and a chunk's logits
         are recomputed for the gradient.
         """
-        flat_hidden, flat_targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1)
+        flat_hidden = hidden.reshape(-1, hidden.size(-1))
+        flat_targets = targets.reshape(-1).long()
         if not torch.is_grad_enabled():
             real = flat_targets != IGNORE
             found = flat_hidden.new_zeros(flat_targets.shape)

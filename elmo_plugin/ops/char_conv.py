@@ -39,9 +39,9 @@ def max_of_convolutions(
     """
     The maximum over each word of every convolution of its embedded characters.
 
-    `characters`: character ids, shape `(U, C)`, int64; `embedding`: E, shape `(n_characters, c)`;
-    `tables`: `convolution_tables`, if already computed; they have no gradient. Returns shape
-    `(U, F)`, where F is the sum of all n.
+    `characters`: character ids, shape `(U, C)`, int64; `embedding`: E, shape `(n_characters, c)`,
+    whose row 0 gets no gradient; `tables`: `convolution_tables`, if already computed; they have
+    none either. Returns shape `(U, F)`, where F is the sum of all n.
     """
     if not is_on_cpu(characters):
         return reference_max_of_convolutions(characters, embedding, convolutions)
@@ -68,7 +68,7 @@ def reference_max_of_convolutions(
     characters: Tensor, embedding: Tensor, convolutions: Convolutions
 ) -> Tensor:
     """The definition of `max_of_convolutions`, which is also the fastest on a GPU."""
-    x = F.embedding(characters, embedding).transpose(1, 2)  # (U, c, C)
+    x = F.embedding(characters, embedding, padding_idx=0).transpose(1, 2)  # (U, c, C)
     return torch.cat([F.conv1d(x, *convolution).amax(dim=2) for convolution in convolutions], 1)
 
 
@@ -111,6 +111,7 @@ class _MaxOfConvolutions(torch.autograd.Function):
             d_embedding += torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
             transposed = embedding.t().expand(weight.size(2), -1, -1)
             d_weights.append(torch.bmm(transposed, d_table).permute(2, 1, 0))
+        d_embedding[0] = 0.0
         return None, d_embedding, *d_weights
 
 
@@ -156,7 +157,7 @@ def _best_windows_of(
     """`_best_windows` of one convolution, for words from `sort_by_length`."""
     width, n_characters, _ = table.shape
     table = table.flatten(0, 1)
-    offsets = torch.arange(width) * n_characters
+    offsets = torch.arange(width, device=characters.device) * n_characters
     windows = (characters.unfold(1, width, 1) + offsets).transpose(0, 1).contiguous()
     best = F.embedding_bag(windows[0], table, mode="sum")  # (U, n)
     index = torch.uint8 if len(windows) <= 256 else torch.int16

@@ -3,9 +3,8 @@ Detects when the output of a frozen module may have changed, to invalidate cache
 
 A cache stores a `FrozenState` with its values, and uses the values only while the module's state is
 equal to it. If a module contains anything whose effect cannot be compared, it has no state and
-nothing is cached. Two kinds of change cannot be detected: writing to the same memory through
-another tensor, such as `parameter.data.mul_(2)`, and a step of a `fused` optimizer with gradients
-that are not of a forward pass of the module. Clear the caches after that.
+nothing is cached. Some changes cannot be detected (docs/memory.md), such as writing to the same
+memory through another tensor, `parameter.data.mul_(2)`. Clear the caches after that.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class KernelScan(torch.autograd.Function):
             None if projection_weight is None else pack(projection_weight.transpose(1, 2), 1),
             *ctx.clips_and_sizes,
         )
-        h = torch.cat([h_0[:, None], outputs[:, :-1]], dim=1)
+        h = torch.cat([h_0[:, None], outputs], dim=1)[:, :-1]
         return scan_gradients(ctx, x, h, m, d_gates, d_h, d_bias, input_weight)
 
 

@@ -52,6 +52,7 @@ def lstm_scan(
     are kept only if a gradient is needed.
     """
     no_forward_mode(inputs, memory, output, input_weight, recurrent_weight, bias, projection_weight)
+    memory, output = memory.detach(), output.detach()
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
     matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]
@@ -174,7 +175,7 @@ class _Scan(torch.autograd.Function):
         gates = inputs.new_empty(2, n_steps * n_rows, bias.size(-1))
         gates = _input_gates(inputs, w_x, bias, gates)
         # Writing zeros costs as much as a small step, and is needed only if rows are skipped.
-        fresh = memory.new_zeros if min(batch_sizes) < n_rows else memory.new_empty
+        fresh = memory.new_zeros if min(batch_sizes, default=0) < n_rows else memory.new_empty
         # Index 0 holds the initial state, so step t starts from c[:, t] and h[:, t].
         c = fresh(2, n_steps + 1, *memory.shape[1:])
         h = fresh(2, n_steps + 1, *output.shape[1:])
@@ -219,6 +220,7 @@ class _Scan(torch.autograd.Function):
                 gates[:, t, :n], c[:, t, :n], c[:, t + 1, :n], d_m, d_c[:, :n], cell_clip
             )
             gates[:, t, n:].zero_()
+            d_h[:, t, n:].zero_()
             if not same:
                 d_gates[:, t].copy_(gates[:, t])
             n_later = n

@@ -107,6 +107,18 @@ def test_no_word_is_the_biases():
     assert torch.equal(reference_convolve(cnn, nothing)[0], biases)
 
 
+@pytest.mark.parametrize("has_hook", [False, True])
+@pytest.mark.usefixtures("lstm_path")
+def test_no_word_learns_nothing(has_hook):
+    """The row of zeros gets no gradient, as with PyTorch's `padding_idx`, and others do."""
+    cnn = char_cnn()
+    if has_hook:  # it is computed by PyTorch's own modules then
+        cnn.char_embedding.register_forward_hook(lambda *_: None)
+    cnn(torch.tensor([[0, 5, 0, 0, 7, 9]])).sum().backward()
+    gradient = cnn.char_embedding.weight.grad
+    assert not gradient[0].any() and gradient[[5, 7, 9]].any()
+
+
 def test_windows_that_differ_are_counted():
     """The last id is repeated from position 2, 4 and 0, and as many windows after the first start
     before that. The longest word comes first."""

@@ -165,6 +165,46 @@ def test_the_given_state_is_not_modified(grad):
     assert all(map(torch.equal, given, copies))
 
 
+@pytest.mark.parametrize("trained", [False, True])
+def test_no_gradient_flows_into_the_given_state(trained):
+    """The cell and the output before the first step are data, also where nothing else has a
+    gradient."""
+    lstm = lstm_of("projected, clipped").requires_grad_(trained)
+    inputs, cell, hidden = random_inputs(lstm)
+    results = lstm(inputs, cell.requires_grad_(), hidden.requires_grad_())
+    assert [x.requires_grad for x in results] == [trained, False, False]
+    if trained:
+        results[0].sum().backward()
+    assert cell.grad is None and hidden.grad is None
+
+
+def test_no_steps():
+    """By hand: no outputs, the given state, and gradients of zero."""
+    lstm = lstm_of("projected, clipped")
+    _, cell, hidden = random_inputs(lstm)
+    outputs, c, h = lstm(torch.zeros(2, 0, N_ROWS, INPUT), cell, hidden)
+    assert outputs.shape == (2, 0, N_ROWS, PROJECTION)
+    assert torch.equal(c, cell) and torch.equal(h, hidden)
+    outputs.sum().backward()
+    assert not any(parameter.grad.any() for parameter in lstm.parameters())
+
+
+def test_gradients_of_outputs_that_are_padding_are_not_read():
+    """A loss over padding may give NaN there. Expected: the gradients with zeros instead."""
+    lstm, sizes = lstm_of("projected, clipped"), BATCH_SIZES["falling"]
+    inputs, cell, hidden = random_inputs(lstm)
+    padding = torch.arange(N_ROWS) >= torch.tensor(sizes)[:, None]  # (T, B)
+    gradients = []
+    for value in (0.0, torch.nan):
+        lstm.zero_grad()
+        outputs, *_ = lstm(inputs, cell, hidden, sizes)
+        upstream = torch.ones_like(outputs)
+        upstream[:, padding] = value
+        outputs.backward(upstream)
+        gradients.append([parameter.grad for parameter in lstm.parameters()])
+    assert all(map(torch.equal, *gradients))
+
+
 @pytest.mark.parametrize("sizes", [(4, 7, 3), (5, 6, 3), (5, 7, 2), (5, 7, 7)])
 def test_vectors_of_other_sizes_are_refused(sizes):
     """Packed weights have padding, into which a few numbers more or less would fit."""

@@ -47,6 +47,7 @@ def test_training_waits_for_no_number_and_copies_nothing(precision):
     assert layers[-1].shape == (2, 5, 3, bilm.bilstm.projection_dim)
 
 
+@pytest.mark.usefixtures("lstm_path")
 def test_the_default_device_may_be_another(bilm_files):
     """Property: a model on the CPU has the same vectors while tensors are made on another device by
     default, and its loss draws the same samples. A model that is made then is there as a whole."""

@@ -288,3 +288,6 @@ def test_targets_of_another_integer_type():
     softmax = SampledSoftmax(n_words=1000, dim=32, n_negative_samples=10).eval()
     hidden, targets = torch.randn(70, 32), torch.arange(70)
     assert torch.equal(softmax(hidden, targets.int()), softmax(hidden, targets))
+    with torch.no_grad():
+        found, expected = (softmax.log_probabilities(hidden, t) for t in (targets.int(), targets))
+    assert torch.equal(found, expected)

@@ -360,6 +360,30 @@ def test_initializers_with_escaped_dots_and_exceptions():
     assert re.search(exception, "_context_layer._encoder._module.bias_ih_l0")
 
 
+def test_patterns_of_other_modules_and_of_the_regularizer_still_match():
+    """The names are those of the parameters in the converted models. `_encoder._module` is also
+    a part of the names of other encoders."""
+    names = {
+        "esim": [
+            "_encoder._encoder._module.weight_hh_l0",
+            "_inference_encoder._module.weight_hh_l0",
+        ],
+        "bidaf": ["_phrase_layer._encoder._module.weight_hh_l0"],
+    }
+    patterns = (
+        "['_phrase_layer._module', {type: 'l2'}], ['_encoder._module.weight_hh', {type: 'l2'}]"
+    )
+    applicator = f"{{ regexes: [{patterns}] }}"
+    for task, parameters in names.items():
+        file = f"(import '{CONFIGS}/{task}.jsonnet')"
+        changed = f"{file} {{ model+: {{ initializer: {applicator}, regularizer: {applicator} }} }}"
+        model = evaluated(f"{LIBRARY}.both({changed}, {{ pretrained: 'tiny' }})")["model"]
+        for key in ("initializer", "regularizer"):
+            regexes = [regex for regex, _ in model[key]["regexes"]]
+            for parameter in parameters:
+                assert any(re.search(regex, parameter) for regex in regexes), (key, parameter)
+
+
 @pytest.mark.parametrize("place", ["input", "both"])
 @pytest.mark.parametrize("task", ["ner", "bcn", "coref", "bidaf"])
 def test_sizes_may_be_changed_after_the_conversion(task, place):

@@ -265,26 +265,34 @@
            // By default the size of the embedded text, which targets have without ELMo.
            target_embedding_dim: columns_of(embedders, std.objectFields(embedders), dims),
          })
-         + if n_output == 0 || mixes_columns || get(model, 'initializer') == null then {} else {
-           initializer+: {
-             [if get(model.initializer, 'regexes') != null then 'regexes']:
-               [[wrapped(regex[0], encoders)] + regex[1:] for regex in super.regexes],
-             [if get(model.initializer, 'prevent_regexes') != null then 'prevent_regexes']:
-               [wrapped(regex, encoders) for regex in super.prevent_regexes],
-           },
-         },
+         + (if n_output == 0 then {} else {
+              [if get(model, 'initializer') != null then 'initializer']:
+                with_wrapped(super.initializer, encoders),
+              [if get(model, 'regularizer') != null then 'regularizer']:
+                with_wrapped(super.regularizer, encoders),
+            }),
 
-  // A regular expression for parameters of the encoders, whose names `elmo_output` changes.
-  local wrapped(regex, encoders) = std.foldl(
-    function(regex, encoder) std.foldl(
-      function(regex, dot)
-        std.strReplace(regex, encoder + dot + '_module', encoder + dot + '_encoder' + dot + '_module'),
-      ['.', '\\.'],
+  // An initializer or regularizer that also matches the parameters of wrapped encoders.
+  local with_wrapped(applicator, encoders) = applicator {
+    [if get(applicator, 'regexes') != null then 'regexes']:
+      [[wrapped(regex[0], encoders)] + regex[1:] for regex in super.regexes],
+    [if get(applicator, 'prevent_regexes') != null then 'prevent_regexes']:
+      [wrapped(regex, encoders) for regex in super.prevent_regexes],
+  },
+
+  // A regular expression, or it and the same with the names that `elmo_output` gives the parameters.
+  local wrapped(regex, encoders) =
+    local renamed = std.foldl(
+      function(regex, encoder) std.foldl(
+        function(regex, dot)
+          std.strReplace(regex, encoder + dot + '_module', encoder + dot + '_encoder' + dot + '_module'),
+        ['.', '\\.'],
+        regex,
+      ),
+      encoders,
       regex,
-    ),
-    encoders,
-    regex,
-  ),
+    );
+    if renamed == regex then regex else '(' + regex + ')|(' + renamed + ')',
 
   // `bcn` has an ELMo parameter and reads the indexer "elmo".
   local bcn_with_elmo(model, elmo, dim, key, n_input, n_output) =

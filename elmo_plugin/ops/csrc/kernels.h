@@ -90,8 +90,9 @@ Tensor zeros(at::IntArrayRef shape) {
 
 const float* floats(const Tensor& x, at::IntArrayRef shape, const char* name) {
   TORCH_CHECK(
-      x.sizes() == shape && x.is_contiguous(), name, ": expected a contiguous tensor of shape ",
-      shape, ", found ", x.sizes());
+      x.sizes() == shape && x.is_contiguous() && x.is_cpu(), name,
+      ": expected a contiguous tensor of shape ", shape, " on the CPU, found ", x.sizes(), " on ",
+      x.device());
   return x.const_data_ptr<float>();
 }
 } // namespace

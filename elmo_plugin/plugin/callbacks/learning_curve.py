@@ -62,8 +62,10 @@ class LearningCurveCallback(TrainerCallback):
     ) -> None:
         if not (is_training and is_primary):
             return
-        self._losses += [output["loss"].item() for output in batch_outputs]
-        if batch_number % self.interval == 0:
+        # The trainer has added the penalty of a regularizer.
+        losses = (output["loss"] - output.get("reg_loss", 0.0) for output in batch_outputs)
+        self._losses += [loss.item() for loss in losses]
+        if trainer._total_batches_completed % self.interval == 0:
             name = SAMPLED if SAMPLED in batch_metrics else "training_loss"
             self._add(trainer, {name: sum(self._losses) / len(self._losses)})
             self._losses = []

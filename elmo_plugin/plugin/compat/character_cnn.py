@@ -22,7 +22,7 @@ def forward(embedder: TokenCharactersEncoder, token_characters: Tensor) -> Tenso
     `token_characters`: character ids, shape `(B, T, C)`. Returns what AllenNLP's `forward` returns,
     the vectors of the words, shape `(B, T, D)`.
     """
-    is_cnn = isinstance(embedder._encoder._module, CnnEncoder)
+    is_cnn = type(embedder._encoder._module) is CnnEncoder
     if not is_cnn or token_characters.device.type != "cpu":
         return _forward(embedder, token_characters)
     words, indices = unique_words(token_characters)  # (U, C), (B, T)

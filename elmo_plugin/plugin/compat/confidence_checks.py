@@ -1,15 +1,32 @@
 """
 AllenNLP's trainer sets hooks on every module of a model until the second batch, to find biases
-before normalization layers. In a recovered run the hooks stay. Importing this module exempts biLMs,
-which have no normalization and whose caches hooks disable, and the LSTMs of the encoder `lstm`: it
-is computed in another way with hooks, so that a recovered run would round differently. The encoder
-itself keeps its hook.
+before normalization layers. In a recovered run the hooks stay, and remember every call of every
+module. Importing this module sets none in a recovered run. It exempts biLMs, which have no
+normalization and whose caches hooks disable, and the LSTMs of the encoder `lstm`, which is computed
+in another way with hooks. The encoder itself keeps its hook.
 """
 
+from typing import Any
+
 from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import ConfidenceChecksCallback
 
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.compat.lstm_encoder import PaddedLstmSeq2SeqEncoder
+
+_on_start = ConfidenceChecksCallback.on_start
+
+
+def _check_unless_recovered(
+    self: ConfidenceChecksCallback,
+    trainer: GradientDescentTrainer,
+    is_primary: bool = True,
+    **kwargs: Any,
+) -> None:
+    epochs = trainer._start_after_epochs_completed
+    is_recovered = epochs or trainer._start_after_batches_in_epoch_completed
+    _on_start(self, trainer, is_primary and not is_recovered, **kwargs)
 
 
 def _register_hooks(self: NormalizationBiasVerification) -> None:
@@ -24,4 +41,5 @@ def _register_hooks(self: NormalizationBiasVerification) -> None:
     ]
 
 
+ConfidenceChecksCallback.on_start = _check_unless_recovered  # type: ignore[method-assign]
 NormalizationBiasVerification.register_hooks = _register_hooks  # type: ignore[method-assign]

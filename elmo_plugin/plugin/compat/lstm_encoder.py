@@ -34,7 +34,7 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
         shape `(B, T, input_size)`; `mask`: shape `(B, T)`, true at the first steps of each row.
         Raises an `InputError` if they have another size, which oneDNN does not notice.
         """
-        if inputs.size(-1) != self._module.input_size:
+        if isinstance(inputs, Tensor) and inputs.size(-1) != self._module.input_size:
             raise InputError(
                 f"encoder lstm: input_size: expected {inputs.size(-1)}, the size of the vectors "
                 f"that it reads, found {self._module.input_size}"

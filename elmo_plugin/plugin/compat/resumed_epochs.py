@@ -6,6 +6,9 @@ too, if the epoch was validated: the trainer also forgets what `should_validate_
 That callback decides about the next epoch before the trainer has written the `best.th` of this one,
 so that another epoch's weights became the best. It now decides when an epoch begins.
 
+Of a run whose training had ended, the trainer draws all epochs, only to write the archive.
+Importing this draws none of them.
+
 In an epoch that is resumed from a checkpoint within it, the trainer adds up the losses since the
 checkpoint and divides by all batches of the epoch, so that the progress bar shows contradictory
 losses. Importing this divides by the batches since the checkpoint. The bar shows one loss,
@@ -34,6 +37,8 @@ _description_from_metrics = training_util.description_from_metrics
 
 
 def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, float]:
+    if self._start_after_epochs_completed >= self._num_epochs:
+        return {}  # nothing is trained, so the order of the batches does not matter
     is_resumed = self._epochs_completed == self._start_after_epochs_completed
     skipped = self._start_after_batches_in_epoch_completed if is_resumed else 0
     n_processes = dist.get_world_size() if is_distributed() else 1

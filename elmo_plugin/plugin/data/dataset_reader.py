@@ -6,6 +6,7 @@ from typing import Optional
 import torch
 from allennlp.data import DatasetReader, Field, Instance, Token, TokenIndexer, Vocabulary
 from allennlp.data.fields import MetadataField, TextField
+from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 
 from elmo_plugin.checks import check_count, fail
 from elmo_plugin.modules.sampled_softmax import IGNORE
@@ -96,6 +97,11 @@ class BiLMDatasetReader(DatasetReader):
             isinstance(indexer, TokenIndexer) for indexer in indexers.values()
         ):
             fail(f"{name}: token_indexers", "a token indexer for each key", token_indexers)
+        for key, indexer in indexers.items():
+            # The data loader and the predictors spell words without the indexer.
+            if isinstance(indexer, ELMoTokenCharactersIndexer) and indexer._mapper.tokens_to_add:
+                found = indexer._mapper.tokens_to_add
+                fail(f"{name}: token_indexers, {key}: tokens_to_add", "none", found)
         super().__init__(
             max_instances=max_instances,
             serialization_dir=serialization_dir,

@@ -1,5 +1,6 @@
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Dict, List, Optional, Union
 
@@ -129,6 +130,7 @@ class LanguageModel(Model):
         self._tables: List[torch.nn.Parameter] = []
         if sparse_gradients:
             self._tables.extend(self.softmax.parameters())
+            _check_unpenalized(self.softmax, regularizer)
             leave_to_optimizer(self, self._tables)
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
@@ -167,6 +169,21 @@ class LanguageModel(Model):
         config["model"].pop("pretrained_vocabulary_file", None)
         check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
+
+    def extend_embedder_vocab(
+        self, embedding_sources_mapping: Optional[Dict[str, str]] = None
+    ) -> None:
+        """
+        Called when `model: { type: 'from_archive' }` has added the words of a new text to the
+        vocabulary. Raises an `InputError`, because the softmax has no rows for them.
+        """
+        n_words = len(word_ids(self.vocab))
+        if n_words != self.softmax.n_words:
+            raise InputError(
+                f"vocabulary: expected the {self.softmax.n_words} words of the archive, found "
+                f"{n_words}; to train on a text with other words, use pretrained_file, as in "
+                "bilm_finetune.jsonnet"
+            )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> "LanguageModel":
         super()._apply(fn, *args, **kwargs)
@@ -391,3 +408,13 @@ def _scale_gradient(x: Tensor, factor: float) -> Tensor:
 def exp(x: float) -> float:
     """e to the power of x, and infinity where a float is too small for it. NaN stays NaN."""
     return math.inf if x > 700 else math.exp(x)
+
+
+def _check_unpenalized(
+    softmax: SampledSoftmax, regularizer: Optional[RegularizerApplicator]
+) -> None:
+    """The gradient of a penalty has every row, and would not be exchanged between processes."""
+    for pattern, _ in regularizer._regularizers if regularizer is not None else ():
+        for name, _ in softmax.named_parameters(prefix="softmax"):
+            if re.search(pattern, name):
+                fail("regularizer", f"no pattern for {name} with sparse_gradients", pattern)

@@ -203,7 +203,7 @@ def _source(files: dict[str, Optional[str]]) -> str:
 def _load(files: dict[str, Any], known: Optional[BiLMOptions], **kwargs: Any) -> Elmo:
     """The model of these files, or a model without weights if its options are `known`."""
     # The boundaries would be misread as tokens.
-    passed_on = signature(Elmo).parameters.keys() - {"keep_sentence_boundaries"}
+    passed_on = signature(Elmo).parameters.keys() - {"bilm", "keep_sentence_boundaries"}
     if other := sorted(kwargs.keys() - passed_on):
         raise InputError(f"{NAME}: unknown keys {', '.join(other)}")
     try:

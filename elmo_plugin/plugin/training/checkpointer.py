@@ -2,6 +2,7 @@ import json
 import logging
 import os
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional, Union, cast
 
@@ -144,7 +145,7 @@ class BiLMCheckpointer(Checkpointer):
         if state is not None:
             # Weights left by a killed run would make the new checkpoint look complete too early.
             remove(self._files.model_state(point))
-        self._files.write(_rank_state(trainer), self._files.rank_state(point))
+        self._files.write(_rank_state(trainer, self._vocabulary), self._files.rank_state(point))
         if state is not None:
             # Trainer and model are the same in all processes; the first one's are saved.
             self._files.write(state.trainer_state, self._files.training_state(point))
@@ -177,6 +178,7 @@ class BiLMCheckpointer(Checkpointer):
             )
         self._lock_folder()
         self._files.check_world_size()
+        vocabulary = self._vocabulary
         loaded = self._load_newest()
         self._files.remove_leftovers(loaded[0] if loaded else None)
         if loaded is None:
@@ -185,7 +187,7 @@ class BiLMCheckpointer(Checkpointer):
             )
             return None
         point, rank_state, training_state, model_state = loaded
-        if rank_state["vocabulary"] != _vocabulary_digest(self._model):
+        if rank_state["vocabulary"] != vocabulary:
             raise InputError(
                 f"vocabulary: expected that of {self._files.model_state(point)}, found another, "
                 "because the text that it is made from has changed; restore the text to resume"
@@ -228,6 +230,16 @@ class BiLMCheckpointer(Checkpointer):
         """Whether this is the machine's first process. Machines need not share a folder."""
         processes = int(os.environ.get("ALLENNLP_PROCS_PER_NODE", self._world_size))
         return self._rank % processes == 0
+
+    @cached_property
+    def _vocabulary(self) -> str:
+        """
+        The vocabulary's digest when the checkpoint was loaded. A lazy data loader adds the words of
+        a pretrained transformer only with its first batch.
+        """
+        vocab = self._model.vocab
+        words = {name: vocab.get_index_to_token_vocabulary(name) for name in vocab.get_namespaces()}
+        return digest(json.dumps(words, sort_keys=True).encode("utf-8"))
 
     def _set_last_save(self, point: Point) -> None:
         self._is_asked = False
@@ -307,7 +319,7 @@ def _check_finite(model: Model, point: Point) -> None:
             )
 
 
-def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
+def _rank_state(trainer: GradientDescentTrainer, vocabulary: str) -> dict[str, Any]:
     tracker = trainer._metric_tracker
     end_of_epoch = trainer._batches_in_epoch_completed == 0
     state: dict[str, Any] = {
@@ -317,7 +329,7 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
         and trainer._should_validate_this_epoch
         and tracker.is_best_so_far(),
         "stopped_early": end_of_epoch and tracker.should_stop_early(),
-        "vocabulary": _vocabulary_digest(trainer.model),
+        "vocabulary": vocabulary,
         "text": _text_digest(trainer),
     }
     state["resume_states"] = {
@@ -327,12 +339,6 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
         if hasattr(type(module), "resume_state")
     }
     return state
-
-
-def _vocabulary_digest(model: Model) -> str:
-    vocab = model.vocab
-    words = {name: vocab.get_index_to_token_vocabulary(name) for name in vocab.get_namespaces()}
-    return digest(json.dumps(words, sort_keys=True).encode("utf-8"))
 
 
 def _text_digest(trainer: Trainer) -> str | None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from allennlp.common import Params
+from allennlp.modules.seq2vec_encoders import CnnEncoder
 from allennlp.modules.token_embedders import TokenEmbedder
 
 from elmo_plugin.plugin.compat.character_cnn import _forward
@@ -50,3 +51,17 @@ def test_dropout_inside_the_encoder_differs_between_occurrences():
     ours = embedder(dict(LSTM))
     first, second = ours(WORDS[[2, 2]].unsqueeze(0))[0]
     assert not torch.equal(first, second)
+
+
+class NoisyCnn(CnnEncoder):
+    def forward(self, tokens, mask):
+        return torch.nn.functional.dropout(super().forward(tokens, mask))
+
+
+def test_a_class_that_extends_the_encoder_sees_every_word():
+    """It may have dropout of its own, so that two occurrences of a word have two vectors."""
+    ours = embedder(dict(CNN))
+    torch.manual_seed(0)
+    ours._encoder._module.__class__ = NoisyCnn
+    first, *others = ours(WORDS[[2] * 10].unsqueeze(0))[0]
+    assert not all(torch.equal(first, other) for other in others)

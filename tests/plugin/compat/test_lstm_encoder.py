@@ -220,3 +220,10 @@ def test_an_unknown_parameter_is_an_error():
     """AllenNLP's own error, which names the key."""
     with pytest.raises(ConfigurationError, match="hiden_size"):
         encoders(hiden_size=3)
+
+
+def test_a_packed_batch_without_a_mask():
+    """AllenNLP's encoder takes one."""
+    stock, ours = encoders(bidirectional=True)
+    packed = nn.utils.rnn.pack_sequence([torch.randn(3, 7), torch.randn(2, 7)])
+    assert torch.equal(ours(packed, None).data, stock(packed, None).data)

@@ -7,9 +7,11 @@ from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 from allennlp.data.fields import MetadataField
+from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.encoding import encode
@@ -100,6 +102,14 @@ def test_from_a_config_in_allennlps_loader(file: Path) -> None:
     loader.index_with(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>"]))
     (batch,) = cast(list[dict[str, Any]], list(loader))
     assert batch["source"]["chars"]["elmo_tokens"].shape == (3, 3, 50)
+
+
+@pytest.mark.parametrize("kind", [ElmoTokenIndexer, ELMoTokenCharactersIndexer])
+def test_tokens_to_add_are_refused(kind: type) -> None:
+    """The data loader "bilm" would spell such a token by its bytes, so the model never sees it."""
+    message = r"token_indexers, elmo: tokens_to_add: expected none, found \{'<num>': 1\}"
+    with pytest.raises(InputError, match=message):
+        BiLMDatasetReader({"elmo": kind(tokens_to_add={"<num>": 1})})
 
 
 @pytest.mark.parametrize(

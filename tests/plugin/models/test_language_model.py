@@ -241,6 +241,14 @@ def test_a_perplexity_beyond_numbers_is_infinite():
     [
         ({"lstm": {**LSTM, "dims": 3}}, "model: lstm: unknown key dims"),
         ({"n_negative_sample": 3}, "Extra parameters .*n_negative_sample"),
+        (
+            {
+                "sparse_gradients": True,
+                "n_negative_samples": 3,
+                "regularizer": {"regexes": [[".*weight", {"type": "l2"}]]},
+            },
+            r"regularizer: expected no pattern for softmax\.weight with sparse_gradients",
+        ),
         ({"initial_state": "cold"}, "initial_state: expected one of 'carry', 'zero', 'warm'"),
         ({"n_negative_samples": 10}, "n_negative_samples: .* less than the 10 words"),
         ({"vocab": Vocabulary()}, 'vocabulary, namespace "words": .* vocabulary of type "bilm"'),
@@ -251,3 +259,12 @@ def test_errors_in_a_config_are_named(params, message):
     """The message names the key, what was expected and what was found."""
     with pytest.raises((InputError, ConfigurationError), match=message):
         language_model(**params)
+
+
+def test_a_vocabulary_that_was_extended_is_refused():
+    """`model: { type: 'from_archive' }` adds the words of a new text, which have no rows."""
+    model = language_model()
+    model.extend_embedder_vocab()
+    model.vocab.add_token_to_namespace("new", "words")
+    with pytest.raises(InputError, match=r"expected the 10 words of the archive, found 11; .*file"):
+        model.extend_embedder_vocab()

@@ -319,6 +319,7 @@ def test_an_indexer_of_another_type(bilm_files):
         ({"scalar_mix_parameters": [0.0, float("nan"), 1.0]}, r"scalar_mix_parameters\[1\].*nan"),
         ({"num_output_representations": 0}, "num_output_representations.*0"),
         ({"keep_sentence_boundaries": True}, "keep_sentence_boundaries"),
+        ({"bilm": 1}, "bilm"),
         ({"cache_dir": "unused", "requires_grad": True}, "cache_dir.*requires_grad"),
     ],
 )

@@ -32,6 +32,7 @@ from tests.conftest import Fuzz
 from tests.damage import damage
 from tests.plugin.training.toy_training import (
     BATCHES,
+    EPOCHS,
     Killed,
     Killer,
     ToyLoader,
@@ -197,6 +198,39 @@ def test_another_vocabulary_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(InputError, match=r"vocabulary: expected that of .*model_state_e.*text"):
         _train(tmp_path, make_model=partial(model, "the barks dog"))
     _train(tmp_path, **options)
+
+
+class GrowingModel(ToyModel):
+    """With a lazy data loader, AllenNLP adds a transformer's words when it indexes a batch."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:  # type: ignore[override]
+        self.vocab.add_token_to_namespace("word")
+        return super().forward(x)
+
+
+def test_words_that_come_with_the_first_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not there yet when a checkpoint is loaded."""
+    assert not _train_and_kill(monkeypatch, tmp_path, 30, make_model=GrowingModel)
+    _train(tmp_path, make_model=GrowingModel)
+
+
+@pytest.mark.parametrize("patience", [None, 1])
+def test_a_finished_run_draws_no_batches(patience: int | None, tmp_path: Path) -> None:
+    """Nothing is trained, whether all epochs are done or the run stopped early, after two."""
+    n_epochs = EPOCHS if patience is None else 9
+    drawn: list[None] = []
+    options = {
+        "loader": ToyLoader(BATCHES, 40, lambda: drawn.append(None)),
+        "make_model": partial(ToyModel, scores=(0.3, 0.1, 0.1)),
+        "patience": patience,
+        "num_epochs": n_epochs,
+    }
+    _train(tmp_path, **options)
+    n_drawn = len(drawn)
+    _train(tmp_path, **options)
+    assert len(drawn) == n_drawn == BATCHES * (EPOCHS if patience is None else 2)
 
 
 def test_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,6 +225,20 @@ def test_lines_of_a_run_that_was_killed_are_removed(tmp_path: Path) -> None:
     assert found == [(2, 1.0), (4, 1.0), (6, 2.0), (8, 2.0)]
 
 
+def test_the_curve_of_short_epochs_without_the_penalty(tmp_path: Path) -> None:
+    """By hand: four epochs of three batches have a line after batches 5 and 10. The trainer adds a
+    regularizer's penalty, here 100, to the loss."""
+    callback = LearningCurveCallback(str(tmp_path), interval=5)
+    for number in range(1, 13):
+        trainer = SimpleNamespace(_total_batches_completed=number)
+        penalty = torch.tensor(100.0)
+        outputs: Any = [{"loss": number + penalty, "reg_loss": penalty}]
+        callback.on_batch(trainer, [], outputs, {}, 0, 1 + (number - 1) % 3, is_training=True)
+    lines = (tmp_path / "learning_curve.jsonl").read_text().splitlines()
+    found = [(line["batch"], line["training_loss"]) for line in map(json.loads, lines)]
+    assert found == [(5, 3.0), (10, 8.0)]
+
+
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     """/dev/full is the operating system's own full disk."""
     callback = LearningCurveCallback(str(tmp_path))
