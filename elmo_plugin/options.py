@@ -28,7 +28,7 @@ Block = TypeVar("Block")
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMOptions:
-    """The block `lstm`; see `BiLSTM`. A clip of 0 disables clipping, as in bilm-tf."""
+    """The block `lstm`; see `BiLSTM`. A clip of 0 disables clipping, as in AllenNLP."""
 
     dim: int
     projection_dim: int

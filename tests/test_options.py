@@ -51,7 +51,7 @@ def test_options_of_training_and_of_inference_are_the_same(n_characters):
 
 @pytest.mark.parametrize("bound", [None, 0, 0.0])
 def test_no_clip_can_be_written_in_three_ways(bound):
-    """bilm-tf tests `if cell_clip:`, for which 0 is no clip."""
+    """AllenNLP tests `if self.memory_cell_clip_value:`, for which 0 is no clip."""
     assert read({**LSTM, "cell_clip": bound}).lstm.cell_clip is None
 
 

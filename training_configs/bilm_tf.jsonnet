@@ -1,4 +1,5 @@
-// bilm.jsonnet with bilm-tf's recipe, which the paper's models used.
+// bilm.jsonnet with bilm-tf's recipe, which the paper's models used. It keeps the restarts of
+// bilm.jsonnet, which bilm-tf does not have.
 (import 'bilm.jsonnet') + {
   model+: { dropout: 0.1 },
   trainer+: {

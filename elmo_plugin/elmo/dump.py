@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
+import numpy as np
 import torch
 from filelock import FileLock
 from tqdm import tqdm
@@ -171,7 +172,14 @@ def _write_part(
                 tokens = [sentence.text.split() for sentence in batch]
                 vectors = elmo.embed(tokens, layer, pool=pool)
                 for sentence, found in zip(batch, vectors):
-                    file.create_dataset(str(sentence.line), data=found.astype(dtype))
+                    with np.errstate(over="ignore"):
+                        numbers = found.astype(dtype)
+                    if not np.isfinite(numbers).all():
+                        raise InputError(
+                            f"line {sentence.line + 1}: expected vectors that {dtype} can hold, "
+                            f"found {np.abs(found).max():.3g}"
+                        )
+                    file.create_dataset(str(sentence.line), data=numbers)
                 disk.check()
                 progress.update(len(batch))
             if elmo.layers.carried_state is not None:
@@ -190,9 +198,9 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool
     with h5py.File(path, "r") as file:
         stored = json.loads(file.attrs["settings"])
         for name, value in json.loads(settings).items():
-            if stored[name] != value:
+            if (before := stored.get(name)) != value:
                 raise InputError(
-                    f"{path.parent}: expected the {name} of the interrupted dump, {stored[name]}, "
+                    f"{path.parent}: expected the {name} of the interrupted dump, {before}, "
                     f"found {value}; use the same, or remove the folder to start from scratch"
                 )
         if file.attrs["text"] != _digest(part):
@@ -237,7 +245,6 @@ def _join(
                             raise ValueError
                         part.copy(str(line), joined, name=key)
                     except (RuntimeError, ValueError):
-                        disk.check()
                         raise InputError(
                             f"{out}: line {line + 1}: {key!r}: HDF5 cannot have a dataset of this "
                             "name, or not next to those of other lines, because a slash separates "
@@ -255,7 +262,7 @@ def _join(
 def _settings(elmo: Elmo, layer: str, pool: str | None, batch_size: int, dtype: str) -> str:
     """Everything that affects the numbers bit by bit, except the text."""
     device = elmo.bilm.boundaries.device
-    # Other numbers of threads, or other GPUs, may round differently.
+    # Other numbers of threads, and other processors, may round differently.
     is_gpu = device.type == "cuda"
     settings = {
         "model": elmo.fingerprint().hex(),
@@ -266,6 +273,7 @@ def _settings(elmo: Elmo, layer: str, pool: str | None, batch_size: int, dtype: 
         "version of PyTorch": torch.__version__,
         "kernels": KERNEL_STATUS,
         "GPU": torch.cuda.get_device_name(device) if is_gpu else None,
+        "processor": None if is_gpu else torch.backends.cpu.get_cpu_capability(),
         "number of threads (OMP_NUM_THREADS)": None if is_gpu else torch.get_num_threads(),
     }
     return json.dumps(settings)

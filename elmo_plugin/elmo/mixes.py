@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from elmo_plugin.checks import InputError
+
 _GAMMA = re.compile(r"(?P<mix>(?:.*\.)?scalar_mix(?:_\d+)?)\.gamma")
 
 
@@ -31,13 +33,20 @@ def find_mixes(state: Mapping[str, Tensor]) -> dict[str, Mix]:
     `_text_field_embedder.token_embedder_elmo._elmo.scalar_mix_0`. AllenNLP's own ELMo uses the same
     names.
 
-    `state`: the model's parameters by name, as in its `state_dict`.
+    `state`: the model's parameters by name, as in its `state_dict`. Raises an `InputError` if some
+    are not those of a mix.
     """
     found = {}
     for name, gamma in state.items():
         if match := _GAMMA.fullmatch(name):
             prefix = f"{match['mix']}.scalar_parameters."
             n_layers = sum(other.startswith(prefix) for other in state)
-            w = torch.tensor([state[f"{prefix}{j}"].item() for j in range(n_layers)])
-            found[match["mix"]] = Mix(torch.softmax(w, dim=0).tolist(), gamma.item())
+            w = [state.get(f"{prefix}{j}") for j in range(n_layers)]
+            if any(x is None or x.numel() != 1 for x in (*w, gamma)):
+                raise InputError(
+                    f"{match['mix']}: expected gamma and scalar_parameters 0 to {n_layers - 1} of "
+                    "one number each, found others"
+                )
+            s = torch.softmax(torch.cat([x.view(1) for x in w]), dim=0) if w else gamma[:0]
+            found[match["mix"]] = Mix(s.tolist(), gamma.item())
     return found

@@ -62,8 +62,7 @@ class HDF5Bytes(io.FileIO):
 
     def __exit__(self, kind: Any, *rest: Any) -> None:
         super().__exit__(kind, *rest)
-        if kind is None:
-            self.check()
+        self.check()  # also after another error, which the failed write may have caused
 
 
 @contextmanager

@@ -31,7 +31,20 @@ WEIGHTS = ("weights.th", "best.th")
 MOST_BYTES = {CONFIG: 1 << 24, WORDS: 1 << 30}
 """Largest files that are read as a whole, so that a small archive cannot fill the memory."""
 
-DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError)
+DAMAGE = (
+    *(tarfile.TarError, gzip.BadGzipFile, zlib.error),
+    *(EOFError, ValueError, OverflowError, RecursionError),
+)
+
+MOST_HEADER = 1 << 24
+"""Most bytes of a member's name and other facts, which `tarfile` reads as a whole."""
+
+
+class _GzipFile(gzip.GzipFile):
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size > MOST_HEADER:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return super().read(size)
 
 
 @contextmanager
@@ -89,9 +102,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 def _unpack(path: str, folder: Path) -> None:
     """Unpack the needed files of a `model.tar.gz`, and verify the checksum of the whole archive."""
     try:
-        with gzip.open(path) as stream:
+        with _GzipFile(path) as stream:
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 for member in archive:
+                    archive.members.clear()  # there may be millions
                     name = posixpath.normpath(member.name)
                     if name.startswith("/") or name.split("/")[0] == "..":
                         raise InputError(

@@ -42,9 +42,9 @@ def open_corpus(
     path: str | os.PathLike, cache_dir: str | os.PathLike | None = None
 ) -> EncodedCorpus:
     """
-    Open the corpus of a text, encoding it first if it is not in the cache. Only one process encodes
-    a text; others wait for it. `path`: folder of an encoded corpus, or a text; see `find_files`.
-    `cache_dir`: by default `bilm` in AllenNLP's cache.
+    Open the corpus of a text, encoding it first if it is not in the cache. One process at a time
+    encodes into a cache; others wait for it. `path`: folder of an encoded corpus, or a text; see
+    `find_files`. `cache_dir`: by default `bilm` in AllenNLP's cache.
     """
     path = os.path.expanduser(path)
     if is_corpus(path):

@@ -42,7 +42,7 @@ OTHER_MAGIC = {b"PK\x03\x04": "a zip archive"} | {
 }
 
 # A tar archive of text is valid UTF-8 itself, so it needs a separate check.
-TAR_MAGIC = b"ustar"
+TAR_MAGIC = b"ustar\0", b"ustar  \0"  # POSIX and GNU
 TAR_MAGIC_POSITION = 257
 
 DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError)

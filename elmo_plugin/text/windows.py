@@ -52,8 +52,9 @@ class Epoch:
     @cached_property
     def num_windows(self) -> int:
         """Number of windows of the longest row."""
-        *_, last = self._pieces()
-        return math.ceil(int(last.end.max()) / self.window)
+        for last in self._pieces():  # one at a time in memory
+            end = last.end
+        return math.ceil(int(end.max()) / self.window)
 
     def windows(self, rows: slice = slice(None), first: int = 0) -> Iterator[Window]:
         """

@@ -211,6 +211,20 @@ def test_members_outside_the_folder_are_refused(run, tmp_path, unpacked, name, k
     assert not list(unpacked.glob("tmp*"))
 
 
+@pytest.mark.parametrize("n_bytes, n_headers", [((1 << 24) + 1, 1), (200, 2000)])
+def test_names_that_fill_the_memory_or_the_stack_are_refused(tmp_path, n_bytes, n_headers):
+    """GNU's long names come before a member as members of their own."""
+    archive = tmp_path / "model.tar.gz"
+    header = member("././@LongLink", tarfile.GNUTYPE_LONGNAME)
+    header.size = n_bytes
+    with tarfile.open(archive, "w:gz", format=tarfile.GNU_FORMAT, compresslevel=1) as tar:
+        for _ in range(n_headers):
+            tar.addfile(header, io.BytesIO(b"x" * n_bytes))
+        tar.addfile(member("config.json"), io.BytesIO())
+    with pytest.raises(InputError, match=r"expected a whole model\.tar\.gz, found damage"):
+        Elmo.from_archive(archive)
+
+
 @pytest.mark.parametrize("name", ["config.json", "vocabulary/words.txt"])
 def test_a_small_archive_of_a_huge_text_is_refused(run, tmp_path, name, monkeypatch):
     """Its size is noticed before it is read; a limit of a megabyte stands for the real ones. A

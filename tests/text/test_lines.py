@@ -169,6 +169,13 @@ def test_an_archive_is_not_text(tmp_path: Path) -> None:
         list(read_sentences(tmp_path / "text.bz2"))
 
 
+def test_a_text_that_looks_like_a_tar_archive(tmp_path: Path) -> None:
+    """At this place, tar archives have the same five letters, and zeros or spaces behind them."""
+    text = "x " * 128 + "\nustarr\n"
+    assert text.index("ustar") == 257
+    assert list(read_sentences(write(tmp_path / "text", text)))[1] == ["ustarr"]
+
+
 def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
     """The files are sorted, those of folders below are included, and hidden files are left out."""
     names = ["b.txt", "a.txt", "sub/c.txt", ".hidden", ".git/d.txt"]

@@ -1,4 +1,5 @@
 import shutil
+import tracemalloc
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -176,3 +177,17 @@ def test_a_sentence_longer_than_all_others_together(tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path, [[1, 1], [400], [1] * 20], 30)
     rows = [split(row) for row in join(list(Epoch(corpus, 2, 10).windows()))]
     assert sorted([list(map(len, row)) for row in rows]) == [[1] * 21, [1, 400]]
+
+
+def test_memory_does_not_grow_with_the_shards(tmp_path: Path) -> None:
+    """Counting the windows of 20 shards takes little more memory than of two."""
+    peaks = []
+    for n_shards in (2, 20):
+        (folder := tmp_path / str(n_shards)).mkdir()
+        corpus = make_corpus(folder, [[1] * 2000] * n_shards, 2000)
+        assert len(corpus.shards) == n_shards
+        tracemalloc.start()
+        assert Epoch(corpus, num_rows=2, window=4).num_windows == n_shards * 2000 * 2 / 2 / 4
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2 * peaks[0]

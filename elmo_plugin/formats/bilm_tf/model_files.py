@@ -66,7 +66,10 @@ def _choose(source: Path, files: Iterable[Path] | Iterable[PurePosixPath]) -> tu
 def _extract(path: Path, folder: Path) -> tuple[str, str]:
     try:
         with name_full_disk(folder), zipfile.ZipFile(path) as archive:
+            # A member's name may begin with "./".
+            names = {str(PurePosixPath(name)): name for name in archive.namelist()}
             options, weights = _choose(path, map(PurePosixPath, archive.namelist()))
+            options, weights = names[options], names[weights]
             if (size := archive.getinfo(options).file_size) > MOST_BYTES:
                 raise InputError(
                     f"{path}: {options}: expected at most {MOST_BYTES:,} bytes, found {size:,}"

@@ -22,19 +22,18 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
             f"{file}: expected the first lines {', '.join(SPECIAL_WORDS)}, "
             f"found {', '.join(words[: len(SPECIAL_WORDS)]) or 'nothing'}"
         )
-    if len(set(words)) < len(words) or "" in words or any(map(_has_space, words)):
-        seen: dict[str, int] = {}
-        for line, word in enumerate(words, start=1):
-            if not word:
-                raise InputError(f"{file}, line {line}: expected a word, found none")
-            if _has_space(word):
-                raise InputError(f"{file}, line {line}: expected one word, found {word!r}")
-            if word in seen:
-                raise InputError(
-                    f"{file}, line {line}: expected each word once, found {word!r} "
-                    f"that is on line {seen[word]} too"
-                )
-            seen[word] = line
+    seen: dict[str, int] = {}
+    for line, word in enumerate(words, start=1):
+        if not word:
+            raise InputError(f"{file}, line {line}: expected a word, found none")
+        if _has_space(word):
+            raise InputError(f"{file}, line {line}: expected one word, found {word!r}")
+        if word in seen:
+            raise InputError(
+                f"{file}, line {line}: expected each word once, found {word!r} "
+                f"that is on line {seen[word]} too"
+            )
+        seen[word] = line
     return words
 
 

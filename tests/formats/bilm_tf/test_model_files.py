@@ -73,6 +73,16 @@ def test_a_small_zip_file_with_huge_options(folder):
         Elmo.from_files(path)
 
 
+def test_names_that_begin_with_the_current_folder(folder, bilm_files):
+    """Some programs write them so. The weights are those of the folder."""
+    path = folder.with_name("other.zip")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("options.json", "model.hdf5"):
+            archive.writestr(f"./{name}", (folder / name).read_bytes())
+    with model_files(path) as files:
+        assert Path(files[1]).read_bytes() == Path(bilm_files.weight_file).read_bytes()
+
+
 def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
     """The names of the members do not choose the folder, and no file is left."""
     path = zip_of(folder, {"../../options.json": "options.json", "/tmp/model.hdf5": "model.hdf5"})

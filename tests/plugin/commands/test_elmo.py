@@ -442,6 +442,17 @@ def test_half_precision_stdin_and_archive(text, tmp_path, bilm_archive, monkeypa
         assert "sentence_to_index" not in file
 
 
+def test_numbers_that_half_precision_cannot_hold(tmp_path, bilm_files):
+    """Nothing is written: float16 ends at 65,504."""
+    elmo = Elmo.from_files(*bilm_files)
+    with torch.no_grad():
+        elmo.bilm.token_encoder.projection.weight.mul_(1e9)
+    sentences = [dump.Sentence(4, "the dog")]
+    with pytest.raises(InputError, match="line 5: expected vectors that float16 can hold, found"):
+        dump.dump(elmo, sentences, tmp_path / "out", layer="all", dtype="float16")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_pipe(text, tmp_path, options):
     """What is read from a pipe, which can be read only once, is what is read from the file."""
     run(text, tmp_path / "whole", "--top", *options)

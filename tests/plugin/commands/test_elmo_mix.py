@@ -54,6 +54,9 @@ def test_bad_input(bilm_archive: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no: expected weights, weights\.th or best\.th"):
         (tmp_path / "no").mkdir()
         elmo_mix(tmp_path / "no")
+    gap = {f"{MIX}.gamma": torch.ones(1), f"{MIX}.scalar_parameters.1": torch.ones(1)}
+    with pytest.raises(InputError, match=rf"gap: {MIX}: expected gamma and scalar_parameters 0 to"):
+        elmo_mix(save(tmp_path / "gap", gap))
     code = save(tmp_path / "code", {"elmo.scalar_mix_0.gamma": torch.nn.Linear(1, 1)})
     with pytest.raises(InputError, match=r"code: .*expected a whole file of torch\.save"):
         elmo_mix(code)
