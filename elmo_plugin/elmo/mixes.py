@@ -41,12 +41,12 @@ def find_mixes(state: Mapping[str, Tensor]) -> dict[str, Mix]:
         if match := _GAMMA.fullmatch(name):
             prefix = f"{match['mix']}.scalar_parameters."
             n_layers = sum(other.startswith(prefix) for other in state)
-            w = [state.get(f"{prefix}{j}") for j in range(n_layers)]
-            if any(x is None or x.numel() != 1 for x in (*w, gamma)):
+            w = [state.get(f"{prefix}{j}", torch.zeros(0)) for j in range(n_layers)]
+            if any(x.numel() != 1 for x in (*w, gamma)):
                 raise InputError(
                     f"{match['mix']}: expected gamma and scalar_parameters 0 to {n_layers - 1} of "
                     "one number each, found others"
                 )
-            s = torch.softmax(torch.cat([x.view(1) for x in w]), dim=0) if w else gamma[:0]
+            s = torch.softmax(torch.tensor([w_j.item() for w_j in w]), dim=0)
             found[match["mix"]] = Mix(s.tolist(), gamma.item())
     return found

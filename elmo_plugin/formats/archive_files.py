@@ -105,7 +105,7 @@ def _unpack(path: str, folder: Path) -> None:
         with _GzipFile(path) as stream:
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 for member in archive:
-                    archive.members.clear()  # there may be millions
+                    archive.members.clear()  # type: ignore[attr-defined]  # there may be millions
                     name = posixpath.normpath(member.name)
                     if name.startswith("/") or name.split("/")[0] == "..":
                         raise InputError(
