@@ -52,9 +52,10 @@ def lstm_scan(
     are kept only if a gradient is needed.
     """
     no_forward_mode(inputs, memory, output, input_weight, recurrent_weight, bias, projection_weight)
-    memory, output = memory.detach(), output.detach()
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
+    if not isinstance(batch_sizes, Tensor):  # `torch.export` fails at this
+        memory, output = memory.detach(), output.detach()
     matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]
     uses_kernel = isinstance(recurrent_weight, KernelWeights) or _kernel_takes(matrices)
     tensors = (inputs, bias, *matrices)
