@@ -104,7 +104,7 @@ local epochs(num_epochs, patience) = {
     title: 'SQuAD',
     data: '1.1, its development set, split',
     metric: 'f1',
-    seconds: 1500,
+    seconds: 5000,
     config: configs.squad + data('squad/squad1.1dev-train.json', 'squad/squad1.1dev-dev.json')
             + epochs(8, 3)
             + { data_loader+: { batch_sampler+: { batch_size: 10 } } },  // few questions, more steps
