@@ -176,8 +176,8 @@ def _write_part(
                         numbers = found.astype(dtype)
                     if not np.isfinite(numbers).all():
                         raise InputError(
-                            f"line {sentence.line + 1}: expected vectors that {dtype} can hold, "
-                            f"found {np.abs(found).max():.3g}"
+                            f"line {sentence.line + 1}: expected numbers that {dtype} can hold, "
+                            f"found {np.abs(found).max():.3g} in its vectors"
                         )
                     file.create_dataset(str(sentence.line), data=numbers)
                 disk.check()

@@ -44,8 +44,8 @@ def find_mixes(state: Mapping[str, Tensor]) -> dict[str, Mix]:
             w = [state.get(f"{prefix}{j}", torch.zeros(0)) for j in range(n_layers)]
             if any(x.numel() != 1 for x in (*w, gamma)):
                 raise InputError(
-                    f"{match['mix']}: expected gamma and scalar_parameters 0 to {n_layers - 1} of "
-                    "one number each, found others"
+                    f"{match['mix']}: expected gamma and scalar_parameters.0, .1, ... of one "
+                    "number each, found others"
                 )
             s = torch.softmax(torch.tensor([w_j.item() for w_j in w]), dim=0)
             found[match["mix"]] = Mix(s.tolist(), gamma.item())

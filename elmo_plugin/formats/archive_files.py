@@ -41,6 +41,8 @@ MOST_HEADER = 1 << 24
 
 
 class _GzipFile(gzip.GzipFile):
+    """`tarfile` has no limit of its own."""
+
     def read(self, size: int | None = -1) -> bytes:
         if size is not None and size > MOST_HEADER:
             raise tarfile.ReadError(f"a header of {size:,} bytes")

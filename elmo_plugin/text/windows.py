@@ -52,8 +52,8 @@ class Epoch:
     @cached_property
     def num_windows(self) -> int:
         """Number of windows of the longest row."""
-        for last in self._pieces():  # one at a time in memory
-            end = last.end
+        for pieces in self._pieces():  # one shard at a time, because all would fill the memory
+            end = pieces.end
         return math.ceil(int(end.max()) / self.window)
 
     def windows(self, rows: slice = slice(None), first: int = 0) -> Iterator[Window]:

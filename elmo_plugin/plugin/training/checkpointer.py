@@ -178,7 +178,7 @@ class BiLMCheckpointer(Checkpointer):
             )
         self._lock_folder()
         self._files.check_world_size()
-        vocabulary = self._vocabulary
+        vocabulary = self._vocabulary  # before the data loader adds words
         loaded = self._load_newest()
         self._files.remove_leftovers(loaded[0] if loaded else None)
         if loaded is None:
@@ -234,8 +234,8 @@ class BiLMCheckpointer(Checkpointer):
     @cached_property
     def _vocabulary(self) -> str:
         """
-        The vocabulary's digest when the checkpoint was loaded. A lazy data loader adds the words of
-        a pretrained transformer only with its first batch.
+        The vocabulary's digest before training. A lazy data loader adds the words of a pretrained
+        transformer only with its first batch, so a later digest would be another one.
         """
         vocab = self._model.vocab
         words = {name: vocab.get_index_to_token_vocabulary(name) for name in vocab.get_namespaces()}

@@ -448,7 +448,7 @@ def test_numbers_that_half_precision_cannot_hold(tmp_path, bilm_files):
     with torch.no_grad():
         elmo.bilm.token_encoder.projection.weight.mul_(1e9)
     sentences = [dump.Sentence(4, "the dog")]
-    with pytest.raises(InputError, match="line 5: expected vectors that float16 can hold, found"):
+    with pytest.raises(InputError, match="line 5: expected numbers that float16 can hold, found"):
         dump.dump(elmo, sentences, tmp_path / "out", layer="all", dtype="float16")
     assert not (tmp_path / "out").exists()
 

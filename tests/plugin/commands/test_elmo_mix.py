@@ -55,7 +55,7 @@ def test_bad_input(bilm_archive: str, tmp_path: Path) -> None:
         (tmp_path / "no").mkdir()
         elmo_mix(tmp_path / "no")
     gap = {f"{MIX}.gamma": torch.ones(1), f"{MIX}.scalar_parameters.1": torch.ones(1)}
-    with pytest.raises(InputError, match=rf"gap: {MIX}: expected gamma and scalar_parameters 0 to"):
+    with pytest.raises(InputError, match=rf"gap: {MIX}: expected gamma and scalar_parameters"):
         elmo_mix(save(tmp_path / "gap", gap))
     code = save(tmp_path / "code", {"elmo.scalar_mix_0.gamma": torch.nn.Linear(1, 1)})
     with pytest.raises(InputError, match=r"code: .*expected a whole file of torch\.save"):
