@@ -5,7 +5,7 @@ text.
 A text is recognized by the paths, sizes, mtimes, ctimes and inodes of its files, because hashing
 gigabytes at each start would take long. If these differ (after a copy, a checkout or a touch), the
 hashes of the files are compared, and only a new text is encoded. Hashes are computed while
-encoding, so a new text is read once.
+encoding, so a new text is read once, unless it was written within the last two seconds.
 
 Nothing outside the cache is ever removed, even if the index is damaged. A read-only cache can still
 be used.

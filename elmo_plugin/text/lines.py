@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 import zstandard
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.files.digest import file_digest
 from elmo_plugin.files.local_path import local_path
 
 BLOCK_BYTES = 1 << 20
@@ -28,6 +30,8 @@ may decompress to gigabytes.
 COMPRESSED_BYTES = 1 << 7
 """Bytes to decompress at a time, so few because each may become 32 KiB."""
 BYTE_ORDER_MARK = "\ufeff"
+COARSEST_STAMP_NS = 2 * 10**9
+"""Time stamps of FAT count in two seconds, and those of all other file systems are finer."""
 
 # Compression is recognized by a file's first bytes, because `cached_path` renames downloads. No
 # text in UTF-8 begins with any of these.
@@ -55,7 +59,8 @@ def find_files(path: str | os.PathLike) -> list[Path]:
     or anything else that AllenNLP's `cached_path` resolves, such as a URL or `ARCHIVE!MEMBER`.
 
     Raises a `FileNotFoundError` if the file does not exist, the folder is empty, or the glob has no
-    match; and an `OSError` if a subfolder cannot be read.
+    match; an `OSError` if a subfolder cannot be read; and an `InputError` if a link makes a
+    folder contain itself.
     """
     path = os.path.expanduser(os.fspath(path))
     if not os.path.exists(path):
@@ -65,6 +70,9 @@ def find_files(path: str | os.PathLike) -> list[Path]:
             files = sorted({Path(match) for match in matches if not os.path.isdir(match)})
             if not files:
                 raise FileNotFoundError(f"{path}: expected text files, found none for this glob")
+            if "**" in path:
+                for folder in sorted({above for file in files for above in file.parents}):
+                    _refuse_loop(folder)
             return files
         try:
             path = local_path(path, extract_archive=True)
@@ -87,12 +95,17 @@ def file_facts(files: Iterable[Path]) -> list[tuple[str | int, ...]]:
     """
     The path, size, mtime, ctime and inode of each file, to detect changes. `rsync --times` and
     archives can give a new file an old mtime, but no program sets the ctime. A file renamed to this
-    path may have an old ctime, but it has another inode.
+    path may have an old ctime, but it has another inode. A file that has just changed may change
+    again without another ctime, so its digest is also given.
     """
-    return [
-        (os.path.realpath(file), s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
-        for file, s in ((file, file.stat()) for file in files)
-    ]
+    return [_facts(file) for file in files]
+
+
+def _facts(file: Path) -> tuple[str | int, ...]:
+    s = file.stat()
+    is_settled = time.time_ns() - s.st_ctime_ns > COARSEST_STAMP_NS
+    content = "" if is_settled else file_digest(file)
+    return os.path.realpath(file), s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, content
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -101,9 +114,19 @@ def _walk(folder: Path) -> Iterator[Path]:
 
     for parent, folders, names in os.walk(folder, onerror=fail, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in folders:
+            _refuse_loop(Path(parent, name))
         files = (Path(parent, name) for name in names if not name.startswith("."))
         # A broken link is included, so that opening it raises an error.
         yield from (file for file in files if file.is_file() or not file.exists())
+
+
+def _refuse_loop(folder: Path) -> None:
+    if folder.resolve() in (above.resolve() for above in folder.parents):
+        raise InputError(
+            f"{folder}: expected a folder of text, found a folder that contains itself, by a link, "
+            "so its text would be read again and again"
+        )
 
 
 def read_blocks(
@@ -174,6 +197,11 @@ def _decode(block: bytes, name: str, lines_before: int) -> str:
 
 
 def _refuse_other_formats(data: bytes, name: str) -> None:
+    if b"\0" in data[:4]:  # UTF-16 without a byte order mark can be valid UTF-8
+        raise InputError(
+            f"{name}: expected text in UTF-8, found a NUL byte among the first four; "
+            "iconv -f UTF-16LE -t UTF-8 converts what Windows calls Unicode"
+        )
     if data.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):
         raise InputError(f"{name}: expected text, found a tar archive; unpack it first")
     for magic, kind in OTHER_MAGIC.items():

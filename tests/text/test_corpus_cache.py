@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+import time
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -76,6 +77,26 @@ def test_other_content_of_the_same_size_and_time_is_noticed(
         new.write_text(f"a b c\nd {last}\n")
         os.utime(new, ns=(time, time))
         os.replace(new, file)
+        assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", last]]
+    assert len(encodings) == 2
+
+
+def test_a_change_within_one_tick_of_the_clock_is_noticed(
+    tmp_path: Path, file: Path, encodings: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file gets other content of the same size. The file system's clock stands still, a
+    minute ahead, so that a slow test does not run into its next tick."""
+    stat = Path.stat
+    tick = time.time_ns() + 60 * 10**9
+
+    def coarse(path: Path, **kwargs) -> os.stat_result:
+        stamps = {"st_mtime_ns": tick, "st_ctime_ns": tick}
+        return os.stat_result(tuple(stat(path, **kwargs)), stamps)
+
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(Path, "stat", coarse)
+    for last in "ef":
+        file.write_text(f"a b c\nd {last}\n")
         assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", last]]
     assert len(encodings) == 2
 

@@ -110,7 +110,9 @@ def test_a_line_without_end_is_an_error_in_bounded_memory(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(
-    st.text(st.sampled_from("ab\u0301é👍 \t\n\r\u2028\x1c\xa0\0\ufeff"), max_size=80),
+    st.text(st.sampled_from("ab\u0301é👍 \t\n\r\u2028\x1c\xa0\0\ufeff"), max_size=80).filter(
+        lambda content: "\0" not in content[:4]  # refused, as UTF-16
+    ),
     st.integers(1, 20),
 )
 def test_any_text_reads_as_python_splits_it(
@@ -176,6 +178,14 @@ def test_a_text_that_looks_like_a_tar_archive(tmp_path: Path) -> None:
     assert list(read_sentences(write(tmp_path / "text", text)))[1] == ["ustarr"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_utf_16_without_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    """These bytes are valid UTF-8 too, with a NUL beside each letter."""
+    (tmp_path / "text").write_bytes("a b\n".encode(encoding))
+    with pytest.raises(InputError, match=r"text: expected text in UTF-8, found a NUL byte"):
+        list(read_sentences(tmp_path / "text"))
+
+
 def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
     """The files are sorted, those of folders below are included, and hidden files are left out."""
     names = ["b.txt", "a.txt", "sub/c.txt", ".hidden", ".git/d.txt"]
@@ -194,6 +204,18 @@ def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
     assert found(f"{tmp_path}/**/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
     assert found(str(tmp_path / "b.txt")) == ["b.txt"]
     assert found(f"file://{tmp_path}/b.txt") == ["b.txt"]
+
+
+@pytest.mark.parametrize("links", [{"a/up": ".."}, {"a/to_b": "../b", "b/to_a": "../a"}])
+def test_folders_that_contain_themselves_are_an_error(tmp_path: Path, links: dict) -> None:
+    """Following such links would read the same text some forty times, until the system stops."""
+    for name in ("a/text.txt", "b/text.txt"):
+        write(tmp_path / name, "x\n")
+    for link, target in links.items():
+        (tmp_path / link).symlink_to(target)
+    for path in (tmp_path, f"{tmp_path}/**/*.txt"):
+        with pytest.raises(InputError, match=r"a/(up|to_b.*): expected a folder of text"):
+            find_files(path)
 
 
 def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
