@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
@@ -17,6 +16,7 @@ from allennlp.common.plugins import import_plugins
 from allennlp.common.util import import_module_and_submodules
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.files.digest import digest
 from experiments import grid as package
 from experiments.grid.bilms import Bilm, find_bilms
 from experiments.grid.cells import SETTINGS, Cell, Grid, read_grid
@@ -106,7 +106,6 @@ class GridRunner:
             for run in running.values():
                 run.process.kill()
                 run.process.join()
-                shutil.rmtree(run.out)
         return failed
 
     def _rows(self) -> list[Row]:
@@ -117,9 +116,10 @@ class GridRunner:
         return bilm and bilm.digest
 
     def _start(self, cell: Cell) -> Run:
-        runs = self.work / "runs"
-        runs.mkdir(parents=True, exist_ok=True)
-        out = Path(tempfile.mkdtemp(dir=runs, prefix=f"{cell.name}-"))
+        # A run of the same config, biLM, code and processor continues where it was killed.
+        facts = [cell.key, cell.config_digest, self._bilm_digest(cell), ORIGIN]
+        out = self.work / "runs" / f"{cell.name}-{digest(json.dumps(facts).encode())[:8]}"
+        out.mkdir(parents=True, exist_ok=True)
         # A forked process does not import AllenNLP again, and runs the code of `commit`.
         process = multiprocessing.get_context("fork").Process(
             target=train, args=(cell.config_in(self.folders), out), daemon=True

@@ -18,10 +18,12 @@ from allennlp.data import DatasetReader
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
 from experiments.grid import __main__ as grid_command
 from experiments.grid import readers
 from experiments.grid.__main__ import GridRunner
 from experiments.grid.cells import read_grid
+from experiments.grid.training import SPENT
 from experiments.rows import append_row, bilm_digest, read_rows
 from tests.conftest import ROOT, python
 from tests.experiments.test_probe import CONLLU
@@ -192,8 +194,10 @@ def test_a_killed_run_leaves_no_row(
     assert len(read_rows(runner.rows_file)) == 1
 
 
-def test_a_killed_grid_leaves_nothing(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a process, nor a folder, nor a row."""
+def test_a_killed_grid_leaves_no_process(
+    runner: GridRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor a row."""
 
     def wait(sentinels: list[int]) -> list[int]:
         raise SystemExit(143)
@@ -203,8 +207,42 @@ def test_a_killed_grid_leaves_nothing(runner: GridRunner, monkeypatch: pytest.Mo
     with pytest.raises(SystemExit):
         runner.run(runner.left({"table": {"table 2"}}))
     assert multiprocessing.active_children() == []
-    assert list((runner.work / "runs").iterdir()) == []
     assert not runner.rows_file.exists()
+
+
+@pytest.mark.parametrize("n_epochs", [1, 3])
+def test_a_killed_run_continues_with_the_same_numbers(
+    n_epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed after one of three epochs, or after the last. The oracle is a run that was not,
+    of a tagger with dropout. The CPU time includes that of the epochs before."""
+    file = edited(tmp_path, "{ num_epochs: 1 }", "{ num_epochs: 3 }")
+    whole, killed = (
+        GridRunner(read_grid(file), tmp_path / name, ROOT / "fixtures", tmp_path / "work" / name)
+        for name in ("whole", "killed")
+    )
+    cell = whole.grid.cells()[1]
+    assert cell.config["model"]["text_field_embedder"]["token_embedders"]["elmo"]["cache_dir"]
+    assert whole.run([cell]) == 0
+    save = BiLMCheckpointer.maybe_save_checkpoint
+
+    def save_and_die(self: BiLMCheckpointer, trainer: Any, epochs: int, batches: int) -> bool:
+        saved = save(self, trainer, epochs, batches)
+        if (epochs, batches) == (n_epochs, 0):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return saved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BiLMCheckpointer, "maybe_save_checkpoint", save_and_die)
+        assert killed.run([cell]) == 1
+    (out,) = (killed.work / "runs").iterdir()
+    spent = json.loads((out / SPENT).read_text())
+    assert len(list(out.glob("metrics_epoch_*.json"))) == n_epochs
+    assert killed.run([cell]) == 0
+    [expected], [found] = (read_rows(runner.rows_file) for runner in (whole, killed))
+    assert found.pop("cpu_seconds") >= round(spent, 1)
+    del expected["cpu_seconds"]
+    assert found == expected
 
 
 def test_costs_and_budget(
