@@ -90,9 +90,10 @@ def parse() -> argparse.Namespace:
 def conditions(quick: bool) -> dict[str, object]:
     """Return the conditions of the run that affect the figures."""
     from benchmarks.measure import MatrixProductPeak
+    from benchmarks.settings import precisions
     from elmo_plugin.ops.kernels import KERNEL_STATUS
 
-    fp32 = MatrixProductPeak(torch.float32, quick)
+    peaks = {name: MatrixProductPeak(dtype, quick) for name, dtype in precisions().items()}
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -100,9 +101,8 @@ def conditions(quick: bool) -> dict[str, object]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "compiled kernels": KERNEL_STATUS,
-        "fp32 GFLOP/s": round(fp32.gflops, 1),
-        "fp32 GFLOP/s by torch.mm": round(fp32.gflops_of_torch, 1),
-        "bf16 GFLOP/s": round(MatrixProductPeak(torch.bfloat16, quick).gflops, 1),
+        "fp32 GFLOP/s by torch.mm": round(peaks["fp32"].gflops_of_torch, 1),
+        **{f"{name} GFLOP/s": round(peak.gflops, 1) for name, peak in peaks.items()},
     }
 
 

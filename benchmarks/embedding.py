@@ -27,7 +27,7 @@ from benchmarks.measure import (
     seconds,
 )
 from benchmarks.operations import char_cnn_operations, lstm_operations
-from benchmarks.settings import Settings, models, options_of
+from benchmarks.settings import Settings, models, options_of, precisions
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.formats.bilm_tf.options_file import write_options
@@ -132,10 +132,7 @@ def compare_speed(
     Return a record for each initial state and precision. The stock module supports only `"carry"`
     and fp32.
     """
-    peaks = {
-        "fp32": MatrixProductPeak(quick=quick),
-        "bf16": MatrixProductPeak(torch.bfloat16, quick=quick),
-    }
+    peaks = {name: MatrixProductPeak(dtype, quick) for name, dtype in precisions().items()}
     ways = list(product(INITIAL_STATES, peaks))
 
     def pass_in(initial_state: str, precision: str) -> list[Tensor]:
@@ -147,11 +144,11 @@ def compare_speed(
     found = {
         way: pass_in(*way) for way in ways if way[0] == "carry"
     }  # this also warms up all of them
-    _, _, stock_time, *times = in_turns(
+    stock_time, *times = in_turns(
         *peaks.values(),
         partial(stock_pass, stock, batches),
         *(partial(pass_in, *way) for way in ways),
-    )
+    )[len(peaks) :]
     ours.bilm.set_precision("fp32")
     n_tokens = sum(int((batch > 0).any(-1).sum()) for batch in batches)
     records = []

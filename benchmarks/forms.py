@@ -18,11 +18,10 @@ from torch import Tensor
 
 from benchmarks.embedding import ROWS, first_pass, sample, to_batches
 from benchmarks.measure import Record, in_turns, print_table, progress
-from benchmarks.settings import Settings, models, options_of
+from benchmarks.settings import Settings, models, options_of, precisions
 from benchmarks.training import own_trainer
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.ops import kernels
 from elmo_plugin.ops.lstm_reference import reference_lstm
 
@@ -35,7 +34,7 @@ def main(quick: bool = False) -> None:
     records = [
         record
         for name in models(settings)
-        for precision in PRECISIONS
+        for precision in precisions()
         for record in (trained(settings, name, precision), embedded(settings, name, precision))
     ]
     print_table("Milliseconds of a training step and of a batch of sentences", records)

@@ -16,11 +16,10 @@ import torch
 
 from benchmarks.embedding import first_pass, sample, to_batches
 from benchmarks.measure import Record, in_turns, print_table
-from benchmarks.settings import QUICK, SMALL, Settings, options_of
+from benchmarks.settings import QUICK, SMALL, Settings, options_of, precisions
 from benchmarks.training import own_trainer
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.plugin.environment import do_not_spin
 
 N_BUSY = 2
@@ -42,16 +41,16 @@ def run(settings: Settings) -> Record:
     torch.manual_seed(0)
     elmo = Elmo(BiLM(options)).eval()
     batches = to_batches(elmo, sample(settings.text, 96))
-    trainers = {precision: own_trainer(settings, name, precision) for precision in PRECISIONS}
+    trainers = {precision: own_trainer(settings, name, precision) for precision in precisions()}
 
     def embed(precision: str) -> None:
         elmo.bilm.set_precision(precision)
         first_pass(elmo, batches)
 
     works: dict[tuple[str, str], Callable[[], object]] = {
-        ("vectors", precision): partial(embed, precision) for precision in PRECISIONS
+        ("vectors", precision): partial(embed, precision) for precision in precisions()
     }
-    works |= {("training", precision): trainers[precision].step for precision in PRECISIONS}
+    works |= {("training", precision): trainers[precision].step for precision in precisions()}
     alone = in_turns(*works.values())
     with busy_processes(N_BUSY):
         spinning = in_turns(*works.values())

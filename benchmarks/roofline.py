@@ -16,10 +16,9 @@ from transformers import BertConfig, BertModel
 from benchmarks.embedding import sample, to_batches
 from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table
 from benchmarks.operations import char_cnn_operations, lstm_operations
-from benchmarks.settings import PUBLISHED, QUICK, Settings, options_of
+from benchmarks.settings import PUBLISHED, QUICK, Settings, options_of, precisions
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
 from elmo_plugin.options import BiLMOptions
 
@@ -58,15 +57,15 @@ def run(settings: Settings, picture: str) -> Record:
     limits: list[Record] = []
     points: list[Record] = []
     rates: list[Record] = []
-    for precision, dtype in PRECISIONS.items():
-        peak = MatrixProductPeak(dtype or torch.float32, settings.quick)
+    for precision, dtype in precisions().items():
+        peak = MatrixProductPeak(dtype, settings.quick)
         bandwidth = 0.0
         for name, model in models.items():
             options = options_of(name, model)
             bilm = BiLM(options).eval().requires_grad_(False)
             bilm.set_precision(precision)
             elmo = Elmo(bilm, precision=precision).eval()
-            works = works_of(bilm, options, elmo, sentences, dtype or torch.float32)
+            works = works_of(bilm, options, elmo, sentences, dtype)
             for work, _, _ in works.values():
                 work()  # packs the weights
             _, copy, *times = in_turns(
@@ -143,7 +142,7 @@ def compare_with_bert(
     tokenizer makes.
     """
     config = BertConfig(**BERTS[name], num_attention_heads=4)
-    bert = BertModel(config, add_pooling_layer=False).eval().to(PRECISIONS[precision])
+    bert = BertModel(config, add_pooling_layer=False).eval().to(precisions()[precision])
     batches = to_batches(elmo, sentences)
     masks = [(batch > 0).any(-1) for batch in batches]
     ids = [torch.randint(1000, config.vocab_size, mask.shape) for mask in masks]

@@ -27,10 +27,9 @@ from benchmarks.operations import (
     softmax_operations,
 )
 from benchmarks.peer_language_model import AllenNLPLanguageModel
-from benchmarks.settings import Settings, models, options_of
+from benchmarks.settings import Settings, models, options_of, precisions
 from benchmarks.workers import Worker
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
@@ -67,8 +66,8 @@ def run(settings: Settings) -> Record:
         n_operations = operations(options_of(name, model), n_negative_samples, batches)
         # Each has a separate process, because ours keeps the memory that it frees.
         with Worker(settings.threads, peer_trainer, encoded, name) as peer:
-            for precision, dtype in PRECISIONS.items():
-                peak = MatrixProductPeak(dtype or torch.float32, quick=settings.quick)
+            for precision, dtype in precisions().items():
+                peak = MatrixProductPeak(dtype, quick=settings.quick)
                 with Worker(settings.threads, own_trainer, encoded, name, precision) as ours:
                     _, own, theirs = in_turns(
                         peak, partial(ours, "step"), partial(peer, "step"), n_rounds=N_ROUNDS

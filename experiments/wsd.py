@@ -294,14 +294,9 @@ def bootstrap(right: np.ndarray, baseline: np.ndarray) -> dict[str, Any]:
 
 
 def wsd_rows(
-    name: str,
-    elmo: Elmo,
-    precision: str,
-    data: Data,
-    wordnet: dict[Word, list[str]],
-    limits: Sequence[int] = (),
+    name: str, elmo: Elmo, data: Data, wordnet: dict[Word, list[str]], limits: Sequence[int] = ()
 ) -> list[Row]:
-    """The rows of a biLM with one precision, one per layer, for each limit and each method."""
+    """The rows of a biLM, one per layer, for each limit and each method."""
     started = time.process_time()
     tests = list(target_vectors(elmo, data.read_dev()))
     targets = [target for target, _ in tests]
@@ -320,7 +315,7 @@ def wsd_rows(
             settings = {
                 "layer": layer,
                 "initial_state": elmo.layers.initial_state,
-                "precision": precision,
+                "precision": elmo.bilm.precision,
                 **data.names,
                 **way,
             }
@@ -399,10 +394,10 @@ def main() -> None:
     rows = [baseline_row(data, wordnet) for data in sets]
     for model in arguments.models:
         name, archive_file = named_archive(model)
-        precision, limits = arguments.precision, sorted(set(arguments.most_examples))
-        elmo = Elmo.from_archive(archive_file, precision=precision)
+        limits = sorted(set(arguments.most_examples))
+        elmo = Elmo.from_archive(archive_file, precision=arguments.precision)
         for data in sets:
-            rows += wsd_rows(name, elmo, precision, data, wordnet, limits)
+            rows += wsd_rows(name, elmo, data, wordnet, limits)
     save_rows(arguments.results, rows)
     print(wsd_table(rows), examples_table(rows), sep="\n\n")
 

@@ -22,7 +22,7 @@ from allennlp.models.archival import archive_model
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops import char_conv, kernels, linear, lstm
+from elmo_plugin.ops import char_conv, kernels, linear, lstm, private_torch
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 
@@ -73,6 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "long" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="long: make test-all runs it"))
+
+
+@pytest.fixture
+def native_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products in bf16 on all CPUs, also where fp32 is faster and would be used."""
+    monkeypatch.setattr(private_torch, "_capabilities", lambda: {"bf16": True})
 
 
 class Fuzz:

@@ -8,8 +8,7 @@
 //   BILM_TEXT='task://TASK.jsonnet#train_data_path' BILM_DEV='task://TASK.jsonnet#validation_data_path'
 //
 // BILM_ARCHIVE is the archive of a `bilm` with the sizes of bilm_small.jsonnet; docs/finetuning.md
-// explains how to fine-tune other sizes, and bilm-tf's files. On a CPU without native bfloat16, such as
-// those of most laptops, import this config and add model+: { precision: 'fp32' }.
+// explains how to fine-tune other sizes, and bilm-tf's files.
 (import 'bilm_small.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT'),
   validation_data_path: std.extVar('BILM_DEV'),

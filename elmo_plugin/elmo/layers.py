@@ -141,7 +141,7 @@ class BiLMLayers:
                 "torch.export: expected initial_state zero or warm, found carry, a state that no "
                 "program keeps from one batch to the next"
             )
-        if self.bilm.bilstm.layers[0].precision is not None:
+        if self.bilm.precision != "fp32":
             raise InputError("torch.export: expected precision fp32, found bf16")
         initial = self._initial_state(tokens.size(0))
         read = self.bilm.sentences(tokens, lengths, initial, dropout=False)

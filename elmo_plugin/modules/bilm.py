@@ -91,21 +91,29 @@ class BiLM(nn.Module):
 
     def set_precision(self, precision: str) -> None:
         """
-        Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which is at least twice as
-        fast on CPUs with native bfloat16. On other CPUs it is several times as slow, so a warning
-        is logged if there is no GPU. Weights, memory cells and results stay in fp32. Another value
-        raises an `InputError`.
+        Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16
+        where it is at least twice as fast: on GPUs and on CPUs that have it natively. On a machine
+        with neither, this logs a warning and sets fp32: on an AMD EPYC with AVX2, products in
+        bfloat16 took 400 times as long (`benchmarks.measure.MatrixProductPeak`). Weights, memory
+        cells and results stay in fp32. Another value raises an `InputError`.
         """
         check_choice("precision", precision, PRECISIONS)
         is_native = has_native_bfloat16() or torch.accelerator.is_available()
         if precision == "bf16" and not is_native:
             logger.warning(
-                "precision: this CPU has no native bfloat16, so bf16 takes several times as long "
-                "as fp32; use fp32"
+                "precision: this CPU has no native bfloat16, so products are computed in fp32, "
+                "which is faster here"
             )
+            precision = "fp32"
         for module in self.modules():
             if isinstance(module, (Linear, ProjectedLSTM)):
                 module.precision = PRECISIONS[precision]
+
+    @property
+    def precision(self) -> str:
+        """The precision of the matrix products, `"fp32"` or `"bf16"`."""
+        dtype = self.bilstm.layers[0].precision
+        return next(name for name, known in PRECISIONS.items() if known == dtype)
 
     def clear_packed_weights(self) -> None:
         """Clear packed weights, so that they are packed again before the next product."""

@@ -19,6 +19,8 @@ from elmo_plugin import Elmo
 from elmo_plugin.modules import BiLM
 from tests.compare import assert_close
 
+pytestmark = pytest.mark.usefixtures("native_bf16")
+
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
 
 

@@ -121,6 +121,7 @@ def test_documented_character_ids(bilm_files):
     assert np.array_equal(found, elmo.characters(sentences).numpy())
 
 
+@pytest.mark.usefixtures("native_bf16")
 @pytest.mark.parametrize("as_embed", [True, False])
 @pytest.mark.parametrize(
     "how, message",

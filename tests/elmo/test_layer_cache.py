@@ -12,6 +12,8 @@ from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lstm import BiLSTM
 from tests.damage import damage
 
+pytestmark = pytest.mark.usefixtures("native_bf16")
+
 SENTENCES = [
     "He threw the stick to the dog .".split(),
     ["The", "dog"],
@@ -135,7 +137,7 @@ def test_other_numbers_are_other_entries(bilm_files, read, tmp_path):
             elmo.bilm.bilstm.layers[0].recurrent_weight[0, 0, 0] += 1.0
 
     def another_precision(elmo):
-        elmo.bilm.set_precision("fp32" if elmo.bilm.bilstm.layers[0].precision else "bf16")
+        elmo.bilm.set_precision("fp32" if elmo.bilm.precision == "bf16" else "bf16")
 
     def other_words(elmo):
         with torch.no_grad():

@@ -13,6 +13,8 @@ from elmo_plugin.modules import BiLM
 from elmo_plugin.ops.frozen_state import FrozenState, frozen_state
 from tests.compare import assert_close
 
+pytestmark = pytest.mark.usefixtures("native_bf16")
+
 STATE = FrozenState([])
 """The state of an encoder that does not change."""
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
@@ -128,12 +130,8 @@ def test_steps_of_others_leave_the_cache(elmo, monkeypatch):
 
 
 def _without_cache(elmo: Elmo, bilm: BiLM | None = None) -> list[torch.Tensor]:
-    other = Elmo(bilm or elmo.bilm, precision=_precision(elmo))
+    other = Elmo(bilm or elmo.bilm, precision=elmo.bilm.precision)
     return other.embed(SENTENCES, as_tensors=True)
-
-
-def _precision(elmo: Elmo) -> str:
-    return "fp32" if elmo.bilm.bilstm.layers[0].precision is None else "bf16"
 
 
 def test_autocast_leaves_nothing_behind(elmo):

@@ -249,7 +249,7 @@ def test_rows(bilm_archive: str, tmp_path: Path) -> None:
     for _ in range(2):
         rows = [
             wsd.baseline_row(data, {("stick", "NOUN"): ["stick%1:06:00::"]}),
-            *wsd.wsd_rows("a", elmo, "fp32", data, wordnet, [1]),
+            *wsd.wsd_rows("a", elmo, data, wordnet, [1]),
         ]
         save_rows(tmp_path / "results" / "wsd.jsonl", rows)
     saved = read_rows(tmp_path / "results" / "wsd.jsonl")

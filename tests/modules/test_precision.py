@@ -9,7 +9,7 @@ from elmo_plugin.ops import private_torch
 from elmo_plugin.ops.linear import Linear
 from tests.random_bilm import random_bilm, read_sentences
 
-pytestmark = pytest.mark.usefixtures("lstm_path")
+pytestmark = pytest.mark.usefixtures("lstm_path", "native_bf16")
 
 
 def vectors_and_gradient(bilm: BiLM, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,16 +56,21 @@ def test_frozen_weights_are_cast_again_when_they_change():
     assert not torch.equal(before, after)
 
 
-@pytest.mark.parametrize("name, is_slow", [("avx512_bf16", False), ("bf16", False), ("avx2", True)])
-def test_a_cpu_without_bfloat16_warns(monkeypatch, caplog, name, is_slow):
-    """PyTorch's names of what a CPU can do, of which two include bfloat16. fp32 never warns."""
+@pytest.mark.parametrize(
+    "name, used", [("avx512_bf16", "bf16"), ("bf16", "bf16"), ("avx2", "fp32")]
+)
+def test_a_cpu_without_bfloat16_uses_fp32(monkeypatch, caplog, name, used):
+    """PyTorch's names of what a CPU can do, of which two include bfloat16. The vectors are those of
+    the precision that is used. fp32 never warns."""
     monkeypatch.setattr(private_torch, "_capabilities", lambda: {name: True, "amx_bf16": False})
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     bilm = random_bilm().bilm
-    bilm.set_precision("fp32")
+    expected, _ = vectors_and_gradient(bilm, "fp32")
     assert not caplog.messages
-    bilm.set_precision("bf16")
-    assert ["no native bfloat16" in message for message in caplog.messages] == [True] * is_slow
+    found, _ = vectors_and_gradient(bilm, "bf16")
+    assert bilm.precision == used
+    assert torch.equal(found, expected) == (used == "fp32")
+    assert ["no native bfloat16" in x for x in caplog.messages] == [True] * (used == "fp32")
 
 
 def test_unknown_precision():
