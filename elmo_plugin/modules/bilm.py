@@ -98,10 +98,9 @@ class BiLM(nn.Module):
         cells and results stay in fp32. Another value raises an `InputError`.
         """
         check_choice("precision", precision, PRECISIONS)
-        is_native = has_native_bfloat16() or torch.accelerator.is_available()
-        if precision == "bf16" and not is_native:
+        if precision == "bf16" and not (has_native_bfloat16() or _accelerator_has_bfloat16()):
             logger.warning(
-                "precision: this CPU has no native bfloat16, so products are computed in fp32, "
+                "precision: this machine has no native bfloat16, so products are computed in fp32, "
                 "which is faster here"
             )
             precision = "fp32"
@@ -310,3 +309,10 @@ def _hash_weights(n: int) -> Tensor:
     """
     generator = torch.Generator("cpu").manual_seed(n)
     return torch.randint(-(2**63), 2**63 - 1, (n,), generator=generator, device="cpu")
+
+
+def _accelerator_has_bfloat16() -> bool:
+    """Whether there is a GPU with native bfloat16, which NVIDIA's have from Ampere (8.0) on."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.accelerator.is_available()

@@ -1,5 +1,7 @@
 """These tests compare products in bf16 with those in fp32."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity
@@ -64,6 +66,7 @@ def test_a_cpu_without_bfloat16_uses_fp32(monkeypatch, caplog, name, used):
     the precision that is used. fp32 never warns."""
     monkeypatch.setattr(private_torch, "_capabilities", lambda: {name: True, "amx_bf16": False})
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     bilm = random_bilm().bilm
     expected, _ = vectors_and_gradient(bilm, "fp32")
     assert not caplog.messages
@@ -71,6 +74,20 @@ def test_a_cpu_without_bfloat16_uses_fp32(monkeypatch, caplog, name, used):
     assert bilm.precision == used
     assert torch.equal(found, expected) == (used == "fp32")
     assert ["no native bfloat16" in x for x in caplog.messages] == [True] * (used == "fp32")
+
+
+@pytest.mark.parametrize("major, used", [(7, "fp32"), (8, "bf16")])
+def test_a_gpu_without_bfloat16_uses_fp32(monkeypatch, major, used):
+    """A T4 has compute capability 7.5 and an A100 8.0, the first with bfloat16 (NVIDIA's table of
+    arithmetic instructions). The CPU has none."""
+    monkeypatch.setattr(private_torch, "_capabilities", lambda: {"avx2": True})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    gpu = SimpleNamespace(major=major)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
+    bilm = random_bilm().bilm
+    bilm.set_precision("bf16")
+    assert bilm.precision == used
 
 
 def test_unknown_precision():
