@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from elmo_plugin.modules.bilm import PRECISIONS
-from elmo_plugin.ops.private_torch import has_native_bfloat16
+from elmo_plugin.ops.private_torch import CPU_HAS_BFLOAT16
 from elmo_plugin.options import BiLMOptions
 
 PUBLISHED_FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
@@ -34,7 +34,7 @@ class Settings:
 
 def precisions() -> dict[str, torch.dtype]:
     """The precisions in which this CPU multiplies, and their types."""
-    names = ("fp32", "bf16") if has_native_bfloat16() else ("fp32",)
+    names = ("fp32", "bf16") if CPU_HAS_BFLOAT16 else ("fp32",)
     return {name: PRECISIONS[name] or torch.float32 for name in names}
 
 

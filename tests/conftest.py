@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def native_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products in bf16 on all CPUs, also where fp32 is faster and would be used."""
-    monkeypatch.setattr(private_torch, "_capabilities", lambda: {"bf16": True})
+    monkeypatch.setattr(private_torch, "CPU_HAS_BFLOAT16", True)
 
 
 class Fuzz:

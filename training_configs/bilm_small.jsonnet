@@ -17,8 +17,8 @@
     },
     lstm+: { dim: 1024, projection_dim: 128 },  // vectors of 256 numbers
     n_negative_samples: 4096,
-    // As good as fp32 here, and faster on GPUs and on CPUs with native bfloat16 (AVX512_BF16 or AMX
-    // on x86). Others, such as those of most laptops, compute in fp32.
+    // As good as fp32 here, and faster on CPUs with native bfloat16 (AVX512_BF16 or AMX on x86).
+    // Others, such as those of most laptops, compute in fp32.
     precision: 'bf16',
   },
   trainer+: { optimizer+: { lr: 0.003 } },

@@ -65,7 +65,7 @@ class TrainingStep:
                 sparse_gradients=True,
             )
         self.bilm.set_precision(precision.bilm)
-        self.softmax.precision = PRECISIONS[self.bilm.precision]
+        self.softmax.precision = PRECISIONS[precision.bilm]
         self.parameters = [*self.bilm.parameters(), *self.softmax.parameters()]
         self.optimizer = torch.optim.Adagrad(self.parameters, lr=0.2, initial_accumulator_value=1.0)
         self.state = self.bilm.bilstm.zero_state(sizes.rows)

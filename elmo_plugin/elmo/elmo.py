@@ -69,8 +69,8 @@ class Elmo(nn.Module):
         training; `"zero"`; or `"carry"`, the final state of the same batch row in the previous
         batch, as in bilm-tf and AllenNLP, so that vectors depend on earlier batches.
     precision : `str`, optional (default = `"fp32"`)
-        Precision of the biLM's matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16 where
-        it is faster: on GPUs and on CPUs with native bfloat16. The vectors are fp32 in both cases.
+        Precision of the biLM's matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16 on
+        devices that have it natively. The vectors are fp32 in both cases.
     cache_dir : `str | os.PathLike`, optional
         Folder for a `LayerCache`, which several biLMs may share. Results of the same batch are
         bit-identical with and without a cache. Layers computed in another batch agree up to

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -236,7 +235,8 @@ class BiLMLayers:
 
     def _digest_of(self, state: FrozenState) -> bytes:
         def compute() -> bytes:
-            facts: tuple[Any, ...] = VERSION, self.initial_state, state.settings
+            # The settings have the precision that is permitted, and not that of this device.
+            facts = VERSION, self.initial_state, self.bilm.precision, state.settings
             digest = new_digest(repr(facts).encode())
             for tensor in state.tensors:
                 numbers = tensor.detach().cpu().contiguous().view(-1)

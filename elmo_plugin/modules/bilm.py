@@ -1,4 +1,3 @@
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
@@ -9,12 +8,9 @@ from torch import Tensor, nn
 from elmo_plugin.checks import check_choice
 from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM, WarmState
-from elmo_plugin.ops.linear import Linear
-from elmo_plugin.ops.private_torch import has_native_bfloat16
+from elmo_plugin.ops.linear import Linear, product_dtype
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS, words_to_characters
-
-logger = logging.getLogger(__name__)
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
@@ -91,28 +87,23 @@ class BiLM(nn.Module):
 
     def set_precision(self, precision: str) -> None:
         """
-        Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16
-        where it is at least twice as fast: on GPUs and on CPUs that have it natively. On a machine
-        with neither, this logs a warning and sets fp32: on an AMD EPYC with AVX2, products in
-        bfloat16 took 400 times as long (`benchmarks.measure.MatrixProductPeak`). Weights, memory
-        cells and results stay in fp32. Another value raises an `InputError`.
+        Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16 on
+        devices that have it natively, where a CPU is at least twice as fast. Others compute in
+        fp32. Weights, memory cells and results stay in fp32. Another value raises an `InputError`.
         """
         check_choice("precision", precision, PRECISIONS)
-        if precision == "bf16" and not (has_native_bfloat16() or _accelerator_has_bfloat16()):
-            logger.warning(
-                "precision: this machine has no native bfloat16, so products are computed in fp32, "
-                "which is faster here"
-            )
-            precision = "fp32"
         for module in self.modules():
             if isinstance(module, (Linear, ProjectedLSTM)):
                 module.precision = PRECISIONS[precision]
 
     @property
     def precision(self) -> str:
-        """The precision of the matrix products, `"fp32"` or `"bf16"`."""
-        dtype = self.bilstm.layers[0].precision
-        return next(name for name, known in PRECISIONS.items() if known == dtype)
+        """The precision of the matrix products on the present device, `"fp32"` or `"bf16"`."""
+        layer = self.bilstm.layers[0]
+        is_bf16 = layer.precision is not None
+        if is_bf16 and product_dtype(layer.input_weight, layer.precision) == layer.precision:
+            return "bf16"
+        return "fp32"
 
     def clear_packed_weights(self) -> None:
         """Clear packed weights, so that they are packed again before the next product."""
@@ -309,10 +300,3 @@ def _hash_weights(n: int) -> Tensor:
     """
     generator = torch.Generator("cpu").manual_seed(n)
     return torch.randint(-(2**63), 2**63 - 1, (n,), generator=generator, device="cpu")
-
-
-def _accelerator_has_bfloat16() -> bool:
-    """Whether there is a GPU with native bfloat16, which NVIDIA's have from Ampere (8.0) on."""
-    if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.accelerator.is_available()

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from elmo_plugin.ops.linear import PackedWeightCache
+from elmo_plugin.ops.linear import PackedWeightCache, product_dtype
 from elmo_plugin.ops.lstm import lstm_scan, pack_scan_weights
 
 HORIZON = 1000
@@ -164,7 +164,7 @@ class ProjectedLSTM(nn.Module):
             weights.append(self.projection_weight)
         input_weight, recurrent_weight, *projection_weight = self.packed_weights(
             weights, self.precision
-        ) or [weight.to(self.precision or weight.dtype) for weight in weights]
+        ) or [weight.to(product_dtype(weight, self.precision)) for weight in weights]
         return lstm_scan(
             inputs,
             cell,

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from elmo_plugin.ops.linear import linear
+from elmo_plugin.ops.linear import linear, product_dtype
 from elmo_plugin.ops.sampled_softmax_loss import log_likelihoods, sampled_softmax_loss, softmax_loss
 
 IGNORE = -100
@@ -132,7 +132,7 @@ class SampledSoftmax(nn.Module):
         weight, bias = self._rows(numbers)
         bias = bias - torch.log(expected_count(numbers, n_tries, self.n_words))
         return sampled_softmax_loss(
-            hidden, targets, samples, weight.to(self.precision or weight.dtype), bias
+            hidden, targets, samples, weight.to(product_dtype(weight, self.precision)), bias
         )
 
     def _rows(self, numbers: Tensor) -> tuple[Tensor, Tensor]:

@@ -44,10 +44,22 @@ builds of PyTorch without oneDNN. All other types use PyTorch's own product.
 """
 
 
-def has_native_bfloat16() -> bool:
+def _cpu_has_bfloat16() -> bool:
     """Whether this CPU multiplies in bfloat16. Without the operator this is assumed."""
     known = {"avx512_bf16": True} if _capabilities is None else _capabilities()
     return any(known.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))  # the last on ARM
+
+
+CPU_HAS_BFLOAT16 = _cpu_has_bfloat16()
+
+
+def has_native_bfloat16(device: torch.device) -> bool:
+    """Whether a device multiplies in bfloat16, which NVIDIA's GPUs do from Ampere (8.0) on."""
+    if device.type == "cpu":
+        return CPU_HAS_BFLOAT16
+    if device.type == "cuda" and not torch.version.hip:
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    return True
 
 
 def is_onednn_weight(weight: Tensor) -> bool:

@@ -71,8 +71,9 @@ def find_files(path: str | os.PathLike) -> list[Path]:
             if not files:
                 raise FileNotFoundError(f"{path}: expected text files, found none for this glob")
             if "**" in path:
+                start = Path(path.partition("**")[0])
                 for folder in sorted({above for file in files for above in file.parents}):
-                    _refuse_loop(folder)
+                    _refuse_loop(folder, start)
             return files
         try:
             path = local_path(path, extract_archive=True)
@@ -115,14 +116,16 @@ def _walk(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder, onerror=fail, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in folders:
-            _refuse_loop(Path(parent, name))
+            _refuse_loop(Path(parent, name), folder)
         files = (Path(parent, name) for name in names if not name.startswith("."))
         # A broken link is included, so that opening it raises an error.
         yield from (file for file in files if file.is_file() or not file.exists())
 
 
-def _refuse_loop(folder: Path) -> None:
-    if folder.resolve() in (above.resolve() for above in folder.parents):
+def _refuse_loop(folder: Path, start: Path) -> None:
+    """Raise an `InputError` if `folder`, below `start`, is also a folder between the two."""
+    between = [above for above in folder.parents if above.is_relative_to(start)]
+    if folder.resolve() in (above.resolve() for above in between):
         raise InputError(
             f"{folder}: expected a folder of text, found a folder that contains itself, by a link, "
             "so its text would be read again and again"
@@ -197,9 +200,11 @@ def _decode(block: bytes, name: str, lines_before: int) -> str:
 
 
 def _refuse_other_formats(data: bytes, name: str) -> None:
-    if b"\0" in data[:4]:  # UTF-16 without a byte order mark can be valid UTF-8
+    # UTF-16 without a byte order mark can be valid UTF-8. Its line feeds have a NUL beside them.
+    end = data.find(b"\n")
+    if b"\0" in data[:4] or (end > 0 and b"\0" in data[end - 1 : end + 2]):
         raise InputError(
-            f"{name}: expected text in UTF-8, found a NUL byte among the first four; "
+            f"{name}: expected text in UTF-8, found NUL bytes as in UTF-16; "
             "iconv -f UTF-16LE -t UTF-8 converts what Windows calls Unicode"
         )
     if data.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):

@@ -116,8 +116,12 @@ class GridRunner:
         return bilm and bilm.digest
 
     def _start(self, cell: Cell) -> Run:
-        # A run of the same config, biLM, code and processor continues where it was killed.
-        facts = [cell.key, cell.config_digest, self._bilm_digest(cell), ORIGIN]
+        # A run of the same config, biLM, data folder, code and processor continues where it was
+        # killed, unless the code has changed since its commit.
+        bilm, data = self._bilm_digest(cell), str(self.folders["data"])
+        facts: list[Any] = [cell.key, cell.config_digest, bilm, data, ORIGIN]
+        if str(ORIGIN["commit"]).endswith("-dirty"):
+            facts.append(time.time_ns())
         out = self.work / "runs" / f"{cell.name}-{digest(json.dumps(facts).encode())[:8]}"
         out.mkdir(parents=True, exist_ok=True)
         # A forked process does not import AllenNLP again, and runs the code of `commit`.

@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import shutil
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from allennlp.common import Params
 from allennlp.common.logging import prepare_global_logging
 from allennlp.common.util import prepare_environment
 from allennlp.training import TrainerCallback
+from filelock import FileLock
 
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.modules.scalar_mix import ScalarMix
@@ -21,45 +21,47 @@ from experiments.grid import readers as _readers  # noqa: F401  registers them
 
 RESULT = "result.json"
 LOG = "log.txt"
-SPENT = "cpu_seconds.json"
 BEST = "best_validation_"
-
-# A run that is killed continues after its last whole epoch, with the same numbers.
-CHECKPOINTER = {"type": "bilm", "save_every_num_seconds": None}
 
 
 def train(config: dict[str, Any], out: Path) -> None:
     """
     Train like `allennlp train`, without an archive at the end, and write `RESULT` into the folder
-    `out`. The process logs to `LOG` and uses one thread. If a killed run has left `out`, continue
-    it, or start again with a moving average, which no checkpoint has.
+    `out`. The process logs to `LOG` and uses one thread. If `out` is that of a run that was killed,
+    it continues after its last whole epoch, with the same numbers. With a moving average, which the
+    checkpointer `bilm` does not save, it starts again.
     """
-    if config["trainer"].get("moving_average") is not None:
-        shutil.rmtree(out)
-        out.mkdir()
+    lock = FileLock(out / ".lock", timeout=0)
+    lock.acquire()
     with (out / LOG).open("a") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     torch.set_num_threads(1)
     (out / "config.json").write_text(json.dumps(config, indent=2))
-    params = Params(config)
-    if params["trainer"].get("moving_average") is None:
-        params["trainer"]["checkpointer"] = CHECKPOINTER
-    params["trainer"].setdefault("callbacks", []).append({"type": "cpu_seconds"})
+    trainer = config["trainer"]
+    spent = {"type": "cpu_seconds"}
+    trainer = {**trainer, "callbacks": [spent, *(trainer.get("callbacks") or [])]}
+    if trainer.get("moving_average") is None:
+        trainer["checkpointer"] = {"type": "bilm", "save_every_num_seconds": None}
+    else:
+        for checkpoint in out.glob("*_state_*.th"):
+            checkpoint.unlink()
+    params = Params({**config, "trainer": trainer})
     prepare_global_logging(str(out))
     prepare_environment(params)
     loop = TrainModel.from_params(params=params, serialization_dir=str(out), local_rank=0)
     loop.run()
     # The files of all epochs, because a run that was killed at the end of its last trains no other.
     epochs = [json.loads(file.read_text()) for file in out.glob("metrics_epoch_*.json")]
-    metrics = max(epochs, key=itemgetter("epoch"))
+    last = max(epochs, key=itemgetter("epoch"))
     instances = list(loop.trainer.data_loader.iter_instances())  # type: ignore[attr-defined]
     result = {
         "instances": len({id(instance) for instance in instances}),  # a part may be repeated
-        "metrics": {k.removeprefix(BEST): v for k, v in metrics.items() if k.startswith(BEST)},
-        "epochs": metrics["epoch"] + 1,
-        "best_epoch": metrics["best_epoch"] + 1,
-        "cpu_seconds": round(_spent(out), 1),
+        "metrics": {k.removeprefix(BEST): v for k, v in last.items() if k.startswith(BEST)},
+        "epochs": last["epoch"] + 1,
+        # A trainer that continues counts the best epoch in validations.
+        "best_epoch": 1 + max(e["epoch"] for e in epochs if e["epoch"] == e["best_epoch"]),
+        "cpu_seconds": round(loop.trainer._callbacks[0].seconds, 1),  # type: ignore[attr-defined]
         "mixes": mixes(loop.model),
     }
     with atomic_write(out / RESULT) as temporary:
@@ -68,20 +70,22 @@ def train(config: dict[str, Any], out: Path) -> None:
 
 @TrainerCallback.register("cpu_seconds")
 class CpuSeconds(TrainerCallback):
-    """Writes the CPU time of the run's whole epochs, including those before it was killed."""
+    """The CPU time of a run, without what was lost when it was killed."""
 
     def __init__(self, serialization_dir: str) -> None:
         super().__init__(serialization_dir)
-        self._before = _spent(Path(serialization_dir))
+        self._before = 0.0
 
-    def on_epoch(self, *_: Any, **__: Any) -> None:
+    @property
+    def seconds(self) -> float:
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        with atomic_write(Path(self.serialization_dir) / SPENT) as temporary:
-            temporary.write_text(json.dumps(self._before + usage.ru_utime + usage.ru_stime))
+        return self._before + usage.ru_utime + usage.ru_stime
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds}
 
-def _spent(out: Path) -> float:
-    return json.loads((out / SPENT).read_text()) if (out / SPENT).exists() else 0.0
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._before = state_dict["seconds"]
 
 
 def mixes(model: torch.nn.Module) -> list[dict[str, Any]]:

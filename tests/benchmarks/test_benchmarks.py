@@ -33,7 +33,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM, lstm
 from elmo_plugin.ops.lstm_reference import reference_lstm
-from elmo_plugin.ops.private_torch import has_native_bfloat16
+from elmo_plugin.ops.private_torch import CPU_HAS_BFLOAT16
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import LanguageModel
@@ -42,7 +42,7 @@ from elmo_plugin.text.prefetch import LazyWindow
 from tests.compare import assert_close
 
 [(NAME, MODEL)] = QUICK.items()
-PRECISIONS = ["fp32", *(["bf16"] if has_native_bfloat16() else [])]
+PRECISIONS = ["fp32", *(["bf16"] if CPU_HAS_BFLOAT16 else [])]
 
 
 def tiny_options() -> BiLMOptions:

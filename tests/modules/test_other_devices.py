@@ -29,7 +29,6 @@ class NoCopies(TorchFunctionMode):
         return result
 
 
-@pytest.mark.usefixtures("native_bf16")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_training_waits_for_no_number_and_copies_nothing(precision):
     """Property: a forward and a backward pass of the biLM, with the state carried on, need no

@@ -1,14 +1,12 @@
 """These tests compare products in bf16 with those in fp32."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import private_torch
-from elmo_plugin.ops.linear import Linear
+from elmo_plugin.ops.linear import Linear, product_dtype
 from tests.random_bilm import random_bilm, read_sentences
 
 pytestmark = pytest.mark.usefixtures("lstm_path", "native_bf16")
@@ -58,36 +56,31 @@ def test_frozen_weights_are_cast_again_when_they_change():
     assert not torch.equal(before, after)
 
 
-@pytest.mark.parametrize(
-    "name, used", [("avx512_bf16", "bf16"), ("bf16", "bf16"), ("avx2", "fp32")]
-)
-def test_a_cpu_without_bfloat16_uses_fp32(monkeypatch, caplog, name, used):
-    """PyTorch's names of what a CPU can do, of which two include bfloat16. The vectors are those of
-    the precision that is used. fp32 never warns."""
+def test_a_cpu_without_bfloat16_uses_fp32(monkeypatch):
+    """Property: vectors and gradients are those of fp32, bit by bit."""
+    monkeypatch.setattr(private_torch, "CPU_HAS_BFLOAT16", False)
+    bilm = random_bilm().bilm
+    expected, expected_gradient = vectors_and_gradient(bilm, "fp32")
+    found, gradient = vectors_and_gradient(bilm, "bf16")
+    assert bilm.precision == "fp32"
+    assert torch.equal(found, expected) and torch.equal(gradient, expected_gradient)
+    weight = torch.ones(2, 3)
+    assert product_dtype(weight, torch.bfloat16) == torch.float32  # of the softmax
+    assert product_dtype(weight.to(torch.float64), torch.bfloat16) == torch.float64
+
+
+@pytest.mark.parametrize("name, expected", [("avx512_bf16", True), ("bf16", True), ("avx2", False)])
+def test_which_cpus_have_bfloat16(monkeypatch, name, expected):
+    """PyTorch's names of what a CPU can do, of which these include bfloat16."""
     monkeypatch.setattr(private_torch, "_capabilities", lambda: {name: True, "amx_bf16": False})
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    bilm = random_bilm().bilm
-    expected, _ = vectors_and_gradient(bilm, "fp32")
-    assert not caplog.messages
-    found, _ = vectors_and_gradient(bilm, "bf16")
-    assert bilm.precision == used
-    assert torch.equal(found, expected) == (used == "fp32")
-    assert ["no native bfloat16" in x for x in caplog.messages] == [True] * (used == "fp32")
+    assert private_torch._cpu_has_bfloat16() == expected
 
 
-@pytest.mark.parametrize("major, used", [(7, "fp32"), (8, "bf16")])
-def test_a_gpu_without_bfloat16_uses_fp32(monkeypatch, major, used):
-    """A T4 has compute capability 7.5 and an A100 8.0, the first with bfloat16 (NVIDIA's table of
-    arithmetic instructions). The CPU has none."""
-    monkeypatch.setattr(private_torch, "_capabilities", lambda: {"avx2": True})
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    gpu = SimpleNamespace(major=major)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
-    bilm = random_bilm().bilm
-    bilm.set_precision("bf16")
-    assert bilm.precision == used
+@pytest.mark.parametrize("capability, expected", [((7, 5), False), ((8, 0), True)])
+def test_which_gpus_have_bfloat16(monkeypatch, capability, expected):
+    """NVIDIA's T4 has the compute capability 7.5 and no bfloat16; the A100 has 8.0 and bfloat16."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    assert private_torch.has_native_bfloat16(torch.device("cuda", 0)) == expected
 
 
 def test_unknown_precision():

@@ -111,7 +111,10 @@ def test_a_line_without_end_is_an_error_in_bounded_memory(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(
     st.text(st.sampled_from("ab\u0301é👍 \t\n\r\u2028\x1c\xa0\0\ufeff"), max_size=80).filter(
-        lambda content: "\0" not in content[:4]  # refused, as UTF-16
+        lambda content: (
+            "\0" not in content[:4] + content.partition("\n")[0][-1:]  # as in UTF-16
+            and "\n\0" not in content
+        )
     ),
     st.integers(1, 20),
 )
@@ -179,10 +182,11 @@ def test_a_text_that_looks_like_a_tar_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
-def test_utf_16_without_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
-    """These bytes are valid UTF-8 too, with a NUL beside each letter."""
-    (tmp_path / "text").write_bytes("a b\n".encode(encoding))
-    with pytest.raises(InputError, match=r"text: expected text in UTF-8, found a NUL byte"):
+@pytest.mark.parametrize("text", ["a b\n", "Привет .\n"])
+def test_utf_16_without_a_byte_order_mark(tmp_path: Path, encoding: str, text: str) -> None:
+    """These bytes are valid UTF-8 too, with a NUL beside each Latin letter and line feed."""
+    (tmp_path / "text").write_bytes(text.encode(encoding))
+    with pytest.raises(InputError, match=r"text: expected text in UTF-8, found NUL bytes"):
         list(read_sentences(tmp_path / "text"))
 
 
@@ -216,6 +220,16 @@ def test_folders_that_contain_themselves_are_an_error(tmp_path: Path, links: dic
     for path in (tmp_path, f"{tmp_path}/**/*.txt"):
         with pytest.raises(InputError, match=r"a/(up|to_b.*): expected a folder of text"):
             find_files(path)
+
+
+def test_a_path_that_goes_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the folder that is read, the same folder may come twice, by `..` or by a link."""
+    write(tmp_path / "sub/text.txt", "x\n")
+    (tmp_path / "link").symlink_to(".")
+    monkeypatch.chdir(tmp_path / "sub")
+    for path in ("../sub", "../sub/**/*.txt", "../../" + tmp_path.name + "/sub", "../link/sub"):
+        assert [file.resolve() for file in find_files(path)] == [tmp_path / "sub/text.txt"]
+    assert find_files("../link/sub/**/*.txt") == [Path("../link/sub/text.txt")]
 
 
 def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
