@@ -1,6 +1,7 @@
 """The results page. Its numbers are compared with NumPy's, for invented rows."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.special
 
 from elmo_plugin.checks import InputError
 from experiments.grid.cells import Cell, Grid, read_grid
+from experiments.report import __main__ as report
 from experiments.report.__main__ import write_page
 from experiments.report.page import grid_sections, page
 from experiments.report.statistics import Results, Summary, difference
@@ -19,9 +21,18 @@ PAPER = ROOT / "experiments" / "grid" / "paper.jsonnet"
 RESULTS = ROOT / "experiments" / "results"
 
 
+read_once = cache(read_grid)
+"""The paper's grid takes seconds to evaluate."""
+
+
+@pytest.fixture(autouse=True)
+def read_each_grid_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "read_grid", read_once)
+
+
 @pytest.fixture(scope="module")
 def grid() -> Grid:
-    return read_grid(PAPER)
+    return read_once(PAPER)
 
 
 def made_up_row(grid: Grid, cell: Cell, value: float) -> dict:
