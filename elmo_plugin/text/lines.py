@@ -104,8 +104,8 @@ def file_facts(files: Iterable[Path]) -> list[tuple[str | int, ...]]:
 
 def _facts(file: Path) -> tuple[str | int, ...]:
     s = file.stat()
-    is_settled = time.time_ns() - s.st_ctime_ns > COARSEST_STAMP_NS
-    content = "" if is_settled else file_digest(file)
+    is_recent = time.time_ns() - s.st_ctime_ns <= COARSEST_STAMP_NS
+    content = file_digest(file) if is_recent and file.is_file() else ""  # a pipe is read only once
     return os.path.realpath(file), s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, content
 
 

@@ -5,6 +5,7 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 
 import pytest
 
@@ -99,6 +100,16 @@ def test_a_change_within_one_tick_of_the_clock_is_noticed(
         file.write_text(f"a b c\nd {last}\n")
         assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", last]]
     assert len(encodings) == 2
+
+
+def test_a_pipe(tmp_path: Path) -> None:
+    """`<(command)` in a shell is a pipe, whose text can be read only once."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_text, args=["a b c\n"])
+    writer.start()
+    assert list(open_corpus(pipe, tmp_path / "cache").sentences()) == [["a", "b", "c"]]
+    writer.join()
 
 
 def test_a_damaged_entry_is_encoded_again(
