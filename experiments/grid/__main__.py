@@ -106,6 +106,8 @@ class GridRunner:
             for run in running.values():
                 run.process.kill()
                 run.process.join()
+                if not _continues():
+                    shutil.rmtree(run.out)
         return failed
 
     def _rows(self) -> list[Row]:
@@ -116,11 +118,10 @@ class GridRunner:
         return bilm and bilm.digest
 
     def _start(self, cell: Cell) -> Run:
-        # A run of the same config, biLM, data folder, code and processor continues where it was
-        # killed, unless the code has changed since its commit.
+        # A run of the same config, biLM, data folder, code and processor has the same folder.
         bilm, data = self._bilm_digest(cell), str(self.folders["data"])
         facts: list[Any] = [cell.key, cell.config_digest, bilm, data, ORIGIN]
-        if str(ORIGIN["commit"]).endswith("-dirty"):
+        if not _continues():
             facts.append(time.time_ns())
         out = self.work / "runs" / f"{cell.name}-{digest(json.dumps(facts).encode())[:8]}"
         out.mkdir(parents=True, exist_ok=True)
@@ -160,6 +161,11 @@ class GridRunner:
             )
         print(f"{metric} {row['metrics'][metric]:.4f}, {row['cpu_seconds']:.0f} s", flush=True)
         return row
+
+
+def _continues() -> bool:
+    """Whether killed runs continue: not if the code has changed since its commit."""
+    return not str(ORIGIN["commit"]).endswith("-dirty")
 
 
 def main() -> None:

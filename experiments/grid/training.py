@@ -32,7 +32,7 @@ def train(config: dict[str, Any], out: Path) -> None:
     checkpointer `bilm` does not save, it starts again.
     """
     lock = FileLock(out / ".lock", timeout=0)
-    lock.acquire()
+    lock.acquire()  # until this process ends, because another grid may start the same run
     with (out / LOG).open("a") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)

@@ -5,8 +5,9 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.sampled_softmax import SampledSoftmax
 from elmo_plugin.ops import private_torch
-from elmo_plugin.ops.linear import Linear, product_dtype
+from elmo_plugin.ops.linear import Linear
 from tests.random_bilm import random_bilm, read_sentences
 
 pytestmark = pytest.mark.usefixtures("lstm_path", "native_bf16")
@@ -64,9 +65,11 @@ def test_a_cpu_without_bfloat16_uses_fp32(monkeypatch):
     found, gradient = vectors_and_gradient(bilm, "bf16")
     assert bilm.precision == "fp32"
     assert torch.equal(found, expected) and torch.equal(gradient, expected_gradient)
-    weight = torch.ones(2, 3)
-    assert product_dtype(weight, torch.bfloat16) == torch.float32  # of the softmax
-    assert product_dtype(weight.to(torch.float64), torch.bfloat16) == torch.float64
+    softmax, losses = SampledSoftmax(n_words=50, dim=8, n_negative_samples=10), []
+    for softmax.precision in (None, torch.bfloat16):
+        torch.manual_seed(0)
+        losses.append(softmax(torch.randn(5, 8), torch.arange(5)))
+    assert torch.equal(*losses)
 
 
 @pytest.mark.parametrize("name, expected", [("avx512_bf16", True), ("bf16", True), ("avx2", False)])
