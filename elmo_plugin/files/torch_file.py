@@ -1,6 +1,6 @@
 """
-Files of `torch.save`, read without executing code. They are zip files whose entries have CRC-32
-checksums, which `torch.load` does not check.
+Files of `torch.save`, written with errors that say why, and read without executing code. They are
+zip files whose entries have CRC-32 checksums, which `torch.load` does not check.
 """
 
 import errno
@@ -16,6 +16,23 @@ from elmo_plugin.checks import InputError
 
 class DamagedFileError(InputError):
     """A file is damaged or was not written by `torch.save`; the message names it."""
+
+
+def save_torch_file(state: Any, path: str | os.PathLike) -> None:
+    """
+    Write `state` to the disk. Raises an `OSError`, for example if the disk is full; PyTorch may
+    raise a `RuntimeError` after it, while it closes the file.
+    """
+    try:
+        with open(path, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+    except RuntimeError as error:
+        cause = error.__context__
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__context__
+        raise cause or error from None
 
 
 def check_torch_file(path: str | os.PathLike) -> None:

@@ -82,7 +82,7 @@ def _normalize(h: Tensor, mask: Tensor) -> Tensor:
     # The sums of a batch in half precision overflow.
     x = h.to(torch.promote_types(h.dtype, torch.float32))
     real = mask.unsqueeze(-1).to(x.dtype)
-    count = real.sum() * x.size(-1)
+    count = real.sum().clamp(min=1) * x.size(-1)  # a batch may have only empty sentences
     mean = (x * real).sum() / count
     variance = ((x - mean) * real).square().sum() / count
     return ((x - mean) / torch.sqrt(variance + torch.finfo(x.dtype).tiny)).to(h.dtype)

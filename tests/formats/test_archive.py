@@ -313,7 +313,8 @@ def test_weights_of_another_kind_are_refused(run, what):
 
 def test_a_damaged_archive_is_noticed(bilm_archive, tmp_path, unpacked, fuzz: Fuzz):
     """Damage gives an error that names the archive, or the whole archive's own model, because gzip
-    has fields that do not matter. Nothing stays behind."""
+    has fields that do not matter. Without gzip's first two bytes it is another kind of file.
+    Nothing stays behind."""
     data = Path(bilm_archive).read_bytes()
     expected = load_language_model(bilm_archive)
     path = tmp_path / "damaged.tar.gz"
@@ -323,7 +324,8 @@ def test_a_damaged_archive_is_noticed(bilm_archive, tmp_path, unpacked, fuzz: Fu
         try:
             model = load_language_model(path)
         except InputError as error:
-            assert str(error).startswith(f"{path}: expected a whole model.tar.gz"), description
+            expected_file = "a whole model" if damaged[:2] == data[:2] else "a model"
+            assert str(error).startswith(f"{path}: expected {expected_file}.tar.gz"), description
         else:
             check_same(model, expected, description)
         assert not list(unpacked.glob("tmp*")), description

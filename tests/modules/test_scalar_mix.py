@@ -63,6 +63,16 @@ def test_a_layer_without_variance_is_zeros():
     assert layer.grad.isfinite().all()
 
 
+def test_layer_norm_of_a_batch_without_tokens():
+    """The layers at padding are zeros and stay so. The gradients are zeros too, not NaN, with which
+    one such batch would end a training run."""
+    mix = ScalarMix(2, do_layer_norm=True)
+    mixed = mix([torch.zeros(2, 3, 4)] * 2, torch.zeros(2, 3, dtype=torch.bool))
+    assert not mixed.any()
+    for gradient in torch.autograd.grad(mixed.sum(), list(mix.parameters())):
+        assert not gradient.any()
+
+
 def test_mix_is_the_average_at_first():
     """The initial weights are equal, and gamma is 1."""
     mixed = ScalarMix(2)([torch.tensor([[[1.0]]]), torch.tensor([[[4.0]]])])

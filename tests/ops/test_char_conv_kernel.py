@@ -3,9 +3,15 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from elmo_plugin.ops import char_conv, kernels
-from elmo_plugin.ops.char_conv import max_of_convolutions, reference_max_of_convolutions
+from elmo_plugin.ops.char_conv import (
+    convolution_tables,
+    max_of_convolutions,
+    reference_max_of_convolutions,
+)
+from elmo_plugin.ops.kernels import kernel_best_windows, kernel_table_gradients
 from tests.compare import assert_close
 from tests.conftest import threads
 
@@ -33,14 +39,23 @@ def random_case(random) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
     return characters, torch.randn(n_characters, dim), convolutions
 
 
+def is_close_to_another(characters, embedding, convolutions) -> torch.Tensor:
+    """Whether the maximum of a word and a filter is almost that of a different window."""
+    x = F.embedding(characters, embedding.double()).transpose(1, 2)
+    y = [F.conv1d(x, weight.double(), bias.double()) for weight, bias in convolutions]
+    gaps = [one.amax(dim=2, keepdim=True) - one for one in y]
+    return torch.cat([((gap > 1e-9) & (gap < 1e-4)).any(dim=2) for gap in gaps], dim=1)
+
+
 def test_random_shapes(fuzz):
     """Expected: `Conv1d` over the embedded characters in double precision, and its gradients by
     autograd. Windows that share a maximum read the same characters, so that their gradients are the
-    same."""
+    same; a maximum that rounding may give to another window has none."""
     for random in fuzz.cases(30):
         characters, embedding, convolutions = random_case(random)
         weights = [embedding, *(x for pair in convolutions for x in pair)]
         d_maxima = torch.randn(len(characters), sum(len(bias) for _, bias in convolutions))
+        d_maxima[is_close_to_another(characters, embedding, convolutions)] = 0
         results = []
         for f, dtype in (
             (max_of_convolutions, torch.float32),
@@ -51,20 +66,21 @@ def test_random_shapes(fuzz):
             gradients = torch.autograd.grad(maxima, [e, *rest], d_maxima.to(dtype))
             results.append([maxima, *gradients])
         for found, expected in zip(*results):
-            assert_close(found, expected, atol=1e-4, what="maxima and gradients")
+            assert_close(found, expected, atol=1e-4, rtol=1e-5, what="maxima and gradients")
 
 
 def test_the_number_of_threads_does_not_matter(fuzz):
-    """Maxima and gradients by one thread and by three are the same bits."""
-    (random,) = fuzz.cases(1)
-    characters, embedding, convolutions = random_case(random)
-    weights = [embedding.requires_grad_(), *(w.requires_grad_() for w, _ in convolutions)]
-    results = []
-    for n in (1, 3):
-        with threads(n):
-            maxima = max_of_convolutions(characters, embedding, convolutions)
-            results.append([maxima, *torch.autograd.grad(maxima.square().sum(), weights)])
-    assert all(map(torch.equal, *results))
+    """Maxima and gradients of the same tables by one thread and by three are the same bits. (A
+    product of matrices, as the tables are, may round differently.)"""
+    for random in fuzz.cases(3):
+        characters, embedding, convolutions = random_case(random)
+        tables = convolution_tables([embedding, *(weight for weight, _ in convolutions)])
+        results = []
+        for n in (1, 3):
+            with threads(n):
+                maxima, at = kernel_best_windows(characters, tables, True)
+                results.append([maxima, *kernel_table_gradients(maxima, characters, at, tables)])
+        assert all(map(torch.equal, *results))
 
 
 def test_not_a_number_stays():

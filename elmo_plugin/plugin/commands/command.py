@@ -10,6 +10,7 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.file_utils import cached_path
 
 from elmo_plugin.checks import InputError, check_path, fail
+from elmo_plugin.elmo.dump import check_is_new
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.pretrained import pretrained_names
 
@@ -91,7 +92,7 @@ def input_path(argument: str, path: str, expected: str) -> str:
 
 def check_output_file(argument: str, file: str) -> None:
     """
-    Raise an `InputError` that names the argument if the output `file` is a folder, or if its parent
+    Raise an `InputError` that names the argument if the output `file` exists, or if its parent
     folder does not exist or is not writable. For a link, its target is checked.
     """
     check_path(argument, file)
@@ -105,6 +106,7 @@ def check_output_file(argument: str, file: str) -> None:
         raise InputError(f"{argument}: {file}: expected a writable folder, found {folder}")
     if Path(file).is_dir():
         raise InputError(f"{argument}: {file}: expected a file to write, found a folder")
+    check_is_new(file)
 
 
 def print_text(text: str) -> None:

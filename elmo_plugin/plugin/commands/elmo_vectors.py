@@ -9,7 +9,7 @@ from allennlp.commands.subcommand import Subcommand
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError, check_count
-from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, check_is_new, dump
+from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, dump
 from elmo_plugin.elmo.elmo import POOLS
 from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text, seconds_of_dump
 from elmo_plugin.modules.bilm import INITIAL_STATES
@@ -88,7 +88,6 @@ class ElmoCommand(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         check_output_file("output_file", args.output_file)
-        check_is_new(args.output_file)
         # A batch cannot have more sentences than a part of the dump.
         check_count("--batch-size", args.batch_size, most=PART_SENTENCES)
         shard, n_shards = args.shard

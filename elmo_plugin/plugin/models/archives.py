@@ -16,7 +16,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, Union
 
-import torch
 from allennlp.common.meta import META_NAME, Meta
 from allennlp.models.archival import archive_model
 from cached_path import SchemeClient, add_scheme_client
@@ -24,6 +23,7 @@ from cached_path import SchemeClient, add_scheme_client
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.digest import digest, file_digest
+from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.formats.archive import PARAMETERS, read_archive
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import check_weights, n_softmax_words, read_weights
@@ -88,8 +88,7 @@ def _write_archive(model: LanguageModel, config: dict[str, Any], archive: Path) 
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.name}.") as name:
         run = Path(name)
         model.vocab.save_to_files(str(run / "vocabulary"))
-        with open(run / "best.th", "wb") as file:  # unlike those of torch.save, its errors say why
-            torch.save(model.state_dict(), file)
+        save_torch_file(model.state_dict(), run / "best.th")
         (run / "config.json").write_text(json.dumps(config, indent=2))
         Meta.new().to_file(run / META_NAME)
         archive_model(run, archive_path=run / "model.tar.gz")

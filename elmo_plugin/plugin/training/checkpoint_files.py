@@ -8,11 +8,10 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy
-import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.torch_file import DamagedFileError, load_torch_file
+from elmo_plugin.files.torch_file import DamagedFileError, load_torch_file, save_torch_file
 
 logger = logging.getLogger(__name__)
 
@@ -80,10 +79,7 @@ class CheckpointFiles:
         """
         temporary = self.temporary(path)
         try:
-            with open(temporary, "wb") as file:
-                torch.save(_plain(state), file)
-                file.flush()
-                os.fsync(file.fileno())
+            save_torch_file(_plain(state), temporary)
             unsafe = get_unsafe_globals_in_checkpoint(temporary)
             if unsafe:
                 raise TypeError(", ".join(sorted(unsafe)))
@@ -95,7 +91,7 @@ class CheckpointFiles:
             ) from error
         except (OSError, RuntimeError, ValueError) as error:
             raise OSError(
-                f"Could not write {path} ({_cause(error)}). Earlier checkpoints are kept: remove "
+                f"Could not write {path} ({error}). Earlier checkpoints are kept: remove "
                 f"the cause and continue with --recover."
             ) from error
         finally:
@@ -155,14 +151,6 @@ def remove(path: str) -> None:
     """Remove a file if it exists."""
     if os.path.lexists(path):
         os.remove(path)
-
-
-def _cause(error: BaseException) -> BaseException:
-    """The disk's error behind one that PyTorch raised while it closed the file, or `error`."""
-    behind: BaseException | None = error
-    while behind is not None and not isinstance(behind, OSError):
-        behind = behind.__context__
-    return behind or error
 
 
 def _point(match: re.Match[str]) -> Point:

@@ -32,7 +32,7 @@ from tests.ordinary_user import NOBODY
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[3]
 FORK = multiprocessing.get_context("fork")
-FULL = r"No space left|disk (may be|is) full|File too large"
+FULL = r"No space left|space left\?|disk (may be|is) full|File too large"
 
 
 @dataclass(frozen=True)

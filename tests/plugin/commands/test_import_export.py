@@ -34,6 +34,7 @@ from elmo_plugin.plugin.commands.bilm_import import import_files
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export import export, refused_by_allennlp, who_reads
+from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, allennlp
 
 FILES = ("options.json", "weights.hdf5", "vocabulary.txt")
@@ -277,6 +278,18 @@ def test_paths_of_an_import(bilm_archive, tmp_path):
     for archive, found in ((tmp_path / "no" / "model.tar.gz", "none"), (tmp_path, "a folder")):
         with pytest.raises(InputError, match=f"^archive: {archive}: .* found {found}$"):
             allennlp("bilm-import", *files, archive)
+
+
+def test_an_import_replaces_no_archive(tmp_path):
+    """The archive may be of a run that took days. The link of the second case stays as it is."""
+    run, link = tmp_path / "model.tar.gz", tmp_path / "link"
+    run.write_text("a run")
+    link.symlink_to(run)
+    files = pretrained_files("tiny")
+    for archive in (run, link):
+        with pytest.raises(InputError, match=f"^{archive}: .* found one; remove it .*$"):
+            allennlp("bilm-import", *files, archive)
+    assert run.read_text() == "a run"
 
 
 def test_paths_of_an_export(bilm_archive, tmp_path, monkeypatch):

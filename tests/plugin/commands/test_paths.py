@@ -59,7 +59,7 @@ def test_an_output_that_is_a_link(tmp_path: Path, bilm_archive: str, exists: boo
         folder.mkdir()
     for name in names:
         (links / name).symlink_to(f"../files/{name}")
-        if exists and name != "vectors":  # which are never replaced
+        if exists and name not in ("vectors", "model.tar.gz"):  # which are never replaced
             (files / name).write_text("old")
     for out in (plain, links):
         allennlp("elmo", text, out / "vectors", "--top", "--archive-file", bilm_archive)
