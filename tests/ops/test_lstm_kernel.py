@@ -51,9 +51,7 @@ def random_case(random: Random) -> tuple[ProjectedLSTM, tuple[Any, ...]]:
     return lstm, (*tensors, sizes)
 
 
-def reference(
-    lstm: ProjectedLSTM, dtype: torch.dtype, *arguments: Any
-) -> tuple[torch.Tensor, ...]:
+def reference(lstm: ProjectedLSTM, dtype: torch.dtype, *arguments: Any) -> tuple[torch.Tensor, ...]:
     """The equation with weights rounded to `dtype`; that of fp32 in double precision."""
     precise = torch.float64 if dtype == torch.float32 else torch.float32
     *tensors, sizes = arguments
