@@ -336,8 +336,9 @@ def baseline_row(data: Data, wordnet: dict[Word, list[str]]) -> Row:
 
 def wsd_table(rows: Sequence[Row]) -> str:
     """Rows with all examples as Markdown: a line for each layer, with both methods."""
-    columns = ["above the baseline", "rare"]
-    columns = ["data", "biLM", "layer", AVERAGE, *columns, OCCURRENCE, *columns]
+    columns = ["data", "biLM", "layer"]
+    for way in (AVERAGE, OCCURRENCE):
+        columns += [f"{way}: F1", "above the baseline", "rare"]
     lines: dict[tuple[str, str, str], list[object]] = {}
     for row in rows:
         settings, metrics = row["settings"], row["metrics"]
@@ -360,18 +361,26 @@ def _difference(metrics: dict[str, Any]) -> str:
 
 
 def examples_table(rows: Sequence[Row]) -> str:
-    """F1 by the most examples of a sense, as Markdown; nothing without such rows."""
+    """
+    F1 and, in brackets, `rare` by the most examples of a sense, as Markdown, on the data with the
+    most words; nothing without such rows.
+    """
+    rows = [row for row in rows if row["settings"].get("nearest") == AVERAGE]
     limits = sorted({row["settings"].get("most_examples", math.inf) for row in rows})
+    if len(limits) < 2:
+        return ""
+    largest = max(row["metrics"]["words"] for row in rows)
     lines: dict[tuple[str, str, str], list[object]] = {}
     for row in rows:
-        settings = row["settings"]
-        if settings.get("nearest") == AVERAGE:
+        settings, metrics = row["settings"], row["metrics"]
+        if metrics["words"] == largest:
             key = settings["dev"], row["bilm"], settings["layer"]
             line = lines.setdefault(key, [""] * len(limits))
-            line[limits.index(settings.get("most_examples", math.inf))] = row["metrics"]["f1"]
-    columns = [f"{limit:g}" for limit in limits[:-1]]
-    compared = [[*key, *line] for key, line in lines.items()]
-    return table(["data", "biLM", "layer", *columns, "all"], compared) if columns else ""
+            place = limits.index(settings.get("most_examples", math.inf))
+            rare = "" if metrics["rare"] is None else f" ({metrics['rare']:.1f})"
+            line[place] = f"{metrics['f1']:.1f}{rare}"
+    columns = ["data", "biLM", "layer", *(f"{limit:g}" for limit in limits[:-1]), "all"]
+    return table(columns, [[*key, *line] for key, line in lines.items()])
 
 
 def main() -> None:

@@ -160,18 +160,23 @@ def _data(results: Results) -> str:
 
 
 def _other_bilms(results: Results) -> str:
-    """The other biLMs of table 1, and by how much each task's last one is better."""
-    lines: list[list[object]] = []
+    """A table for each of table 1's other biLMs: its own gain, and what each task's last adds."""
     tasks = _by_task(results, "table 1")
-    used = {bilm: None for bilms in tasks.values() for bilm in list(bilms)[:-1] if bilm != "none"}
+    lines: dict[str, list[list[object]]] = {}
     for task, bilms in tasks.items():
-        *others, last = (results.summary(settings) for settings in bilms.values())
-        found = dict(zip(bilms, others))
-        if found.keys() & used:
-            better = [difference(found[bilm], last) if bilm in found else "" for bilm in used]
-            lines.append([_title(results, task), *(found.get(bilm, "") for bilm in used), *better])
-    over = (f"over `{bilm}`" for bilm in used)
-    return table(["task", *map(_role, used), *over], lines) if lines else ""
+        *others, last = bilms.values()
+        for settings in others:
+            if (name := settings["bilm"]) != "none":
+                found = results.summary(settings)
+                gain = difference(results.baseline(settings), found)
+                more = difference(found, results.summary(last))
+                lines.setdefault(name, []).append([_title(results, task), found, gain, more])
+    last_names = {list(bilms)[-1] for bilms in tasks.values()}
+    last_name = _role(last_names.pop()).removeprefix("with ") if len(last_names) == 1 else "ELMo"
+    return "\n\n".join(
+        table(["task", _role(name), "gain over none", f"gain of {last_name} over it"], of_bilm)
+        for name, of_bilm in lines.items()
+    )
 
 
 def _table_2(results: Results) -> str:
@@ -197,8 +202,8 @@ def _comparison(
 ) -> str:
     """
     One row for each task and biLM of a table, with the paper's own row below if it has one. The
-    columns are the values in the table, in the order of `titles`. The best result of a row is bold,
-    and so are those that do not differ from it, if others do.
+    columns are the values in the table, in the order of `titles`. Results that are significantly
+    worse than the best of their row have an arrow.
     """
     seeds = results.seeds(name)
     groups: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
@@ -215,7 +220,7 @@ def _comparison(
         line: list[object] = [_title(results, task) + f", {_role(bilm)}" * (n_bilms > 1)]
         line.append(str(results.baseline(next(iter(cells.values())), seeds)))
         found = {value: results.summary(cells[value], seeds) for value in columns if value in cells}
-        shown = _bold_best(found)
+        shown = _with_arrows(found)
         line += [shown.get(value, "") for value in columns]
         lines.append(line)
     for task, numbers in published.items():
@@ -226,16 +231,12 @@ def _comparison(
     return table(["task", _role("none"), *columns.values()], lines)
 
 
-def _bold_best(row: Mapping[Any, Summary]) -> dict[Any, str]:
-    """A row with its best result in bold, and those that do not differ from it, if others do."""
-    several = [s for s in row.values() if s.deviation is not None]  # one seed tells no difference
-    best = max(several, key=lambda s: s.mean, default=None)
-    bounds = [(s, best and interval(s, best)) for s in several]
-    worse = [s for s, found in bounds if found and found[0] > 0]
-    return {
-        value: f"**{s}**" if worse and s in several and s not in worse else str(s)
-        for value, s in row.items()
-    }
+def _with_arrows(row: Mapping[Any, Summary]) -> dict[Any, str]:
+    """A row with an arrow at the results that are significantly worse than the best one."""
+    best = max((s for s in row.values() if s.values), key=lambda s: s.mean, default=None)
+    bounds = {value: best and interval(s, best) for value, s in row.items()}
+    worse = {value for value, found in bounds.items() if found and found[0] > 0}
+    return {value: f"{s} ↓" if value in worse else str(s) for value, s in row.items()}
 
 
 def _figure_1(results: Results, folder: Path) -> str:

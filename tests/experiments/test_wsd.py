@@ -264,7 +264,8 @@ def test_rows(bilm_archive: str, tmp_path: Path) -> None:
     assert "| **+0.0** (+0.1 to +0.2) |" in wsd.wsd_table(saved)
     lines = wsd.examples_table(saved).splitlines()
     assert lines[0] == "| data | biLM | layer | 1 | all |"
-    assert lines[2] == "| test | a | words | 100.0 | 100.0 |" and len(lines) == 6
+    every = "100.0 (100.0)"
+    assert lines[2] == f"| test | a | words | {every} | {every} |" and len(lines) == 6
     assert (
         wsd.examples_table([row for row in saved if "most_examples" not in row["settings"]]) == ""
     )
