@@ -25,7 +25,7 @@ import torch
 from filelock import FileLock
 from tqdm import tqdm
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.elmo.caches import WordVectorCache
 from elmo_plugin.elmo.elmo import Elmo, batches_by_length
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
@@ -170,7 +170,7 @@ def _write_part(
             file.attrs["text"] = _digest(part)
             for batch in batches:
                 tokens = [sentence.text.split() for sentence in batch]
-                vectors = elmo.embed(tokens, layer, pool=pool)
+                vectors = elmo.embed(tokens, layer, pool=pool, max_tokens=MOST)
                 for sentence, found in zip(batch, vectors):
                     with np.errstate(over="ignore"):
                         numbers = found.astype(dtype)

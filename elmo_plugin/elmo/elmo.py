@@ -273,6 +273,7 @@ class Elmo(nn.Module):
         as_tensors: bool = False,
         *,
         pool: str | None = None,
+        max_tokens: int = MAX_TOKENS,
     ) -> Any:
         """
         Compute the vectors of sentences.
@@ -291,6 +292,9 @@ class Elmo(nn.Module):
         pool : `str`, optional
             `"mean"` for one vector per sentence, the mean over its tokens, which is zeros for a
             sentence without tokens.
+        max_tokens : `int`, optional (default = `2048`)
+            The most tokens to read at once, including padding and boundaries. More take more
+            memory, and may be faster on a GPU. With `carry` all sentences are read at once.
 
         # Returns
 
@@ -306,10 +310,11 @@ class Elmo(nn.Module):
         """
         if pool is not None:
             check_choice("pool", pool, POOLS)
+        check_count("max_tokens", max_tokens)
         batch, is_single = token_lists(sentences)
         _check_layer(layer, self.n_layers)
         lengths = [len(sentence) for sentence in batch]
-        batches: Iterable[list[int]] = batches_by_length(lengths)
+        batches: Iterable[list[int]] = batches_by_length(lengths, max_tokens)
         if self.layers.initial_state == "carry" and batch:  # vectors depend on the previous batch
             batches = [list(range(len(batch)))]
         found: list[Any] = [None] * len(batch)
@@ -347,7 +352,8 @@ class Elmo(nn.Module):
         returns vectors of shape `(B, T, 2P)`, or `(L + 1, B, T, 2P)` for `"all"`, zeros at padding.
         B and T are dynamic. It is for the biLM's device, shares its weights until it is saved, and
         does not check that ids exist and that padding comes last. While it is made, other threads
-        that use the biLM wait.
+        that use the biLM wait. They must not use another one meanwhile: PyTorch's exporter changes
+        what all threads of a process compute.
 
         # Parameters
 
@@ -371,7 +377,13 @@ class Elmo(nn.Module):
             return torch.export.export(_Program(self, layer), (example,), dynamic_shapes=(dynamic,))
 
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """The character ids of sentences, shape `(B, T, C)`, zeros at padding."""
+        """
+        The character ids of sentences, shape `(B, T, C)`, zeros at padding. Raises a `ValueError`
+        if a sentence is a string, whose letters would be its tokens.
+        """
+        strings = [sentences] if isinstance(sentences, str) else sentences
+        if (string := next((s for s in strings if isinstance(s, str)), None)) is not None:
+            raise ValueError(f"expected lists of tokens, found the string {string!r}")
         n_characters = self.bilm.max_characters_per_token
         lengths = [len(sentence) for sentence in sentences]
         most = max(lengths, default=0)
@@ -432,7 +444,10 @@ def _note_weights(elmo: Elmo, state_dict: dict[str, Any], prefix: str, *_: Any) 
     carried = state_dict.pop(prefix + "resume_state", None)
     if carried:
         elmo.layers.carried_state = LSTMState.from_stored(carried, elmo.bilm.boundaries.device)
-    if all(f"{prefix}bilm.{name}" in state_dict for name, _ in elmo.bilm.named_parameters()):
+    if all(
+        (x := state_dict.get(f"{prefix}bilm.{name}")) is not None and x.shape == tensor.shape
+        for name, tensor in elmo.bilm.state_dict().items()
+    ):
         elmo.layers.has_weights = True
 
 

@@ -23,12 +23,7 @@ def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
             f"found a string and {other!r} in one"
         )
     if n_strings:
-        for token in items:
-            if not token or any(space in token for space in " \t\r\n"):
-                raise ValueError(
-                    f"expected one sentence's tokens, found {token!r} among them; several "
-                    "sentences are a list of lists: [s.split() for s in sentences]"
-                )
+        _check_tokens("expected one sentence's tokens", items)
         return [items], True
     batch = [_tokens(f"sentence {number}", item) for number, item in enumerate(items)]
     return batch, False
@@ -46,7 +41,17 @@ def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[s
     for token in tokens:
         if not isinstance(token, str):
             raise ValueError(f"{name}: expected tokens that are strings, found {token!r}")
+    _check_tokens(f"{name}: expected tokens", tokens)
     return tokens
+
+
+def _check_tokens(expected: str, tokens: list[str]) -> None:
+    for token in tokens:
+        if not token or any(space in token for space in " \t\r\n"):
+            raise ValueError(
+                f"{expected}, found {str(token)!r} among them; several sentences are a list of "
+                "lists: [s.split() for s in sentences]"
+            )
 
 
 def _items(found: Any, expected: str) -> list[Any]:

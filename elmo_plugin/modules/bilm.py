@@ -16,6 +16,8 @@ PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
 INITIAL_STATES = ("carry", "zero", "warm")
 
+ID_TYPES = (torch.int16, torch.int32, torch.int64)
+
 N_BOUNDARIES = 16
 """
 Number of empty sentences. In the models of the package, one more changes the LSTM's outputs by less
@@ -76,13 +78,8 @@ class BiLM(nn.Module):
         self.bilstm = BiLSTM(input_dim=lstm.projection_dim, dropout=dropout, **asdict(lstm))
         self.warm_state = WarmState(self.bilstm.zero_state(1))
         # The character ids of `<S>` and `</S>`, shape `(2, C)`.
-        boundaries = words_to_characters(
-            [BEGIN_TOKEN, END_TOKEN], char_cnn.max_characters_per_token
-        )
-        device = self.warm_state.output.device  # PyTorch's default may be another than the CPU
-        self.register_buffer(
-            "boundaries", torch.from_numpy(boundaries).long().to(device), persistent=False
-        )
+        self.register_buffer("boundaries", _boundaries(self), persistent=False)
+        self.register_load_state_dict_post_hook(_restore_boundaries)
         self.n_trained = 0  # see `frozen_state`
 
     def set_precision(self, precision: str) -> None:
@@ -155,11 +152,13 @@ class BiLM(nn.Module):
         """
         Number of tokens of each sentence without boundaries, shape `(B,)`. `tokens`: character ids
         of shape `(B, T, C)`; a token of zeros is padding. Raises a `ValueError` if a character id
-        does not exist, or if padding comes before a real token, because the tokens after it would
-        get other tokens' vectors. Exported programs do not check.
+        does not exist or the type cannot hold all of them, or if padding comes before a real token,
+        because the tokens after it would get other tokens' vectors. Exported programs do not check.
         """
         if torch.compiler.is_exporting():
             return tokens.any(dim=-1).sum(dim=1)
+        if tokens.dtype not in ID_TYPES:
+            raise ValueError(f"expected ids of type int16, int32 or int64, found {tokens.dtype}")
         if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < NUM_CHARACTERS:
             raise ValueError(
                 f"expected ids from 0 to {NUM_CHARACTERS - 1}, "
@@ -269,6 +268,23 @@ class BiLM(nn.Module):
         zero = self.bilstm.zero_state(1)
         _, after = self(self.boundaries, begin_end, 1 - begin_end, zero, dropout=False)
         self.warm_state.set(after)
+
+
+def _boundaries(bilm: BiLM) -> Tensor:
+    """The character ids of `<S>` and `</S>`, shape `(2, C)`, on the biLM's device."""
+    most = bilm.options.char_cnn.max_characters_per_token
+    ids = torch.from_numpy(words_to_characters([BEGIN_TOKEN, END_TOKEN], most)).long()
+    return ids.to(bilm.warm_state.output.device)
+
+
+def _restore_boundaries(bilm: BiLM, _: object) -> None:
+    """
+    Hook of `load_state_dict`. No state dictionary has the boundaries, and `to_empty` leaves what
+    happens to be in memory.
+    """
+    right = _boundaries(bilm)
+    if bilm.boundaries.is_meta or not torch.equal(bilm.boundaries, right):
+        bilm.boundaries = right
 
 
 def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ from elmo_plugin.ops.private_torch import has_global_hooks
 T = TypeVar("T")
 
 _NOT_SETTINGS = frozenset(nn.Module().__dict__) - {"training"}
+_AUTOCAST = ("cpu", "cuda", "mps", "xpu")
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 
@@ -129,8 +130,7 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
         return None
     tensors: list[Tensor] = []
     settings: list[Any] = [
-        torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
-        torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
+        *(torch.is_autocast_enabled(x) and torch.get_autocast_dtype(x) for x in _AUTOCAST),
         torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
         torch.backends.cuda.matmul.fp32_precision,
         torch.backends.cudnn.conv.fp32_precision,  # type: ignore[attr-defined]

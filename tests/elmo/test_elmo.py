@@ -1,6 +1,7 @@
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import cached_path
@@ -247,6 +248,16 @@ class _Nothing(Model):
         ({"A": 1}, "or a list of such lists, found {'A': 1}"),
         ([["A"], None], "sentence 1: expected a list of tokens, found None"),
         ([["A", 3]], "sentence 0: expected tokens that are strings, found 3"),
+        (
+            [["The", "dog"], ["A cat ."]],
+            "sentence 1: expected tokens, found 'A cat .' among them; several sentences are a list "
+            "of lists: [s.split() for s in sentences]",
+        ),
+        (
+            numpy.array([["He", "ran"], ["He", ""]]),
+            "sentence 1: expected tokens, found '' among them; several sentences are a list of "
+            "lists: [s.split() for s in sentences]",
+        ),
         (["A", None], "found a string and None in one"),
         (["A", ["B"]], "found a string and ['B'] in one"),
         (
@@ -260,6 +271,66 @@ def test_values_that_are_not_sentences(elmo, sentences, message):
     """The message has the expected and the found value, and its place."""
     with pytest.raises(ValueError, match=f"{re.escape(message)}$"):
         elmo.embed(sentences)
+
+
+@pytest.mark.parametrize("sentences", ["A cat .", ["A cat .", "A dog ."], [["A"], "A dog ."]])
+def test_letters_are_not_tokens(elmo, sentences):
+    """A string is a sequence of its letters."""
+    with pytest.raises(ValueError, match=r"expected lists of tokens, found the string 'A "):
+        elmo.characters(sentences)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.bool])
+def test_a_type_that_cannot_hold_ids(elmo, dtype):
+    """Ids go up to 261, of which a byte keeps five and a bfloat16 rounds."""
+    with pytest.raises(ValueError, match=f"int16, int32 or int64, found {dtype}$"):
+        elmo(elmo.characters(SENTENCES).to(dtype))
+
+
+@pytest.mark.parametrize("max_tokens", [1, 12, 2**31 - 1])
+def test_max_tokens(elmo, monkeypatch, max_tokens):
+    """By hand: with boundaries the sentences have 3, 4 and 5 tokens, so that two fit in 12. The
+    vectors are those of the default."""
+    sentences = [["A"], ["A", "dog"], ["A", "dog", "ran"]]
+    expected, sizes = elmo.embed(sentences), []
+    read = type(elmo.bilm).sentences
+
+    def sentences_of(bilm, tokens, *rest, **more):
+        sizes.append(len(tokens))
+        return read(bilm, tokens, *rest, **more)
+
+    monkeypatch.setattr(type(elmo.bilm), "sentences", sentences_of)
+    found = elmo.embed(sentences, max_tokens=max_tokens)
+    for x, y in zip(found, expected):
+        numpy.testing.assert_allclose(x, y, atol=1e-6)
+    assert sorted(sizes) == {1: [1, 1, 1], 12: [1, 2]}.get(max_tokens, [3])
+
+
+def test_weights_of_which_some_are_missing(elmo):
+    """Neither a failed `load_state_dict` nor one without the warm state gives the biLM weights."""
+    state = elmo.state_dict()
+    parameters = dict(elmo.named_parameters())
+    for wrong in (parameters, {**state, "bilm.bilstm.layers.1.bias": torch.zeros(3)}):
+        other = Elmo.from_options(elmo.bilm.options)
+        with suppress(RuntimeError):
+            other.load_state_dict(wrong, strict=wrong is not parameters)
+        with pytest.raises(RuntimeError, match="weights were never loaded"):
+            other.embed("A dog")
+        other.load_state_dict(state)
+        assert numpy.array_equal(other.embed("A dog"), elmo.embed("A dog"))
+
+
+@pytest.mark.parametrize("assign", [True, False])
+def test_made_on_the_device_meta(elmo, assign):
+    """PyTorch's way to make a module without initial weights. `to_empty` gives any memory, so here
+    it is filled with another id."""
+    with torch.device("meta"):
+        other = Elmo.from_options(elmo.bilm.options)
+    if not assign:
+        other.to_empty(device="cpu")
+        other.bilm.boundaries.fill_(7)
+    other.load_state_dict(elmo.state_dict(), assign=assign)
+    assert numpy.array_equal(other.embed("A dog"), elmo.embed("A dog"))
 
 
 def test_a_no_break_space_is_part_of_a_token(elmo):

@@ -4,6 +4,9 @@ AllenNLP's trainer ignores keys that it does not know, so that a misspelled `num
 
 A misspelled `validation_metric` is an error only after the first epoch. For a model that lists its
 `validation_metrics`, it is one before.
+
+A `grad_norm` of 0 multiplies every gradient by 0, and a negative one ascends, both in silence.
+These and other numbers that cannot train are errors.
 """
 
 import inspect
@@ -12,7 +15,7 @@ from typing import Any
 
 from allennlp.training import GradientDescentTrainer
 
-from elmo_plugin.checks import InputError, check_choice
+from elmo_plugin.checks import InputError, check_choice, check_count, check_number
 
 _init = GradientDescentTrainer.__init__
 PASSED = {"model", "serialization_dir", "data_loader", "validation_data_loader", "local_rank"}
@@ -31,10 +34,21 @@ def _init_with_known_keys(self: GradientDescentTrainer, *args: Any, **kwargs: An
             f"trainer: unknown key{'s' * (len(unknown) > 1)} {', '.join(sorted(unknown))}; "
             f"its keys are {', '.join(sorted(known - PASSED))}"
         )
+    _check_numbers(**inspect.signature(_init).bind(self, *args, **kwargs).arguments)
     _init(self, *args, **kwargs)
     if (known_metrics := getattr(self.model, "validation_metrics", None)) is not None:
         for _, name in self._metric_tracker.tracked_metrics:
             check_choice("trainer: validation_metric", name, known_metrics)
+
+
+def _check_numbers(
+    *, num_epochs: Any = 1, grad_norm: Any = False, grad_clipping: Any = None, **_: Any
+) -> None:
+    check_count("trainer: num_epochs", num_epochs)
+    if not isinstance(grad_norm, bool):
+        check_number("trainer: grad_norm, or false for none", grad_norm, above=0)
+    if grad_clipping is not None:
+        check_number("trainer: grad_clipping, or null for none", grad_clipping, above=0)
 
 
 GradientDescentTrainer.__init__ = _init_with_known_keys  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from allennlp.data import DatasetReader, Field, Instance, Token, TokenIndexer, V
 from allennlp.data.fields import MetadataField, TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 
-from elmo_plugin.checks import check_count, fail
+from elmo_plugin.checks import InputError, check_count, fail
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import word_ids
@@ -113,9 +113,7 @@ class BiLMDatasetReader(DatasetReader):
         self._token_indexers: dict[str, TokenIndexer] = indexers or {"elmo": default}
 
     def _read(self, file_path: str) -> Iterator[Instance]:
-        corpus = EncodedCorpus.open(file_path) if is_corpus(file_path) else None
-        sentences = corpus.sentences() if corpus else read_sentences(file_path)
-        for tokens in self.shard_iterable(sentences):
+        for tokens in self.shard_iterable(_sentences(file_path)):
             yield self.text_to_instance(tokens)
 
     def text_to_instance(self, tokens: str | list[str]) -> Instance:  # type: ignore[override]
@@ -131,3 +129,13 @@ class BiLMDatasetReader(DatasetReader):
 
     def apply_token_indexers(self, instance: Instance) -> None:
         instance["source"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
+
+
+def _sentences(path: str) -> Iterator[list[str]]:
+    """Raises an `InputError` if there is none, of which all metrics would be NaN."""
+    is_empty = True
+    for tokens in EncodedCorpus.open(path).sentences() if is_corpus(path) else read_sentences(path):
+        is_empty = False
+        yield tokens
+    if is_empty:
+        raise InputError(f"{path}: expected sentences, found no token")

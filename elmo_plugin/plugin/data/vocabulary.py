@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 from allennlp.common.file_utils import cached_path
@@ -25,8 +26,13 @@ WORDS_NAMESPACE = "words"
 UNKNOWN_NAMESPACE = "unknown_share"
 """Its only entry is the share of unknown tokens in the text that a vocabulary was made from. As a
 namespace, it is in AllenNLP's vocabulary files, and so in archives and in each process."""
+MANY_UNKNOWN = 0.5
+"""A larger share of unknown tokens in a vocabulary's own text gives a warning."""
 DEFAULT_MIN_COUNT = 3
 DEFAULT_MAX_SIZE = 100_000
+
+CHECKPOINTS = "model_state_e*_b*.th"
+"""The files of AllenNLP's and our checkpoints with weights."""
 
 NEWLINE_ESCAPE = "@@NEWLINE@@"
 """Escape of a line break in AllenNLP's vocabulary files."""
@@ -105,10 +111,17 @@ class BiLMVocabulary(Vocabulary):
         vocab = cls.from_words(islice(words, max_size))
         share = unknown_share(opened, ids_of_corpus_words(opened, vocab))
         vocab.add_token_to_namespace(f"{share:.6f}", UNKNOWN_NAMESPACE)
-        logger.info(
+        is_good = share <= MANY_UNKNOWN
+        (logger.info if is_good else logger.warning)(
             f"vocabulary: {vocab.get_vocab_size(WORDS_NAMESPACE)} of the {opened.num_words} "
             f"distinct words of {corpus}, at most {max_size} that occur at least {min_count} "
             f"times, which cover {100 * (1 - share):.1f} % of its {opened.counts.sum()} tokens"
+            + (
+                ""
+                if is_good
+                else "; a perplexity counts the others as one word, <UNK>, so it says little: use "
+                "more text or a smaller min_count"
+            )
         )
         return vocab
 
@@ -137,6 +150,21 @@ class BiLMVocabulary(Vocabulary):
         vocab._token_to_index[WORDS_NAMESPACE] = {word: index for index, word in enumerate(words)}
         vocab._index_to_token[WORDS_NAMESPACE] = dict(enumerate(words))
         return vocab
+
+    def save_to_files(self, directory: str) -> None:
+        """
+        Save the vocabulary as AllenNLP does. Raises an `InputError` if the folder is that of a run
+        with checkpoints and another vocabulary, whose weights would then be of other words.
+        """
+        file = Path(directory, f"{WORDS_NAMESPACE}.txt")
+        if file.exists() and any(file.parent.parent.glob(CHECKPOINTS)):
+            saved = file.read_bytes().decode("utf-8").split("\n")[:-1]
+            if saved != vocabulary_words(self):
+                raise InputError(
+                    f"vocabulary: expected that of the run in {file.parent.parent}, found another, "
+                    "because the text that it is made from has changed; restore the text to resume"
+                )
+        super().save_to_files(directory)
 
 
 def word_ids(vocab: Vocabulary) -> dict[str, int]:

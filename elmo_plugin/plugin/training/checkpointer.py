@@ -38,7 +38,7 @@ class BiLMCheckpointer(Checkpointer):
 
     - `rank_state_eE_bB_wRofN.th`, one per process R: the states of its random number generators and
       the results of the `resume_state` methods of the model's modules (such as carried LSTM
-      states), and digests of the text and of the vocabulary, whose words give the rows of weights
+      states), and digests of the texts and of the vocabulary, whose words give the rows of weights
       their meaning;
     - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
@@ -99,7 +99,7 @@ class BiLMCheckpointer(Checkpointer):
         self._files = CheckpointFiles(self._serialization_dir, self._rank, self._world_size)
         self._clock = SaveClock(save_every_num_seconds)  # AllenNLP's differs between processes
         self._is_asked = False
-        self._resumed_text: str | None = None
+        self._resumed_texts: dict[str, str] = {}
         # A singleton, so that a run which failed can be recovered in the same process.
         self._lock = FileLock(
             os.path.join(self._serialization_dir, ".training.lock"), timeout=0, is_singleton=True
@@ -113,12 +113,13 @@ class BiLMCheckpointer(Checkpointer):
                 "The checkpointer 'bilm' cannot save a moving_average: expected a trainer without "
                 "one, or else the checkpointer 'default'."
             )
-        resumed_text, self._resumed_text = self._resumed_text, None
-        if resumed_text is not None and resumed_text != _text_digest(trainer):
-            raise InputError(
-                "train_data_path: expected the text of the checkpoint that was resumed from "
-                f"{self._serialization_dir}, found another; restore the text to resume"
-            )
+        resumed, self._resumed_texts = self._resumed_texts, {}
+        for key, text in _text_digests(cast(GradientDescentTrainer, trainer)).items():
+            if resumed.get(key, text) != text:
+                raise InputError(
+                    f"{key}: expected the text of the checkpoint that was resumed from "
+                    f"{self._serialization_dir}, found another; restore the text to resume"
+                )
         point = Point(num_epochs_completed, num_batches_in_epoch_completed)
         if super().maybe_save_checkpoint(trainer, *point):
             return True
@@ -192,7 +193,7 @@ class BiLMCheckpointer(Checkpointer):
                 f"vocabulary: expected that of {self._files.model_state(point)}, found another, "
                 "because the text that it is made from has changed; restore the text to resume"
             )
-        self._resumed_text = rank_state.get("text")  # compared as soon as the trainer is known
+        self._resumed_texts = rank_state["texts"]  # compared as soon as the trainer is known
         self._set_last_save(point)
         logger.info(
             f"Resuming training after {point.epochs} epochs and {point.batches} batches, from "
@@ -330,7 +331,7 @@ def _rank_state(trainer: GradientDescentTrainer, vocabulary: str) -> dict[str, A
         and tracker.is_best_so_far(),
         "stopped_early": end_of_epoch and tracker.should_stop_early(),
         "vocabulary": vocabulary,
-        "text": _text_digest(trainer),
+        "texts": _text_digests(trainer),
     }
     state["resume_states"] = {
         f"{name}.resume_state".lstrip("."): module.resume_state()
@@ -341,10 +342,18 @@ def _rank_state(trainer: GradientDescentTrainer, vocabulary: str) -> dict[str, A
     return state
 
 
-def _text_digest(trainer: Trainer) -> str | None:
-    """A digest of the text of the data loader `bilm`."""
-    corpus = getattr(cast(GradientDescentTrainer, trainer).data_loader, "corpus", None)
-    return corpus and digest(json.dumps(corpus.digests, sort_keys=True).encode("utf-8"))
+def _text_digests(trainer: GradientDescentTrainer) -> dict[str, str]:
+    """A digest of the text of each data loader `bilm`, by the key of its path."""
+    loaders = {
+        "train_data_path": trainer.data_loader,
+        "validation_data_path": trainer._validation_data_loader,
+    }
+    corpora = {key: getattr(loader, "corpus", None) for key, loader in loaders.items()}
+    return {
+        key: digest(json.dumps(corpus.digests, sort_keys=True).encode("utf-8"))
+        for key, corpus in corpora.items()
+        if corpus is not None
+    }
 
 
 def _number(point: Point) -> int:

@@ -41,6 +41,19 @@ def test_sentences_of_text_and_of_a_corpus(tmp_path: Path, file: Path) -> None:
     assert words_of(BiLMDatasetReader(max_instances=2).read(str(file))) == SENTENCES[:2]
 
 
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_a_text_without_sentences_is_refused(tmp_path: Path, text: str) -> None:
+    """Metrics of no sentence are NaN. A process without a sentence of its own is not an error."""
+    file = tmp_path / "empty.txt"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"empty\.txt: expected sentences, found no token"):
+        list(BiLMDatasetReader().read(file))
+    file.write_text("one\n")
+    reader = BiLMDatasetReader()
+    reader._set_worker_info(WorkerInfo(2, 1))
+    assert list(reader.read(file)) == []
+
+
 @pytest.mark.parametrize("oov_token", ["@@UNKNOWN@@", "<UNK>"])
 def test_the_tensors_of_a_batch(tmp_path: Path, file: Path, oov_token: str) -> None:
     """Ids are the vocabulary's line numbers, 2 for words that it lacks and -100 at padding.

@@ -62,6 +62,32 @@ def test_defaults(tmp_path: Path, text: Path, caplog: pytest.LogCaptureFixture) 
     assert len(build(tmp_path, corpus)) == 100_000
 
 
+def test_a_vocabulary_of_few_tokens_gives_a_warning(
+    tmp_path: Path, text: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By hand: of 13 tokens, c has four, and c and b have seven."""
+    for min_count, words in ((4, 1), (3, 2)):
+        caplog.clear()
+        assert len(build(tmp_path, text, min_count=min_count)) == 3 + words
+        warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert len(warnings) == (words == 1)
+        assert all("which cover 30.8 % of its 13 tokens; a perplexity" in x for x in warnings)
+
+
+def test_the_words_of_a_run_are_not_replaced(tmp_path: Path) -> None:
+    """Its rows of weights belong to its words. Without a checkpoint there are no weights yet."""
+    folder = tmp_path / "vocabulary"
+    one, other = (BiLMVocabulary.from_words([*WORDS[:3], *x]) for x in (["a", "b"], ["b", "a"]))
+    one.save_to_files(str(folder))
+    other.save_to_files(str(folder))
+    (tmp_path / "model_state_e0_b7.th").touch()
+    other.save_to_files(str(folder))
+    before = (folder / "words.txt").read_bytes()
+    with pytest.raises(InputError, match=f"vocabulary: expected that of the run in {tmp_path}, .*"):
+        one.save_to_files(str(folder))
+    assert (folder / "words.txt").read_bytes() == before
+
+
 @pytest.mark.parametrize("oov_token", [None, "<UNK>", "@@UNKNOWN@@", "the"])
 @pytest.mark.parametrize("kind", [Vocabulary, BiLMVocabulary])
 def test_ids_survive_files(tmp_path: Path, kind: type[Vocabulary], oov_token: str | None) -> None:

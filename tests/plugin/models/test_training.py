@@ -221,6 +221,35 @@ def test_a_misspelled_validation_metric(tmp_path, metric):
     assert not list((tmp_path / "run").glob("*.th"))
 
 
+@pytest.mark.parametrize(
+    "key, value", [("grad_norm", 0), ("grad_norm", -1.0), ("grad_clipping", 0.0), ("num_epochs", 0)]
+)
+def test_numbers_that_cannot_train(tmp_path, key, value):
+    """AllenNLP multiplies the gradient by a `grad_norm` of 0, or by less."""
+    params = config(tmp_path / "cache").as_dict()
+    params["trainer"][key] = value
+    with pytest.raises(InputError, match=rf"^trainer: {key}.*: expected .*, found {value}$"):
+        train_model(Params(params), str(tmp_path / "run"))
+
+
+def test_a_refused_text_leaves_the_runs_vocabulary(tmp_path):
+    """AllenNLP saves the vocabulary before the checkpoint is read."""
+    text = tmp_path / "train.txt"
+    shutil.copy(TEXT / "train.txt", text)
+    params = config(tmp_path / "cache").as_dict()
+    params["train_data_path"] = params["vocabulary"]["corpus"] = str(text)
+    KillCallback.done, KillCallback.after = 0, 20
+    with pytest.raises(Killed):
+        train_model(Params(json.loads(json.dumps(params))), str(tmp_path / "run"))
+    saved = {file: file.read_bytes() for file in (tmp_path / "run" / "vocabulary").iterdir()}
+    text.write_text("\n".join(text.read_text("utf-8").splitlines()[60:]) + "\n", "utf-8")
+    KillCallback.after = None
+    with pytest.raises(InputError, match=r"vocabulary: expected that of the run in .* restore"):
+        train_model(Params(params), str(tmp_path / "run"), recover=True)
+    folder = tmp_path / "run" / "vocabulary"
+    assert {file: file.read_bytes() for file in folder.iterdir()} == saved
+
+
 def test_validate_every_refuses_a_moving_average(tmp_path):
     """The trainer validates the averages, and saves the weights."""
     params = config(tmp_path / "cache").as_dict()

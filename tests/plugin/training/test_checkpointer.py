@@ -234,19 +234,22 @@ def test_a_finished_run_draws_no_batches(patience: int | None, tmp_path: Path) -
 
 
 def test_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of a fixed vocabulary do not show that the text has changed."""
+    """The words of a fixed vocabulary do not show that the text has changed, and results on another
+    validation text cannot be compared with the best one so far."""
 
-    def loader(text: str) -> ToyLoader:
-        toy = ToyLoader(BATCHES, 40)
-        toy.corpus = SimpleNamespace(digests={"tokens": text})  # type: ignore[attr-defined]
-        return toy
+    def loaders(train: str, validation: str) -> dict[str, ToyLoader]:
+        loaders = {"loader": ToyLoader(BATCHES, 40), "validation_loader": ToyLoader(1, 50)}
+        for loader, text in zip(loaders.values(), (train, validation)):
+            loader.corpus = SimpleNamespace(digests={"tokens": text})  # type: ignore[attr-defined]
+        return loaders
 
-    assert not _train_and_kill(monkeypatch, tmp_path, 30, loader=loader("one"))
+    assert not _train_and_kill(monkeypatch, tmp_path, 30, **loaders("one", "two"))
     before = {file: file.read_bytes() for file in tmp_path.glob("model_state_*.th")}
-    with pytest.raises(InputError, match="train_data_path: expected the text of the checkpoint"):
-        _train(tmp_path, loader=loader("other"))
-    assert {file: file.read_bytes() for file in tmp_path.glob("model_state_*.th")} == before
-    _train(tmp_path, loader=loader("one"))
+    for key, texts in (("train", ("other", "two")), ("validation", ("one", "other"))):
+        with pytest.raises(InputError, match=f"{key}_data_path: expected the text of the"):
+            _train(tmp_path, **loaders(*texts))
+        assert {file: file.read_bytes() for file in tmp_path.glob("model_state_*.th")} == before
+    _train(tmp_path, **loaders("one", "two"))
 
 
 def test_the_best_of_the_validated_epochs(tmp_path: Path) -> None:
