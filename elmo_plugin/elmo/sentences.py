@@ -1,8 +1,12 @@
 """The forms in which `Elmo.embed` takes sentences."""
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
+
+SPACE = re.compile(r"[ \t\r\n]")
+"""No token contains these. Others, such as a no-break space, may be part of one."""
 
 
 def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
@@ -46,12 +50,13 @@ def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[s
 
 
 def _check_tokens(expected: str, tokens: list[str]) -> None:
-    for token in tokens:
-        if not token or any(space in token for space in " \t\r\n"):
-            raise ValueError(
-                f"{expected}, found {str(token)!r} among them; several sentences are a list of "
-                "lists: [s.split() for s in sentences]"
-            )
+    if all(tokens) and not SPACE.search("\0".join(tokens)):
+        return
+    wrong = next(token for token in tokens if not token or SPACE.search(token))
+    raise ValueError(
+        f"{expected}, found {str(wrong)!r} among them; several sentences are a list of lists: "
+        "[s.split() for s in sentences]"
+    )
 
 
 def _items(found: Any, expected: str) -> list[Any]:
