@@ -72,6 +72,8 @@ def _in_one_line(error: Exception) -> str:
     elif isinstance(error, KeyError | TypeError) and (line := _predicted_line(error)) is not None:
         key = f" with the key {error}" if isinstance(error, KeyError) else ""
         return f"input_file: expected JSON objects{key} for this predictor, found {shown(line)}"
+    elif isinstance(error, AttributeError) and error.name == "construct" and error.obj is None:
+        message = f"{' and '.join(_null_blocks(error))}: expected a block, found null"
     elif message.startswith(JSONNET):  # the lines after it are Jsonnet's own trace
         message = str(error).splitlines()[0]
     elif not isinstance(error, ONE_SENTENCE):
@@ -90,6 +92,16 @@ def _predicted_line(error: Exception) -> Any:
         if frame.f_code.co_name == "_json_to_instance":
             return frame.f_locals.get("json_dict")
     return None
+
+
+def _null_blocks(error: Exception) -> list[str]:
+    """The blocks of a config that AllenNLP could not construct because they are `null`."""
+    found: list[str] = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "from_partial_objects":
+            blocks = ("vocabulary", "model", "data_loader", "trainer", "optimizer")
+            found = [name for name in blocks if frame.f_locals.get(name, "") is None]
+    return found
 
 
 def _place(error: Exception) -> tuple[str, str]:

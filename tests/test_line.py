@@ -84,13 +84,13 @@ REGISTERED = "from allennlp.models import Model; print(Model.by_name('bilm').__m
 @pytest.mark.parametrize(
     "imports",
     [
-        "import elmo_plugin.plugin",
         "import allennlp, elmo_plugin",
         "from allennlp.common.util import import_module_and_submodules as f; f('elmo_plugin')",
     ],
 )
 def test_what_registers(imports):
-    """In Python, and by `--include-package`. tests/test_install.py has the plugins file."""
+    """In Python, and by `--include-package`. `test_an_archive_in_python` imports the plugin itself,
+    and tests/test_install.py has the plugins file."""
     found = python("-c", f"{imports}\n{REGISTERED}").stdout
     assert "elmo_plugin.plugin.models.language_model" in found
 

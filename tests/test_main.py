@@ -249,6 +249,21 @@ def test_an_unknown_key_of_the_trainer(tmp_path, key):
     assert " num_epochs, " in str(end) and " optimizer, " in str(end)
 
 
+@pytest.mark.parametrize(
+    "path", ["vocabulary", "model", "data_loader", "trainer", "trainer.optimizer"]
+)
+def test_a_block_that_is_null(tmp_path, path):
+    """As is right for `learning_rate_scheduler`. AllenNLP's error names no block."""
+    params = small_config(tmp_path / "cache")
+    *parents, key = path.split(".")
+    (params[parents[0]] if parents else params)[key] = None
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(params))
+    end, printed = ended("train", str(file), "-s", str(tmp_path / "run"))
+    assert_one_line(end, printed)
+    assert str(end).endswith(f"config.json: {key}: expected a block, found null")
+
+
 def test_a_line_that_is_not_json(bilm_archive, tmp_path):
     """The line names the input, not the archive, which is fine."""
     (tmp_path / "input").write_text("He threw it .\n")

@@ -182,7 +182,7 @@ def test_requires_grad_after_building_trains_the_biLM(elmo):
     assert torch.equal(vectors(elmo), frozen)
 
 
-WORDS = ["<S>", "</S>", "the", "dog", "", "naïve", "x" * 60, *(f"w{i}" for i in range(20))]
+WORDS = ["<S>", "</S>", "the", "dog", "-", "naïve", "x" * 60, *(f"w{i}" for i in range(20))]
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
