@@ -134,6 +134,18 @@ def _without_cache(elmo: Elmo, bilm: BiLM | None = None) -> list[torch.Tensor]:
     return other.embed(SENTENCES, as_tensors=True)
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mps", "xpu"])
+def test_autocast_is_part_of_the_state(elmo, device):
+    """What was computed under autocast, on any kind of device, is not used without it."""
+    before = frozen_state(elmo.bilm)
+    assert before is not None and frozen_state(elmo.bilm) == before
+    torch.set_autocast_enabled(device, True)  # `torch.autocast` needs such a device
+    try:
+        assert frozen_state(elmo.bilm) != before
+    finally:
+        torch.set_autocast_enabled(device, False)
+
+
 def test_autocast_leaves_nothing_behind(elmo):
     """Words that were read in half precision are read again outside of it."""
     with torch.autocast("cpu", torch.bfloat16):

@@ -20,6 +20,8 @@ from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import dump, estimate
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.modules import BiLM
+from elmo_plugin.plugin.commands import elmo_vectors
 from tests.conftest import allennlp, threads
 from tests.damage import damage
 
@@ -155,6 +157,24 @@ def test_reading_by_length_changes_nothing(text, tmp_path, bilm_files, options):
     for line, vectors in read(tmp_path / "out").items():
         alone = elmo.embed(TEXT[int(line)], layer="all")
         numpy.testing.assert_allclose(vectors, alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("batch_size, n_batches", [(64, 3), (128, 2), (256, 1)])
+def test_large_batches(tmp_path, options, monkeypatch, batch_size, n_batches):
+    """By hand: with their boundaries, 160 sentences of 30 tokens have 5,120, and a batch of N
+    sentences of ordinary length has 32 N."""
+    sizes = []
+    read_batch = BiLM.sentences
+
+    def sentences(bilm, tokens, *rest, **more):
+        sizes.append(len(tokens))
+        return read_batch(bilm, tokens, *rest, **more)
+
+    (tmp_path / "text").write_text(f"{'dog ' * 30}\n" * 160)
+    monkeypatch.setattr(elmo_vectors, "seconds_of_dump", lambda *_: 0)
+    monkeypatch.setattr(BiLM, "sentences", sentences)
+    run(tmp_path / "text", tmp_path / "out", "--top", *options, "--batch-size", batch_size)
+    assert sum(sizes) == 160 and len(sizes) == n_batches
 
 
 @pytest.mark.parametrize(
