@@ -30,7 +30,8 @@ class ValidateEveryCallback(TrainerCallback):
     """
     Validates a `bilm` within an epoch too, and not only at its end. If a result is the best so far,
     by the trainer's `validation_metric`, the weights become `best.th`, which the archive gets. The
-    callback `learning_curve` draws each result. The weights that are trained do not change.
+    metric `best_validation_batch` is the number of batches trained by then. The callback
+    `learning_curve` draws each result. The weights that are trained do not change.
 
     With `num_batches`, a recovered run ends with the same `best.th` as one that was not stopped;
     with `num_seconds`, a checkpoint is saved with each `best.th`, so that it is not lost.
@@ -121,13 +122,33 @@ class ValidateEveryCallback(TrainerCallback):
     ) -> None:
         """The trainer reports as best what it finds at the ends of epochs."""
         tracker = trainer._metric_tracker
-        if tracker.best_epoch == epoch and not tracker.is_best_so_far():
+        if tracker.best_epoch == epoch:
+            if tracker.is_best_so_far():
+                _set_best(trainer, tracker.best_epoch_metrics)
             metrics["best_epoch"] = epoch
             for key, value in tracker.best_epoch_metrics.items():
                 metrics[f"best_validation_{key}"] = value
             if is_primary:  # the trainer has written it
                 name = f"metrics_epoch_{epoch}.json"
                 dump_metrics(os.path.join(self.serialization_dir, name), metrics)
+
+    def on_end(
+        self,
+        trainer: Any,
+        metrics: Any = None,
+        epoch: Optional[int] = None,
+        is_primary: bool = True,
+        **_: Any,
+    ) -> None:
+        best = trainer._metric_tracker.best_epoch_metrics.get("batch")
+        n_batches = trainer._total_batches_completed
+        if metrics is not None and is_primary and best is not None and best < n_batches:
+            logger.warning(
+                "the validation was best after batch %d of %d: best.th and the archive have those "
+                "weights, and not the last",
+                best,
+                n_batches,
+            )
 
     def _is_time(self, point: Point) -> bool:
         if self._num_batches is not None:
@@ -163,10 +184,16 @@ def _keep_if_best(
     if not score > best:  # also if the score is NaN
         return False
     tracker._best_so_far = score
-    tracker.best_epoch, tracker.best_epoch_metrics = tracker._epoch_number, metrics
+    tracker.best_epoch = tracker._epoch_number
+    _set_best(trainer, metrics)
     tracker._epochs_with_no_improvement = -1  # the end of the epoch adds 1 if it is not better
     trainer._best_model_filename = best_file
     if trainer._primary:
         with atomic_write(best_file) as temporary:
             trainer._save_model_state(str(temporary))
     return True
+
+
+def _set_best(trainer: GradientDescentTrainer, metrics: dict[str, float]) -> None:
+    n_batches = trainer._total_batches_completed
+    trainer._metric_tracker.best_epoch_metrics = {**metrics, "batch": n_batches}

@@ -188,6 +188,7 @@ def test_no_number_is_never_the_best(tmp_path):
     trainer = SimpleNamespace(
         _metric_tracker=MetricTracker("-loss"),
         _primary=True,
+        _total_batches_completed=1,
         _save_model_state=lambda path: torch.save({}, path),
     )
     kept = [
@@ -291,14 +292,18 @@ def test_the_curve_has_no_validation_that_did_not_run(tmp_path, is_first):
 @pytest.mark.parametrize("best", ["within", "end"])
 def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, best, full_softmax):
     """The results of the only epoch are those given here, of two validations within it and one at
-    its end. The expected weights are those at the best: of the checkpoint of that moment."""
+    its end. The expected weights are those at the best: of the checkpoint of that moment. A best
+    that is not the last is named, because the archive has not what was trained after it."""
     perplexities = iter([30.0, 20.0, 25.0 if best == "within" else 15.0])
     params = config(tmp_path / "cache").as_dict()
     params["trainer"].update(num_epochs=1, patience=1)
     params["trainer"]["checkpointer"].update(
         save_every_num_batches=20, keep_most_recent_by_count=None
     )
-    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
+    params["trainer"]["callbacks"] = [
+        {"type": "validate_every", "num_batches": 20},
+        {"type": "learning_curve"},
+    ]
     if full_softmax:
         params["model"]["n_negative_samples"] = None
     find_perplexities(monkeypatch, perplexities)
@@ -311,6 +316,10 @@ def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, best, full_soft
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["best_validation_perplexity"] == (20.0 if best == "within" else 15.0)
     assert (metrics["best_epoch"], next(perplexities, None)) == (0, None)
+    n_batches = max(line["batch"] for line in curve(tmp_path / "run"))
+    assert metrics["best_validation_batch"] == (40 if best == "within" else n_batches)
+    named = f"the validation was best after batch 40 of {n_batches}: best.th"
+    assert (named in (tmp_path / "run/out.log").read_text()) == (best == "within")
     if full_softmax:  # the mean over the epoch and not since a validation
         losses = [metrics[f"training_{d}_perplexity"] for d in ("forward", "backward")]
         assert metrics["training_perplexity"] == pytest.approx((losses[0] * losses[1]) ** 0.5)
