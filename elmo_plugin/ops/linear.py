@@ -121,8 +121,10 @@ class PackedWeightCache(FrozenCache):
             return None
         if torch.is_grad_enabled() or torch.compiler.is_exporting():
             return None
+        # Tables of products depend on it. Packed weights do not, and it hardly ever changes.
+        fp32_precision = torch.backends.mkldnn.matmul.fp32_precision  # type: ignore[attr-defined]
         return self.find(
-            FrozenState(weights, (precision,)),
+            FrozenState(weights, (precision, fp32_precision)),
             lambda: self._pack([w.detach().to(product_dtype(w, precision)) for w in weights]),
         )
 

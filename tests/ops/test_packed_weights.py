@@ -26,6 +26,22 @@ def test_weights_are_packed_only_if_no_gradient_passes():
         assert cache([weights.requires_grad_()], None) is None
 
 
+def test_products_are_cached_for_one_precision():
+    """What is computed from weights with products, as the tables of the character CNN, is computed
+    again if `torch.backends.mkldnn.matmul.fp32_precision` changes, which permits other numbers on
+    some CPUs."""
+    cache = PackedWeightCache(lambda weights: [w @ w for w in weights])
+    weights = torch.nn.Parameter(torch.randn(3, 3), requires_grad=False)
+    with torch.no_grad():
+        [first] = cache([weights], None)
+        before = torch.backends.mkldnn.matmul.fp32_precision
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+        try:
+            assert cache([weights], None)[0] is not first
+        finally:
+            torch.backends.mkldnn.matmul.fp32_precision = before
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_a_module_with_packed_weights_can_be_copied(duplicate):
     """The copy has the original's output."""
