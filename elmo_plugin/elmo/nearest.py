@@ -54,8 +54,9 @@ class Neighbor(NamedTuple):
 def text_sentences(path: str | os.PathLike) -> Iterator[Sentence]:
     """The non-empty sentences of a text; see `find_files` for `path`."""
     files = find_files(path)
+    folder = os.path.commonpath([file.parent for file in files])
     for file in files:
-        prefix = f"{file.name}, " if len(files) > 1 else ""
+        prefix = f"{os.path.relpath(file, folder)}, " if len(files) > 1 else ""
         lines = chain.from_iterable(read_blocks(file))
         for number, line in enumerate(lines, start=1):
             if words := tuple(line.split()):

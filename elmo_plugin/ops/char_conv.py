@@ -40,8 +40,8 @@ def max_of_convolutions(
     The maximum over each word of every convolution of its embedded characters.
 
     `characters`: character ids, shape `(U, C)`, int64; `embedding`: E, shape `(n_characters, c)`,
-    whose row 0 gets no gradient; `tables`: `convolution_tables`, if already computed; they have
-    none either. Returns shape `(U, F)`, where F is the sum of all n.
+    whose row 0 gets no gradient; `tables`: `convolution_tables`, if already computed; they get no
+    gradient either. Returns shape `(U, F)`, where F is the sum of all n.
     """
     if not is_on_cpu(characters):
         return reference_max_of_convolutions(characters, embedding, convolutions)

@@ -296,14 +296,13 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
         torch.set_num_threads(1)  # threads started here would be missing in a forked process
         default_dtype = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
-        # The contexts in which the package happens to be imported do not matter.
-        plain = (
-            torch.inference_mode(False),
-            torch.autocast("cpu", enabled=False),
-            torch.device("cpu"),
-        )
         try:
-            with plain[0], plain[1], plain[2]:
+            # The contexts in which the package happens to be imported do not matter.
+            with (
+                torch.inference_mode(False),
+                torch.autocast("cpu", enabled=False),
+                torch.device("cpu"),
+            ):
                 if torch.float32 in dtypes:
                     _test_convolutions()
                 for dtype in dtypes:

@@ -18,7 +18,7 @@ INSTALL = (
     f"pip install --no-deps {' '.join(WITHOUT_PINS)} (see docs/install.md)"
 )
 
-NEEDED = ("torch", "allennlp", "allennlp_models", "transformers", "spacy", "h5py")
+NEEDED = ("allennlp", "allennlp_models", "transformers", "spacy")
 
 # If one of these is missing, AllenNLP logs a line and loads no class of allennlp-models, so that a
 # config fails later with a name that is not registered.

@@ -1,1 +1,1 @@
-"""The steps from text to batches: characters, encoded corpora, vocabulary, reader and loader."""
+"""From text to windows: lines, characters, encoded corpora and their cache, and prefetching."""

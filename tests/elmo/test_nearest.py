@@ -95,3 +95,12 @@ def test_sentences_and_occurrences(tmp_path: Path) -> None:
         ("b.txt, line 2", 0, "the"),
         ("b.txt, line 2", 1, "the"),
     ]
+
+
+def test_files_of_the_same_name(tmp_path: Path) -> None:
+    """By hand: the folders that differ are part of the source."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "t.txt").write_text("the\n")
+    found = [sentence.source for sentence in text_sentences(tmp_path)]
+    assert found == ["a/t.txt, line 1", "b/t.txt, line 1"]

@@ -84,9 +84,10 @@ def input_path(argument: str, path: str, expected: str) -> str:
     check_path(argument, path)
     try:
         return cached_path(path)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        cause = f" ({error})" if "://" in path else ""
         raise FileNotFoundError(
-            f"{argument}: {path}: expected {expected}, found no such file"
+            f"{argument}: {path}: expected {expected}, found no such file{cause}"
         ) from None
 
 

@@ -3,7 +3,7 @@ import argparse
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.mixes import Mix, find_mixes
+from elmo_plugin.elmo.mixes import find_mixes
 from elmo_plugin.formats.archive_files import opened_archive, read_weights
 from elmo_plugin.plugin.commands.command import Command, input_path, print_text
 
@@ -28,21 +28,12 @@ class ElmoMix(Command):
         lines = []
         for archive in args.archives:
             path = input_path("archive", archive, "the model.tar.gz of a trained model")
-            mixes = mixes_of_archive(path)
+            with opened_archive(path) as folder:
+                mixes = find_mixes(read_weights(folder))
+                if not mixes:
+                    raise InputError(
+                        "expected a model with a mix of ELMo's layers, a parameter "
+                        "scalar_mix_0.gamma, found none"
+                    )
             lines += [f"{archive} {name}: {mix}" for name, mix in mixes.items()]
         print_text("\n".join(lines))
-
-
-def mixes_of_archive(archive_file: str) -> dict[str, Mix]:
-    """
-    The mixes of the model in an archive or in the folder of a training run, by name. Raises an
-    `InputError` if the archive is damaged, or the model has no mix.
-    """
-    with opened_archive(archive_file) as folder:
-        mixes = find_mixes(read_weights(folder))
-        if not mixes:
-            raise InputError(
-                "expected a model with a mix of ELMo's layers, a parameter scalar_mix_0.gamma, "
-                "found none"
-            )
-    return mixes

@@ -24,7 +24,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
-from elmo_plugin.formats.archive import PARAMETERS, read_archive
+from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import check_weights, n_softmax_words, read_weights
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
@@ -69,7 +69,7 @@ def import_files(options: str, weights: str, vocabulary: str, archive: str) -> N
         )
     sizes = read_options(options)
     check_weights(sizes, weights, n_words)
-    blocks = {key: value for key, value in sizes.to_dict().items() if key in PARAMETERS}
+    blocks = sizes.to_dict()
     model = LanguageModel(vocab, n_negative_samples=None, **blocks)
     read_weights(model.bilm, weights, model.softmax)
     n_characters = sizes.char_cnn.max_characters_per_token

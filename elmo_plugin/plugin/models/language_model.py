@@ -29,7 +29,7 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
-from elmo_plugin.plugin.training.row_exchange import check_optimizer, leave_to_optimizer
+from elmo_plugin.plugin.training.row_exchange import check_optimizer
 from elmo_plugin.text.prefetch import LazyWindow
 
 
@@ -126,11 +126,13 @@ class LanguageModel(Model):
             self.softmax.precision = PRECISIONS[precision]
         except (ValueError, RuntimeError, MemoryError) as error:  # the last two from PyTorch
             raise InputError(str(error)) from None
-        self._tables: List[torch.nn.Parameter] = []
         if sparse_gradients:
-            self._tables.extend(self.softmax.parameters())
             _check_unpenalized(self.softmax, regularizer)
-            leave_to_optimizer(self, self._tables)
+            # The optimizer exchanges them. Distributed data parallel has no argument for this, but
+            # reads this attribute.
+            self._ddp_params_and_buffers_to_ignore = [
+                f"softmax.{name}" for name, _ in self.softmax.named_parameters()
+            ]
         self.dropout = torch.nn.Dropout(dropout)
         self.initial_state = initial_state
         self.precision = precision
@@ -327,8 +329,8 @@ class LanguageModel(Model):
 
     def _loss(self, sums: Sequence[Tensor], targets: Tensor) -> Tensor:
         """The loss. `sums`: those of `_sums`. `targets`: shape `(2, T, B)`."""
-        if self.training:
-            check_optimizer(self._tables)
+        if self.training and self.softmax.sparse_gradients:
+            check_optimizer(self.softmax.parameters())
         forward_sum, backward_sum = sums
         n_tokens = int((targets[0] != IGNORE).sum())
         if self.training and self.softmax.n_negative_samples is not None:

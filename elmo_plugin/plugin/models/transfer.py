@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 import h5py
 import torch
@@ -19,21 +19,6 @@ from elmo_plugin.pretrained import pretrained_files, pretrained_names
 logger = logging.getLogger(__name__)
 
 File = Union[str, os.PathLike]
-
-
-class Pretrained(NamedTuple):
-    """
-    words : `list[str]`
-        Words of the softmax's rows; empty if unknown.
-    bilm : `dict[str, Tensor]`
-        Weights of the biLM.
-    softmax : `dict[str, Tensor] | None`
-        Weights of the softmax; `None` if the file has none or its words are unknown.
-    """
-
-    words: list[str]
-    bilm: dict[str, Tensor]
-    softmax: Optional[dict[str, Tensor]]
 
 
 def load_pretrained(
@@ -67,13 +52,23 @@ def load_pretrained(
             f"with its own words, found {vocabulary_file}"
         )
     try:
-        pretrained = (
-            _read_hdf5(bilm, file, vocabulary_file) if is_hdf5 else _read_archive(bilm, file)
-        )
+        if is_hdf5:
+            file_words, file_softmax = _read_hdf5(bilm, file, vocabulary_file)
+        else:
+            file_words, file_softmax = _read_archive(bilm, file)
     except InputError as error:
         problem = str(error).removeprefix(f"{file}: ")
         raise InputError(f"pretrained_file: {pretrained_file}: {problem}") from error
-    _copy(pretrained, bilm, softmax, words, source=str(pretrained_file))
+    if not file_words:
+        logger.info("%s: no softmax with known words; it keeps its initial values", pretrained_file)
+        return
+    row = {word: k for k, word in enumerate(file_words)}
+    pairs = [(k, row[word]) for k, word in enumerate(words) if word in row]
+    new, old = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
+    with torch.no_grad():
+        for name, parameter in softmax.named_parameters():
+            parameter[new] = file_softmax[name][old]
+    logger.info("%s: loaded the softmax of %d of %d words", pretrained_file, len(new), len(words))
 
 
 def _local(key: str, file: File) -> str:
@@ -83,43 +78,31 @@ def _local(key: str, file: File) -> str:
         raise InputError(f"{key}: expected a file, found none: {error}") from error
 
 
-def _read_archive(bilm: BiLM, file: File) -> Pretrained:
+def _read_archive(bilm: BiLM, file: File) -> tuple[list[str], dict[str, Tensor]]:
+    """Load the biLM of an archive. Returns the words of its softmax and the softmax's weights."""
     archive = read_archive(file)
     if difference := bilm.options.difference(archive.options):
         key, expected, found = difference
         raise InputError(f"{key}: the config has {expected}, found {found}")
-    return Pretrained(archive.words, archive.weights("bilm"), archive.weights("softmax"))
+    bilm.load_state_dict(archive.weights("bilm"))
+    return archive.words, archive.weights("softmax")
 
 
-def _read_hdf5(bilm: BiLM, weights: File, vocabulary_file: Optional[File]) -> Pretrained:
-    words, softmax = [], None
-    if vocabulary_file is not None:
-        words = read_vocabulary_file(vocabulary_file)
-        if n_softmax_words(weights) is None:
-            raise InputError(
-                f"{weights}: softmax/W: expected the softmax of the words in {vocabulary_file}, "
-                "found none"
-            )
-        softmax = SampledSoftmax(
-            n_words=len(words), dim=bilm.bilstm.projection_dim, n_negative_samples=None
+def _read_hdf5(
+    bilm: BiLM, weights: File, vocabulary_file: Optional[File]
+) -> tuple[list[str], dict[str, Tensor]]:
+    """As `_read_archive`. Without a vocabulary file there are no words and no weights."""
+    if vocabulary_file is None:
+        read_weights(bilm, weights)
+        return [], {}
+    words = read_vocabulary_file(vocabulary_file)
+    if n_softmax_words(weights) is None:
+        raise InputError(
+            f"{weights}: softmax/W: expected the softmax of the words in {vocabulary_file}, "
+            "found none"
         )
-    read = BiLM(bilm.options)
-    read_weights(read, weights, softmax)
-    return Pretrained(words, read.state_dict(), softmax.state_dict() if softmax else None)
-
-
-@torch.no_grad()
-def _copy(
-    pretrained: Pretrained, bilm: BiLM, softmax: SampledSoftmax, words: list[str], source: str
-) -> None:
-    row = {word: k for k, word in enumerate(pretrained.words)}
-    pairs = [(k, row[word]) for k, word in enumerate(words) if word in row]
-    new, old = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
-
-    bilm.load_state_dict(pretrained.bilm)
-    if pretrained.softmax is None:
-        logger.info("%s: no softmax with known words; it keeps its initial values", source)
-        return
-    for name, parameter in softmax.named_parameters():
-        parameter[new] = pretrained.softmax[name][old]
-    logger.info("%s: loaded the softmax of %d of %d words", source, len(new), len(words))
+    softmax = SampledSoftmax(
+        n_words=len(words), dim=bilm.bilstm.projection_dim, n_negative_samples=None
+    )
+    read_weights(bilm, weights, softmax)
+    return words, softmax.state_dict()

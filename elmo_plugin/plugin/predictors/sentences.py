@@ -9,7 +9,6 @@ from allennlp.data import Batch, DatasetReader, Instance
 from allennlp.models import Model
 from allennlp.nn import util
 from allennlp.predictors import Predictor
-from overrides import overrides
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
@@ -46,7 +45,6 @@ class BiLMPredictor(Predictor):
             raise InputError(f"expected a model of type bilm, found {type(model).__name__}")
         super().__init__(model, dataset_reader, frozen)
 
-    @overrides
     def load_line(self, line: str) -> JsonDict:
         line = line.removeprefix("\ufeff").strip()  # a byte order mark is no character of the text
         if line.startswith("{"):
@@ -57,7 +55,6 @@ class BiLMPredictor(Predictor):
                     raise InputError(f"expected JSON, found {line[:80]!r} ({error})") from None
         return {"sentence": line}
 
-    @overrides
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         tokens: Any = json_dict.get("tokens")
         if tokens is None and isinstance(json_dict.get("sentence"), str):
@@ -69,17 +66,14 @@ class BiLMPredictor(Predictor):
             )
         return self._dataset_reader.text_to_instance(tokens)
 
-    @overrides
     def dump_line(self, outputs: JsonDict) -> str:
         line = json.dumps(outputs, ensure_ascii=False)
         # UTF-8 has no lone surrogates; JSON escapes them like this.
         return line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
 
-    @overrides
     def predict_instance(self, instance: Instance) -> JsonDict:
         return self.predict_batch_instance([instance])[0]
 
-    @overrides
     def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
         for instance in instances:
             self._dataset_reader.apply_token_indexers(instance)
@@ -164,7 +158,6 @@ class ElmoPredictor(BiLMPredictor):
             deepcopy(bilm.bilm), initial_state=bilm.initial_state, precision=bilm.precision
         ).eval()
 
-    @overrides
     def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
         return [

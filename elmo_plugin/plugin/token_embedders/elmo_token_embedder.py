@@ -162,26 +162,31 @@ class ElmoEmbedder(TokenEmbedder):
                 f'{NAME}: expected a token indexer of type "elmo" under the '
                 f"same key, found one that gives {', '.join(others) or 'nothing'}"
             )
-        if self._word_characters is not None and word_inputs is not None:
-            elmo_tokens = self._known_words(elmo_tokens, word_inputs)
+        if (
+            self._word_characters is not None
+            and word_inputs is not None
+            and elmo_tokens.size(-1) == self._word_characters.size(1)  # or else `Elmo` refuses them
+        ):
+            elmo_tokens = self._known_words(elmo_tokens, word_inputs, self._word_characters)
         mixes = [mix.float() for mix in self._elmo(elmo_tokens)["elmo_representations"]]
         if self._projection is not None:
             dtype = self._projection.weight.dtype
             mixes = [self._projection(mix.to(dtype)) for mix in mixes]
         return torch.cat(mixes, dim=-1)
 
-    def _known_words(self, elmo_tokens: Tensor, word_inputs: Tensor) -> Tensor:
-        """Replace the characters of tokens whose `word_inputs` is an index in `vocab_to_cache`."""
-        assert self._word_characters is not None
-        n_words = len(self._word_characters)
-        is_known = (word_inputs >= 0) & (word_inputs < n_words)
-        if (~is_known & ~elmo_tokens.any(dim=-1)).any():
+    @staticmethod
+    def _known_words(elmo_tokens: Tensor, word_inputs: Tensor, table: Tensor) -> Tensor:
+        """Replace the characters of tokens whose `word_inputs` is an index in the table."""
+        is_known = (word_inputs >= 0) & (word_inputs < len(table))
+        unknown = ~is_known & ~elmo_tokens.any(dim=-1)
+        if unknown.any():
             fail(
                 "vocab_to_cache",
-                f"word_inputs below {n_words}, the number of its words, or the token's characters",
-                int(word_inputs[~is_known][0]),
+                f"word_inputs below {len(table)}, the number of its words, or the token's "
+                "characters",
+                int(word_inputs[unknown][0]),
             )
-        words = self._word_characters[torch.where(is_known, word_inputs, 0)]
+        words = table[torch.where(is_known, word_inputs, 0)]
         return torch.where(is_known.unsqueeze(-1), words, elmo_tokens)
 
 

@@ -114,7 +114,8 @@ class BiLMCheckpointer(Checkpointer):
                 "one, or else the checkpointer 'default'."
             )
         resumed, self._resumed_texts = self._resumed_texts, {}
-        for key, text in _text_digests(cast(GradientDescentTrainer, trainer)).items():
+        found = _text_digests(cast(GradientDescentTrainer, trainer)) if resumed else {}
+        for key, text in found.items():
             if resumed.get(key, text) != text:
                 raise InputError(
                     f"{key}: expected the text of the checkpoint that was resumed from "

@@ -13,15 +13,6 @@ from torch.nn import functional as F
 from elmo_plugin.checks import InputError
 
 
-def leave_to_optimizer(model: nn.Module, tables: Iterable[nn.Parameter]) -> None:
-    """Exclude `tables` from PyTorch's distributed data parallel; the optimizer exchanges them."""
-    left = set(map(id, tables))
-    # Distributed data parallel has no argument for this, but reads this attribute.
-    model._ddp_params_and_buffers_to_ignore = [  # type: ignore[assignment]
-        name for name, parameter in model.named_parameters() if id(parameter) in left
-    ]
-
-
 def check_optimizer(tables: Iterable[nn.Parameter]) -> None:
     """
     Raise an `InputError` if no optimizer has declared that it supports row-sparse gradients of

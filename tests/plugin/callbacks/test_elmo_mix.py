@@ -10,8 +10,8 @@ from allennlp.commands.train import train_model
 from allennlp.common import Params
 from tensorboardX.proto.event_pb2 import Event
 
+from elmo_plugin.elmo.mixes import find_mixes
 from elmo_plugin.files.torch_file import load_torch_file
-from elmo_plugin.plugin.commands.elmo_mix import mixes_of_archive
 
 ROOT = Path(__file__).parents[3]
 EMBEDDER = "text_field_embedder.token_embedder_elmo._elmo"
@@ -65,7 +65,7 @@ def test_mixes_in_training(bilm_archive: str, tmp_path: Path) -> None:
     log = (tmp_path / "run" / "out.log").read_text().splitlines()
     state = load_torch_file(tmp_path / "run" / "best.th")
     scalars = tensorboard_scalars(tmp_path / "run" / "log" / "train")
-    archived = mixes_of_archive(str(tmp_path / "run" / "model.tar.gz"))
+    archived = find_mixes(state)
     assert list(archived) == [f"{EMBEDDER}.scalar_mix_{k}" for k in (0, 1)]
     for name, mix in archived.items():
         w = torch.cat([state[f"{name}.scalar_parameters.{j}"] for j in range(3)])

@@ -74,6 +74,14 @@ def test_an_output_that_is_a_link(tmp_path: Path, bilm_archive: str, exists: boo
         assert sorted(file.name for file in folder.iterdir()) == sorted(names)
 
 
+def test_no_such_model_in_the_package(tmp_path: Path) -> None:
+    """The error lists those that there are."""
+    text, out = tmp_path / "text", tmp_path / "out"
+    text.write_text("the dog\n")
+    with pytest.raises(FileNotFoundError, match=r"^--archive-file: .*one of: small, tiny; found 'smal'"):
+        allennlp("elmo", text, out, "--top", "--archive-file", "pretrained://smal")
+
+
 def test_a_link_into_no_folder(tmp_path: Path) -> None:
     """The error names the link and the folder that is missing."""
     link = tmp_path / "link"

@@ -132,8 +132,12 @@ def test_a_word_that_is_not_in_vocab_to_cache_is_read_from_characters(bilm_files
     torch.testing.assert_close(
         ours(characters, numbers), stock(characters, numbers), atol=1e-5, rtol=0
     )
+    characters[0, 1] = 0
+    numbers[0] = torch.tensor([9, 7])  # the first of which has characters
     with pytest.raises(InputError, match=r"vocab_to_cache: .*below 3.*found 7"):
-        ours(torch.zeros_like(characters), numbers)
+        ours(characters, numbers)
+    with pytest.raises(ValueError, match="expected 50 characters a token.*found 40"):
+        ours(characters[..., :40], numbers)
 
 
 def test_padding_before_a_token_is_refused(bilm_files):

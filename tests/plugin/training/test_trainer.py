@@ -18,7 +18,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
-from elmo_plugin.plugin.callbacks.wandb import CurrentWandBCallback
+from elmo_plugin.plugin.compat.wandb import CurrentWandBCallback
 from elmo_plugin.text.lines import read_sentences
 from tests.conftest import allennlp
 from tests.plugin.callbacks.test_elmo_mix import tensorboard_scalars

@@ -1,3 +1,11 @@
+"""
+AllenNLP's callback `wandb` calls `wandb.util.generate_id`, which current versions of wandb lack:
+`AttributeError: module 'wandb.util' has no attribute 'generate_id'`.
+
+This module registers another class under this name, with the same parameters. Remove it when
+AllenNLP no longer calls it.
+"""
+
 import secrets
 from typing import Any
 
@@ -7,8 +15,7 @@ from allennlp.training.callbacks import TrainerCallback, WandBCallback
 @TrainerCallback.register("wandb", exist_ok=True)
 class CurrentWandBCallback(WandBCallback):
     """
-    AllenNLP's callback for Weights & Biases, with the same parameters. It names the run itself,
-    because current versions of wandb lack `wandb.util.generate_id`, which AllenNLP calls.
+    AllenNLP's callback for Weights & Biases, which names the run itself.
 
     Registered as a `TrainerCallback` with name "wandb", in place of AllenNLP's.
     """
