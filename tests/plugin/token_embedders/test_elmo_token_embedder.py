@@ -136,7 +136,7 @@ def test_a_word_that_is_not_in_vocab_to_cache_is_read_from_characters(bilm_files
     numbers[0] = torch.tensor([9, 7])  # the first of which has characters
     with pytest.raises(InputError, match=r"vocab_to_cache: .*below 3.*found 7"):
         ours(characters, numbers)
-    with pytest.raises(ValueError, match="expected 50 characters a token.*found 40"):
+    with pytest.raises(ValueError, match=r"expected 50 characters a token.*found 40"):
         ours(characters[..., :40], numbers)
 
 
