@@ -14,7 +14,7 @@ import spacy
 language, *files = sys.argv[1:]
 nlp = spacy.blank(language)
 nlp.add_pipe("sentencizer")  # a trained pipeline, such as en_core_web_sm, is more accurate
-for paragraph in nlp.pipe(fileinput.input(files, encoding="utf-8")):
+for paragraph in nlp.pipe(fileinput.input(files, encoding="utf-8-sig")):
     for sentence in paragraph.sents:
         # Vietnamese words may contain spaces.
         tokens = [token.text.replace(" ", "_") for token in sentence if not token.is_space]

@@ -11,7 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from elmo_plugin import Elmo
 
 text, query = sys.argv[1:]
-sentences = [line for line in open(text, encoding="utf-8").read().split("\n") if line.strip()]
+sentences = [line for line in open(text, encoding="utf-8-sig").read().split("\n") if line.strip()]
 tokens = [sentence.split() for sentence in [query, *sentences]]
 first, *others = Elmo.from_pretrained("small").embed(tokens, "average", pool="mean")
 search = NearestNeighbors(n_neighbors=min(5, len(others)), metric="cosine").fit(others)

@@ -21,8 +21,9 @@ class ElmoComponent:
         # The biLM never saw tokens of white space, which spaCy has. Their vectors are zeros.
         words = [[token for token in part if not token.is_space] for part in parts]
         doc.tensor = np.zeros((len(doc), self.elmo.output_dim), "float32")
-        vectors = self.elmo.embed([[token.text for token in part] for part in words], self.layer)
-        for part, found in zip(words, vectors):
+        # Merged tokens contain spaces, and tokens of the biLM do not.
+        texts = [["_".join(token.text.split()) for token in part] for part in words]
+        for part, found in zip(words, self.elmo.embed(texts, self.layer)):
             doc.tensor[[token.i for token in part]] = found
         doc.user_token_hooks["vector"] = lambda token: token.doc.tensor[token.i]
         doc.user_span_hooks["vector"] = doc.user_hooks["vector"] = mean

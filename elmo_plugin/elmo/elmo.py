@@ -28,6 +28,9 @@ from elmo_plugin.text.characters import words_to_characters
 
 MOST_MIXES = 1000
 
+LARGEST = torch.finfo(torch.float32).max
+"""Of the weights of a mix; the softmax of an infinite one is not a number."""
+
 PRETRAINED = "pretrained://"
 """The prefix of the models in the package, in place of a path."""
 
@@ -456,7 +459,7 @@ def _check_mix(weights: Any, n_layers: int) -> None:
     if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != n_layers:
         fail(name, f"a list of {n_layers} numbers, one for each layer and one for words", weights)
     for k, weight in enumerate(weights):
-        check_number(f"{name}[{k}]", weight)
+        check_number(f"{name}[{k}]", weight, least=-LARGEST, most=LARGEST)
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:

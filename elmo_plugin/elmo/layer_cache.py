@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import check_path
+from elmo_plugin.checks import InputError, check_path
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.files.sqlite_cache import SQLiteCache
 
@@ -26,8 +26,7 @@ class LayerCache:
     `dtype` (above 65504 in float16) are not stored, nor is anything once the file has `size_gb`
     GiB.
 
-    Raises an `InputError` if the path is invalid, and a `ValueError` if the folder cannot be
-    created.
+    Raises an `InputError` if the path is invalid or the folder cannot be created.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class LayerCache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ValueError(
+            raise InputError(
                 f"cache_dir: {folder}: expected a folder, or a path to create one, found: {error}"
             ) from None
         self.dtype = dtype

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 
+from elmo_plugin.checks import InputError
+
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -33,6 +35,8 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())  # otherwise a power failure may leave an empty file
             os.replace(temporary, path)
+        except (DiskFullError, InputError) as error:  # of a writer that knows only this name
+            raise type(error)(str(error).replace(str(temporary), str(path))) from error
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -140,7 +140,8 @@ def _checked_options(
     options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model")
     bilm, softmax = meta_modules(options, n_words, most_layers=len(state))
     assert softmax is not None
-    expected = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax}).state_dict()
+    # In float32, as weights are trained and stored, whatever PyTorch's default type is.
+    expected = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax}).float().state_dict()
     for name in sorted(expected.keys() | state.keys()):
         one, other = (_described(tensors.get(name)) for tensors in (expected, state))
         if one != other:

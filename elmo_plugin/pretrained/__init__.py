@@ -6,6 +6,8 @@ card, README.md.
 from pathlib import Path
 from typing import NamedTuple
 
+from elmo_plugin.checks import InputError
+
 FOLDER = Path(__file__).parent
 OPTIONS = "options.json"
 
@@ -25,12 +27,12 @@ def pretrained_names() -> list[str]:
 
 def pretrained_files(name: str) -> PretrainedFiles:
     """
-    The files of a model. Raises a `ValueError` that lists the available names if there is no model
+    The files of a model. Raises an `InputError` that lists the available names if there is no model
     of this name.
     """
     names = pretrained_names()
     if name not in names:
         known = ", ".join(names) or "none that is installed"
-        raise ValueError(f"pretrained: expected one of: {known}; found {name!r}")
+        raise InputError(f"pretrained: expected one of: {known}; found {name!r}")
     files = (OPTIONS, "weights.hdf5", "vocabulary.txt")
     return PretrainedFiles(*(str(FOLDER / name / file) for file in files))

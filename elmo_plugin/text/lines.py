@@ -168,9 +168,10 @@ def read_blocks(
                     f"{name}, line {line}: expected one sentence of at most {LINE_BYTES:,} bytes, "
                     "found a longer line"
                 )
+            data += rest
             if lines_before == 0:
                 _refuse_other_formats(data, name)
-            block = _decode(data + rest, name, lines_before)
+            block = _decode(data, name, lines_before)
             if lines_before == 0:
                 block = block.removeprefix(BYTE_ORDER_MARK)
             lines = block.removesuffix("\n").split("\n")
@@ -206,6 +207,11 @@ def _refuse_other_formats(data: bytes, name: str) -> None:
         raise InputError(
             f"{name}: expected text in UTF-8, found NUL bytes as in UTF-16; "
             "iconv -f UTF-16LE -t UTF-8 converts what Windows calls Unicode"
+        )
+    if end < 0 and b"\r" in data.rstrip(b"\r"):
+        raise InputError(
+            f"{name}: expected lines that end in LF, found only CR as on old Macintoshes; "
+            "tr '\\r' '\\n' converts them"
         )
     if data.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):
         raise InputError(f"{name}: expected text, found a tar archive; unpack it first")

@@ -214,6 +214,12 @@ def test_spacy_component(small: Elmo, with_sentences: bool) -> None:
     np.testing.assert_allclose(spaced.vector, expected.mean(axis=0), atol=1e-5)
     assert not spaced[0].vector.any() and not spaced[0:1].vector.any()
 
+    doc = nlp.make_doc("the New York ferry")
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[1:3])
+    merged = nlp(doc)  # as by spaCy's merge_entities
+    np.testing.assert_allclose(merged.tensor, average(small, "the New_York ferry"), atol=1e-5)
+
 
 def test_similarity(small: Elmo, text: Path) -> None:
     """The expected order and numbers are those of cosines in NumPy."""
@@ -289,7 +295,7 @@ def test_raw_text(tmp_path: Path) -> None:
     paragraph, and a file may be longer than a text that spaCy takes."""
     text = "He didn't throw it.  The dog's stick isn't here!\nA title\n\nThe text\n"
     (tmp_path / "one.txt").write_text(text)
-    (tmp_path / "two.txt").write_text("Nobody saw (it).\n" + "\n" * 1_000_001)
+    (tmp_path / "two.txt").write_text("\ufeffNobody saw (it).\n" + "\n" * 1_000_001)
     found = run("raw_text.py", "en", tmp_path / "one.txt", tmp_path / "two.txt")
     assert found.splitlines() == [
         "He did n't throw it .",

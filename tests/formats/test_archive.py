@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from allennlp.models.archival import load_archive
@@ -402,6 +404,31 @@ def test_the_folder_is_only_read(run):
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     load_language_model(run)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_another_default_type(bilm_archive, dtype):
+    """The weights are those of the archive, in the type of new modules."""
+    expected = Elmo.from_archive(bilm_archive).bilm.state_dict()
+    torch.set_default_dtype(dtype)
+    try:
+        found = Elmo.from_archive(bilm_archive).bilm.state_dict()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor.to(found[name].dtype)), name
+
+
+def test_an_archive_without_compression(run, tmp_path):
+    """Its end may look like that of a zip file, as which PyTorch stores weights. The vectors are
+    those of the folder."""
+    path = tmp_path / "model.tar.gz"
+    with tarfile.open(path, "w:gz", compresslevel=0) as archive:
+        for name in ("config.json", "vocabulary", "best.th"):
+            archive.add(run / name, arcname=name)
+    assert zipfile.is_zipfile(path)
+    found = Elmo.from_archive(path).embed("the dog")
+    assert numpy.array_equal(found, Elmo.from_archive(run).embed("the dog"))
 
 
 def test_a_full_disk_is_named(bilm_archive, unpacked, monkeypatch):

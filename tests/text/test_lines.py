@@ -114,6 +114,7 @@ def test_a_line_without_end_is_an_error_in_bounded_memory(
         lambda content: (
             "\0" not in content[:4] + content.partition("\n")[0][-1:]  # as in UTF-16
             and "\n\0" not in content
+            and ("\n" in content or "\r" not in content.rstrip("\r"))  # as on old Macintoshes
         )
     ),
     st.integers(1, 20),
@@ -188,6 +189,15 @@ def test_utf_16_without_a_byte_order_mark(tmp_path: Path, encoding: str, text: s
     (tmp_path / "text").write_bytes(text.encode(encoding))
     with pytest.raises(InputError, match=r"text: expected text in UTF-8, found NUL bytes"):
         list(read_sentences(tmp_path / "text"))
+
+
+@pytest.mark.parametrize("text", ["A dog .\rIt ran .\r", "A dog .\rIt ran ."])
+def test_lines_that_end_in_cr_only(tmp_path: Path, text: str) -> None:
+    """They would be one sentence. With a line feed, a CR is white space."""
+    with pytest.raises(InputError, match=r"text: expected lines that end in LF, found only CR"):
+        list(read_sentences(write(tmp_path / "text", text)))
+    for one in ("A dog .\r", "A\rdog .\n"):
+        assert list(read_sentences(write(tmp_path / "text", one))) == [["A", "dog", "."]]
 
 
 def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The two files of a model that is published as a folder or as a zip file."""
 
+import json
 import os
 import tempfile
 import zipfile
@@ -11,6 +12,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError, name_full_disk
 
 OPTIONS = "options.json"
+GZIP_MAGIC = b"\x1f\x8b"
 HDF5_ENDINGS = (".hdf5", ".h5")
 MOST_BYTES = 1 << 24
 """Largest options file in a zip file, so that a small one cannot fill the memory."""
@@ -29,7 +31,7 @@ def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     path = Path(path)
     if path.is_dir():
         yield _choose(path, [file for file in path.iterdir() if file.is_file()])
-    elif path.is_file() and zipfile.is_zipfile(path):
+    elif _is_zip(path):
         with tempfile.TemporaryDirectory() as folder:
             yield _extract(path, Path(folder))
     else:
@@ -42,14 +44,30 @@ def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
 
 def holds_model_files(path: str | os.PathLike) -> bool:
     """
-    Whether `path` is a zip file, or a folder with an options file. The folder of a training run,
-    which has a `config.json`, is none, because an older export may be in it.
+    Whether `path` is a zip file, or a folder with an options file. The folder of a training run is
+    none, because an older export may be in it.
     """
     path = Path(path)
-    is_run = (path / "config.json").exists()
-    return (any(path.glob(f"*{OPTIONS}")) and not is_run) or (
-        path.is_file() and zipfile.is_zipfile(path)
-    )
+    return _is_zip(path) or (any(path.glob(f"*{OPTIONS}")) and not _is_run(path))
+
+
+def _is_zip(path: Path) -> bool:
+    """A `model.tar.gz` that was made without compression may end like a zip file."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(2) != GZIP_MAGIC
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder has the config of a training run. Other programs write one too."""
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except FileNotFoundError:
+        return False
+    except (ValueError, RecursionError):
+        return True  # a damaged one
+    return not isinstance(config, dict) or "model" in config
 
 
 def _choose(source: Path, files: Iterable[Path] | Iterable[PurePosixPath]) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """Reads text, one sentence per line, into AllenNLP instances."""
 
+import os
 from collections.abc import Iterator
 from typing import Optional
 
@@ -134,6 +135,7 @@ class BiLMDatasetReader(DatasetReader):
 def _sentences(path: str) -> Iterator[list[str]]:
     """Raises an `InputError` if there is none, of which all metrics would be NaN."""
     is_empty = True
+    path = os.path.expanduser(path)
     for tokens in EncodedCorpus.open(path).sentences() if is_corpus(path) else read_sentences(path):
         is_empty = False
         yield tokens

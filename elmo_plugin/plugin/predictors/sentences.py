@@ -1,5 +1,7 @@
 import json
+import locale
 import math
+import sys
 from copy import deepcopy
 from typing import Any, Dict, List
 
@@ -12,6 +14,7 @@ from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.sentences import SPACE
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
 from elmo_plugin.plugin.models.language_model import LanguageModel, exp
@@ -64,12 +67,24 @@ class BiLMPredictor(Predictor):
                 'expected {"sentence": "tokens separated by spaces"} or {"tokens": ["..."]}, '
                 f"found {json.dumps(json_dict)[:80]}"
             )
+        if not all(tokens) or SPACE.search("\0".join(tokens)):
+            raise InputError(
+                "expected tokens that are not empty and have no spaces in them, found "
+                f"{json.dumps(json_dict)[:80]}"
+            )
         return self._dataset_reader.text_to_instance(tokens)
 
     def dump_line(self, outputs: JsonDict) -> str:
         line = json.dumps(outputs, ensure_ascii=False)
         # UTF-8 has no lone surrogates; JSON escapes them like this.
-        return line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
+        line = line.encode("utf-8", "backslashreplace").decode("utf-8")
+        # Those of the terminal and of the output file.
+        for encoding in (sys.stdout.encoding or "utf-8", locale.getpreferredencoding(False)):
+            try:
+                line.encode(encoding)
+            except UnicodeEncodeError:
+                line = json.dumps(outputs)
+        return line + "\n"
 
     def predict_instance(self, instance: Instance) -> JsonDict:
         return self.predict_batch_instance([instance])[0]

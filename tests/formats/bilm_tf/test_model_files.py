@@ -56,6 +56,13 @@ def test_published_names(folder, bilm_files):
     assert numpy.array_equal(Elmo.from_archive(folder).embed(SENTENCE), expected)
 
 
+def test_the_config_of_another_program(folder, bilm_files):
+    """Folders on hubs have one with the facts of the hub."""
+    (folder / "config.json").write_text('{"model_type": "elmo"}')
+    expected = Elmo.from_files(*bilm_files).embed(SENTENCE)
+    assert numpy.array_equal(Elmo.from_archive(folder).embed(SENTENCE), expected)
+
+
 def test_an_older_export_in_the_folder_of_a_run(folder, bilm_archive):
     """The weights are those of the run."""
     expected = Elmo.from_archive(bilm_archive).embed(SENTENCE)

@@ -31,13 +31,17 @@ def words_of(instances) -> list[list[str]]:
     return [cast(MetadataField, instance["metadata"]).metadata for instance in instances]
 
 
-def test_sentences_of_text_and_of_a_corpus(tmp_path: Path, file: Path) -> None:
+def test_sentences_of_text_and_of_a_corpus(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There is one sentence for each line that is not blank, and an encoded corpus gives the same
-    text."""
+    text. `~` is the home folder."""
+    monkeypatch.setenv("HOME", str(tmp_path))
     reader = BiLMDatasetReader()
     encode([file], tmp_path / "corpus")
     assert words_of(reader.read(str(file))) == SENTENCES
     assert words_of(reader.read(str(tmp_path / "corpus"))) == SENTENCES
+    assert words_of(reader.read("~/corpus")) == SENTENCES
     assert words_of(BiLMDatasetReader(max_instances=2).read(str(file))) == SENTENCES[:2]
 
 

@@ -1,5 +1,6 @@
 """These tests run the predictors `bilm` and `elmo` on the archive of a tiny language model."""
 
+import io
 import json
 import math
 from typing import Any
@@ -42,8 +43,9 @@ def test_forms_of_input(bilm):
     assert bilm.load_line("{ 1 , 2 }\n") == {"sentence": "{ 1 , 2 }"}
     with pytest.raises(InputError, match=r"^expected JSON, found"):
         bilm.load_line('{"sentence": "He ran ."\n')
-    for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}):
-        with pytest.raises(InputError, match="expected"):
+    wrong_tokens = ({"tokens": ["New York"]}, {"tokens": ["he", ""]})
+    for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}, *wrong_tokens):
+        with pytest.raises(InputError, match=r"^expected .*, found \{.*\}$"):
             bilm.predict_json(wrong)
 
 
@@ -55,6 +57,18 @@ def test_words_of_any_language_are_readable(bilm):
     assert '["naïve", "犬", "a\\ud800b"]' in line
     assert line.encode("utf-8").endswith(b"}\n") and line.count("\n") == 1
     assert json.loads(line)["tokens"] == tokens
+
+
+@pytest.mark.parametrize("narrow", ["terminal", "file"])
+def test_words_that_an_encoding_lacks(bilm, monkeypatch, narrow):
+    """The line is JSON in ASCII, with the same words."""
+    if narrow == "terminal":
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), "latin-1"))
+    else:
+        monkeypatch.setattr("locale.getpreferredencoding", lambda do_setlocale: "latin-1")
+    line = bilm.dump_line({"tokens": ["naïve", "犬", "a\ud800b"]})
+    assert line == '{"tokens": ["na\\u00efve", "\\u72ac", "a\\ud800b"]}\n'
+    assert bilm.dump_line({"tokens": ["naïve"]}) == '{"tokens": ["naïve"]}\n'
 
 
 def test_log_probabilities(bilm):

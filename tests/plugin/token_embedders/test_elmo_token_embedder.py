@@ -320,6 +320,7 @@ def test_an_indexer_of_another_type(bilm_files):
     [
         ({"initial_state": "cold"}, "initial_state.*cold"),
         ({"scalar_mix_parameters": [0.0, 1.0]}, "scalar_mix_parameters.*3.*0.0, 1.0"),
+        ({"scalar_mix_parameters": [1e39, 0.0, 1.0]}, r"scalar_mix_parameters\[0\].*at most 3.4"),
         ({"scalar_mix_parameters": [0.0, float("nan"), 1.0]}, r"scalar_mix_parameters\[1\].*nan"),
         ({"num_output_representations": 0}, "num_output_representations.*0"),
         ({"keep_sentence_boundaries": True}, "keep_sentence_boundaries"),
