@@ -25,7 +25,7 @@ from torch import Tensor
 
 import elmo_plugin.plugin  # noqa: F401  registers docs:// and task://
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.elmo import batches_by_length
+from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader

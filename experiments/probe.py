@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.elmo import batches_by_length
+from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest
 from elmo_plugin.modules.bilm import INITIAL_STATES

@@ -13,7 +13,8 @@ from benchmarks.gpu.step import Sizes, TrainingStep, operations
 from benchmarks.gpu.text import InventedText
 from benchmarks.measure import MatrixProductPeak, Record, in_turns
 from benchmarks.operations import FORWARD_AND_BACKWARD, char_cnn_operations, lstm_operations
-from elmo_plugin.elmo.elmo import Elmo, batches_by_length
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.modules import BiLM, ProjectedLSTM
 from elmo_plugin.modules.bilm import unique_words
 from elmo_plugin.options import BiLMOptions

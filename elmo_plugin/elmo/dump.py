@@ -27,8 +27,9 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.elmo.caches import WordVectorCache
-from elmo_plugin.elmo.elmo import Elmo, batches_by_length
-from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.sentences import batches_by_length
+from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes
 from elmo_plugin.modules import LSTMState
@@ -102,20 +103,12 @@ def dump(
                 if use_sentence_keys or not forget_sentences:
                     index.update((sentence.text, sentence.line) for sentence in part)
             keys = {line: text for text, line in index.items()} if use_sentence_keys else None
-            _join(paths, out, keys, None if forget_sentences or use_sentence_keys else index)
+            _join(paths, parts, out, keys, None if forget_sentences or use_sentence_keys else index)
             shutil.rmtree(parts, ignore_errors=True)  # another process may just have opened it
     except DiskFullError as error:
         raise DiskFullError(
             f"{error}; once there is space, the same command resumes the dump"
         ) from None
-
-
-def check_is_new(out: str | os.PathLike) -> None:
-    """Raise an `InputError` if a file or a folder of this name exists."""
-    if Path(out).exists():
-        raise InputError(
-            f"{out}: expected to write a new file, found one; remove it to write it again"
-        )
 
 
 def batches_of(elmo: Elmo, part: list[Sentence], batch_size: int) -> Iterator[list[Sentence]]:
@@ -160,13 +153,13 @@ def _write_part(
     layer: str,
     pool: str | None,
     dtype: str,
-    settings: str,
+    settings: dict[str, Any],
     progress: Any,
 ) -> None:
     elmo.layers.read_words({word for sentence in part for word in sentence.text.split()})
     with atomic_write(path) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
-            file.attrs["settings"] = settings
+            file.attrs["settings"] = json.dumps(settings)
             file.attrs["text"] = _digest(part)
             for batch in batches:
                 tokens = [sentence.text.split() for sentence in batch]
@@ -188,7 +181,7 @@ def _write_part(
         append_checksum(temporary)
 
 
-def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool:
+def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: dict[str, Any]) -> bool:
     """
     Whether a part exists and is undamaged. With `carry`, sets the state that the next part needs.
     """
@@ -197,7 +190,7 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool
         return False
     with h5py.File(path, "r") as file:
         stored = json.loads(file.attrs["settings"])
-        for name, value in json.loads(settings).items():
+        for name, value in settings.items():
             if (before := stored.get(name)) != value:
                 raise InputError(
                     f"{path.parent}: expected the {name} of the interrupted dump, {before}, "
@@ -217,13 +210,17 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: str) -> bool
 
 
 def _join(
-    paths: list[Path], out: Path, keys: dict[int, str] | None, index: dict[str, int] | None
+    paths: list[Path],
+    folder: Path,
+    out: Path,
+    keys: dict[int, str] | None,
+    index: dict[str, int] | None,
 ) -> None:
     """
-    Join the parts. `keys`: names of lines, by default their numbers; lines without a name are
-    skipped. `index`: `sentence_to_index`, if needed.
+    Join the parts, first in their `folder`. `keys`: names of lines, by default their numbers; lines
+    without a name are skipped. `index`: `sentence_to_index`, if needed.
     """
-    whole = out.with_name(f".{out.name}.parts") / "joined"
+    whole = folder / "joined"
     with (
         atomic_write(whole) as temporary,
         HDF5Bytes(temporary) as disk,
@@ -259,12 +256,14 @@ def _join(
     os.replace(whole, out)
 
 
-def _settings(elmo: Elmo, layer: str, pool: str | None, batch_size: int, dtype: str) -> str:
+def _settings(
+    elmo: Elmo, layer: str, pool: str | None, batch_size: int, dtype: str
+) -> dict[str, Any]:
     """Everything that affects the numbers bit by bit, except the text."""
     device = elmo.bilm.boundaries.device
     # Other numbers of threads, and other processors, may round differently.
     is_gpu = device.type == "cuda"
-    settings = {
+    return {
         "model": elmo.fingerprint().hex(),
         "layers": layer,
         "pool": pool,
@@ -276,7 +275,6 @@ def _settings(elmo: Elmo, layer: str, pool: str | None, batch_size: int, dtype: 
         "processor": None if is_gpu else torch.backends.cpu.get_cpu_capability(),
         "number of threads (OMP_NUM_THREADS)": None if is_gpu else torch.get_num_threads(),
     }
-    return json.dumps(settings)
 
 
 def _digest(part: list[Sentence]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, che
 from elmo_plugin.elmo.caches import lock_of
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.sentences import token_lists
+from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, token_lists
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_files
@@ -36,9 +36,6 @@ PRETRAINED = "pretrained://"
 
 POOLS = ("mean",)
 """The ways to make one vector of those of a sentence."""
-
-MAX_TOKENS = 2048
-"""64 sentences of ordinary length, enough rows for efficient matrix products."""
 
 
 class Elmo(nn.Module):
@@ -460,27 +457,6 @@ def _check_mix(weights: Any, n_layers: int) -> None:
         fail(name, f"a list of {n_layers} numbers, one for each layer and one for words", weights)
     for k, weight in enumerate(weights):
         check_number(f"{name}[{k}]", weight, least=-LARGEST, most=LARGEST)
-
-
-def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:
-    """
-    Divide sentences into batches of similar lengths, for little padding. A batch has at most
-    `max_tokens` tokens, including padding and boundaries, to bound the memory. A longer sentence is
-    a batch by itself.
-
-    `lengths`: sentence lengths in tokens. Yields for each batch the indices of its sentences in
-    `lengths`, starting with the longest.
-    """
-    batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        # The first sentence of a batch is the longest, and the others are padded to its length.
-        width = lengths[batch[0] if batch else place] + 2
-        if batch and (len(batch) + 1) * width > max_tokens:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
 
 
 def _choose(layers: list[Tensor], layer: str | int) -> Tensor:

@@ -1,12 +1,15 @@
-"""The forms in which `Elmo.embed` takes sentences."""
+"""The forms in which `Elmo.embed` takes sentences, and the batches in which it reads them."""
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
+
+MAX_TOKENS = 2048
+"""64 sentences of ordinary length, enough rows for efficient matrix products."""
 
 
 def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
@@ -63,3 +66,24 @@ def _items(found: Any, expected: str) -> list[Any]:
     if not isinstance(found, Iterable) or isinstance(found, (Mapping, Set)):
         raise ValueError(f"{expected}, found {found!r}")
     return list(found)
+
+
+def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:
+    """
+    Divide sentences into batches of similar lengths, for little padding. A batch has at most
+    `max_tokens` tokens, including padding and boundaries, to bound the memory. A longer sentence is
+    a batch by itself.
+
+    `lengths`: sentence lengths in tokens. Yields for each batch the indices of its sentences in
+    `lengths`, starting with the longest.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        # The first sentence of a batch is the longest, and the others are padded to its length.
+        width = lengths[batch[0] if batch else place] + 2
+        if batch and (len(batch) + 1) * width > max_tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch

@@ -52,3 +52,11 @@ def name_full_disk(path: str | os.PathLike) -> Iterator[None]:
         raise DiskFullError(
             f"{path}: could not be written, the disk may be full ({error.strerror})"
         ) from error
+
+
+def check_is_new(out: str | os.PathLike) -> None:
+    """Raise an `InputError` if a file or a folder of this name exists."""
+    if Path(out).exists():
+        raise InputError(
+            f"{out}: expected to write a new file, found one; remove it to write it again"
+        )

@@ -99,14 +99,14 @@ def file_facts(files: Iterable[Path]) -> list[tuple[str | int, ...]]:
     path may have an old ctime, but it has another inode. A file that has just changed may change
     again without another ctime, so its digest is also given.
     """
-    return [_facts(file) for file in files]
-
-
-def _facts(file: Path) -> tuple[str | int, ...]:
-    s = file.stat()
-    is_recent = time.time_ns() - s.st_ctime_ns <= COARSEST_STAMP_NS
-    content = file_digest(file) if is_recent and file.is_file() else ""  # a pipe is read only once
-    return os.path.realpath(file), s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, content
+    facts: list[tuple[str | int, ...]] = []
+    for file in files:
+        s = file.stat()
+        is_recent = time.time_ns() - s.st_ctime_ns <= COARSEST_STAMP_NS
+        content = file_digest(file) if is_recent and file.is_file() else ""  # not that of a pipe
+        times = s.st_mtime_ns, s.st_ctime_ns
+        facts.append((os.path.realpath(file), s.st_size, *times, s.st_ino, content))
+    return facts
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.elmo import batches_by_length
+from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.formats.archive import read_archive
 from tests.compare import assert_close
 

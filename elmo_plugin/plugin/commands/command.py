@@ -10,8 +10,8 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.file_utils import cached_path
 
 from elmo_plugin.checks import InputError, check_path, fail
-from elmo_plugin.elmo.dump import check_is_new
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.pretrained import pretrained_names
 
 
