@@ -35,7 +35,10 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())  # otherwise a power failure may leave an empty file
             os.replace(temporary, path)
-        except (DiskFullError, InputError) as error:  # of a writer that knows only this name
+        except (DiskFullError, InputError) as error:
+            if str(temporary) not in str(error):
+                raise
+            # The writer knows no other name.
             raise type(error)(str(error).replace(str(temporary), str(path))) from error
         finally:
             temporary.unlink(missing_ok=True)

@@ -36,6 +36,7 @@ DAMAGE = (
     *(EOFError, ValueError, OverflowError, RecursionError),
 )
 
+GZIP_MAGIC = b"\x1f\x8b"
 MOST_HEADER = 1 << 24
 """Most bytes of a member's name and other facts, which `tarfile` reads as a whole."""
 
@@ -67,7 +68,7 @@ def opened_archive(archive_file: Union[str, os.PathLike]) -> Iterator[Path]:
             tempfile.TemporaryDirectory() as folder,
         ):
             with open(path, "rb") as file:
-                if file.read(2) != b"\x1f\x8b":  # of gzip
+                if file.read(2) != GZIP_MAGIC:
                     raise InputError(
                         "expected a model.tar.gz, found another kind of file; the options and "
                         "weights of bilm-tf are options_file and weight_file"

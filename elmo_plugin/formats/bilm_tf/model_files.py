@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError, name_full_disk
+from elmo_plugin.formats.archive_files import GZIP_MAGIC
 
 OPTIONS = "options.json"
-GZIP_MAGIC = b"\x1f\x8b"
 HDF5_ENDINGS = (".hdf5", ".h5")
 MOST_BYTES = 1 << 24
 """Largest options file in a zip file, so that a small one cannot fill the memory."""
