@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,9 +15,9 @@ from experiments.report.statistics import (
     NOT_RUN,
     Results,
     Summary,
-    difference,
+    differences,
     error_reduction,
-    interval,
+    significant,
 )
 
 # A line of prose may end inside of braces. Other braces match without groups, as an error.
@@ -115,6 +116,7 @@ def read_text(file: Path) -> dict[str, str]:
 def _table_1(results: Results, folder: Path) -> str:
     """The results without ELMo and with the last of each task's biLMs."""
     lines: list[list[object]] = []
+    pairs: list[tuple[Summary, Summary]] = []
     bars: dict[str, dict[str, Summary]] = {}
     tasks = _by_task(results, "table 1")
     names = {name for *_, name in tasks.values()}
@@ -126,15 +128,10 @@ def _table_1(results: Results, folder: Path) -> str:
         metric = "F1" if "f1" in facts["metric"] else facts["metric"]
         title = f"{facts['title']}, {metric}"
         bars[title] = {"without ELMo": without, f"with {name}": with_elmo}
-        lines.append(
-            [
-                title + f", {_role(name)}" * (len(names) > 1),
-                without,
-                with_elmo,
-                difference(without, with_elmo),
-                _error_reduction(without, with_elmo),
-            ]
-        )
+        pairs.append((without, with_elmo))
+        lines.append([title + f", {_role(name)}" * (len(names) > 1), without, with_elmo])
+    for line, pair, gain in zip(lines, pairs, differences(pairs)):
+        line += [gain, _error_reduction(*pair)]
     role = _role(names.pop()) if len(names) == 1 else "with ELMo"
     columns = ["task", "without ELMo", role, "gain", "error reduction"]
     pictures.gains(bars, folder / "gains.svg")
@@ -162,21 +159,25 @@ def _data(results: Results) -> str:
 def _other_bilms(results: Results) -> str:
     """A table for each of table 1's other biLMs: its own gain, and what each task's last adds."""
     tasks = _by_task(results, "table 1")
-    lines: dict[str, list[list[object]]] = {}
+    found: dict[str, dict[str, tuple[Summary, Summary, Summary]]] = {}  # by biLM and task
     for task, bilms in tasks.items():
         *others, last = bilms.values()
         for settings in others:
             if (name := settings["bilm"]) != "none":
-                found = results.summary(settings)
-                gain = difference(results.baseline(settings), found)
-                more = difference(found, results.summary(last))
-                lines.setdefault(name, []).append([_title(results, task), found, gain, more])
+                found.setdefault(name, {})[_title(results, task)] = (
+                    results.baseline(settings),
+                    results.summary(settings),
+                    results.summary(last),
+                )
     last_names = {list(bilms)[-1] for bilms in tasks.values()}
     last_name = _role(last_names.pop()).removeprefix("with ") if len(last_names) == 1 else "ELMo"
-    return "\n\n".join(
-        table(["task", _role(name), "gain over none", f"gain of {last_name} over it"], of_bilm)
-        for name, of_bilm in lines.items()
-    )
+    tables = []
+    for name, summaries in found.items():
+        none, other, with_last = zip(*summaries.values())
+        gains, more = differences([*zip(none, other)]), differences([*zip(other, with_last)])
+        columns = ["task", _role(name), "gain over none", f"gain of {last_name} over it"]
+        tables.append(table(columns, [list(line) for line in zip(summaries, other, gains, more)]))
+    return "\n\n".join(tables)
 
 
 def _table_2(results: Results) -> str:
@@ -233,10 +234,11 @@ def _comparison(
 
 def _with_arrows(row: Mapping[Any, Summary]) -> dict[Any, str]:
     """A row with an arrow at the results that are significantly worse than the best one."""
-    best = max((s for s in row.values() if s.values), key=lambda s: s.mean, default=None)
-    bounds = {value: best and interval(s, best) for value, s in row.items()}
-    worse = {value for value, found in bounds.items() if found and found[0] > 0}
-    return {value: f"{s} ↓" if value in worse else str(s) for value, s in row.items()}
+    best = max(row, key=lambda value: row[value].mean if row[value].values else -inf)
+    others = [value for value in row if value != best]
+    is_worse = significant([(row[value], row[best]) for value in others])
+    arrows = {value: " ↓" for value, worse in zip(others, is_worse) if worse}
+    return {value: f"{summary}{arrows.get(value, '')}" for value, summary in row.items()}
 
 
 def _figure_1(results: Results, folder: Path) -> str:
@@ -313,10 +315,13 @@ def _cost(results: Results) -> str:
     for task, bilms in _by_task(results, "table 1").items():
         for bilm, settings in bilms.items():
             rows = results.summary(settings).rows
-            costs = [f"{mean(row[key] for row in rows):.0f}" for key in COSTS] if rows else []
-            missing = [NOT_RUN, *[""] * (len(COSTS) - 1)]
-            runs.append([_title(results, task), _role(bilm), *(costs or missing)])
-    per_run = table(["task", "", *COSTS.values()], runs)
+            costs = [NOT_RUN, *[""] * len(COSTS)]
+            if rows:
+                n_last = sum(row["best_epoch"] == row["epochs"] for row in rows)
+                costs = [f"{mean(row[key] for row in rows):.0f}" for key in COSTS]
+                costs.append(f"{n_last} of {len(rows)}")
+            runs.append([_title(results, task), _role(bilm), *costs])
+    per_run = table(["task", "", *COSTS.values(), "best is the last"], runs)
     found = results.rows.values()
     facts = [
         f"{title}: " + (", ".join(sorted({str(row[key]) for row in found})) or NOT_RUN) + "."

@@ -128,31 +128,46 @@ def _group(settings: Mapping[str, Any]) -> str:
     return json.dumps(rest, sort_keys=True)
 
 
-def interval(before: Summary, after: Summary) -> tuple[float, float] | None:
+def significant(pairs: Sequence[tuple[Summary, Summary]]) -> list[bool]:
     """
-    The 95 % confidence interval of the difference of two means, after - before, from Welch's t-test
-    over the seeds. `None` if one has fewer than two seeds, or if neither varies.
+    Whether the means of each pair differ at the 5 % level, by Welch's t-test over the seeds with
+    Holm's correction (1979) for the number of pairs that have a test.
     """
+    found = [False] * len(pairs)
+    tests = {k: test.pvalue for k, pair in enumerate(pairs) if (test := _welch(*pair))}
+    for rank, k in enumerate(sorted(tests, key=tests.__getitem__)):
+        if tests[k] > 0.05 / (len(tests) - rank):
+            break
+        found[k] = True
+    return found
+
+
+def differences(pairs: Sequence[tuple[Summary, Summary]]) -> list[str]:
+    """
+    For each pair of means the second minus the first, in bold if it is `significant` among all, and
+    the 95 % confidence interval of the difference, which is not corrected.
+    """
+    texts = []
+    for (before, after), is_significant in zip(pairs, significant(pairs)):
+        if not before.values or not after.values:
+            texts.append(NOT_RUN)
+            continue
+        text = f"{after.mean - before.mean:+.2f}"
+        text = f"**{text}**" if is_significant else text
+        if test := _welch(before, after):
+            low, high = test.confidence_interval(0.95)
+            text += f" ({low:+.2f} to {high:+.2f})"
+        texts.append(text)
+    return texts
+
+
+def _welch(before: Summary, after: Summary) -> Any:
+    """Welch's t-test. `None` if one has fewer than two seeds, or if neither varies."""
     if before.deviation is None or after.deviation is None:
         return None
     if not before.deviation and not after.deviation:
         return None
-    test = ttest_ind(after.values, before.values, equal_var=False)
-    found = test.confidence_interval(0.95)
-    return float(found.low), float(found.high)
-
-
-def difference(before: Summary, after: Summary) -> str:
-    """after - before with its `interval`, in bold if that excludes zero."""
-    if not before.values or not after.values:
-        return NOT_RUN
-    text = f"{after.mean - before.mean:+.2f}"
-    bounds = interval(before, after)
-    if bounds is None:
-        return text
-    low, high = bounds
-    text = f"**{text}**" if low > 0 or high < 0 else text
-    return f"{text} ({low:+.2f} to {high:+.2f})"
+    return ttest_ind(after.values, before.values, equal_var=False)
 
 
 def error_reduction(before: float, after: float) -> float:

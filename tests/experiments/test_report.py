@@ -13,7 +13,7 @@ from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report import __main__ as report
 from experiments.report.__main__ import write_page
 from experiments.report.page import grid_sections, page
-from experiments.report.statistics import Results, Summary, difference
+from experiments.report.statistics import Results, Summary, differences
 from experiments.rows import append_row
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,8 @@ def values(rows: list[dict], **settings: object) -> np.ndarray:
 
 
 def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
-    """Expected: NumPy's means, deviations of samples, and error reductions, and Welch's formula."""
+    """Expected: NumPy's means, deviations of samples, and error reductions, and Welch's formula.
+    The values are drawn alike, so no difference is significant after a correction."""
     page = write(tmp_path / "page", rows)
     line = lines_of(page, "Table 1")[2]
     none, random, static, small = (
@@ -103,8 +104,7 @@ def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
         degrees = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
         half = scipy.special.stdtrit(degrees, 0.975) * np.sqrt(a + b)
         gain = y.mean() - x.mean()
-        shown = f"**{gain:+.2f}**" if abs(gain) > half else f"{gain:+.2f}"
-        return f"{shown} ({gain - half:+.2f} to {gain + half:+.2f})"
+        return f"{gain:+.2f} ({gain - half:+.2f} to {gain + half:+.2f})"
 
     reduction = 100 * (small.mean() - none.mean()) / (100 - none.mean())
     expected = [text(none), text(small), welch(none, small), f"{reduction:.1f} %"]
@@ -175,7 +175,34 @@ def summary(*values: float) -> Summary:
     ],
 )
 def test_differences(before: list[float], after: list[float], expected: str) -> None:
-    assert difference(summary(*before), summary(*after)) == expected
+    assert differences([(summary(*before), summary(*after))]) == [expected]
+
+
+def test_many_differences() -> None:
+    """By hand: with two values each, deviations of sqrt(2) and a difference of d, t = d / sqrt(2)
+    has the p-value 1 - t / sqrt(2 + t^2), which is 0.0194 for d = 10, 0.0161 for d = 11 and 0.0299
+    for d = 8. Holm's levels are 0.05 / 3, 0.05 / 2 and 0.05, so that all differ; next to a fourth,
+    whose 0.15 is above 0.05, the first level is 0.05 / 4, and none does. A pair with one seed has
+    no test, and is not counted."""
+    pairs = [(summary(50, 52), summary(50 + d, 52 + d)) for d in (10, 8, 11)]
+    none = (summary(50), summary(60))
+    found = differences([*pairs, none])
+    assert [text.split(" ")[0] for text in found] == [
+        "**+10.00**",
+        "**+8.00**",
+        "**+11.00**",
+        "+10.00",
+    ]
+    found = differences([*pairs, (summary(50, 52), summary(53, 55))])
+    assert [text.split(" ")[0] for text in found] == ["+10.00", "+8.00", "+11.00", "+3.00"]
+    # Every interval of the three excludes zero.
+    assert all(text.split("(")[1].startswith("+") for text in found[:3])
+
+
+def test_holms_steps() -> None:
+    """By hand, as above: 11 passes the first of two levels, 0.025, and 3 not the second, 0.05."""
+    pairs = [(summary(50, 52), summary(50 + d, 52 + d)) for d in (3, 11)]
+    assert [text[:2] for text in differences(pairs)] == ["+3", "**"]
 
 
 def test_arrows(tmp_path: Path) -> None:
