@@ -50,6 +50,10 @@ class Sentence(NamedTuple):
     line: int
     text: str
 
+    @property
+    def tokens(self) -> list[str]:
+        return self.text.split()
+
 
 def dump(
     elmo: Elmo,
@@ -116,7 +120,7 @@ def batches_of(elmo: Elmo, part: list[Sentence], batch_size: int) -> Iterator[li
     if elmo.layers.initial_state == "carry":
         yield from _groups(part, batch_size)
         return
-    lengths = [len(sentence.text.split()) for sentence in part]
+    lengths = [len(sentence.tokens) for sentence in part]
     for places in batches_by_length(lengths, batch_size * ORDINARY_LENGTH):
         yield [part[place] for place in places]
 
@@ -156,13 +160,13 @@ def _write_part(
     settings: dict[str, Any],
     progress: Any,
 ) -> None:
-    elmo.layers.read_words({word for sentence in part for word in sentence.text.split()})
+    elmo.layers.read_words({word for sentence in part for word in sentence.tokens})
     with atomic_write(path) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
             file.attrs["settings"] = json.dumps(settings)
             file.attrs["text"] = _digest(part)
             for batch in batches:
-                tokens = [sentence.text.split() for sentence in batch]
+                tokens = [sentence.tokens for sentence in batch]
                 vectors = elmo.embed(tokens, layer, pool=pool, max_tokens=MOST)
                 for sentence, found in zip(batch, vectors):
                     with np.errstate(over="ignore"):
@@ -183,7 +187,8 @@ def _write_part(
 
 def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: dict[str, Any]) -> bool:
     """
-    Whether a part exists and is undamaged. With `carry`, sets the state that the next part needs.
+    Whether an existing part is undamaged. With `carry`, sets the state that the next part needs.
+    Raises an `InputError` if the part has other settings or another text.
     """
     if not ends_in_checksum(path):
         logger.warning("%s: this part of an interrupted dump is damaged, computing it again", path)
@@ -203,9 +208,9 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: dict[str, An
                 "start from scratch"
             )
         if STATE in file:
-            stored = {name: torch.from_numpy(x[()]) for name, x in file[STATE].items()}
-            state = LSTMState.from_stored(stored, elmo.bilm.boundaries.device)
-            elmo.layers.carried_state = state
+            carried = {name: torch.from_numpy(x[()]) for name, x in file[STATE].items()}
+            device = elmo.bilm.boundaries.device
+            elmo.layers.carried_state = LSTMState.from_stored(carried, device)
     return True
 
 

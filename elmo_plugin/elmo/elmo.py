@@ -29,7 +29,7 @@ from elmo_plugin.text.characters import words_to_characters
 MOST_MIXES = 1000
 
 LARGEST = torch.finfo(torch.float32).max
-"""Of the weights of a mix; the softmax of an infinite one is not a number."""
+"""Largest weight of a mix, because the softmax of an infinite weight is NaN."""
 
 PRETRAINED = "pretrained://"
 """The prefix of the models in the package, in place of a path."""
@@ -336,7 +336,7 @@ class Elmo(nn.Module):
         return torch.stack(found) if as_tensors else np.stack(found)
 
     def _vectors(self, tokens: Tensor, layer: str | int) -> Tensor:
-        """What `embed` gives for a batch of character ids, of shape `(.., B, T, 2P)`."""
+        """The layers or the mix of a batch of characters, shape `(.., B, T, 2P)`; see `embed`."""
         if layer == "mix":
             (mixed,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
             return mixed

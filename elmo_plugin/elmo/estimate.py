@@ -16,7 +16,7 @@ SAMPLE = 256
 SECONDS = 2.0
 """The measurement begins no further batch after this time."""
 BYTES_PER_SENTENCE = 250
-"""What HDF5 adds to the numbers of a dataset."""
+"""Bytes that HDF5 adds to the numbers of a dataset."""
 
 
 class TextSize(NamedTuple):
@@ -40,7 +40,7 @@ def measure_text(sentences: Iterable[Sentence]) -> TextSize:
     cached: set[str] = set()
     random = Random(0)
     for sentence in sentences:
-        tokens = sentence.text.split()
+        tokens = sentence.tokens
         n_sentences += 1
         n_tokens += len(tokens)
         n_bytes += len(sentence.text.encode())
@@ -79,13 +79,13 @@ def seconds_of_dump(elmo: Elmo, size: TextSize, batch_size: int) -> float:
         return 0.0
     layers = elmo.layers
     layers(elmo.characters([["the"]]))  # packs weights
-    words = {word for sentence in size.sample for word in sentence.text.split()}
+    words = {word for sentence in size.sample for word in sentence.tokens}
     start = time.perf_counter()
     layers.read_words(words)
     encoded = time.perf_counter()
     n_read = 0
     for batch in batches_of(elmo, size.sample, batch_size):
-        tokens = [sentence.text.split() for sentence in batch]
+        tokens = [sentence.tokens for sentence in batch]
         torch.stack(layers(elmo.characters(tokens), boundaries=False)[0]).cpu()
         n_read += sum(map(len, tokens))
         if (end := time.perf_counter()) > start + SECONDS:

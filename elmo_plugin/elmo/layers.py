@@ -76,10 +76,10 @@ class BiLMLayers:
         """Clear carried states and caches, except the files in `cache_dir`."""
         with lock_of(self.bilm).alone():
             self.carried_state = None
-            self._forget()
+            self._clear_caches()
             self.bilm.clear_packed_weights()
 
-    def _forget(self) -> None:
+    def _clear_caches(self) -> None:
         """Free everything computed from an outdated state."""
         self.word_vectors.clear()
         self._digest.clear()
@@ -123,7 +123,7 @@ class BiLMLayers:
                 return self._export(tokens, lengths, mask, boundaries), mask
             state = frozen_state(self.bilm)
             if state is None and self.requires_grad:
-                self._forget()
+                self._clear_caches()
                 initial = self._initial_state(len(tokens))
                 read = self.bilm.sentences(tokens, lengths, initial)
                 return self._carry_on(read, mask, boundaries), mask
@@ -192,7 +192,7 @@ class BiLMLayers:
     ) -> list[Tensor]:
         """The layers of at least one sentence, computed by a frozen biLM in this state."""
         if state is None:
-            self._forget()
+            self._clear_caches()
         read = partial(
             self.bilm.sentences,
             tokens,
@@ -211,6 +211,7 @@ class BiLMLayers:
         return self._carry_on(read(self._initial_state(len(tokens))), mask, boundaries)
 
     def _carry_on(self, read: SentenceLayers, mask: Tensor, boundaries: bool) -> list[Tensor]:
+        """The layers that were read. With `carry`, stores the state for the next batch."""
         if self.initial_state == "carry":
             carried = self.carried_state
             self.carried_state = read.state if carried is None else carried.put(read.state)

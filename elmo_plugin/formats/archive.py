@@ -7,7 +7,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class Archive(NamedTuple):
         }
 
 
-def read_archive(archive_file: Union[str, os.PathLike]) -> Archive:
+def read_archive(archive_file: str | os.PathLike) -> Archive:
     """
     Read an archive, or the folder of a training run. Reading never executes code: only the block
     `model`, the vocabulary and the weights are read, and nothing that the archive names is imported

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Union
 
 import torch
 from torch import Tensor
@@ -51,7 +50,7 @@ class _GzipFile(gzip.GzipFile):
 
 
 @contextmanager
-def opened_archive(archive_file: Union[str, os.PathLike]) -> Iterator[Path]:
+def opened_archive(archive_file: str | os.PathLike) -> Iterator[Path]:
     """
     Yield a folder with the config, the words and the weights of an archive. Raises an `InputError`
     if the archive is damaged or has members outside its own folder; the message of this error, and

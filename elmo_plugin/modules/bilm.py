@@ -301,8 +301,8 @@ def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
         return rows, torch.arange(rows.size(0), device=tokens.device).view(n_rows, n_steps)
     # Sorting one number for each word is faster than sorting rows of characters.
     keys = (rows.long() * _hash_weights(n_characters).to(tokens.device)).sum(dim=1)
-    _, indices = torch.unique(keys, return_inverse=True)
-    first = indices.new_full((int(indices.max()) + 1,) if len(indices) else (0,), len(rows))
+    distinct, indices = torch.unique(keys, return_inverse=True)
+    first = indices.new_full((len(distinct),), len(rows))
     first.scatter_reduce_(0, indices, torch.arange(len(rows), device=tokens.device), "amin")
     words = rows[first]
     if not torch.equal(words[indices], rows):  # two words have the same key

@@ -174,6 +174,13 @@ def expected_count(words: Tensor, n_tries: int, n_words: int) -> Tensor:
 
     `words`: word numbers of any shape. Returns float32 numbers of the same shape.
     """
-    k = words.to(torch.float64)
-    p = torch.log1p(1 / (k + 1)) / math.log(n_words + 1)
+    p = log_uniform(words.to(torch.float64), n_words)
     return -torch.expm1(n_tries * torch.log1p(-p)).float()
+
+
+def log_uniform(k: Tensor, n_words: int) -> Tensor:
+    """
+    The log-uniform distribution p(k) of words numbered by frequency; see `SampledSoftmax`. `k`:
+    word numbers of any shape; the result has their type, or for integers PyTorch's default type.
+    """
+    return torch.log1p(1 / (k + 1.0)) / math.log(n_words + 1)

@@ -67,7 +67,7 @@ class FrozenCache:
         self.clear()
 
     def clear(self) -> None:
-        self._kept: tuple[Any, Any] | None = None
+        self._entry: tuple[Any, Any] | None = None
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         return type(self), ()
@@ -76,11 +76,11 @@ class FrozenCache:
         """
         Return the cached value of an equal `state`, or else call `compute`. `None` is not cached.
         """
-        kept = self._kept  # another thread may clear or replace it
+        kept = self._entry  # another thread may clear or replace it
         if state is None or kept is None or kept[0] != state:
             self.clear()  # before more memory is allocated
             kept = state, compute()
-            self._kept = None if state is None else kept
+            self._entry = None if state is None else kept
         return kept[1]
 
 
@@ -141,9 +141,7 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
             return None
         settings += (name, type(part).__name__)
         for key, value in part.__dict__.items():
-            if key in _NOT_SETTINGS:
-                continue
-            if isinstance(value, FrozenCache):
+            if key in _NOT_SETTINGS or isinstance(value, FrozenCache):
                 continue
             if key == "n_trained":
                 n_trained += value

@@ -83,7 +83,7 @@ def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[Any]:
 
 
 def kernel_scan(
-    inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any, keep: bool = False
+    inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any, keep: bool = False
 ) -> tuple[Tensor, ...]:
     """
     `reference_lstm` for packed weights. The results are followed by the gates, c and m of every
@@ -91,7 +91,7 @@ def kernel_scan(
     """
     w_x, w_h, bias, w_p, *clips_and_sizes = arguments
     outputs, c, h, *kept = torch.ops.elmo_plugin.lstm_scan(
-        *(x.float().contiguous() for x in (inputs, memory, output)),
+        *(x.float().contiguous() for x in (inputs, c_0, h_0)),
         w_x.packed,
         w_h.packed,
         bias.float().contiguous(),
@@ -99,7 +99,7 @@ def kernel_scan(
         *clips_and_sizes,
         keep,
     )
-    return outputs.to(inputs.dtype), c.to(memory.dtype), h.to(output.dtype), *kept
+    return outputs.to(inputs.dtype), c.to(c_0.dtype), h.to(h_0.dtype), *kept
 
 
 class KernelScan(torch.autograd.Function):
@@ -107,10 +107,10 @@ class KernelScan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any
+        ctx: Any, inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         input_weight, recurrent_weight, bias, projection_weight, *clips_and_sizes = arguments
-        x, c_0, h_0 = (tensor.float().contiguous() for tensor in (inputs, memory, output))
+        x, c_0, h_0 = (tensor.float().contiguous() for tensor in (inputs, c_0, h_0))
         weights = input_weight, recurrent_weight, projection_weight
         w_x, w_h, w_p = pack_for_kernel(weights)
         outputs, last_c, last_h, *kept = kernel_scan(

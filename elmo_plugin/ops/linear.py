@@ -41,7 +41,10 @@ def pack_weights(weights: Sequence[Tensor]) -> list[Weights]:
 
 
 def is_on_cpu(x: Tensor) -> bool:
-    """Whether the ways of this package that are made for CPUs are used for `x`."""
+    """
+    Whether `x` is on a CPU, for which this package has its own algorithms and block sizes. Tests
+    replace this function to take the way of other devices.
+    """
     return x.device.type == "cpu"
 
 

@@ -37,8 +37,8 @@ def pack_scan_weights(weights: list[Tensor]) -> Sequence[Any]:
 
 def lstm_scan(
     inputs: Tensor,
-    memory: Tensor,
-    output: Tensor,
+    c_0: Tensor,
+    h_0: Tensor,
     input_weight: ScanWeights,
     recurrent_weight: ScanWeights,
     bias: Tensor,
@@ -51,11 +51,11 @@ def lstm_scan(
     See `ProjectedLSTM.forward`; `bias` includes the forget gate's 1. Tensors for the backward pass
     are kept only if a gradient is needed.
     """
-    no_forward_mode(inputs, memory, output, input_weight, recurrent_weight, bias, projection_weight)
+    no_forward_mode(inputs, c_0, h_0, input_weight, recurrent_weight, bias, projection_weight)
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
     if not isinstance(batch_sizes, Tensor):  # `torch.export` fails at this
-        memory, output = memory.detach(), output.detach()
+        c_0, h_0 = c_0.detach(), h_0.detach()
     matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]
     uses_kernel = isinstance(recurrent_weight, KernelWeights) or _kernel_takes(matrices)
     tensors = (inputs, bias, *matrices)
@@ -70,7 +70,7 @@ def lstm_scan(
             matrices = pack_for_kernel(matrices)
     w_x, w_h, w_p = matrices
     outputs, c, h, *_ = scan(
-        inputs, memory, output, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes
+        inputs, c_0, h_0, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes
     )
     return outputs, c, h
 
@@ -82,23 +82,23 @@ def _kernel_takes(weights: Sequence[Any]) -> bool:
 
 
 def _scan(
-    inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any
+    inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The scan without a gradient, with PyTorch's operators. Arguments are those of `lstm_scan`."""
     w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes = arguments
     # bf16 rounds to 1e-3 anyway, and training does not need the exact tanh.
     tanh = torch.tanh if w_h.dtype == inputs.dtype else quick_tanh
-    outputs = inputs.new_zeros(*inputs.shape[:3], output.size(-1))
-    c, h = memory.clone(), output.clone()
+    outputs = inputs.new_zeros(*inputs.shape[:3], h_0.size(-1))
+    c, h = c_0.clone(), h_0.clone()
     m = torch.empty_like(c)
     # In blocks of steps, so that only the outputs need memory in proportion to the text.
     n_rows = BLOCK if is_on_cpu(inputs) else DEVICE_BLOCK
     n_block = max(1, min(n_rows // max(1, inputs.size(2)), len(batch_sizes)))
-    memory_of_gates = inputs.new_empty(2, n_block * inputs.size(2), bias.size(-1))
+    gate_buffer = inputs.new_empty(2, n_block * inputs.size(2), bias.size(-1))
     for first in range(0, len(batch_sizes), n_block):
         sizes = batch_sizes[first : first + n_block]
         block = inputs[:, first : first + n_block, : sizes[0]]
-        gates = _input_gates(block, w_x, bias, memory_of_gates)
+        gates = _input_gates(block, w_x, bias, gate_buffer)
         for t, n in enumerate(sizes):
             g = gates[:, t, :n]
             batched_matmul(h[:, :n], w_h, out=g, add=True)
@@ -107,10 +107,10 @@ def _scan(
     return outputs, c, h
 
 
-def _input_gates(inputs: Tensor, weight: Weights, bias: Tensor, memory: Tensor) -> Tensor:
-    """x W_x + b of many steps, shape `(2, T, B, 4D)`, written to `memory`, `(2, >= T * B, 4D)`."""
+def _input_gates(inputs: Tensor, weight: Weights, bias: Tensor, buffer: Tensor) -> Tensor:
+    """x W_x + b of many steps, shape `(2, T, B, 4D)`, written to `buffer`, `(2, >= T * B, 4D)`."""
     x = inputs.reshape(2, -1, inputs.size(-1))
-    gates = memory[:, : x.size(1)]
+    gates = buffer[:, : x.size(1)]
     n_block = BLOCK if is_on_cpu(x) else x.size(1)
     for rows, out in zip(x.split(n_block, dim=1), gates.split(n_block, dim=1)):
         batched_matmul(rows, weight, out=out).add_(bias[:, None])
@@ -169,19 +169,19 @@ def _last(states: Tensor, batch_sizes: Sequence[int]) -> Tensor:
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any
+        ctx: Any, inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes = arguments
         n_steps, n_rows = inputs.shape[1:3]
         gates = inputs.new_empty(2, n_steps * n_rows, bias.size(-1))
         gates = _input_gates(inputs, w_x, bias, gates)
         # Writing zeros costs as much as a small step, and is needed only if rows are skipped.
-        fresh = memory.new_zeros if min(batch_sizes, default=0) < n_rows else memory.new_empty
+        fresh = c_0.new_zeros if min(batch_sizes, default=0) < n_rows else c_0.new_empty
         # Index 0 holds the initial state, so step t starts from c[:, t] and h[:, t].
-        c = fresh(2, n_steps + 1, *memory.shape[1:])
-        h = fresh(2, n_steps + 1, *output.shape[1:])
-        m = fresh(2, n_steps, *memory.shape[1:])
-        c[:, 0], h[:, 0] = memory, output
+        c = fresh(2, n_steps + 1, *c_0.shape[1:])
+        h = fresh(2, n_steps + 1, *h_0.shape[1:])
+        m = fresh(2, n_steps, *c_0.shape[1:])
+        c[:, 0], h[:, 0] = c_0, h_0
         for t, n in enumerate(batch_sizes):
             g = gates[:, t, :n]
             batched_matmul(h[:, t, :n], w_h, out=g, add=True)

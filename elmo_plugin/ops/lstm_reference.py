@@ -14,8 +14,8 @@ from elmo_plugin.ops.linear import batched_matmul
 
 def reference_lstm(
     inputs: Tensor,
-    memory: Tensor,
-    output: Tensor,
+    c_0: Tensor,
+    h_0: Tensor,
     input_weight: Tensor,
     recurrent_weight: Tensor,
     bias: Tensor,
@@ -26,7 +26,7 @@ def reference_lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The definition of `lstm_scan` and of the kernel."""
     n_steps, n_rows = inputs.shape[1:3]
-    c, h, outputs = memory, output, []
+    c, h, outputs = c_0, h_0, []
     for t, n in enumerate(batch_sizes or [n_rows] * n_steps):
         c_t, h_t = reference_step(
             inputs[:, t, :n] @ input_weight + bias[:, None],
@@ -44,7 +44,7 @@ def reference_lstm(
 
 
 def exported_lstm(
-    inputs: Tensor, memory: Tensor, output: Tensor, *arguments: Any
+    inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
     `reference_lstm` for `torch.export`: the loop over time is an operator of the program, so that
@@ -62,7 +62,7 @@ def exported_lstm(
 
     gates = inputs @ input_weight[:, None] + bias[:, None, None]  # (2, T, B, 4D)
     at_steps = gates.transpose(0, 1), is_read[:, None, :, None]
-    (c, h), outputs = scan(step, (memory, output), at_steps)
+    (c, h), outputs = scan(step, (c_0, h_0), at_steps)
     return outputs.transpose(0, 1), c, h
 
 

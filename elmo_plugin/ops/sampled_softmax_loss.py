@@ -73,6 +73,7 @@ def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
 def _loss(
     hidden: Tensor, hits: Tensor, targets: Tensor | None, weight: Tensor, bias: Tensor
 ) -> Tensor:
+    """The sum of `_losses`, a scalar, with a gradient if one is needed."""
     if torch.is_grad_enabled() and any(x.requires_grad for x in (hidden, weight, bias)):
         return _Loss.apply(hidden, hits, targets, weight, bias)
     return _losses(hidden, hits, targets, weight, bias, gradients=False)[0].sum()
@@ -112,11 +113,11 @@ def _losses(
     """
     no_forward_mode(hidden, weight, bias)
     first = len(hidden) if targets is None else 0
-    # An index of Python's kind would take a negative target from the end.
-    of_targets = [
+    # `x[targets]` would read a negative target from the end.
+    true_weight, true_bias = (
         x[:first] if targets is None else x.index_select(0, targets) for x in (weight, bias)
-    ]
-    true_weight, true_bias = of_targets[0].to(hidden.dtype), of_targets[1]
+    )
+    true_weight = true_weight.to(hidden.dtype)
     true_logits = (hidden * true_weight).sum(dim=1) + true_bias
     d_weight = hidden.new_empty(weight.shape) if gradients else None
     is_for_kernel = takes(weight) and hidden.dtype == torch.float32 and hidden.numel() > 0

@@ -87,7 +87,7 @@ def test_random_shapes(fuzz, dtype):
         lstm.precision = dtype
         with torch.no_grad():
             found = lstm(*arguments)
-        assert isinstance(lstm.packed_weights._kept[1][0], kernels.KernelWeights)
+        assert isinstance(lstm.packed_weights._entry[1][0], kernels.KernelWeights)
         if not arguments[0].size(1):
             assert found[0].shape == (*arguments[0].shape[:3], lstm.projection_dim)
             assert all(map(torch.equal, found[1:], arguments[1:3]))

@@ -6,7 +6,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError, name_full_disk
@@ -70,7 +70,7 @@ def _is_run(folder: Path) -> bool:
     return not isinstance(config, dict) or "model" in config
 
 
-def _choose(source: Path, files: Iterable[Path] | Iterable[PurePosixPath]) -> tuple[str, str]:
+def _choose(source: Path, files: Iterable[PurePath]) -> tuple[str, str]:
     shown = sorted((file for file in files if not file.name.startswith(".")), key=str)
     options = [file for file in shown if file.name.endswith(OPTIONS)]
     weights = [file for file in shown if file.name.lower().endswith(HDF5_ENDINGS)]

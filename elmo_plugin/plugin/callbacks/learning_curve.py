@@ -1,6 +1,6 @@
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
@@ -34,7 +34,7 @@ class LearningCurveCallback(TrainerCallback):
         check_count('callback of type "learning_curve": interval', interval)
         self.interval = interval
         self.path = Path(serialization_dir) / "learning_curve.jsonl"
-        self._losses: List[float] = []
+        self._losses: list[float] = []
         self._n_lines = 0
 
     def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:
@@ -57,7 +57,6 @@ class LearningCurveCallback(TrainerCallback):
         batch_number: int,
         is_training: bool,
         is_primary: bool = True,
-        batch_grad_norm: Optional[float] = None,
         **kwargs: Any,
     ) -> None:
         if not (is_training and is_primary):
@@ -78,21 +77,21 @@ class LearningCurveCallback(TrainerCallback):
             found = {k.removeprefix(start): v for k, v in metrics.items() if k.startswith(start)}
             self.add_validation(trainer, found)
 
-    def add_validation(self, trainer: GradientDescentTrainer, metrics: Dict[str, Any]) -> None:
+    def add_validation(self, trainer: GradientDescentTrainer, metrics: dict[str, Any]) -> None:
         """Adds the line of a validation, and draws the curve."""
         self._add(trainer, {f"validation_{key}": value for key, value in metrics.items()})
         draw(self.path, self.path.with_suffix(".png"))
 
-    def _add(self, trainer: GradientDescentTrainer, metrics: Dict[str, Any]) -> None:
+    def _add(self, trainer: GradientDescentTrainer, metrics: dict[str, Any]) -> None:
         line = json.dumps({"batch": trainer._total_batches_completed, **metrics}) + "\n"
         with name_full_disk(self.path), self.path.open("a") as file:
             file.write(line)
         self._n_lines += 1
 
-    def state_dict(self) -> Dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         return {"n_lines": self._n_lines, "losses": list(self._losses)}
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._n_lines, self._losses = state_dict["n_lines"], list(state_dict["losses"])
 
 

@@ -18,7 +18,7 @@ from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
-from elmo_plugin.plugin.training.save_clock import SaveClock
+from elmo_plugin.plugin.training.interval_clock import IntervalClock
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class ValidateEveryCallback(TrainerCallback):
         if num_seconds is not None:
             check_number(f"{NAME}: num_seconds", num_seconds, least=0)
         self._num_batches = num_batches
-        self._clock = SaveClock(num_seconds, "elmo_plugin/next_validation")
+        self._clock = IntervalClock(num_seconds, "elmo_plugin/next_validation")
 
     def on_start(self, trainer: Any, *_: Any, **__: Any) -> None:
         if not isinstance(trainer.model, LanguageModel):
@@ -99,7 +99,6 @@ class ValidateEveryCallback(TrainerCallback):
         batch_number: int,
         is_training: bool,
         is_primary: bool = True,
-        batch_grad_norm: Optional[float] = None,
         **kwargs: Any,
     ) -> None:
         if is_training and self._is_time(Point(epoch, batch_number)):
@@ -153,7 +152,7 @@ class ValidateEveryCallback(TrainerCallback):
     def _is_time(self, point: Point) -> bool:
         if self._num_batches is not None:
             return point.batches % self._num_batches == 0
-        return self._clock.is_time_to_save(point)
+        return self._clock.is_due(point)
 
 
 def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:

@@ -6,7 +6,7 @@ too, if the epoch was validated: the trainer also forgets what `should_validate_
 That callback decides about the next epoch before the trainer has written the `best.th` of this one,
 so that another epoch's weights became the best. It now decides when an epoch begins.
 
-Of a run whose training had ended, the trainer draws all epochs, only to write the archive.
+If training had ended, the trainer draws the batches of all epochs only to write the archive.
 Importing this draws none of them.
 
 In an epoch that is resumed from a checkpoint within it, the trainer adds up the losses since the

@@ -11,7 +11,7 @@ get text. Remove this when AllenNLP loads a model only if it is needed.
 
 import logging
 from types import SimpleNamespace
-from typing import Any, List
+from typing import Any
 
 import spacy
 from allennlp.common import util
@@ -69,7 +69,7 @@ def is_blank(pipeline: Language) -> bool:
 _with_empty_tags = SpacyTokenizer._sanitize
 
 
-def _sanitize(self: SpacyTokenizer, tokens: List[SpacyToken]) -> List[Token]:
+def _sanitize(self: SpacyTokenizer, tokens: list[SpacyToken]) -> list[Token]:
     """AllenNLP's tokens, without the tags that a blank pipeline leaves empty."""
     sanitized = _with_empty_tags(self, tokens)
     if is_blank(self.spacy) and not self._keep_spacy_tokens:

@@ -14,7 +14,7 @@ from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import word_ids
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
-from elmo_plugin.text.corpus import UNKNOWN_TOKEN, EncodedCorpus, is_corpus
+from elmo_plugin.text.corpus import UNKNOWN, EncodedCorpus, is_corpus
 from elmo_plugin.text.lines import read_sentences
 
 
@@ -33,8 +33,7 @@ class WordIdsField(Field[torch.Tensor]):
 
     def index(self, vocab: Vocabulary) -> None:
         ids = word_ids(vocab)
-        unknown = ids[UNKNOWN_TOKEN]
-        self._ids = [ids.get(word, unknown) for word in self.words]
+        self._ids = [ids.get(word, UNKNOWN) for word in self.words]
 
     def get_padding_lengths(self) -> dict[str, int]:
         return {"num_tokens": len(self.words)}
@@ -133,7 +132,10 @@ class BiLMDatasetReader(DatasetReader):
 
 
 def _sentences(path: str) -> Iterator[list[str]]:
-    """Raises an `InputError` if there is none, of which all metrics would be NaN."""
+    """
+    The sentences of a text or an encoded corpus. Raises an `InputError` if there are none, because
+    all metrics would be NaN.
+    """
     is_empty = True
     path = os.path.expanduser(path)
     for tokens in EncodedCorpus.open(path).sentences() if is_corpus(path) else read_sentences(path):

@@ -17,7 +17,7 @@ from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 
 from elmo_plugin.checks import InputError, check_count, check_path
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
-from elmo_plugin.text.corpus import SPECIAL_WORDS, UNKNOWN_TOKEN, EncodedCorpus
+from elmo_plugin.text.corpus import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 
 logger = logging.getLogger(__name__)
@@ -73,12 +73,10 @@ class BiLMVocabulary(Vocabulary):
         cache_dir : `str`, optional
             Cache folder of encoded corpora. Only with `corpus`.
         """
-        if (corpus is None) == (file is None):
-            raise InputError(
-                'vocabulary of type "bilm": expected one of "corpus" and "file", '
-                f"found {'neither' if corpus is None else 'both'}"
-            )
         name = 'vocabulary of type "bilm"'
+        if (corpus is None) == (file is None):
+            found = "neither" if corpus is None else "both"
+            raise InputError(f'{name}: expected one of "corpus" and "file", found {found}')
         if max_size is not None:
             check_count(f"{name}: max_size", max_size, least=len(SPECIAL_WORDS) + 1)
         if min_count is not None:
@@ -111,18 +109,18 @@ class BiLMVocabulary(Vocabulary):
         vocab = cls.from_words(islice(words, max_size))
         share = unknown_share(opened, ids_of_corpus_words(opened, vocab))
         vocab.add_token_to_namespace(f"{share:.6f}", UNKNOWN_NAMESPACE)
-        is_good = share <= MANY_UNKNOWN
-        (logger.info if is_good else logger.warning)(
+        message = (
             f"vocabulary: {vocab.get_vocab_size(WORDS_NAMESPACE)} of the {opened.num_words} "
             f"distinct words of {corpus}, at most {max_size} that occur at least {min_count} "
             f"times, which cover {100 * (1 - share):.1f} % of its {opened.counts.sum()} tokens"
-            + (
-                ""
-                if is_good
-                else "; a perplexity counts the others as one word, <UNK>, so it says little: use "
-                "more text or a smaller min_count"
-            )
         )
+        if share <= MANY_UNKNOWN:
+            logger.info(message)
+        else:
+            logger.warning(
+                f"{message}; a perplexity counts the others as one word, <UNK>, so it says little: "
+                "use more text or a smaller min_count"
+            )
         return vocab
 
     @classmethod
@@ -193,10 +191,8 @@ def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
     The vocabulary id of each distinct word of a corpus, shape `(W,)`, int64. Unknown words have the
     id of `<UNK>`.
     """
-    ids = word_ids(vocab)
-    unknown = ids[UNKNOWN_TOKEN]
-    words = corpus.words()
-    return np.fromiter((ids.get(word, unknown) for word in words), np.int64, count=len(words))
+    ids, words = word_ids(vocab), corpus.words()
+    return np.fromiter((ids.get(word, UNKNOWN) for word in words), np.int64, count=len(words))
 
 
 def unknown_share(corpus: EncodedCorpus, ids: np.ndarray) -> float:
@@ -204,8 +200,7 @@ def unknown_share(corpus: EncodedCorpus, ids: np.ndarray) -> float:
     The share of a corpus's tokens that are none of a vocabulary's words. `ids`: those of
     `ids_of_corpus_words`.
     """
-    unknown = ids == SPECIAL_WORDS.index(UNKNOWN_TOKEN)
-    return float(corpus.counts[unknown].sum() / corpus.counts.sum())
+    return float(corpus.counts[ids == UNKNOWN].sum() / corpus.counts.sum())
 
 
 def own_unknown_share(vocab: Vocabulary) -> float:

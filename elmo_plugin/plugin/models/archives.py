@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 from allennlp.common.meta import META_NAME, Meta
 from allennlp.models.archival import archive_model
@@ -33,7 +33,7 @@ from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.version import VERSION
 
 
-def load_language_model(archive_file: Union[str, os.PathLike]) -> LanguageModel:
+def load_language_model(archive_file: str | os.PathLike) -> LanguageModel:
     """
     Load the language model from an archive or the folder of a training run, without executing code.
     Raises errors as `read_archive`, and an `InputError` if the model rejects a value of the config.

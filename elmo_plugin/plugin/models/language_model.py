@@ -30,6 +30,7 @@ from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
 from elmo_plugin.plugin.training.row_exchange import check_optimizer
+from elmo_plugin.text.corpus import BEGIN, END
 from elmo_plugin.text.prefetch import LazyWindow
 
 
@@ -397,8 +398,8 @@ def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
     """The ids of `<S> w_1 .. w_n </S>`, then `IGNORE`, shape `(B, T + 2)`."""
     mask = torch.arange(targets.size(1), device=targets.device) < lengths[:, None]
     targets = torch.nn.functional.pad(targets.masked_fill(~mask, IGNORE), (1, 1), value=IGNORE)
-    targets[:, 0] = 0  # <S>
-    return targets.scatter(1, lengths[:, None] + 1, 1)  # </S>
+    targets[:, 0] = BEGIN
+    return targets.scatter(1, lengths[:, None] + 1, END)
 
 
 def _scale_gradient(x: Tensor, factor: float) -> Tensor:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from typing import Optional, Union
 
 import h5py
 import torch
@@ -18,7 +17,7 @@ from elmo_plugin.pretrained import pretrained_files, pretrained_names
 
 logger = logging.getLogger(__name__)
 
-File = Union[str, os.PathLike]
+File = str | os.PathLike
 
 
 def load_pretrained(
@@ -26,7 +25,7 @@ def load_pretrained(
     softmax: SampledSoftmax,
     words: list[str],
     pretrained_file: File,
-    vocabulary_file: Optional[File] = None,
+    vocabulary_file: File | None,
 ) -> None:
     """
     Load weights from the archive of a `bilm`, or from bilm-tf's weight file. All weights of the
@@ -89,7 +88,7 @@ def _read_archive(bilm: BiLM, file: File) -> tuple[list[str], dict[str, Tensor]]
 
 
 def _read_hdf5(
-    bilm: BiLM, weights: File, vocabulary_file: Optional[File]
+    bilm: BiLM, weights: File, vocabulary_file: File | None
 ) -> tuple[list[str], dict[str, Tensor]]:
     """As `_read_archive`. Without a vocabulary file there are no words and no weights."""
     if vocabulary_file is None:

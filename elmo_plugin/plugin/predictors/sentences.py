@@ -3,7 +3,7 @@ import locale
 import math
 import sys
 from copy import deepcopy
-from typing import Any, Dict, List
+from typing import Any
 
 import torch
 from allennlp.common import JsonDict
@@ -15,7 +15,7 @@ from allennlp.predictors import Predictor
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
-from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE
+from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
 from elmo_plugin.plugin.models.language_model import LanguageModel, exp
 from elmo_plugin.text.corpus import SPECIAL_WORDS
@@ -78,7 +78,7 @@ class BiLMPredictor(Predictor):
         line = json.dumps(outputs, ensure_ascii=False)
         # UTF-8 has no lone surrogates; JSON escapes them like this.
         line = line.encode("utf-8", "backslashreplace").decode("utf-8")
-        # Those of the terminal and of the output file.
+        # The encodings of the terminal and of the output file.
         for encoding in (sys.stdout.encoding or "utf-8", locale.getpreferredencoding(False)):
             try:
                 line.encode(encoding)
@@ -89,7 +89,7 @@ class BiLMPredictor(Predictor):
     def predict_instance(self, instance: Instance) -> JsonDict:
         return self.predict_batch_instance([instance])[0]
 
-    def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
+    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         for instance in instances:
             self._dataset_reader.apply_token_indexers(instance)
         words = substitutes(self._model, instances, self.n_substitutes)
@@ -108,8 +108,8 @@ class BiLMPredictor(Predictor):
 
 @torch.no_grad()
 def substitutes(
-    model: LanguageModel, instances: List[Instance], n_substitutes: int
-) -> List[List[List[Dict[str, Any]]]]:
+    model: LanguageModel, instances: list[Instance], n_substitutes: int
+) -> list[list[list[dict[str, Any]]]]:
     """
     Predict the most probable words in the place of each token, from both directions. The left and
     the right context are assumed to be independent given the word, so that by Bayes' rule
@@ -125,7 +125,7 @@ def substitutes(
     model.eval()
     words = model.vocab.get_index_to_token_vocabulary(WORDS_NAMESPACE)
     rank = torch.arange(model.softmax.n_words, device=model.device)
-    log_prior = torch.log(torch.log1p(1 / (rank + 1.0)) / math.log(len(rank) + 1))
+    log_prior = torch.log(log_uniform(rank, len(rank)))
     log_prior[: len(SPECIAL_WORDS)] = math.inf  # boundaries and `<UNK>` are excluded
     n_best = min(n_substitutes, len(rank) - len(SPECIAL_WORDS))
     batch = Batch(instances)
@@ -173,7 +173,7 @@ class ElmoPredictor(BiLMPredictor):
             deepcopy(bilm.bilm), initial_state=bilm.initial_state, precision=bilm.precision
         ).eval()
 
-    def predict_batch_instance(self, instances: List[Instance]) -> List[JsonDict]:
+    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
         return [
             {"tokens": tokens, "layers": layers.tolist()}

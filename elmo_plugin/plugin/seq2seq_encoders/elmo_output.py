@@ -1,5 +1,3 @@
-from typing import Optional
-
 import torch
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
@@ -70,7 +68,7 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
     def reset_states(self, mask: torch.BoolTensor = None) -> None:  # type: ignore[assignment]
         self._encoder.reset_states(mask)
 
-    def forward(self, inputs: Tensor, mask: Optional[Tensor] = None) -> Tensor:
+    def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """
         Encode embedded text, shape `(B, T, input_dim)`, with a mask, shape `(B, T)`. Returns shape
         `(B, T, output_dim)`.

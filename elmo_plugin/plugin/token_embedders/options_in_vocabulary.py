@@ -17,7 +17,6 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Optional
 
 from allennlp.data import Vocabulary
 
@@ -33,22 +32,20 @@ NAMESPACE = "elmo_options"
 ARCHIVED, TRAINED = WEIGHTS
 
 
-def put_options_in_vocabulary(
-    vocab: Optional[Vocabulary], source: str, options: BiLMOptions
-) -> None:
+def put_options_in_vocabulary(vocab: Vocabulary | None, source: str, options: BiLMOptions) -> None:
     """Store the options of the biLM that the config names `source`."""
     if vocab is None:
         return
-    if _parsed(vocab.get_token_to_index_vocabulary(NAMESPACE)).get(source) == options:
+    entries = vocab.get_token_to_index_vocabulary(NAMESPACE)
+    if _parsed(entries).get(source) == options:
         return
-    number = len(vocab.get_token_to_index_vocabulary(NAMESPACE))
-    entry = {"source": source, "options": options.to_dict(), "number": number}
+    entry = {"source": source, "options": options.to_dict(), "number": len(entries)}
     vocab.add_token_to_namespace(json.dumps(entry), NAMESPACE)
 
 
 def options_in_vocabulary(
-    vocab: Optional[Vocabulary], source: str, serialization_dir: Optional[str]
-) -> Optional[BiLMOptions]:
+    vocab: Vocabulary | None, source: str, serialization_dir: str | None
+) -> BiLMOptions | None:
     """
     The options of the biLM whose weights AllenNLP will load from this folder; `None` if the files
     of the biLM are needed. If no biLM of this `source` is stored, for example because a file was
@@ -104,10 +101,10 @@ def _is_loading(folder: str) -> bool:
     return True
 
 
-def is_archive(serialization_dir: Optional[str]) -> bool:
+def is_archive(serialization_dir: str | None) -> bool:
     """Whether the folder is that of an archive, possibly on another machine than in training."""
     return _holds(serialization_dir, ARCHIVED)
 
 
-def _holds(folder: Optional[str], name: str) -> bool:
+def _holds(folder: str | None, name: str) -> bool:
     return folder is not None and os.path.isfile(os.path.join(folder, name))

@@ -59,9 +59,8 @@ class CheckpointFiles:
     def complete(self) -> list[Point]:
         """Checkpoints that have all files this process needs, the newest first."""
         points = {_point(match) for _, match in self._listing()}
-        return sorted(
-            (point for point in points if all(map(os.path.exists, self._of(point)))), reverse=True
-        )
+        whole = (point for point in points if all(map(os.path.exists, self._paths(point))))
+        return sorted(whole, reverse=True)
 
     def check_world_size(self) -> None:
         """Raise an `InputError` if another number of processes saved a checkpoint here."""
@@ -103,7 +102,7 @@ class CheckpointFiles:
         code. Returns `None` if a file is damaged.
         """
         states = []
-        for path in self._of(point):
+        for path in self._paths(point):
             try:
                 states.append(load_torch_file(path))
             except DamagedFileError as error:
@@ -134,7 +133,7 @@ class CheckpointFiles:
             if _point(match) < newest and _point(match) not in keep:
                 remove(path)
 
-    def _of(self, point: Point) -> tuple[str, str, str]:
+    def _paths(self, point: Point) -> tuple[str, str, str]:
         return self.rank_state(point), self.training_state(point), self.model_state(point)
 
     def _listing(self) -> list[tuple[str, re.Match[str]]]:

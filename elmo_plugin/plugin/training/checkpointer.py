@@ -21,8 +21,8 @@ from elmo_plugin.checks import InputError, check_count, check_number
 from elmo_plugin.files.digest import digest
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point, remove
+from elmo_plugin.plugin.training.interval_clock import IntervalClock
 from elmo_plugin.plugin.training.random_states import get_random_states, restore_unused_generators
-from elmo_plugin.plugin.training.save_clock import SaveClock
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,8 @@ class BiLMCheckpointer(Checkpointer):
         self._model = model
         self._world_size = dist.get_world_size() if is_distributed() else 1
         self._files = CheckpointFiles(self._serialization_dir, self._rank, self._world_size)
-        self._clock = SaveClock(save_every_num_seconds)  # AllenNLP's differs between processes
+        # AllenNLP's clock differs between processes.
+        self._clock = IntervalClock(save_every_num_seconds, "elmo_plugin/next_save")
         self._is_asked = False
         self._resumed_texts: dict[str, str] = {}
         # A singleton, so that a run which failed can be recovered in the same process.
@@ -124,7 +125,7 @@ class BiLMCheckpointer(Checkpointer):
         point = Point(num_epochs_completed, num_batches_in_epoch_completed)
         if super().maybe_save_checkpoint(trainer, *point):
             return True
-        if self._is_asked or self._clock.is_time_to_save(point):
+        if self._is_asked or self._clock.is_due(point):
             self.save_checkpoint(trainer)
             return True
         return False
@@ -324,7 +325,7 @@ def _check_finite(model: Model, point: Point) -> None:
 def _rank_state(trainer: GradientDescentTrainer, vocabulary: str) -> dict[str, Any]:
     tracker = trainer._metric_tracker
     end_of_epoch = trainer._batches_in_epoch_completed == 0
-    state: dict[str, Any] = {
+    return {
         "random_states": get_random_states(),
         # These are the trainer's own conditions for its next steps: write best.th, and stop.
         "is_best": end_of_epoch
@@ -333,14 +334,13 @@ def _rank_state(trainer: GradientDescentTrainer, vocabulary: str) -> dict[str, A
         "stopped_early": end_of_epoch and tracker.should_stop_early(),
         "vocabulary": vocabulary,
         "texts": _text_digests(trainer),
+        "resume_states": {
+            f"{name}.resume_state".lstrip("."): module.resume_state()
+            # A module with two names is loaded under both. A compiled module has its own methods.
+            for name, module in trainer.model.named_modules(remove_duplicate=False)
+            if hasattr(type(module), "resume_state")
+        },
     }
-    state["resume_states"] = {
-        f"{name}.resume_state".lstrip("."): module.resume_state()
-        # A module with two names is loaded under both. A compiled module has its own methods.
-        for name, module in trainer.model.named_modules(remove_duplicate=False)
-        if hasattr(type(module), "resume_state")
-    }
-    return state
 
 
 def _text_digests(trainer: GradientDescentTrainer) -> dict[str, str]:

@@ -406,7 +406,7 @@ def fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make 100 seconds pass between two reads of the clock."""
     seconds = itertools.count(step=100)
     clock = SimpleNamespace(monotonic=lambda: next(seconds))
-    monkeypatch.setattr("elmo_plugin.plugin.training.save_clock.time", clock)
+    monkeypatch.setattr("elmo_plugin.plugin.training.interval_clock.time", clock)
 
 
 def test_saved_every_few_minutes_by_default(

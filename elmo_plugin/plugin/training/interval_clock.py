@@ -1,7 +1,6 @@
 """Decides when the next checkpoint or validation is due, at the same step in all processes."""
 
 import time
-from typing import Optional
 
 import torch.distributed as dist
 from allennlp.common.util import is_distributed
@@ -10,19 +9,19 @@ from torch.distributed.distributed_c10d import _get_default_store
 from elmo_plugin.plugin.training.checkpoint_files import Point
 
 
-class SaveClock:
+class IntervalClock:
     """
-    Decides after each batch whether to save, which never happens if `seconds` is `None`. All
-    processes save after the same batch.
+    Decides after each batch whether `seconds` have passed since `restart`, which never happens if
+    they are `None`. The answer is the same in all processes.
 
     The first process's clock decides. When it is time, that process announces in the process
-    group's key-value store, under a `key` for each clock, that all processes save after the next
-    batch. The others read the store after each batch. They cannot miss the announcement, because
+    group's key-value store, under a `key` for each clock, that all answer yes after the next batch.
+    The others read the store after each batch. They cannot miss the announcement, because
     the batch ends when all gradients are exchanged, which the first process joins only after its
     announcement. A collective operation would instead wait for a process that has no data left.
     """
 
-    def __init__(self, seconds: Optional[float], key: str = "elmo_plugin/next_save") -> None:
+    def __init__(self, seconds: float | None, key: str) -> None:
         self._seconds = seconds
         self._key = key
         self._is_first = not is_distributed() or dist.get_rank() == 0
@@ -31,11 +30,11 @@ class SaveClock:
             _get_default_store().set(self._key, "")
 
     def restart(self) -> None:
-        """Restart the clock. Call this after each save."""
-        self._last_save = time.monotonic()
+        """Restart the clock. Call this after each save or validation."""
+        self._start = time.monotonic()
 
-    def is_time_to_save(self, point: Point) -> bool:
-        """Whether to save now. `point`: the current point in training, right after a batch."""
+    def is_due(self, point: Point) -> bool:
+        """Whether it is time. `point`: the current point in training, right after a batch."""
         if self._seconds is None:
             return False
         if not is_distributed():
@@ -49,4 +48,4 @@ class SaveClock:
         return False
 
     def _is_old(self) -> bool:
-        return time.monotonic() - self._last_save >= self._seconds  # type: ignore[operator]
+        return time.monotonic() - self._start >= self._seconds  # type: ignore[operator]
