@@ -208,9 +208,10 @@ def _refuse_other_formats(data: bytes, name: str) -> None:
             f"{name}: expected text in UTF-8, found NUL bytes as in UTF-16; "
             "iconv -f UTF-16LE -t UTF-8 converts what Windows calls Unicode"
         )
-    if end < 0 and b"\r" in data.rstrip(b"\r"):
+    body = data.rstrip(b"\r\n")
+    if body.count(b"\r") - body.count(b"\r\n") > data.count(b"\n"):
         raise InputError(
-            f"{name}: expected lines that end in LF, found only CR as on old Macintoshes; "
+            f"{name}: expected lines that end in LF, found CR as on old Macintoshes; "
             "tr '\\r' '\\n' converts them"
         )
     if data.startswith(TAR_MAGIC, TAR_MAGIC_POSITION):

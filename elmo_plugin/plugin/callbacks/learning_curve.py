@@ -57,6 +57,7 @@ class LearningCurveCallback(TrainerCallback):
         batch_number: int,
         is_training: bool,
         is_primary: bool = True,
+        batch_grad_norm: float | None = None,
         **kwargs: Any,
     ) -> None:
         if not (is_training and is_primary):

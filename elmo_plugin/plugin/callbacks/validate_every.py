@@ -11,10 +11,10 @@ from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.util import get_metrics
 
-from elmo_plugin.checks import InputError, check_count, check_number
+from elmo_plugin.checks import InputError, check_count, check_number, shown
 from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
-from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
@@ -74,12 +74,12 @@ class ValidateEveryCallback(TrainerCallback):
             )
         if trainer._validation_data_loader is None:
             raise InputError(f"{NAME}: expected a validation_data_path, found none")
-        shuffle = getattr(trainer._validation_data_loader, "shuffle", None)
-        if isinstance(trainer._validation_data_loader, BiLMDataLoader) and shuffle is not None:
-            raise InputError(
-                f"{NAME}: expected a validation_data_loader with shuffle null, so that all results "
-                f"are for one order of the text, found {shuffle}"
-            )
+        for key in ("shuffle", "batch_sampler"):
+            if found := getattr(trainer._validation_data_loader, key, None):
+                raise InputError(
+                    f"{NAME}: expected a validation_data_loader without {key}, so that all results "
+                    f"are for one order of the text, found {shown(found)}"
+                )
         if any(isinstance(callback, ShouldValidateCallback) for callback in trainer._callbacks):
             raise InputError(
                 f"{NAME}: expected no callback of type should_validate_callback, because epochs "
@@ -87,6 +87,8 @@ class ValidateEveryCallback(TrainerCallback):
             )
         if trainer._moving_average is not None:
             raise InputError(f"{NAME}: expected a trainer without a moving_average, found one")
+        if isinstance(trainer._checkpointer, BiLMCheckpointer):
+            trainer._checkpointer.check_texts(trainer)  # before another text can change best.th
         self._clock.restart()
 
     def on_batch(
@@ -99,6 +101,7 @@ class ValidateEveryCallback(TrainerCallback):
         batch_number: int,
         is_training: bool,
         is_primary: bool = True,
+        batch_grad_norm: Optional[float] = None,
         **kwargs: Any,
     ) -> None:
         if is_training and self._is_time(Point(epoch, batch_number)):
@@ -189,7 +192,8 @@ def _keep_if_best(
     trainer._best_model_filename = best_file
     if trainer._primary:
         with atomic_write(best_file) as temporary:
-            trainer._save_model_state(str(temporary))
+            model = trainer._ddp_wrapped_model or trainer.model
+            save_torch_file(model.state_dict(), temporary)
     return True
 
 

@@ -4,7 +4,9 @@ shuffles them is where it was. AllenNLP's trainer forgets the validation batches
 are shuffled with the same generator, and so trains on in another order. Importing this draws them
 too, if the epoch was validated: the trainer also forgets what `should_validate_callback` decided.
 That callback decides about the next epoch before the trainer has written the `best.th` of this one,
-so that another epoch's weights became the best. It now decides when an epoch begins.
+so that another epoch's weights became the best. It now decides when an epoch begins. And a trainer
+whose last epoch was not validated returned, evaluated and exported the last weights and not the
+best; it now loads the best.
 
 If training had ended, the trainer draws the batches of all epochs only to write the archive.
 Importing this draws none of them.
@@ -69,6 +71,8 @@ def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, 
     is_skipped = self._epochs_completed < self._start_after_epochs_completed
     if is_skipped and self._should_validate_this_epoch:
         _draw_validation_batches(self)
+    if not is_skipped and not self._should_validate_this_epoch:
+        self._metric_tracker._is_best_so_far = False
     return metrics
 
 

@@ -69,7 +69,10 @@ class TaskTextClient(SchemeClient):
             files = find_files(self.data_path)
         except FileNotFoundError:  # a form of path that only the reader understands
             return digest(self.text)
-        files = [*files, Path(getfile(type(self.reader)))]
+        try:
+            files = [*files, Path(getfile(type(self.reader)))]
+        except (OSError, TypeError):  # a reader that has no file, such as one of a notebook
+            return digest(self.text)
         return digest(json.dumps([EDITION, self.config, file_facts(files)]).encode("utf-8"))
 
     def get_size(self) -> int | None:

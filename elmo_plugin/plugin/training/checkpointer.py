@@ -18,7 +18,7 @@ from allennlp.training.trainer import Trainer, TrainerCheckpoint
 from filelock import FileLock
 
 from elmo_plugin.checks import InputError, check_count, check_number
-from elmo_plugin.files.digest import digest
+from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point, remove
 from elmo_plugin.plugin.training.interval_clock import IntervalClock
@@ -100,6 +100,7 @@ class BiLMCheckpointer(Checkpointer):
         # AllenNLP's clock differs between processes.
         self._clock = IntervalClock(save_every_num_seconds, "elmo_plugin/next_save")
         self._is_asked = False
+        self._texts: dict[str, str] | None = None
         self._resumed_texts: dict[str, str] = {}
         # A singleton, so that a run which failed can be recovered in the same process.
         self._lock = FileLock(
@@ -114,14 +115,7 @@ class BiLMCheckpointer(Checkpointer):
                 "The checkpointer 'bilm' cannot save a moving_average: expected a trainer without "
                 "one, or else the checkpointer 'default'."
             )
-        resumed, self._resumed_texts = self._resumed_texts, {}
-        found = _text_digests(cast(GradientDescentTrainer, trainer)) if resumed else {}
-        for key, text in found.items():
-            if resumed.get(key, text) != text:
-                raise InputError(
-                    f"{key}: expected the text of the checkpoint that was resumed from "
-                    f"{self._serialization_dir}, found another; restore the text to resume"
-                )
+        self.check_texts(cast(GradientDescentTrainer, trainer))
         point = Point(num_epochs_completed, num_batches_in_epoch_completed)
         if super().maybe_save_checkpoint(trainer, *point):
             return True
@@ -129,6 +123,22 @@ class BiLMCheckpointer(Checkpointer):
             self.save_checkpoint(trainer)
             return True
         return False
+
+    def check_texts(self, trainer: GradientDescentTrainer) -> None:
+        """
+        Raise an `InputError` if a text is not that of the checkpoint that was resumed. This is done
+        after the first batch; call it before to write files earlier.
+        """
+        if self._texts is not None:
+            return
+        found = _text_digests(trainer)
+        for key, text in found.items():
+            if self._resumed_texts.get(key, text) != text:
+                raise InputError(
+                    f"{key}: expected the text of the checkpoint that was resumed from "
+                    f"{self._serialization_dir}, found another; restore the text to resume"
+                )
+        self._texts = found
 
     def save_after_this_batch(self) -> None:
         """Save a checkpoint at the end of the running batch. Every process must call this."""
@@ -148,7 +158,9 @@ class BiLMCheckpointer(Checkpointer):
         if state is not None:
             # Weights left by a killed run would make the new checkpoint look complete too early.
             remove(self._files.model_state(point))
-        self._files.write(_rank_state(trainer, self._vocabulary), self._files.rank_state(point))
+        self.check_texts(trainer)
+        rank_state = {**_rank_state(trainer), "vocabulary": self._vocabulary, "texts": self._texts}
+        self._files.write(rank_state, self._files.rank_state(point))
         if state is not None:
             # Trainer and model are the same in all processes; the first one's are saved.
             self._files.write(state.trainer_state, self._files.training_state(point))
@@ -322,7 +334,7 @@ def _check_finite(model: Model, point: Point) -> None:
             )
 
 
-def _rank_state(trainer: GradientDescentTrainer, vocabulary: str) -> dict[str, Any]:
+def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
     tracker = trainer._metric_tracker
     end_of_epoch = trainer._batches_in_epoch_completed == 0
     return {
@@ -332,8 +344,6 @@ def _rank_state(trainer: GradientDescentTrainer, vocabulary: str) -> dict[str, A
         and trainer._should_validate_this_epoch
         and tracker.is_best_so_far(),
         "stopped_early": end_of_epoch and tracker.should_stop_early(),
-        "vocabulary": vocabulary,
-        "texts": _text_digests(trainer),
         "resume_states": {
             f"{name}.resume_state".lstrip("."): module.resume_state()
             # A module with two names is loaded under both. A compiled module has its own methods.
@@ -344,17 +354,21 @@ def _rank_state(trainer: GradientDescentTrainer, vocabulary: str) -> dict[str, A
 
 
 def _text_digests(trainer: GradientDescentTrainer) -> dict[str, str]:
-    """A digest of the text of each data loader `bilm`, by the key of its path."""
-    loaders = {
-        "train_data_path": trainer.data_loader,
-        "validation_data_path": trainer._validation_data_loader,
-    }
-    corpora = {key: getattr(loader, "corpus", None) for key, loader in loaders.items()}
-    return {
-        key: digest(json.dumps(corpus.digests, sort_keys=True).encode("utf-8"))
-        for key, corpus in corpora.items()
-        if corpus is not None
-    }
+    """
+    A digest of the text of each data loader by the key of its path, for a loader `bilm`, and for
+    others if the text is a file.
+    """
+    found = {}
+    for key, loader in (
+        ("train_data_path", trainer.data_loader),
+        ("validation_data_path", trainer._validation_data_loader),
+    ):
+        path = getattr(loader, "data_path", None)
+        if (corpus := getattr(loader, "corpus", None)) is not None:
+            found[key] = digest(json.dumps(corpus.digests, sort_keys=True).encode("utf-8"))
+        elif isinstance(path, str) and os.path.isfile(path):
+            found[key] = file_digest(path)
+    return found
 
 
 def _number(point: Point) -> int:

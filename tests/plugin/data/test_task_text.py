@@ -169,6 +169,17 @@ def test_changes_are_noticed(tmp_path: Path) -> None:
     assert corpus() == [["a", "-", "b", "c"]]
 
 
+def test_a_reader_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader of a notebook reads; Python knows no source file for it."""
+    monkeypatch.delattr("__main__.__file__", raising=False)
+    reader = type("NotebookReader", (InstancesReader,), {"__module__": "__main__"})
+    DatasetReader.register("notebook_for_test", exist_ok=True)(reader)
+    InstancesReader.instances = [Instance({"text": text("a", "b")})]
+    data = tmp_path / "data"
+    data.touch()
+    assert lines(task(tmp_path, str(data), dataset_reader={"type": "notebook_for_test"})) == ["a b"]
+
+
 def test_a_text_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Property: the second time, the reader is not asked; without files to look at, it is."""
     InstancesReader.instances = [Instance({"text": text("a")})]

@@ -4,6 +4,7 @@ bit-identical."""
 import json
 import math
 import re
+import resource
 import shutil
 import time
 from collections.abc import Iterator
@@ -189,7 +190,8 @@ def test_no_number_is_never_the_best(tmp_path):
         _metric_tracker=MetricTracker("-loss"),
         _primary=True,
         _total_batches_completed=1,
-        _save_model_state=lambda path: torch.save({}, path),
+        _ddp_wrapped_model=None,
+        model=torch.nn.Linear(1, 1),
     )
     kept = [
         _keep_if_best(trainer, {"loss": loss}, str(tmp_path / "best.th"))
@@ -210,6 +212,42 @@ def test_a_resumed_run_refuses_another_text(tmp_path):
     KillCallback.after = None
     with pytest.raises(InputError, match="train_data_path: expected the text of the checkpoint"):
         train_model(Params(params), str(tmp_path / "run"), recover=True)
+
+
+def test_another_validation_text_leaves_the_best_weights(tmp_path, monkeypatch):
+    """A validation of the first batch after a resume would find the other text's result the best,
+    which is refused only after that batch. The expected weights are those before."""
+    text, run = tmp_path / "heldout.txt", tmp_path / "run"
+    shutil.copy(TEXT / "heldout.txt", text)
+    params = {**config(tmp_path / "cache").as_dict(), "validation_data_path": str(text)}
+    params["trainer"]["callbacks"].insert(0, {"type": "validate_every", "num_batches": 5})
+    find_perplexities(monkeypatch, iter([30.0, 40.0, 40.0, 20.0]))
+    KillCallback.done, KillCallback.after = 0, 15  # after a checkpoint at 14
+    with pytest.raises(Killed):
+        train_model(Params(json.loads(json.dumps(params))), str(run))
+    before = (run / "best.th").read_bytes()
+    text.write_text("the the .\n" * 40)
+    KillCallback.after = None
+    with pytest.raises(InputError, match="validation_data_path: expected the text of the checkpo"):
+        train_model(Params(params), str(run), recover=True)
+    assert (run / "best.th").read_bytes() == before
+
+
+def test_a_full_disk_within_an_epoch(tmp_path, monkeypatch):
+    """The system limits the size of files, as where a disk is full. The message is that of all
+    files, and not PyTorch's."""
+    save, (soft, hard) = torch.save, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def save_to_full_disk(state, file):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, hard))
+        try:
+            save(state, file)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    monkeypatch.setattr(torch, "save", save_to_full_disk)
+    with pytest.raises(OSError, match=r"best\.th: could not be written, the disk may be full"):
+        train(tmp_path / "run", validate_every={"num_batches": 2})
 
 
 @pytest.mark.parametrize("metric", ["-perplxity", ["-perplexity", "-sampled_loss"]])
@@ -369,11 +407,31 @@ def test_validate_every_needs_a_bilm_and_a_text(tmp_path):
     params = config(tmp_path / "cache").as_dict()
     params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
     del params["validation_data_loader"]
-    with pytest.raises(InputError, match=r"validate_every.* shuffle null.*, found sentences"):
+    with pytest.raises(InputError, match=r"validate_every.* without shuffle.*, found 'sentences'"):
         train_model(Params(params), str(tmp_path / "run2"))
+    for loader, found in (
+        ({"batch_size": 4, "shuffle": True}, "shuffle.*, found true"),
+        (
+            {"batch_sampler": {"type": "bucket", "batch_size": 4}},
+            "batch_sampler.*, found <.*Bucket",
+        ),
+    ):
+        params = config(tmp_path / "cache").as_dict()
+        params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
+        params["validation_data_loader"] = {"type": "multiprocess", **loader}
+        with pytest.raises(InputError, match=f"validate_every.* without {found}"):
+            train_model(Params(params), str(tmp_path / f"run_{found[:5]}"))
     for given, found in (({}, "neither"), ({"num_batches": 1, "num_seconds": 1}, "both")):
         with pytest.raises(InputError, match=f"one of num_batches and num_seconds, found {found}"):
             ValidateEveryCallback(str(tmp_path), **given)
+
+
+def test_training_from_an_archive_is_refused_before_it_begins(whole, tmp_path):
+    """`Elmo` could not read the archive of such a run, whose config has no options."""
+    params = config(tmp_path / "cache").as_dict()
+    params["model"] = {"type": "from_archive", "archive_file": str(whole[0] / "model.tar.gz")}
+    with pytest.raises(InputError, match="model: expected the type bilm with a pretrained_file"):
+        train_model(Params(params), str(tmp_path / "run"))
 
 
 def test_the_losses_of_a_resumed_epoch(tmp_path, monkeypatch):

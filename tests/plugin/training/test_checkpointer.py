@@ -233,14 +233,21 @@ def test_a_finished_run_draws_no_batches(patience: int | None, tmp_path: Path) -
     assert len(drawn) == n_drawn == BATCHES * (EPOCHS if patience is None else 2)
 
 
-def test_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_corpus", [True, False])
+def test_another_text_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_corpus: bool
+) -> None:
     """The words of a fixed vocabulary do not show that the text has changed, and results on another
     validation text cannot be compared with the best one so far."""
 
     def loaders(train: str, validation: str) -> dict[str, ToyLoader]:
         loaders = {"loader": ToyLoader(BATCHES, 40), "validation_loader": ToyLoader(1, 50)}
         for loader, text in zip(loaders.values(), (train, validation)):
-            loader.corpus = SimpleNamespace(digests={"tokens": text})  # type: ignore[attr-defined]
+            if is_corpus:
+                loader.corpus = SimpleNamespace(digests={"tokens": text})  # type: ignore[attr-defined]
+            else:
+                loader.data_path = str(tmp_path / text)  # type: ignore[attr-defined]
+                Path(loader.data_path).write_text(text)  # type: ignore[attr-defined]
         return loaders
 
     assert not _train_and_kill(monkeypatch, tmp_path, 30, **loaders("one", "two"))
@@ -252,16 +259,20 @@ def test_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     _train(tmp_path, **loaders("one", "two"))
 
 
-def test_the_best_of_the_validated_epochs(tmp_path: Path) -> None:
-    """By hand: of three epochs, the first and the last are validated, and the first is the best."""
-    _train(
+@pytest.mark.parametrize("num_epochs", [2, 3])
+def test_the_best_of_the_validated_epochs(tmp_path: Path, num_epochs: int) -> None:
+    """By hand: of three epochs, the first and the last are validated, and the first is the best.
+    These are the weights that the trainer returns, also without the last epoch."""
+    trainer = _train(
         tmp_path,
         make_model=partial(ToyModel, scores=(0.3, 0.9, 0.1)),
+        num_epochs=num_epochs,
         callbacks=[{"type": "should_validate_callback", "validation_interval": 2}],
         checkpointer={"keep_most_recent_by_count": None},
     )
     best = torch.load(tmp_path / "best.th")
     assert_identical(best, torch.load(tmp_path / "model_state_e1_b0.th"))
+    assert_identical(trainer.model.state_dict(), best)
 
 
 @pytest.mark.parametrize("kind", ["rank_state", "training_state", "model_state"])

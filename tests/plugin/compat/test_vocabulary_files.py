@@ -1,0 +1,44 @@
+"""A vocabulary's files appear whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+from allennlp.data import Vocabulary
+from allennlp.data import vocabulary as allennlp_vocabulary
+
+
+class Killed(BaseException):
+    pass
+
+
+def saved(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.glob("*")}
+
+
+@pytest.mark.parametrize("n_lines", range(5))
+def test_a_kill_leaves_no_part_of_a_vocabulary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_lines: int
+) -> None:
+    """By hand: a process that is killed after some of the five lines leaves no new folder, and an
+    old one as it was. Then the vocabulary is saved, and AllenNLP reads the words that it has."""
+    folder = tmp_path / "run" / "vocabulary"
+    printed: list[object] = []
+
+    def kill(line: str, file: object) -> None:
+        if len(printed) == n_lines:
+            raise Killed
+        printed.append(line)
+        print(line, file=file)  # type: ignore[call-overload]
+
+    for words in (["a", "b"], ["c", "d"]):
+        vocab = Vocabulary(tokens_to_add={"tokens": words})
+        before = saved(folder)
+        printed.clear()
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(allennlp_vocabulary, "print", kill, raising=False)
+            vocab.save_to_files(str(folder))
+        assert saved(folder) == before and folder.exists() == bool(before)
+        vocab.save_to_files(str(folder))
+        found = Vocabulary.from_files(str(folder))
+        assert found.get_token_to_index_vocabulary() == vocab.get_token_to_index_vocabulary()
+        assert [path.name for path in folder.parent.iterdir()] == ["vocabulary"]
