@@ -15,7 +15,7 @@ _save_to_files = Vocabulary.save_to_files
 
 
 def _save_whole_files(self: Vocabulary, directory: str) -> None:
-    folder = Path(directory)
+    folder = Path(os.path.realpath(directory))
     temporary = folder.with_name(f".{folder.name}.{token_hex(4)}")
     try:
         _save_to_files(self, str(temporary))
