@@ -176,16 +176,10 @@ class LanguageModel(Model):
         self, embedding_sources_mapping: Optional[Dict[str, str]] = None
     ) -> None:
         """
-        Called with a mapping by `evaluate --extend-vocab`, and without one when training begins
-        with `model: { type: 'from_archive' }`. Raises an `InputError` if words were added, because
-        the softmax has no rows for them, and always for `from_archive`, because the archive of that
-        run would name neither its options nor its words.
+        Called when `model: { type: 'from_archive' }` or `evaluate --extend-vocab` has added the
+        words of a new text to the vocabulary. Raises an `InputError`, because the softmax has no
+        rows for them.
         """
-        if embedding_sources_mapping is None:
-            raise InputError(
-                "model: expected the type bilm with a pretrained_file, as in "
-                "bilm_finetune.jsonnet, found from_archive, whose archive Elmo could not read"
-            )
         n_words = len(word_ids(self.vocab))
         if n_words != self.softmax.n_words:
             raise InputError(

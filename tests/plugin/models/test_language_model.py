@@ -262,9 +262,9 @@ def test_errors_in_a_config_are_named(params, message):
 
 
 def test_a_vocabulary_that_was_extended_is_refused():
-    """`evaluate --extend-vocab` adds the words of a new text, which have no rows."""
+    """`model: { type: 'from_archive' }` adds the words of a new text, which have no rows."""
     model = language_model()
-    model.extend_embedder_vocab({})
+    model.extend_embedder_vocab()
     model.vocab.add_token_to_namespace("new", "words")
     with pytest.raises(InputError, match=r"expected the 10 words of the archive, found 11; .*file"):
-        model.extend_embedder_vocab({})
+        model.extend_embedder_vocab()

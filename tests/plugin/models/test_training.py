@@ -426,14 +426,6 @@ def test_validate_every_needs_a_bilm_and_a_text(tmp_path):
             ValidateEveryCallback(str(tmp_path), **given)
 
 
-def test_training_from_an_archive_is_refused_before_it_begins(whole, tmp_path):
-    """`Elmo` could not read the archive of such a run, whose config has no options."""
-    params = config(tmp_path / "cache").as_dict()
-    params["model"] = {"type": "from_archive", "archive_file": str(whole[0] / "model.tar.gz")}
-    with pytest.raises(InputError, match="model: expected the type bilm with a pretrained_file"):
-        train_model(Params(params), str(tmp_path / "run"))
-
-
 def test_the_losses_of_a_resumed_epoch(tmp_path, monkeypatch):
     """The expected loss is the mean of the batches since the checkpoint, which the model reports.
     The progress bar shows it once."""
