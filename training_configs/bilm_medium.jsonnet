@@ -1,0 +1,28 @@
+// The model `medium` was trained with this config: twice the cells, the projection and the filters of
+// `small`, and the same text, held-out text and words of the softmax.
+//
+//   BILM_TEXT=FOLDER allennlp train training_configs/bilm_medium.jsonnet \
+//     --include-package elmo_plugin -s OUT
+//
+// The rate is constant, so that the training can go on for as long as the machine allows. A last part
+// continues from these weights with a rate that falls to zero:
+//
+//   BILM_TEXT=FOLDER allennlp train training_configs/bilm_medium.jsonnet \
+//     --include-package elmo_plugin -s OUT/last -o '{"train_data_path": "PART",
+//     "model.pretrained_file": "OUT/model.tar.gz", "trainer.learning_rate_scheduler.power": 1}'
+(import 'bilm_small.jsonnet') + {
+  vocabulary+: { corpus: std.extVar('BILM_TEXT') + '/train' },  // also for the last part
+  model+: {
+    char_cnn+: {
+      filters: [[1, 16], [2, 32], [3, 80], [4, 128], [5, 192], [6, 256], [7, 320]],  // 1024
+    },
+    lstm+: { dim: 2048, projection_dim: 256 },  // vectors of 512 numbers
+  },
+  trainer+: {
+    optimizer+: { lr: 0.002 },
+    // Steps are counted by batch. A power of 0 keeps the rate after the warm-up; 1 lets it fall
+    // linearly to zero.
+    learning_rate_scheduler: { type: 'polynomial_decay', warmup_steps: 200, power: 0 },
+    callbacks+: [{ type: 'validate_every', num_batches: 2000 }],  // keeps the best weights
+  },
+}
