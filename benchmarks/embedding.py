@@ -33,7 +33,8 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.bilm import INITIAL_STATES, unique_words
+from elmo_plugin.modules.bilm import INITIAL_STATES
+from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.lines import read_sentences
 

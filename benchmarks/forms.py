@@ -93,11 +93,12 @@ def lstm_by(form: str) -> Iterator[None]:
 
 def equation(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """`reference_lstm`, whose products autocast computes in the weights' precision."""
-    precision = arguments[3].dtype
-    floats: list[Any] = [x.float() if isinstance(x, Tensor) else x for x in arguments]
+    inputs, c_0, h_0, weights, sizes = arguments
+    precision = weights.input.dtype
+    in_fp32 = weights.map_matrices(lambda x, _: x.float())
     with torch.autocast("cpu", precision, enabled=precision == torch.bfloat16):
-        outputs, c, h = reference_lstm(*floats)
-    return outputs.to(arguments[0].dtype), c, h
+        outputs, c, h = reference_lstm(inputs.float(), c_0.float(), h_0.float(), in_fp32, sizes)
+    return outputs.to(inputs.dtype), c, h
 
 
 if __name__ == "__main__":

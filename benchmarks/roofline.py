@@ -152,7 +152,8 @@ def compare_with_bert(
             bert(input_ids=batch, attention_mask=mask.long())
 
     def embed() -> None:
-        elmo.layers.word_vectors.clear()  # a first pass, with packed weights
+        frozen: Any = elmo.layers.frozen(elmo.bilm)
+        frozen._bilm.token_encoder._rows.clear()  # a first pass, with packed weights
         for batch in batches:
             elmo(batch)
 

@@ -16,7 +16,7 @@ from benchmarks.operations import FORWARD_AND_BACKWARD, char_cnn_operations, lst
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.modules import BiLM, ProjectedLSTM
-from elmo_plugin.modules.bilm import unique_words
+from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 
 N_WINDOWS = 4

@@ -26,7 +26,6 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from elmo_plugin.checks import MOST, InputError
-from elmo_plugin.elmo.caches import WordVectorCache
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
@@ -89,7 +88,7 @@ def dump(
     if elmo.layers.initial_state == "carry":
         # Whole batches, because their rows continue those of the previous batch.
         part_size = max(1, PART_SENTENCES // batch_size) * batch_size
-    elmo.layers.word_vectors = WordVectorCache(same_bits=True)
+    elmo.layers.same_bits = True
     index: dict[str, int] = {}
     paths = []
     try:
@@ -160,7 +159,7 @@ def _write_part(
     settings: dict[str, Any],
     progress: Any,
 ) -> None:
-    elmo.layers.read_words({word for sentence in part for word in sentence.tokens})
+    elmo.cache_words({word for sentence in part for word in sentence.tokens})
     with atomic_write(path) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
             file.attrs["settings"] = json.dumps(settings)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, check_number, fail
-from elmo_plugin.elmo.caches import lock_of
+from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, token_lists
+from elmo_plugin.elmo.shared_lock import lock_of
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_files
@@ -203,7 +205,6 @@ class Elmo(nn.Module):
             raise RuntimeError(
                 "expected torch.nn.parallel.DistributedDataParallel, found torch.nn.DataParallel"
             )
-        self._layers.bilm = self.bilm  # `self.bilm` may have been replaced
         return self._layers
 
     @property
@@ -243,22 +244,25 @@ class Elmo(nn.Module):
             )
         outer = tokens.shape[:-2]
         flat = tokens.flatten(0, -3)
-        mixed, mask = self._mixed(flat, self.mixes, self.keep_sentence_boundaries)
+        mixed, mask = self._forward(flat)
         return {
             "elmo_representations": [self.dropout(x).view(*outer, *x.shape[1:]) for x in mixed],
             "mask": mask.view(*outer, mask.size(1)),
         }
 
-    @not_compiled
+    @not_compiled  # the kernels and caches are faster than what a compiler makes of them
+    def _forward(self, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
+        with lock_of(self.bilm).shared():  # layers and mixes are from the same weights
+            return self._mixed(tokens, self.mixes, self.keep_sentence_boundaries)
+
     def _mixed(
         self, tokens: Tensor, mixes: list[ScalarMix], keep_boundaries: bool
     ) -> tuple[list[Tensor], Tensor]:
         """The mixes of a batch, each of shape `(B, T, 2P)`, and its mask, shape `(B, T)`."""
         # The statistics of layer norm include the boundaries, as in AllenNLP.
         boundaries = keep_boundaries or mixes[0].do_layer_norm
-        with lock_of(self.bilm).shared():  # layers and mixes are from the same weights
-            layers, mask = self.layers(tokens, boundaries)
-            mixed = [mix(layers, mask) for mix in mixes]
+        layers, mask = self.layers(self.bilm, tokens, boundaries)
+        mixed = [mix(layers, mask) for mix in mixes]
         if boundaries and not keep_boundaries:
             mask = mask[:, 2:]
             mixed = [without_boundaries(x, mask) for x in mixed]
@@ -318,13 +322,13 @@ class Elmo(nn.Module):
         if self.layers.initial_state == "carry" and batch:  # vectors depend on the previous batch
             batches = [list(range(len(batch)))]
         found: list[Any] = [None] * len(batch)
-        for places in batches:
-            with lock_of(self.bilm).shared():  # no move to another device comes between
+        with lock_of(self.bilm).shared():  # all sentences are read with the same weights
+            for places in batches:
                 chosen = self._vectors(self.characters([batch[b] for b in places]), layer)
-            for row, b in enumerate(places):  # of (.., B, T, 2P)
-                vectors = chosen[..., row, : lengths[b], :].float()
-                vectors = vectors.sum(dim=-2) / max(1, lengths[b]) if pool else vectors.clone()
-                found[b] = vectors if as_tensors else vectors.cpu().numpy()
+                for row, b in enumerate(places):  # of (.., B, T, 2P)
+                    vectors = chosen[..., row, : lengths[b], :].float()
+                    vectors = vectors.sum(dim=-2) / max(1, lengths[b]) if pool else vectors.clone()
+                    found[b] = vectors if as_tensors else vectors.cpu().numpy()
         if is_single:
             return found[0]
         if not pool:
@@ -340,7 +344,7 @@ class Elmo(nn.Module):
         if layer == "mix":
             (mixed,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
             return mixed
-        return _choose(self.layers(tokens, boundaries=False)[0], layer)
+        return _choose(self.layers(self.bilm, tokens, boundaries=False)[0], layer)
 
     def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:
         """
@@ -373,8 +377,9 @@ class Elmo(nn.Module):
         # Sizes of 0 and 1 in the example would be fixed in the program.
         example = self.characters([["one", "two"], ["one"]])
         dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
+        program = Program(self, partial(self._vectors, layer=layer))
         with lock_of(self.bilm).alone(), torch.no_grad():
-            return torch.export.export(_Program(self, layer), (example,), dynamic_shapes=(dynamic,))
+            return torch.export.export(program, (example,), dynamic_shapes=(dynamic,))
 
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """
@@ -394,15 +399,36 @@ class Elmo(nn.Module):
         return tokens.to(self.bilm.boundaries.device)
 
     def fingerprint(self) -> bytes:
-        """See `BiLMLayers.fingerprint`."""
-        return self.layers.fingerprint()
+        """
+        A digest of the weights and the settings that a sentence's layers depend on. Raises a
+        `ValueError` if the biLM is trained or contains parts whose effect is unknown.
+        """
+        with lock_of(self.bilm).shared():
+            if (frozen := self.layers.frozen(self.bilm)) is None:
+                raise ValueError(
+                    "expected a frozen biLM without hooks and parametrizations, with parameters "
+                    "that were not made in inference mode and have no gradient, found another, "
+                    "which has no digest"
+                )
+            return frozen.digest(self.layers.initial_state)
+
+    def cache_words(self, words: Collection[str]) -> None:
+        """
+        Cache the vectors of all words of a text in large batches, which is faster, if the biLM is
+        frozen and the cache is large enough.
+        """
+        if 0 < len(words) <= self.layers.n_cached_words:
+            with lock_of(self.bilm).shared():
+                if (frozen := self.layers.frozen(self.bilm)) is not None:
+                    frozen.cache_words(self.characters([sorted(words)])[0])
 
     def clear_caches(self) -> None:
         """
         Clear carried states and in-memory caches, but not the files in `cache_dir`. Call this after
         modifying weights through another tensor, such as `.data`, which caches cannot detect.
         """
-        self.layers.clear()
+        with lock_of(self.bilm).alone():
+            self.layers.clear()
 
     def resume_state(self) -> dict[str, Tensor]:
         """The carried LSTM states, which an exact resume of a task's training needs."""
@@ -422,17 +448,6 @@ class Elmo(nn.Module):
         super().train(mode)
         self.bilm.eval()  # its dropout is only for language model training
         return self
-
-
-class _Program(nn.Module):
-    """What `Elmo.export` records. `torch.compiler.is_exporting` replaces kernels and caches."""
-
-    def __init__(self, elmo: Elmo, layer: str | int) -> None:
-        super().__init__()
-        self.elmo, self.layer = elmo, layer
-
-    def forward(self, characters: Tensor) -> Tensor:
-        return self.elmo._vectors(characters, self.layer)
 
 
 def _note_weights(elmo: Elmo, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

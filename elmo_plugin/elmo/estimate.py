@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import torch
 
-from elmo_plugin.elmo.caches import CAPACITY
 from elmo_plugin.elmo.dump import Sentence, batches_of
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.word_cache import CAPACITY
 
 SAMPLE = 256
 """Sentences of the text that are measured, at most."""
@@ -77,18 +77,17 @@ def seconds_of_dump(elmo: Elmo, size: TextSize, batch_size: int) -> float:
     """
     if not size.sample:
         return 0.0
-    layers = elmo.layers
-    layers(elmo.characters([["the"]]))  # packs weights
+    elmo.layers(elmo.bilm, elmo.characters([["the"]]))  # packs weights
     words = {word for sentence in size.sample for word in sentence.tokens}
     start = time.perf_counter()
-    layers.read_words(words)
+    elmo.cache_words(words)
     encoded = time.perf_counter()
     n_read = 0
     for batch in batches_of(elmo, size.sample, batch_size):
         tokens = [sentence.tokens for sentence in batch]
-        torch.stack(layers(elmo.characters(tokens), boundaries=False)[0]).cpu()
+        torch.stack(elmo.layers(elmo.bilm, elmo.characters(tokens), boundaries=False)[0]).cpu()
         n_read += sum(map(len, tokens))
         if (end := time.perf_counter()) > start + SECONDS:
             break
-    layers.carried_state = None
+    elmo.layers.carried_state = None
     return (encoded - start) / len(words) * size.n_words + (end - encoded) / n_read * size.n_tokens

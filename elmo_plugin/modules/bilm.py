@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from elmo_plugin.checks import check_choice
 from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM, WarmState
 from elmo_plugin.ops.linear import Linear, product_dtype
+from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS, words_to_characters
 
@@ -23,9 +24,6 @@ N_BOUNDARIES = 16
 Number of empty sentences. In the models of the package, one more changes the LSTM's outputs by less
 than 0.1 %, and its memory cells by less than 1 %.
 """
-
-Encode = Callable[[Tensor], Tensor]
-"""Maps character ids of words, shape `(U, C)`, to vectors, shape `(U, P)`."""
 
 
 class SentenceLayers(NamedTuple):
@@ -80,7 +78,7 @@ class BiLM(nn.Module):
         # The character ids of `<S>` and `</S>`, shape `(2, C)`.
         self.register_buffer("boundaries", _boundaries(self), persistent=False)
         self.register_load_state_dict_post_hook(_restore_boundaries)
-        self.n_trained = 0  # see `frozen_state`
+        self.n_trained = 0  # counts the batches that autograd has seen; see `frozen_state`
 
     def set_precision(self, precision: str) -> None:
         """
@@ -102,12 +100,6 @@ class BiLM(nn.Module):
             return "bf16"
         return "fp32"
 
-    def clear_packed_weights(self) -> None:
-        """Clear packed weights, so that they are packed again before the next product."""
-        for module in self.modules():
-            if isinstance(module, (CharCNN, Linear, ProjectedLSTM)):
-                module.packed_weights.clear()
-
     @property
     def max_characters_per_token(self) -> int:
         """C, the number of character ids of a token."""
@@ -124,9 +116,7 @@ class BiLM(nn.Module):
         forward_inputs: Tensor,
         backward_inputs: Tensor,
         state: LSTMState,
-        batch_sizes: Sequence[int] | Tensor | None = None,
-        encode: Encode | None = None,
-        dropout: bool = True,
+        batch_sizes: Sequence[int] | None = None,
     ) -> tuple[list[Tensor], LSTMState]:
         """
         Read two streams of running text, each in its own reading order.
@@ -134,18 +124,17 @@ class BiLM(nn.Module):
         `words`: character ids of the distinct words of the streams, shape `(U, C)`.
         `forward_inputs` and `backward_inputs`: index of each token in `words`, shape `(B, T)`.
         `state`: initial LSTM state of shape `(L, 2, B, ...)`. `batch_sizes`: see
-        `ProjectedLSTM.forward`. `encode`: function to call instead of `token_encoder`, for example
-        one with a cache. `dropout`: whether to apply dropout in training mode.
+        `ProjectedLSTM.forward`.
 
         Returns the L + 1 layers, each of shape `(2, T, B, P)`, of which the first is the words'
         vectors, and the state after the last step.
         """
         if torch.is_grad_enabled() and any(x.requires_grad for x in self.parameters()):
             self.n_trained += 1
-        vectors = (encode or self.token_encoder)(words)  # (U, P)
+        vectors = self.token_encoder(words)  # (U, P)
         tokens = torch.stack([forward_inputs.T, backward_inputs.T])  # (2, T, B)
         x = nn.functional.embedding(tokens, vectors)
-        outputs, after = self.bilstm(x, state, batch_sizes, dropout)
+        outputs, after = self.bilstm(x, state, batch_sizes)
         return [x, *outputs], after
 
     def sentence_lengths(self, tokens: Tensor) -> Tensor:
@@ -153,10 +142,8 @@ class BiLM(nn.Module):
         Number of tokens of each sentence without boundaries, shape `(B,)`. `tokens`: character ids
         of shape `(B, T, C)`; a token of zeros is padding. Raises a `ValueError` if a character id
         does not exist or the type cannot hold all of them, or if padding comes before a real token,
-        because the tokens after it would get other tokens' vectors. Exported programs do not check.
+        because the tokens after it would get other tokens' vectors.
         """
-        if torch.compiler.is_exporting():
-            return tokens.any(dim=-1).sum(dim=1)
         if tokens.dtype not in ID_TYPES:
             raise ValueError(f"expected ids of type int16, int32 or int64, found {tokens.dtype}")
         if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < NUM_CHARACTERS:
@@ -175,13 +162,7 @@ class BiLM(nn.Module):
         return real.sum(dim=1)
 
     def sentences(
-        self,
-        tokens: Tensor,
-        lengths: Tensor,
-        state: LSTMState,
-        boundaries: bool = True,
-        encode: Encode | None = None,
-        dropout: bool = True,
+        self, tokens: Tensor, lengths: Tensor, state: LSTMState, boundaries: bool = True
     ) -> SentenceLayers:
         """
         Read sentences in both directions. `tokens`: character ids of shape `(B, T, C)`, without
@@ -189,17 +170,13 @@ class BiLM(nn.Module):
         `state`: initial LSTM state of shape `(L, 2, B, ...)`. With `boundaries`, the boundaries of
         each sentence are read too, so that the layers have T + 2 tokens. Without them, each
         direction starts after its first boundary, from a `state` of `after_boundary`, and does not
-        read the last one. `encode`, `dropout`: see `forward`.
+        read the last one.
         """
         if boundaries:
-            tokens = self._with_boundaries(tokens, lengths)
+            tokens = self.with_boundaries(tokens, lengths)
             lengths = lengths + 2
-        is_exported = torch.compiler.is_exporting()  # any order, because ONNX has no stable sort
-        if is_exported:
-            order = torch.arange(tokens.size(0), device=tokens.device)
-        else:
-            # Longest first, so that each step of the recurrence reads the first `batch_sizes[t]`.
-            lengths, order = lengths.sort(descending=True, stable=True)
+        # Longest first, so that each step of the recurrence reads the first `batch_sizes[t]`.
+        lengths, order = lengths.sort(descending=True, stable=True)
         words, indices = unique_words(tokens[order])
         time = torch.arange(indices.size(1), device=tokens.device)
         real = time < lengths[:, None]  # (B, T)
@@ -210,9 +187,7 @@ class BiLM(nn.Module):
             indices,
             indices.gather(1, backward),
             state.select(order),
-            real.T if is_exported else real.sum(dim=0).tolist(),
-            encode,
-            dropout,
+            real.sum(dim=0).tolist(),
         )
 
         rows = torch.arange(tokens.size(0), device=tokens.device)[:, None]
@@ -224,7 +199,7 @@ class BiLM(nn.Module):
             layers.append(both[unsort])
         return SentenceLayers(layers, after.select(unsort))
 
-    def _with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+    def with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """`tokens` with `<S>` before and `</S>` after each row's tokens, shape `(B, T + 2, C)`."""
         begin, end = self.boundaries.to(tokens)
         batch_size, n_steps, n_characters = tokens.shape
@@ -252,22 +227,25 @@ class BiLM(nn.Module):
 
     def after_boundary(self, state: LSTMState) -> LSTMState:
         """
-        The state after reading `<S>` in the forward and `</S>` in the backward direction, without
-        dropout. `state` has one row.
+        The state after reading `<S>` in the forward and `</S>` in the backward direction. `state`
+        has one row.
         """
         begin = self.boundaries.new_zeros(1, 1, dtype=torch.long)
-        return self(self.boundaries, begin, begin + 1, state, dropout=False)[1]
+        return self(self.boundaries, begin, begin + 1, state)[1]
 
     @torch.no_grad()
     def warm_up(self) -> None:
         """
         Compute a warm state for weights that have none: the state of one row after `N_BOUNDARIES`
-        empty sentences, `<S> </S>`, starting from zeros.
+        empty sentences, `<S> </S>`, starting from zeros, without dropout.
         """
+        training = self.training
+        self.eval()
         begin_end = torch.tensor([[0, 1] * N_BOUNDARIES], device=self.boundaries.device)
         zero = self.bilstm.zero_state(1)
-        _, after = self(self.boundaries, begin_end, 1 - begin_end, zero, dropout=False)
+        _, after = self(self.boundaries, begin_end, 1 - begin_end, zero)
         self.warm_state.set(after)
+        self.train(training)
 
 
 def _boundaries(bilm: BiLM) -> Tensor:
@@ -285,34 +263,3 @@ def _restore_boundaries(bilm: BiLM, _: object) -> None:
     right = _boundaries(bilm)
     if bilm.boundaries.is_meta or not torch.equal(bilm.boundaries, right):
         bilm.boundaries = right
-
-
-def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """
-    Find the distinct words of a batch, in arbitrary order. Many times faster than `torch.unique`.
-
-    `tokens`: character ids, shape `(B, T, C)`. Returns the distinct words, shape `(U, C)`, and each
-    token's index among them, shape `(B, T)`. In an exported program, whose shapes do not depend on
-    numbers, each token is a word.
-    """
-    n_rows, n_steps, n_characters = tokens.shape
-    rows = tokens.reshape(-1, n_characters)
-    if torch.compiler.is_exporting():
-        return rows, torch.arange(rows.size(0), device=tokens.device).view(n_rows, n_steps)
-    # Sorting one number for each word is faster than sorting rows of characters.
-    keys = (rows.long() * _hash_weights(n_characters).to(tokens.device)).sum(dim=1)
-    distinct, indices = torch.unique(keys, return_inverse=True)
-    first = indices.new_full((len(distinct),), len(rows))
-    first.scatter_reduce_(0, indices, torch.arange(len(rows), device=tokens.device), "amin")
-    words = rows[first]
-    if not torch.equal(words[indices], rows):  # two words have the same key
-        words, indices = torch.unique(rows, dim=0, return_inverse=True)
-    return words, indices.view(n_rows, n_steps)
-
-
-def _hash_weights(n: int) -> Tensor:
-    """
-    Fixed random 64-bit numbers. Sums of products with them overflow and wrap around, as in a hash.
-    """
-    generator = torch.Generator("cpu").manual_seed(n)
-    return torch.randint(-(2**63), 2**63 - 1, (n,), generator=generator, device="cpu")

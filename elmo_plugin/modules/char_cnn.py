@@ -4,12 +4,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
-from elmo_plugin.ops.frozen_state import is_plain
-from elmo_plugin.ops.linear import Linear, PackedWeightCache
-
-_CONVOLUTION = (1,), (0,), (1,), 1
-"""Stride, padding, dilation and groups of the convolutions."""
+from elmo_plugin.ops.char_conv import convolve
+from elmo_plugin.ops.linear import Linear
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 
@@ -56,7 +52,6 @@ class CharCNN(nn.Module):
             raise ValueError(f'activation: expected "relu" or "tanh", found "{activation}"')
         n_filters = sum(number for _, number in filters)
         self.activation = activation
-        self.packed_weights = PackedWeightCache(convolution_tables)
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
         self.convolutions: Iterable[Any] = nn.ModuleList(
             nn.Conv1d(embedding_dim, number, width) for width, number in filters
@@ -97,33 +92,7 @@ class CharCNN(nn.Module):
         The maxima of all convolutions over each word. The activations are monotonic, so the maximum
         may come before them. `characters`: shape `(U, C)`, int64. Returns shape `(U, F)`.
         """
-        if not self._is_as_built() or torch.compiler.is_exporting():
-            # The definition, so that hooks and replaced parts see every word. Training in it, which
-            # may raise no version, invalidates the tables.
-            self.packed_weights.clear()
-            x = self.char_embedding(characters).transpose(1, 2)  # (U, c, C)
-            return torch.cat([conv(x).amax(dim=2) for conv in self.convolutions], dim=1)
-        embedding = self.char_embedding.weight
-        convolutions = [(conv.weight, conv.bias) for conv in self.convolutions]
-        tables = None
-        makes_tables = characters.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-        if makes_tables or torch.is_grad_enabled():  # training clears them
-            tables = self.packed_weights([embedding, *(w for w, _ in convolutions)], None)
-        return max_of_convolutions(characters, embedding, convolutions, tables)
-
-    def _is_as_built(self) -> bool:
-        """Whether embedding and convolutions are those of `__init__`, of any size."""
-        return (
-            all(map(is_plain, (self.char_embedding, *self.convolutions)))
-            and type(self.char_embedding) is nn.Embedding
-            and self.char_embedding.max_norm is None
-            and all(
-                type(conv) is nn.Conv1d
-                and (conv.stride, conv.padding, conv.dilation, conv.groups) == _CONVOLUTION
-                and conv.bias is not None
-                for conv in self.convolutions
-            )
-        )
+        return convolve(characters, self.char_embedding, self.convolutions)
 
 
 class Highway(nn.Module):

@@ -7,8 +7,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from elmo_plugin.ops.linear import PackedWeightCache, product_dtype
-from elmo_plugin.ops.lstm import lstm_scan, pack_scan_weights
+from elmo_plugin.ops.linear import product_dtype
+from elmo_plugin.ops.lstm import lstm_scan
+from elmo_plugin.ops.lstm_reference import LSTMWeights
 
 HORIZON = 1000
 """Number of latest sentence starts that the mean covers, so that it follows the weights."""
@@ -108,7 +109,6 @@ class ProjectedLSTM(nn.Module):
     ) -> None:
         super().__init__()
         self.precision: torch.dtype | None = None  # of products; by default the weights'
-        self.packed_weights = PackedWeightCache(pack_scan_weights)
         self.dim = dim
         self.projection_dim = projection_dim
         self.cell_clip = cell_clip
@@ -133,11 +133,7 @@ class ProjectedLSTM(nn.Module):
             nn.init.uniform_(self.projection_weight, -bound, bound)
 
     def forward(
-        self,
-        inputs: Tensor,
-        cell: Tensor,
-        hidden: Tensor,
-        batch_sizes: Sequence[int] | Tensor | None = None,
+        self, inputs: Tensor, cell: Tensor, hidden: Tensor, batch_sizes: Sequence[int] | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
         Read a batch of rows in both directions. `inputs`: shape `(2, T, B, input_dim)`, each
@@ -146,8 +142,7 @@ class ProjectedLSTM(nn.Module):
 
         `batch_sizes`: number of rows to read at each of the T steps, in descending order, as in
         `torch.nn.utils.rnn.PackedSequence`: step t reads the first `batch_sizes[t]` rows, and rows
-        are sorted by descending length. By default every step reads all rows. While the biLM is
-        exported, the mask of the rows to read, of shape `(T, B)`.
+        are sorted by descending length. By default every step reads all rows.
 
         Returns h_1 .. h_T of shape `(2, T, B, P)`, zeros at steps that a row does not read; and
         each row's c and h after its last step, of shapes `(2, B, D)` and `(2, B, P)`. Raises a
@@ -159,30 +154,21 @@ class ProjectedLSTM(nn.Module):
             raise ValueError(
                 f"expected inputs, cell and hidden of {expected} numbers each, found {found}"
             )
-        weights = [self.input_weight, self.recurrent_weight]
-        if self.projection_weight is not None:
-            weights.append(self.projection_weight)
-        input_weight, recurrent_weight, *projection_weight = self.packed_weights(
-            weights, self.precision
-        ) or [weight.to(product_dtype(weight, self.precision)) for weight in weights]
-        return lstm_scan(
-            inputs,
-            cell,
-            hidden,
-            input_weight,
-            recurrent_weight,
-            self.bias_with_forget(),
-            projection_weight[0] if projection_weight else None,
-            self.cell_clip,
-            self.proj_clip,
-            batch_sizes,
-        )
+        return lstm_scan(inputs, cell, hidden, self.weights(), batch_sizes)
 
-    def bias_with_forget(self) -> Tensor:
-        """b plus the forget gate's 1, shape `(2, 4D)`."""
+    def weights(self) -> LSTMWeights:
+        """The weights in the precision of the products, with the forget gate's 1 in the bias."""
         one = self.bias.new_zeros(4, self.dim)
         one[2] = 1.0
-        return self.bias + one.flatten()
+        weights = LSTMWeights(
+            self.input_weight,
+            self.recurrent_weight,
+            self.bias + one.flatten(),
+            self.projection_weight,
+            self.cell_clip,
+            self.proj_clip,
+        )
+        return weights.map_matrices(lambda x, _: x.to(product_dtype(x, self.precision)))
 
 
 class BiLSTM(nn.Module):
@@ -249,23 +235,18 @@ class BiLSTM(nn.Module):
         )
 
     def forward(
-        self,
-        inputs: Tensor,
-        state: LSTMState,
-        batch_sizes: Sequence[int] | Tensor | None = None,
-        dropout: bool = True,
+        self, inputs: Tensor, state: LSTMState, batch_sizes: Sequence[int] | None = None
     ) -> tuple[list[Tensor], LSTMState]:
         """
         Read a batch of rows with all layers. `inputs`: shape `(2, T, B, input_dim)`, each direction
         in its own reading order. `state`: initial LSTM state of shape `(L, 2, B, ...)`; no gradient
-        flows into it. `batch_sizes`: see `ProjectedLSTM.forward`. `dropout`: whether to apply
-        dropout in training mode. Returns the output of each layer, shape `(2, T, B, P)`, and each
-        row's state after its last step.
+        flows into it. `batch_sizes`: see `ProjectedLSTM.forward`. Returns the output of each layer,
+        shape `(2, T, B, P)`, and each row's state after its last step.
         """
         outputs, cells, hiddens = [], [], []
         x = inputs
         for k, layer in enumerate(self.layers):
-            x = self.dropout(x) if dropout else x
+            x = self.dropout(x)
             y, cell, hidden = layer(x, state.cell[k], state.hidden[k], batch_sizes)
             x = y + x if self.use_skip_connections and k > 0 else y
             outputs.append(x)

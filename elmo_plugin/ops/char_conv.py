@@ -10,11 +10,11 @@ window adds to each filter. A convolution is then a sum of table rows,
 and its maximum over t is updated step by step, in cache, for the words that have a window at t.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from elmo_plugin.ops.kernels import (
@@ -25,6 +25,10 @@ from elmo_plugin.ops.kernels import (
 )
 from elmo_plugin.ops.linear import is_on_cpu
 from elmo_plugin.ops.no_double_backward import no_double_backward
+from elmo_plugin.ops.private_torch import is_plain
+
+_CONVOLUTION = (1,), (0,), (1,), 1
+"""Stride, padding, dilation and groups of a convolution that the functions of this file compute."""
 
 Convolutions = Sequence[tuple[Tensor, Tensor]]
 """Weight of shape `(n, c, w)` and bias of shape `(n,)` of each convolution, as in `Conv1d`."""
@@ -50,6 +54,35 @@ def max_of_convolutions(
     else:
         maxima, _ = _best_windows(characters, tables, False)
     return maxima + torch.cat([bias for _, bias in convolutions])
+
+
+def convolve(characters: Tensor, embedding: nn.Module, convolutions: Iterable[nn.Module]) -> Tensor:
+    """
+    `max_of_convolutions` of modules. If they have hooks, are not the usual ones, or are exported,
+    they are called: this is the definition.
+    """
+    convolutions = list(convolutions)
+    if is_usual(embedding, convolutions) and not torch.compiler.is_exporting():
+        weights = [(conv.weight, conv.bias) for conv in convolutions]
+        return max_of_convolutions(characters, embedding.weight, weights)  # type: ignore[arg-type]
+    x = embedding(characters).transpose(1, 2)  # (U, c, C)
+    return torch.cat([conv(x).amax(dim=2) for conv in convolutions], dim=1)
+
+
+def is_usual(embedding: nn.Module, convolutions: Iterable[nn.Module]) -> bool:
+    """Whether a character CNN has plain modules of the kinds that this file computes."""
+    return (
+        type(embedding) is nn.Embedding
+        and embedding.max_norm is None
+        and is_plain(embedding)
+        and all(
+            type(conv) is nn.Conv1d
+            and (conv.stride, conv.padding, conv.dilation, conv.groups) == _CONVOLUTION
+            and conv.bias is not None
+            and is_plain(conv)
+            for conv in convolutions
+        )
+    )
 
 
 def convolution_tables(weights: Sequence[Tensor]) -> list[Tensor]:

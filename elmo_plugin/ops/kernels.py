@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops.lstm_reference import reference_lstm, scan_gradients
+from elmo_plugin.ops.lstm_reference import LSTMWeights, reference_lstm, scan_gradients
 from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 
@@ -77,17 +77,18 @@ def _padded(x: Tensor, n_rows: int, n_columns: int) -> Tensor:
     return F.pad(x, (0, n_columns, 0, 0, 0, n_rows))
 
 
-def pack_for_kernel(weights: Sequence[Tensor | None]) -> list[Any]:
-    """The `KernelWeights` of a scan: W_x, W_h and, if there is a projection, W_P."""
-    return [w if w is None else KernelWeights(pack(w, n)) for w, n in zip(weights, (4, 4, 1))]
+def pack_for_kernel(weights: LSTMWeights) -> LSTMWeights:
+    """The same weights with matrices that are `KernelWeights`."""
+    return weights.map_matrices(lambda x, n_gates: KernelWeights(pack(x, n_gates)))
 
 
 def kernel_scan(
     inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any, keep: bool = False
 ) -> tuple[Tensor, ...]:
     """
-    `reference_lstm` for packed weights. The results are followed by the gates, c and m of every
-    step for the backward pass, or by three times `None` without `keep`.
+    The scan with packed weights; the arguments are `LSTMWeights` and batch sizes. The results are
+    followed by the gates, c and m of every step for the backward pass, or by three times `None`
+    without `keep`.
     """
     w_x, w_h, bias, w_p, *clips_and_sizes = arguments
     outputs, c, h, *kept = torch.ops.elmo_plugin.lstm_scan(
@@ -109,15 +110,15 @@ class KernelScan(torch.autograd.Function):
     def forward(
         ctx: Any, inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
-        input_weight, recurrent_weight, bias, projection_weight, *clips_and_sizes = arguments
+        *given, batch_sizes = arguments
+        weights = LSTMWeights(*given)
         x, c_0, h_0 = (tensor.float().contiguous() for tensor in (inputs, c_0, h_0))
-        weights = input_weight, recurrent_weight, projection_weight
-        w_x, w_h, w_p = pack_for_kernel(weights)
         outputs, last_c, last_h, *kept = kernel_scan(
-            x, c_0, h_0, w_x, w_h, bias, w_p, *clips_and_sizes, keep=True
+            x, c_0, h_0, *pack_for_kernel(weights), batch_sizes, keep=True
         )
-        ctx.save_for_backward(x, c_0, h_0, *weights, outputs, *kept)
-        ctx.clips_and_sizes = clips_and_sizes
+        matrices = weights.input, weights.recurrent, weights.projection
+        ctx.save_for_backward(x, c_0, h_0, *matrices, outputs, *kept)
+        ctx.clips_and_sizes = weights.cell_clip, weights.proj_clip, batch_sizes
         ctx.mark_non_differentiable(last_c, last_h)
         return outputs.to(inputs.dtype), last_c, last_h
 
@@ -213,14 +214,13 @@ def _test_lstm(dtype: torch.dtype) -> None:
         return 0.3 * torch.randn(shape, generator=generator)
 
     tensors = [random(2, 4, 3, 5), random(2, 3, 70), random(2, 3, 6)]
-    weights = [w.to(dtype) for w in (random(2, 5, 280), random(2, 6, 280), random(2, 70, 6))]
-    bias = random(2, 280)
-
-    def arguments(weights: Sequence[Any]) -> list[Any]:
-        return [*tensors, *weights[:2], bias, weights[2], 0.4, 0.3, [3, 3, 2, 1]]
-
-    found = kernel_scan(*arguments(pack_for_kernel(weights)))
-    expected = reference_lstm(*arguments([w.float() for w in weights]))
+    w_x, w_h, w_p = (random(*shape).to(dtype) for shape in ((2, 5, 280), (2, 6, 280), (2, 70, 6)))
+    weights = LSTMWeights(w_x, w_h, random(2, 280), w_p, 0.4, 0.3)
+    sizes = [3, 3, 2, 1]
+    found = kernel_scan(*tensors, *pack_for_kernel(weights), sizes)
+    in_fp32 = weights.map_matrices(lambda x, _: x.float())
+    inputs, c_0, h_0 = tensors
+    expected = reference_lstm(inputs, c_0, h_0, in_fp32, sizes)
     error = max(float((x - y).abs().max()) for x, y in zip(found, expected))
     if not error <= (1e-5 if dtype == torch.float32 else 0.02):
         raise RuntimeError(f"its {dtype} numbers are wrong by {error:g}")

@@ -9,13 +9,12 @@ CPUs and is slow for matrices with few rows. oneDNN, which PyTorch also contains
 A product is computed in the precision of its weight; the result has the precision of the input.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.frozen_state import FrozenCache, FrozenState, is_frozen
 from elmo_plugin.ops.no_double_backward import no_double_backward, no_forward_mode
 from elmo_plugin.ops.private_torch import has_native_bfloat16, is_onednn_weight, onednn_linear, pack
 
@@ -101,59 +100,17 @@ def product_dtype(weight: Tensor, precision: torch.dtype | None) -> torch.dtype:
     return precision or weight.dtype
 
 
-class PackedWeightCache(FrozenCache):
-    """
-    Casts frozen weights to a precision and packs them, only once. `pack` packs weights, or computes
-    something else from them. A copy starts empty, because packed weights cannot be copied.
-    """
-
-    def __init__(self, pack: Callable[[list[Tensor]], Sequence[Any]]) -> None:
-        super().__init__()
-        self._pack = pack
-
-    def __call__(
-        self, weights: Sequence[Tensor], precision: torch.dtype | None
-    ) -> Sequence[Any] | None:
-        """
-        Return the result of `pack` for the weights in `precision`, by default their own. `None` if
-        autograd is enabled, because packed weights have no gradient, if the weights are not frozen
-        parameters, or during `torch.export`.
-        """
-        if not all(isinstance(weight, nn.Parameter) and is_frozen(weight) for weight in weights):
-            self.clear()
-            return None
-        if torch.is_grad_enabled() or torch.compiler.is_exporting():
-            return None
-        # Tables of products depend on it. Packed weights do not, and it hardly ever changes.
-        fp32_precision = torch.backends.mkldnn.matmul.fp32_precision  # type: ignore[attr-defined]
-        return self.find(
-            FrozenState(weights, (precision, fp32_precision)),
-            lambda: self._pack([w.detach().to(product_dtype(w, precision)) for w in weights]),
-        )
-
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return type(self), (self._pack,)
-
-
 class Linear(nn.Linear):
     """`torch.nn.Linear` with the products of this file."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features)
         self.precision: torch.dtype | None = None  # of products; by default the weight's
-        self.packed_weights = PackedWeightCache(_pack_transposed)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer. `x`: shape `(n, in_features)`. Returns shape `(n, out_features)`."""
         no_forward_mode(x, self.weight, self.bias)
-        packed = self.packed_weights([self.weight], self.precision)
-        if packed is None:
-            return linear(x, self.weight, self.bias, self.precision)
-        return batched_matmul(x[None], packed[0])[0].add_(self.bias)
-
-
-def _pack_transposed(weights: list[Tensor]) -> Sequence[Weights]:
-    return pack_weights([weight.t()[None] for weight in weights])
+        return linear(x, self.weight, self.bias, self.precision)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | None = None) -> Tensor:

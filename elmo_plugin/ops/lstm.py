@@ -16,7 +16,7 @@ from torch import Tensor
 
 from elmo_plugin.ops.kernels import KernelScan, KernelWeights, kernel_scan, pack_for_kernel, takes
 from elmo_plugin.ops.linear import Weights, batched_matmul, is_on_cpu, pack_weights
-from elmo_plugin.ops.lstm_reference import exported_lstm, scan_gradients
+from elmo_plugin.ops.lstm_reference import LSTMWeights, scan_gradients
 from elmo_plugin.ops.no_double_backward import no_double_backward, no_forward_mode
 from elmo_plugin.ops.private_torch import is_graph_kept
 
@@ -27,58 +27,43 @@ DEVICE_BLOCK = 4096
 """The same on other devices, where fewer and larger products are faster."""
 
 
-ScanWeights = Weights | KernelWeights
-
-
-def pack_scan_weights(weights: list[Tensor]) -> Sequence[Any]:
-    """Pack the frozen weights of a scan: W_x, W_h and, if there is a projection, W_P."""
-    return pack_for_kernel(weights) if _kernel_takes(weights) else pack_weights(weights)
+def pack_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
+    """Pack the matrices of weights that do not change, for scans without a gradient."""
+    if _kernel_takes(weights):
+        return pack_for_kernel(weights)
+    return weights.map_matrices(lambda x, _: pack_weights([x])[0])
 
 
 def lstm_scan(
     inputs: Tensor,
     c_0: Tensor,
     h_0: Tensor,
-    input_weight: ScanWeights,
-    recurrent_weight: ScanWeights,
-    bias: Tensor,
-    projection_weight: ScanWeights | None,
-    cell_clip: float | None,
-    proj_clip: float | None,
-    batch_sizes: Sequence[int] | Tensor | None = None,
+    weights: LSTMWeights,
+    batch_sizes: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
-    See `ProjectedLSTM.forward`; `bias` includes the forget gate's 1. Tensors for the backward pass
-    are kept only if a gradient is needed.
+    See `ProjectedLSTM.forward`. Tensors for the backward pass are kept only if a gradient is
+    needed.
     """
-    no_forward_mode(inputs, c_0, h_0, input_weight, recurrent_weight, bias, projection_weight)
+    no_forward_mode(inputs, c_0, h_0, *weights)
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
-    if not isinstance(batch_sizes, Tensor):  # `torch.export` fails at this
-        c_0, h_0 = c_0.detach(), h_0.detach()
-    matrices: list[Any] = [input_weight, recurrent_weight, projection_weight]
-    uses_kernel = isinstance(recurrent_weight, KernelWeights) or _kernel_takes(matrices)
-    tensors = (inputs, bias, *matrices)
-    scan: Callable[..., tuple[Tensor, ...]] = _scan
-    if isinstance(batch_sizes, Tensor):  # while the biLM is exported
-        scan = exported_lstm
-    elif torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
+    c_0, h_0 = c_0.detach(), h_0.detach()
+    uses_kernel = isinstance(weights.recurrent, KernelWeights) or _kernel_takes(weights)
+    scan: Callable[..., tuple[Tensor, ...]] = kernel_scan if uses_kernel else _scan
+    tensors = (inputs, *weights.matrices(), weights.bias)
+    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
         scan = (KernelScan if uses_kernel else _Scan).apply
-    elif uses_kernel:
-        scan = kernel_scan
-        if isinstance(recurrent_weight, Tensor):  # it is trained and changes between evaluations
-            matrices = pack_for_kernel(matrices)
-    w_x, w_h, w_p = matrices
-    outputs, c, h, *_ = scan(
-        inputs, c_0, h_0, w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes
-    )
+    elif uses_kernel and isinstance(weights.recurrent, Tensor):
+        weights = pack_for_kernel(weights)  # they are trained and change between evaluations
+    outputs, c, h, *_ = scan(inputs, c_0, h_0, *weights, batch_sizes)
     return outputs, c, h
 
 
-def _kernel_takes(weights: Sequence[Any]) -> bool:
-    """Whether the kernels take these weights, which must have one dtype. A weight may be `None`."""
-    given = [weight for weight in weights if weight is not None]
-    return all(map(takes, given)) and len({weight.dtype for weight in given}) == 1
+def _kernel_takes(weights: LSTMWeights) -> bool:
+    """Whether the kernels take these weights, whose matrices must have one dtype."""
+    matrices = weights.matrices()
+    return all(map(takes, matrices)) and len({x.dtype for x in matrices}) == 1
 
 
 def _scan(

@@ -1,10 +1,12 @@
 """
-The equation of `ProjectedLSTM`, also for `torch.export`, and the part of its gradient that the
-compiled kernel and the PyTorch version share.
+The equation of `ProjectedLSTM`, and the part of its gradient that the compiled kernel and the
+PyTorch version share.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,68 +14,63 @@ from torch import Tensor
 from elmo_plugin.ops.linear import batched_matmul
 
 
+class LSTMWeights(NamedTuple):
+    """
+    What a `ProjectedLSTM` multiplies with, in both directions. The matrices may be packed.
+
+    input : `Tensor`
+        W_x of shape `(2, input_dim, 4D)`, with the gates in the order i, j, f, o.
+    recurrent : `Tensor`
+        W_h of shape `(2, P, 4D)`.
+    bias : `Tensor`
+        b of shape `(2, 4D)`, including the 1 that is added to the forget gate.
+    projection : `Tensor | None`
+        W_P of shape `(2, D, P)`.
+    cell_clip : `float | None`
+    proj_clip : `float | None`
+    """
+
+    input: Any
+    recurrent: Any
+    bias: Tensor
+    projection: Any
+    cell_clip: float | None
+    proj_clip: float | None
+
+    def matrices(self) -> list[Any]:
+        return [x for x in (self.input, self.recurrent, self.projection) if x is not None]
+
+    def map_matrices(self, function: Callable[[Any, int], Any]) -> LSTMWeights:
+        """Apply `function` to each matrix and its number of gates."""
+        projection = None if self.projection is None else function(self.projection, 1)
+        return self._replace(
+            input=function(self.input, 4),
+            recurrent=function(self.recurrent, 4),
+            projection=projection,
+        )
+
+
 def reference_lstm(
     inputs: Tensor,
     c_0: Tensor,
     h_0: Tensor,
-    input_weight: Tensor,
-    recurrent_weight: Tensor,
-    bias: Tensor,
-    projection_weight: Tensor | None,
-    cell_clip: float | None,
-    proj_clip: float | None,
+    weights: LSTMWeights,
     batch_sizes: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The definition of `lstm_scan` and of the kernel."""
     n_steps, n_rows = inputs.shape[1:3]
     c, h, outputs = c_0, h_0, []
     for t, n in enumerate(batch_sizes or [n_rows] * n_steps):
-        c_t, h_t = reference_step(
-            inputs[:, t, :n] @ input_weight + bias[:, None],
-            c[:, :n],
-            h[:, :n],
-            recurrent_weight,
-            projection_weight,
-            cell_clip,
-            proj_clip,
-        )
+        gates = inputs[:, t, :n] @ weights.input + weights.bias[:, None]
+        c_t, h_t = reference_step(gates, c[:, :n], h[:, :n], weights)
         outputs.append(torch.nn.functional.pad(h_t, (0, 0, 0, n_rows - n)))
         c = torch.cat([c_t, c[:, n:]], dim=1)
         h = torch.cat([h_t, h[:, n:]], dim=1)
     return torch.stack(outputs, dim=1), c, h
 
 
-def exported_lstm(
-    inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    """
-    `reference_lstm` for `torch.export`: the loop over time is an operator of the program, so that
-    the numbers of steps and rows are not fixed. Instead of `batch_sizes`, the last argument is the
-    mask of the rows that are read at each step, of shape `(T, B)`.
-    """
-    input_weight, recurrent_weight, bias, *rest, is_read = arguments
-    # Not at the top, because it imports the compiler.
-    from torch._higher_order_ops.scan import scan
-
-    def step(state: Any, at_t: Any) -> tuple[Any, Tensor]:
-        (c, h), (gates, mask) = state, at_t
-        c_t, h_t = reference_step(gates, c, h, recurrent_weight, *rest)
-        return (torch.where(mask, c_t, c), torch.where(mask, h_t, h)), h_t * mask
-
-    gates = inputs @ input_weight[:, None] + bias[:, None, None]  # (2, T, B, 4D)
-    at_steps = gates.transpose(0, 1), is_read[:, None, :, None]
-    (c, h), outputs = scan(step, (c_0, h_0), at_steps)
-    return outputs.transpose(0, 1), c, h
-
-
 def reference_step(
-    gates: Tensor,
-    c: Tensor,
-    h: Tensor,
-    recurrent_weight: Tensor,
-    projection_weight: Tensor | None,
-    cell_clip: float | None,
-    proj_clip: float | None,
+    gates: Tensor, c: Tensor, h: Tensor, weights: LSTMWeights
 ) -> tuple[Tensor, Tensor]:
     """
     One time step of n rows: c_t of shape `(2, n, D)` and h_t of shape `(2, n, P)`. `gates` is
@@ -83,11 +80,11 @@ def reference_step(
     def clip(x: Tensor, bound: float | None) -> Tensor:
         return x if bound is None else x.clamp(-bound, bound)
 
-    i, j, f, o = (gates + h @ recurrent_weight).chunk(4, dim=-1)
-    c_t = clip(torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(j), cell_clip)
+    i, j, f, o = (gates + h @ weights.recurrent).chunk(4, dim=-1)
+    c_t = clip(torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(j), weights.cell_clip)
     h_t = torch.sigmoid(o) * torch.tanh(c_t)
-    if projection_weight is not None:
-        h_t = clip(h_t @ projection_weight, proj_clip)
+    if weights.projection is not None:
+        h_t = clip(h_t @ weights.projection, weights.proj_clip)
     return c_t, h_t
 
 

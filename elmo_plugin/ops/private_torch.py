@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 _linear_pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
@@ -100,6 +100,24 @@ def has_global_hooks() -> bool:
     nothing is cached.
     """
     return any(hooks is None or bool(hooks) for hooks in _global_hooks)
+
+
+def is_plain(module: nn.Module) -> bool:
+    """
+    Whether a call of `module` does only what its class defines, and the class is from this package
+    or PyTorch: there are no hooks, not even global ones, no parametrizations, and no `forward` set
+    on the instance.
+    """
+    return (
+        not has_global_hooks()
+        and type(module).__module__.partition(".")[0] in ("elmo_plugin", "torch")
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
+        and not module._backward_hooks
+        and not module._backward_pre_hooks
+        and "parametrizations" not in module._modules
+        and "forward" not in module.__dict__
+    )
 
 
 def not_compiled(function: Callable) -> Callable:

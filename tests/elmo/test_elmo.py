@@ -92,9 +92,9 @@ def test_layers_without_boundaries(bilm_files, initial_state, requires_grad):
     whole, inner = (Elmo.from_files(*bilm_files, **how) for _ in range(2))
     for batch in ([*SENTENCES, []], [[], []], SENTENCES[::-1]):
         tokens = whole.characters(batch)
-        expected, mask = whole.layers(tokens)
+        expected, mask = whole.layers(whole.bilm, tokens)
         assert mask.sum(dim=1).tolist() == [len(sentence) + 2 for sentence in batch]
-        found, mask = inner.layers(tokens, boundaries=False)
+        found, mask = inner.layers(inner.bilm, tokens, boundaries=False)
         assert mask.sum(dim=1).tolist() == list(map(len, batch))
         for k, (x, y) in enumerate(zip(found, expected, strict=True)):
             y = y[:, 1:-1] * mask[:, :, None]
@@ -120,7 +120,7 @@ def test_rows_under_carry_stay_where_they_are(bilm_files):
     those of the batches in the given order, in which a row keeps its own state."""
     one, other = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
     for batch in ([["A"], ["He", "threw", "it"]], [["The", "stick", "."], ["It"]]):
-        layers, _ = other.layers(other.characters(batch), boundaries=False)
+        layers, _ = other.layers(other.bilm, other.characters(batch), boundaries=False)
         for found, expected, sentence in zip(one.embed(batch, "top"), layers[-1], batch):
             assert_close(found, expected[: len(sentence)], atol=1e-6, what=str(sentence))
 
@@ -400,7 +400,7 @@ def test_cached_words_change_nothing(bilm_files):
         elmo.embed(before)
         for found, right in zip(elmo.embed(SENTENCES), expected):
             assert numpy.array_equal(found, right)
-    elmo.layers.word_vectors.capacity = 4
+    elmo.layers.n_cached_words = 4
     for found, right in zip(elmo.embed(SENTENCES), expected):
         assert numpy.array_equal(found, right)
-    assert len(elmo.layers.word_vectors._rows) <= 4
+    assert len(elmo.layers.frozen(elmo.bilm)._bilm.token_encoder._rows) <= 4

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from elmo_plugin import Elmo
+from elmo_plugin.elmo.frozen import FrozenBiLM
 from elmo_plugin.elmo.layer_cache import FILE, LayerCache
-from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lstm import BiLSTM
 from tests.damage import damage
 
@@ -30,7 +30,7 @@ def read(bilm_files, tmp_path):
     def read(sentences, elmo=None, boundaries=True, **kwargs):
         if elmo is None:
             elmo = Elmo.from_files(*bilm_files, **{"cache_dir": tmp_path / "cache", **kwargs})
-        layers, mask = elmo.layers(elmo.characters(sentences), boundaries)
+        layers, mask = elmo.layers(elmo.bilm, elmo.characters(sentences), boundaries)
         more = 2 if boundaries else 0
         assert mask.sum(dim=1).tolist() == [len(sentence) + more for sentence in sentences]
         return torch.stack(layers)
@@ -86,13 +86,13 @@ def test_only_what_is_new_is_read(bilm_files, read, tmp_path, monkeypatch):
     batch = [SENTENCES[0], ["A"], SENTENCES[3], SENTENCES[1], SENTENCES[2]]
     asked = []
     expected = read(batch, cache_dir=None)
-    sentences = BiLM.sentences
+    compute = FrozenBiLM.layers
     monkeypatch.setattr(
-        BiLM,
-        "sentences",
-        lambda bilm, tokens, *rest, **options: (
-            (bilm is elmo.bilm and asked.append(tokens.shape))
-            or sentences(bilm, tokens, *rest, **options)
+        FrozenBiLM,
+        "layers",
+        lambda frozen, tokens, *rest: (
+            (frozen is elmo.layers.frozen(elmo.bilm) and asked.append(tokens.shape))
+            or compute(frozen, tokens, *rest)
         ),
     )
     torch.testing.assert_close(read(batch, elmo), expected, atol=1e-5, rtol=0)

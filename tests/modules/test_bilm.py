@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from elmo_plugin import Elmo
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.modules import bilm as bilm_module
-from elmo_plugin.modules.bilm import N_BOUNDARIES, SentenceLayers, unique_words
+from elmo_plugin.modules.bilm import N_BOUNDARIES, SentenceLayers
+from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.pretrained import pretrained_names
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle

@@ -1,5 +1,3 @@
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -65,9 +63,6 @@ def test_convolutions_are_the_references(batch):
     assert_close(found, expected, atol=1e-5, what="maxima")
     with torch.no_grad():
         assert torch.equal(cnn.convolve(characters), found)
-        frozen = copy.deepcopy(cnn).requires_grad_(False)
-        for _ in range(2):  # computed tables, and cached ones
-            assert_close(frozen.convolve(characters), expected, atol=1e-5, what="maxima")
     own = torch.autograd.grad((found * weight).sum(), [*parameters.values()])
     for name, gradient, reference in zip(parameters, own, gradients):
         assert_close(gradient, reference, atol=1e-4, what=f"gradient of {name}")
@@ -156,25 +151,6 @@ def test_backward_hooks_are_called():
         part.register_full_backward_hook(lambda module, *_: seen.append(module))
     cnn(torch.from_numpy(words_to_characters(["word"], 12))).sum().backward()
     assert set(seen) == set(parts)
-
-
-def test_training_with_a_hook_leaves_no_old_tables():
-    """Expected: the convolutions without tables. A fused optimizer raises no version."""
-    cnn = char_cnn().requires_grad_(False)
-    characters = torch.from_numpy(words_to_characters(["some", "words"], 12)).long()
-    with torch.no_grad():
-        cnn(characters)
-    hook = cnn.char_embedding.register_forward_hook(lambda *_: None)
-    optimizer = torch.optim.Adam(cnn.requires_grad_(True).parameters(), lr=0.1, fused=True)
-    cnn(characters).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    hook.remove()
-    cnn.requires_grad_(False)
-    with torch.no_grad():
-        found = cnn.convolve(characters)
-        cnn.packed_weights.clear()
-        assert torch.equal(found, cnn.convolve(characters))
 
 
 def test_unknown_activation_is_named():

@@ -39,24 +39,6 @@ def test_bf16_is_near_fp32():
     assert cosine_similarity(gradient, expected_gradient, dim=0) > 0.99
 
 
-def test_frozen_weights_are_cast_again_when_they_change():
-    """The expected vectors are those after the cache of packed weights is cleared."""
-    bilm = random_bilm().bilm
-    bilm.requires_grad_(False).set_precision("bf16")
-    tokens = torch.randint(1, 200, (1, 3, 10))
-
-    def read() -> torch.Tensor:
-        return read_sentences(bilm, tokens, bilm.bilstm.zero_state(1)).layers[-1]
-
-    before = read()
-    layer = bilm.bilstm.layers[0]
-    layer.recurrent_weight.mul_(2.0)
-    after = read()
-    layer.packed_weights.clear()
-    assert torch.equal(after, read())
-    assert not torch.equal(before, after)
-
-
 def test_a_cpu_without_bfloat16_uses_fp32(monkeypatch):
     """Property: vectors and gradients are those of fp32, bit by bit."""
     monkeypatch.setattr(private_torch, "CPU_HAS_BFLOAT16", False)

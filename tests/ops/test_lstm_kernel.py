@@ -15,7 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import kernels
-from elmo_plugin.ops.lstm_reference import reference_lstm
+from elmo_plugin.ops.lstm import lstm_scan, pack_lstm_weights
+from elmo_plugin.ops.lstm_reference import LSTMWeights, reference_lstm
 from tests.compare import assert_close, cosine
 from tests.conftest import python, threads
 
@@ -56,14 +57,12 @@ def reference(lstm: ProjectedLSTM, dtype: torch.dtype, *arguments: Any) -> tuple
     """The equation with weights rounded to `dtype`; that of fp32 in double precision."""
     precise = torch.float64 if dtype == torch.float32 else torch.float32
     *tensors, sizes = arguments
-    inputs, memory, output, bias = (x.to(precise) for x in (*tensors, lstm.bias_with_forget()))
-    input_weight, recurrent_weight, projection_weight = (
-        None if w is None else w.to(dtype).to(precise)
-        for w in (lstm.input_weight, lstm.recurrent_weight, lstm.projection_weight)
+    lstm.precision = dtype
+    weights = lstm.weights()
+    weights = weights.map_matrices(lambda x, _: x.to(precise))._replace(
+        bias=weights.bias.to(precise)
     )
-    weights = input_weight, recurrent_weight, bias, projection_weight
-    clips = lstm.cell_clip, lstm.proj_clip
-    return reference_lstm(inputs, memory, output, *weights, *clips, sizes)
+    return reference_lstm(*(x.to(precise) for x in tensors), weights, sizes)
 
 
 class Bfloat16Products(TorchFunctionMode):
@@ -85,9 +84,11 @@ def test_random_shapes(fuzz, dtype):
     for random in fuzz.cases(40):
         lstm, arguments = random_case(random)
         lstm.precision = dtype
+        *tensors, sizes = arguments
         with torch.no_grad():
-            found = lstm(*arguments)
-        assert isinstance(lstm.packed_weights._entry[1][0], kernels.KernelWeights)
+            packed = pack_lstm_weights(lstm.weights())
+            found = lstm_scan(*tensors, packed, sizes)
+        assert isinstance(packed.input, kernels.KernelWeights)
         if not arguments[0].size(1):
             assert found[0].shape == (*arguments[0].shape[:3], lstm.projection_dim)
             assert all(map(torch.equal, found[1:], arguments[1:3]))
@@ -174,15 +175,14 @@ def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
 
 @needs_kernel
 def test_trained_weights_are_evaluated_by_the_kernel(monkeypatch):
-    """Bit-identical with the same weights when they are frozen, after each change of them, also one
+    """Bit-identical with the same weights when they are packed, after each change of them, also one
     through `.data`, which no cache sees."""
     lstm, arguments = random_case(Random(1))
     monkeypatch.setattr("elmo_plugin.ops.lstm._scan", None)
     for _ in range(2):
+        *tensors, sizes = arguments
         with torch.no_grad():
-            lstm.requires_grad_(False)
-            lstm.packed_weights.clear()
-            expected = lstm(*arguments)
+            expected = lstm_scan(*tensors, pack_lstm_weights(lstm.weights()), sizes)
             found = lstm.requires_grad_(True)(*arguments)
         assert all(map(torch.equal, found, expected))
         lstm.input_weight.data.mul_(2)
@@ -221,13 +221,12 @@ def test_sizes_that_disagree_are_refused(wrong):
     """Without a projection, h has as many numbers as c; and the blocks of packed weights cover
     them. Otherwise the kernel would write or read outside of its arrays."""
     sizes = {"output": (1, 640), "recurrent_weight": (640, 64)}[wrong]
-    weights = kernels.pack_for_kernel(
-        [torch.zeros(2, 8, 4 * 640), torch.zeros(2, 640, 4 * sizes[1]), None]
-    )
+    matrices = torch.zeros(2, 8, 4 * 640), torch.zeros(2, 640, 4 * sizes[1])
+    weights = LSTMWeights(*matrices, torch.zeros(2, 4 * 640), None, None, None)
     inputs, memory = torch.zeros(2, 1, 40, 8), torch.zeros(2, 40, 640)
-    rest = torch.zeros(2, 4 * 640), None, None, None, [40]
+    hidden = torch.zeros(2, 40, sizes[0])
     with pytest.raises(RuntimeError, match="expected"):
-        kernels.kernel_scan(inputs, memory, torch.zeros(2, 40, sizes[0]), *weights[:2], *rest)
+        kernels.kernel_scan(inputs, memory, hidden, *kernels.pack_for_kernel(weights), [40])
 
 
 @needs_kernel

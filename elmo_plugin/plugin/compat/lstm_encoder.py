@@ -16,7 +16,7 @@ from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder, Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.ops.frozen_state import is_plain
+from elmo_plugin.ops.private_torch import is_plain
 
 
 @Seq2SeqEncoder.register("lstm", exist_ok=True)

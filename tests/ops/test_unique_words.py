@@ -3,8 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo_plugin.modules import bilm as module
-from elmo_plugin.modules.bilm import unique_words
+from elmo_plugin.ops import unique_words as module
+from elmo_plugin.ops.unique_words import unique_words
 from tests.oracle import characters
 
 TOKEN = st.sampled_from(["a", "b", "ab", "ba", "", "the", "🙂", "aaaaaaaa", "\0"])

@@ -1,24 +1,22 @@
 """
-Detects when the output of a frozen module may have changed, to invalidate caches of it.
+Detects when the output of a frozen module may have changed.
 
-A cache stores a `FrozenState` with its values, and uses the values only while the module's state is
-equal to it. If a module contains anything whose effect cannot be compared, it has no state and
-nothing is cached. Some changes cannot be detected (docs/memory.md), such as writing to the same
-memory through another tensor, `parameter.data.mul_(2)`. Clear the caches after that.
+What was computed from a module is valid while the module's `FrozenState` is equal to the one before
+the computation. If a module contains anything whose effect cannot be compared, it has no state.
+Some changes cannot be detected (docs/memory.md), such as writing to the same memory through another
+tensor, `parameter.data.mul_(2)`. Clear the caches after that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import is_dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.private_torch import has_global_hooks
-
-T = TypeVar("T")
+from elmo_plugin.ops.private_torch import is_plain
 
 _NOT_SETTINGS = frozenset(nn.Module().__dict__) - {"training"}
 _AUTOCAST = ("cpu", "cuda", "mps", "xpu")
@@ -57,33 +55,6 @@ class FrozenState:
     __hash__ = None  # type: ignore[assignment]
 
 
-class FrozenCache:
-    """
-    Caches one value that was computed from a frozen state. A copy starts empty. Threads may share
-    it.
-    """
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        self._entry: tuple[Any, Any] | None = None
-
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return type(self), ()
-
-    def find(self, state: Any, compute: Callable[[], T]) -> T:
-        """
-        Return the cached value of an equal `state`, or else call `compute`. `None` is not cached.
-        """
-        kept = self._entry  # another thread may clear or replace it
-        if state is None or kept is None or kept[0] != state:
-            self.clear()  # before more memory is allocated
-            kept = state, compute()
-            self._entry = None if state is None else kept
-        return kept[1]
-
-
 def is_frozen(x: Tensor) -> bool:
     """
     Whether a parameter or buffer is a plain tensor that is not trained and whose version counts
@@ -98,27 +69,6 @@ def is_frozen(x: Tensor) -> bool:
     )
 
 
-def is_plain(module: nn.Module) -> bool:
-    """
-    Whether a call of `module` does only what its class defines, and the class is from this package
-    or PyTorch: there are no hooks, not even global ones, no parametrizations, and no `forward` set
-    on the instance.
-    """
-    return not has_global_hooks() and _is_plain(module)
-
-
-def _is_plain(module: nn.Module) -> bool:
-    return (
-        type(module).__module__.partition(".")[0] in ("elmo_plugin", "torch")
-        and not module._forward_hooks
-        and not module._forward_pre_hooks
-        and not module._backward_hooks
-        and not module._backward_pre_hooks
-        and "parametrizations" not in module._modules
-        and "forward" not in module.__dict__
-    )
-
-
 def frozen_state(module: nn.Module) -> FrozenState | None:
     """
     The state of a module with all its submodules, and PyTorch's precision settings. `None` if it
@@ -126,8 +76,6 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
     not frozen, or has an attribute that is not a plain value. A submodule's attribute `n_trained`
     counts how often autograd has used it.
     """
-    if has_global_hooks():
-        return None
     tensors: list[Tensor] = []
     settings: list[Any] = [
         *(torch.is_autocast_enabled(x) and torch.get_autocast_dtype(x) for x in _AUTOCAST),
@@ -137,11 +85,11 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
     ]
     n_trained = 0
     for name, part in module.named_modules(remove_duplicate=False):
-        if not _is_plain(part):
+        if not is_plain(part):
             return None
         settings += (name, type(part).__name__)
         for key, value in part.__dict__.items():
-            if key in _NOT_SETTINGS or isinstance(value, FrozenCache):
+            if key in _NOT_SETTINGS:
                 continue
             if key == "n_trained":
                 n_trained += value
@@ -151,6 +99,9 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
             elif type(value) not in _PLAIN and not is_dataclass(value):  # options, which are frozen
                 return None
             settings += (key, value)
+        # `functional_call` replaces parameters by tensors for one call.
+        if not all(isinstance(x, nn.Parameter | None) for x in part._parameters.values()):
+            return None
         for tensor in (*part._parameters.values(), *part._buffers.values()):
             if tensor is not None:
                 if not is_frozen(tensor):
