@@ -22,7 +22,7 @@ def forward(self: SimpleTagger, tokens: Any, *args: Any, **kwargs: Any) -> dict[
 
 def make_output_human_readable(self: SimpleTagger, output_dict: dict[str, Any]) -> dict[str, Any]:
     mask: Tensor | None = output_dict.pop("mask", None)
-    readable = _make_output_human_readable(self, output_dict)
+    readable: dict[str, Any] = _make_output_human_readable(self, output_dict)
     if mask is not None:
         lengths = mask.sum(dim=1).tolist()
         for key in ("logits", "class_probabilities"):
