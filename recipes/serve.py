@@ -14,17 +14,17 @@ from pydantic import Field
 
 app, model = FastAPI(), InferenceSession(os.environ["MODEL"])
 [characters], MARKS = model.get_inputs(), {"<S>": [257], "</S>": [258]}
-Sentence = Annotated[list[str], Field(min_length=1, max_length=512)]
+Token = Annotated[str, Field(pattern=r"^[^ \t\r\n]+$")]
+Sentence = Annotated[list[Token], Field(min_length=1, max_length=512)]
 
 
 @app.post("/vectors")  # in a thread of its own for each request, because it is not `async`
 def vectors(sentences: Annotated[list[Sentence], Field(min_length=1, max_length=64)]):
-    n_tokens, n_characters = max(map(len, sentences)), characters.shape[-1]
-    ids = np.zeros((len(sentences), n_tokens, n_characters), np.int64)
+    ids = np.zeros((len(sentences), max(map(len, sentences)), characters.shape[-1]), np.int64)
     for row, sentence in zip(ids, sentences):
         for place, token in zip(row, sentence):  # see docs/deployment.md
             word = MARKS.get(token) or [byte + 1 for byte in token.encode("utf-8", "ignore")]
-            word = [259, *word[: n_characters - 2], 260]
-            place[:] = word + [261] * (n_characters - len(word))
+            word = [259, *word[: len(place) - 2], 260]
+            place[:] = word + [261] * (len(place) - len(word))
     [found] = model.run(None, {characters.name: ids})
     return [x[: len(sentence)].tolist() for x, sentence in zip(found, sentences)]

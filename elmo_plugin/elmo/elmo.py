@@ -15,7 +15,7 @@ from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, che
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, token_lists
+from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, lists_of_tokens, token_lists
 from elmo_plugin.elmo.shared_lock import lock_of
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import read_archive
@@ -287,7 +287,9 @@ class Elmo(nn.Module):
         sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
             A sentence, as a string with white space between its tokens or as a list of tokens; or
             several sentences, as a list of such lists. A pandas Series has a sentence in each row,
-            in either form.
+            in either form. As a text in a file, a string is split at all white space of Unicode,
+            such as a no-break space (U+00A0) or an ideographic space (U+3000). A token of a list is
+            never split, and may contain these, but no space, tab or line break.
         layer : `str | int`, optional (default = `"mix"`)
             `"mix"` for the first mix, `"all"` for all layers, `"average"` for their average,
             `"top"` for the top layer, or the number of a layer, where 0 is the word layer.
@@ -324,7 +326,7 @@ class Elmo(nn.Module):
         found: list[Any] = [None] * len(batch)
         with lock_of(self.bilm).shared():  # all sentences are read with the same weights
             for places in batches:
-                chosen = self._vectors(self.characters([batch[b] for b in places]), layer)
+                chosen = self._vectors(self._characters([batch[b] for b in places]), layer)
                 for row, b in enumerate(places):  # of (.., B, T, 2P)
                     vectors = chosen[..., row, : lengths[b], :].float()
                     vectors = vectors.sum(dim=-2) / max(1, lengths[b]) if pool else vectors.clone()
@@ -384,17 +386,22 @@ class Elmo(nn.Module):
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """
         The character ids of sentences, shape `(B, T, C)`, zeros at padding. Raises a `ValueError`
-        if a sentence is a string, whose letters would be its tokens.
+        if a sentence is a string, whose letters would be its tokens, or if a token is empty or
+        contains a space.
         """
         strings = [sentences] if isinstance(sentences, str) else sentences
         if (string := next((s for s in strings if isinstance(s, str)), None)) is not None:
             raise ValueError(f"expected lists of tokens, found the string {string!r}")
+        return self._characters(lists_of_tokens(sentences))
+
+    def _characters(self, sentences: list[list[str]]) -> Tensor:
+        """The character ids of sentences whose tokens have been checked; see `characters`."""
         n_characters = self.bilm.max_characters_per_token
         lengths = [len(sentence) for sentence in sentences]
         most = max(lengths, default=0)
         tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long, device="cpu")
         for row, sentence in zip(tokens, sentences):
-            ids = words_to_characters(list(sentence), n_characters)
+            ids = words_to_characters(sentence, n_characters)
             row[: len(sentence)] = torch.from_numpy(ids)
         return tokens.to(self.bilm.boundaries.device)
 
@@ -420,7 +427,7 @@ class Elmo(nn.Module):
         if 0 < len(words) <= self.layers.n_cached_words:
             with lock_of(self.bilm).shared():
                 if (frozen := self.layers.frozen(self.bilm)) is not None:
-                    frozen.cache_words(self.characters([sorted(words)])[0])
+                    frozen.cache_words(self._characters([sorted(words)])[0])
 
     def clear_caches(self) -> None:
         """

@@ -32,8 +32,14 @@ def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
     if n_strings:
         _check_tokens("expected one sentence's tokens", items)
         return [items], True
-    batch = [_tokens(f"sentence {number}", item) for number, item in enumerate(items)]
-    return batch, False
+    return lists_of_tokens(items), False
+
+
+def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
+    """
+    Several sentences as lists of tokens. Raises a `ValueError` that names a wrong one by its index.
+    """
+    return [_tokens(f"sentence {number}", found) for number, found in enumerate(sentences)]
 
 
 def _row(label: Any, value: Any) -> list[str]:

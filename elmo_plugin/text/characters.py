@@ -6,14 +6,17 @@ A sentence boundary is one token with its own character. The ids are AllenNLP's,
 plus one, so that 0 can mean "no token here". These numbers appear only in this file.
 """
 
+import logging
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from elmo_plugin.checks import check_count
+
+logger = logging.getLogger(__name__)
 
 NO_TOKEN = 0
 """Id of every character at a position without a token (the padding of a batch)."""
@@ -37,6 +40,9 @@ DEFAULT_MAX_CHARACTERS = 50
 
 MOST_CHARACTERS = 1 << 12
 """Largest `max_characters_per_token`."""
+
+MANY_CROPPED = 0.01
+"""A larger share of cropped tokens gives a warning. In tokenized text they are rare, like URLs."""
 
 
 def check_max_characters(name: str, max_characters_per_token: Any) -> None:
@@ -71,6 +77,25 @@ def words_to_characters(
         boundaries = [index for index, word in enumerate(words) if word == token]
         rows[boundaries] = single_character(character, max_characters_per_token)
     return rows
+
+
+def count_cropped(words: Iterable[str], max_characters_per_token: int) -> int:
+    """The number of words that are cropped, because they have too many bytes in UTF-8."""
+    most = max_characters_per_token - 2
+    return sum(4 * len(w) > most and len(w.encode("utf-8", "ignore")) > most for w in words)
+
+
+def warn_of_cropped(
+    name: str, n_cropped: int, n_tokens: int, max_characters_per_token: int
+) -> None:
+    """Warn if many tokens of the text `name` are cropped, as those of an unsegmented text are."""
+    if n_cropped > MANY_CROPPED * n_tokens:
+        logger.warning(
+            f"{name}: {n_cropped:,} of its {n_tokens:,} tokens ({100 * n_cropped / n_tokens:.1f} "
+            f"%) are longer than {max_characters_per_token - 2} bytes in UTF-8 and are cropped: "
+            "are there spaces between its words? A text without them, such as Chinese, has to be "
+            "tokenized first"
+        )
 
 
 def word_to_characters(word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS) -> array:

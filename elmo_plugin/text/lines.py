@@ -1,6 +1,8 @@
 """
 Reads text: one sentence per line, tokens separated by white space, in plain or compressed files. A
-blank line or a new file starts a new document.
+blank line or a new file starts a new document. White space is what `str.split` splits at, which
+includes the no-break space (U+00A0) and the ideographic space (U+3000). A line ends with a line
+feed, and not at U+0085 or U+2028, which are white space too.
 """
 
 import glob
@@ -8,6 +10,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -48,6 +51,17 @@ OTHER_MAGIC = {b"PK\x03\x04": "a zip archive"} | {
 # A tar archive of text is valid UTF-8 itself, so it needs a separate check.
 TAR_MAGIC = b"ustar\0", b"ustar  \0"  # POSIX and GNU
 TAR_MAGIC_POSITION = 257
+
+# Data of a task is not text: its tags and numbers would become words.
+TASK_DATA = re.compile(r'\s*(?:\{\s*"|-DOCSTART-|#begin document)')
+"""The beginning of JSON, and of the files of CoNLL-2003 and CoNLL-2012."""
+TAG_AT_END = re.compile(r".*\S\s(?:O|[BIELSU]-\S+)\s*")
+"""A token's line whose last column is the tag of a span."""
+COLUMN_LINES = 1000
+"""Number of lines at the start of a file in which columns are looked for."""
+FEW_LINES = 2
+FEW_TABS = 5
+"""So few may be those of a short text."""
 
 DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
@@ -136,15 +150,17 @@ def read_blocks(
     file: Path | BinaryIO,
     on_bytes: Callable[[memoryview], object] | None = None,
     name: str | None = None,
+    is_text: bool = True,
 ) -> Iterator[list[str]]:
     """
     The lines of a file, in blocks of about a megabyte, because processing many lines at once is
     fast. `file`: text in UTF-8, plain or compressed by gzip, xz or zstd; an open file is not
     closed. `on_bytes`: function called with every piece of the file before decompression, for a
-    hash or a progress bar. `name`: the file in errors, by default its path.
+    hash or a progress bar. `name`: the file in errors, by default its path. `is_text`: whether the
+    lines are sentences.
 
     Raises an `InputError` if the file is not UTF-8, if its compressed form is damaged or cut short,
-    or if a line is longer than `LINE_BYTES`.
+    if a line is longer than `LINE_BYTES`, or if a text is the data of a task, such as CoNLL.
     """
     name = name or str(file)
     lines_before = 0
@@ -175,6 +191,8 @@ def read_blocks(
             if lines_before == 0:
                 block = block.removeprefix(BYTE_ORDER_MARK)
             lines = block.removesuffix("\n").split("\n")
+            if lines_before == 0 and is_text:
+                _refuse_task_data(lines, name)
             lines_before += len(lines)
             yield lines
 
@@ -221,6 +239,26 @@ def _refuse_other_formats(data: bytes, name: str) -> None:
             raise InputError(
                 f"{name}: expected text, plain or compressed by gzip, xz or zstd, found {kind}"
             )
+
+
+def _refuse_task_data(lines: list[str], name: str) -> None:
+    rows = [x for x in lines[:COLUMN_LINES] if x.strip() and not x.startswith("#")]
+    tabs = [n for row in rows if (n := row.strip().count("\t"))]
+    n_tagged = sum(TAG_AT_END.fullmatch(row) is not None for row in rows)
+    fix = ""
+    if TASK_DATA.match("\n".join(lines[:2])):
+        found = "JSON or CoNLL data"
+    elif len(tabs) > max(FEW_LINES, len(rows) / 2) and sum(tabs) > FEW_TABS:
+        found = "tabs in most lines, as in CoNLL or TSV data"
+        fix = "; if the tabs separate tokens: tr '\\t' ' '"
+    elif n_tagged > max(FEW_LINES, len(rows) / 2):
+        found = "a tag at the end of most lines, as in CoNLL data"
+    else:
+        return
+    raise InputError(
+        f"{name}: expected text, one sentence per line, found {found}; name the data of a task as "
+        f"task://CONFIG#train_data_path, whose reader gives the text{fix}"
+    )
 
 
 def _decompressed(raw: io.BufferedReader) -> BinaryIO:

@@ -283,7 +283,16 @@ def test_serve(tmp_path: Path) -> None:
                 assert answer.status_code == 200, answer.text
                 for found, expected in zip(answer.json(), tiny.embed(batch), strict=True):
                     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
-        for wrong in ([], [[]], "The dog .", ["The", "dog"], [["A"] * 513], [[1]]):
+        for wrong in (
+            [],
+            [[]],
+            "The dog .",
+            ["The", "dog"],
+            [["A"] * 513],
+            [[1]],
+            [["A", ""]],
+            [["A dog"]],
+        ):
             assert ask(wrong).status_code == 422, wrong
     finally:
         server.terminate()

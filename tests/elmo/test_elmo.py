@@ -280,6 +280,24 @@ def test_letters_are_not_tokens(elmo, sentences):
         elmo.characters(sentences)
 
 
+@pytest.mark.parametrize("token", ["", "He ran .", "\t", "a\nb", None, 3])
+def test_characters_of_what_is_no_token(elmo, token):
+    """The error is that of `embed`. As a token, it would change the vectors of the real ones."""
+    sentences = [["A"], ["He", token, "ran"]]
+    with pytest.raises(ValueError, match=r"^sentence 1: expected tokens.*, found ") as expected:
+        elmo.embed(sentences)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(expected.value))}$"):
+        elmo.characters(sentences)
+
+
+def test_spaces_that_only_a_string_is_split_at(elmo):
+    """By `str.split`. The vectors of a list are those of its tokens, which are not split."""
+    for space in "\u00a0\u3000\u2028\u0085":
+        assert len(elmo.embed(f"10{space}000 dogs")) == 3
+        assert len(elmo.embed([f"10{space}000", "dogs"])) == 2
+        assert elmo.characters([[f"10{space}000", "dogs"]]).shape == (1, 2, 50)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.bool])
 def test_a_type_that_cannot_hold_ids(elmo, dtype):
     """Ids go up to 261, of which a byte keeps five and a bfloat16 rounds."""

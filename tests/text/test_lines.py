@@ -158,6 +158,58 @@ def test_an_open_file_is_read_like_one_on_the_disk() -> None:
     assert not data.closed
 
 
+ROOT = Path(__file__).parents[2]
+CONLL_2003 = "EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\ncalls NNS B-NP O\n. . O O\n"
+CONLL_U = "# text = It runs\n1\tIt\tit\tPRON\n2\truns\trun\tVERB\n3\t.\t.\tPUNCT\n\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (ROOT / "fixtures/dependencies/train.conllu", "tabs in most lines"),
+        (ROOT / "fixtures/semantic_dependencies/train.sdp", "tabs in most lines"),
+        (ROOT / "fixtures/tagging/train.tsv", "tabs in most lines"),
+        (ROOT / "fixtures/ner/train.conll", "JSON or CoNLL data"),
+        (ROOT / "fixtures/coref/train.gold_conll", "JSON or CoNLL data"),
+        (ROOT / "fixtures/snli/train.jsonl", "JSON or CoNLL data"),
+        (ROOT / "fixtures/squad/train.json", "JSON or CoNLL data"),
+        ("It\tPRON\nruns\tVERB\n.\tPUNCT\n\n" * 2, "tabs in most lines"),
+        (CONLL_U, "tabs in most lines"),
+        (CONLL_U.replace("\n", "\r\n"), "tabs in most lines"),
+        (CONLL_2003, "a tag at the end of most lines"),
+    ],
+)
+def test_the_data_of_a_task_is_not_text(tmp_path: Path, content: Path | str, found: str) -> None:
+    """The files are data of tasks, the first three with tabs. As a text, they would have tags and
+    numbers for words."""
+    data = content.read_text() if isinstance(content, Path) else content
+    for name, compress in (("plain", bytes), ("packed", gzip.compress)):
+        with pytest.raises(InputError, match=rf"{name}: expected text, .*{found}.* task://CONFIG#"):
+            list(read_sentences(write(tmp_path / name, compress(data.encode()))))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "He\tran\t.\n",  # one line, or two, prove nothing
+        "A\tdog\tran\t.\nIt\tran\t.\n",
+        "One\ttwo\nA line .\nAnother\tone\nThe last .\n" * 100,  # half of the lines
+        "\tAn indented line .\n" * 100,
+        "Blood type O\nVitamin B-12 , not A-1\nIt ran .\n" * 100,
+    ],
+)
+def test_text_with_tabs_and_capitals_stays_text(tmp_path: Path, content: str) -> None:
+    """By the definition of a text, tabs are white space. The tokens are those of `str.split`."""
+    found = list(read_sentences(write(tmp_path / "text", content)))
+    assert found == [line.split() for line in content.split("\n")[:-1]]
+
+
+def test_the_data_of_a_task_on_stdin() -> None:
+    """An open file has the name that is given."""
+    with pytest.raises(InputError, match=r"^stdin: expected text, .* tabs in most lines"):
+        list(read_blocks(io.BytesIO(CONLL_U.encode()), name="stdin"))
+
+
 def test_an_archive_is_not_text(tmp_path: Path) -> None:
     """The files come from the standard library: a tar archive of one text file, plain, compressed,
     or with a name of several bytes a character; a zip archive; and a file of bzip2."""

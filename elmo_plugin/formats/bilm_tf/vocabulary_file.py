@@ -16,7 +16,8 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
     Raises an `InputError` that names the line if it is empty, has several words or occurs twice, or
     if the first lines are not these.
     """
-    words = [line.strip() for lines in read_blocks(Path(file)) for line in lines]
+    blocks = read_blocks(Path(file), is_text=False)
+    words = [line.strip() for lines in blocks for line in lines]
     if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
         raise InputError(
             f"{file}: expected the first lines {', '.join(SPECIAL_WORDS)}, "

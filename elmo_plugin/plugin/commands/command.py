@@ -12,6 +12,7 @@ from allennlp.common.file_utils import cached_path
 from elmo_plugin.checks import InputError, check_path, fail
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.atomic_write import check_is_new
+from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.pretrained import pretrained_names
 
 
@@ -83,7 +84,7 @@ def input_path(argument: str, path: str, expected: str) -> str:
     """
     check_path(argument, path)
     try:
-        return cached_path(path)
+        return cached_path(with_repeats(path))
     except FileNotFoundError as error:
         cause = f" ({error})" if "://" in path else ""
         raise FileNotFoundError(

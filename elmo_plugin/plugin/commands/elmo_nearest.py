@@ -12,6 +12,7 @@ from elmo_plugin.elmo.nearest import (
     text_sentences,
 )
 from elmo_plugin.plugin.commands.command import Command, add_model_arguments, load_elmo, print_text
+from elmo_plugin.plugin.data.task_text import with_repeats
 
 
 @Subcommand.register("elmo-nearest")
@@ -67,7 +68,7 @@ class ElmoNearest(Command):
             if not args.layer.isdecimal() or int(args.layer) >= elmo.n_layers:
                 fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
             layer = int(args.layer)
-        sentences = text_sentences(args.text)
+        sentences = text_sentences(with_repeats(args.text))
         found = nearest_occurrences(
             elmo, queries, sentences, k=args.k, layer=layer, same_word=args.same_word
         )
@@ -102,7 +103,7 @@ def _spread(text: str, word: str, most: int) -> list[Occurrence]:
 def _different(text: str, word: str) -> Iterator[Occurrence]:
     """The occurrences of a word, those in equal sentences once."""
     seen = set()
-    for occurrence in occurrences(text_sentences(text), word):
+    for occurrence in occurrences(text_sentences(with_repeats(text)), word):
         if occurrence.key not in seen:
             seen.add(occurrence.key)
             yield occurrence

@@ -21,6 +21,7 @@ from elmo_plugin.plugin.commands.command import (
     load_elmo,
     print_text,
 )
+from elmo_plugin.text.characters import count_cropped, warn_of_cropped
 from elmo_plugin.text.lines import read_blocks
 
 
@@ -107,20 +108,28 @@ class ElmoCommand(Command):
         else:
             name, file = "stdin", sys.stdin.buffer
         elmo = load_elmo(args, args.initial_state)
+        most = elmo.bilm.max_characters_per_token
+        n_tokens = n_cropped = 0
 
         def sentences() -> Iterator[Sentence]:
+            nonlocal n_tokens, n_cropped
+            n_tokens = n_cropped = 0
             lines = chain.from_iterable(read_blocks(file, name=name))
             for number, line in islice(enumerate(lines), shard, None, n_shards):
                 if not line.strip():
                     raise InputError(
                         f"{name}, line {number + 1}: expected a sentence, found an empty line"
                     )
-                yield Sentence(number, line.strip())
+                sentence = Sentence(number, line.strip())
+                n_tokens += len(tokens := sentence.tokens)
+                n_cropped += count_cropped(tokens, most)
+                yield sentence
 
         dtype = "float16" if args.float16 else "float32"
         size = None
         if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
             size = measure_text(sentences())  # also finds blank lines now instead of after hours
+            warn_of_cropped(name, n_cropped, n_tokens, most)
             has_index = not (args.forget_sentences or args.use_sentence_keys)
             n_bytes = bytes_of_dump(elmo, size, args.layer, args.pool, dtype, has_index)
             seconds = seconds_of_dump(elmo, size, args.batch_size)
@@ -141,6 +150,8 @@ class ElmoCommand(Command):
             forget_sentences=args.forget_sentences,
             total=size and size.n_sentences,
         )
+        if size is None:
+            warn_of_cropped(name, n_cropped, n_tokens, most)
 
 
 def _shard(text: str) -> tuple[int, int]:

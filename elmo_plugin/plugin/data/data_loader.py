@@ -20,6 +20,7 @@ from elmo_plugin.plugin.data.vocabulary import (
     own_unknown_share,
     unknown_share,
 )
+from elmo_plugin.text.characters import warn_of_cropped
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.prefetch import LazyWindow, Prefetcher, Tensors
@@ -124,6 +125,9 @@ class BiLMDataLoader(DataLoader):
             raise FileNotFoundError(
                 f"{name}: train_data_path or validation_data_path: {error}"
             ) from error
+        most = reader.max_characters_per_token
+        n_cropped = int(self.corpus.counts[self.corpus.word_lengths() > most - 2].sum())
+        warn_of_cropped(data_path, n_cropped, self.corpus.num_tokens, most)
         self._world_size, self._rank = 1, 0
         if is_distributed():
             self._world_size, self._rank = dist.get_world_size(), dist.get_rank()

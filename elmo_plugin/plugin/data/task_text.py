@@ -4,9 +4,12 @@ The text of an AllenNLP task as `task://CONFIG#KEY`, for example
 under this key. The other keys are `validation_data_path` and `test_data_path`.
 
 Each distinct `TextField` of the instances, including those in a `ListField`, becomes a sentence,
-because ELMo reads it as one. The passage of several SQuAD questions therefore occurs once. Tokens
-that contain white space are split, and the symbols that readers add to the targets of
-sequence-to-sequence models are removed. Word pieces raise an error.
+because ELMo reads it as one. The passage of several SQuAD questions therefore occurs once in a
+training text. Commands that write a result for each line read the same address with all repeats
+(see `with_repeats`), where each text field is a line, in the order of the instances and of their
+fields, and one without words is a blank line, which they refuse. Tokens that contain white space
+are split, and the symbols that readers add to the targets of sequence-to-sequence models are
+removed. Word pieces raise an error.
 
 `cached_path` resolves these addresses and caches the text until the config's reader or path, the
 data files, or the source file of the reader's class change.
@@ -44,6 +47,9 @@ EDITION = 2
 KEYS = ("train_data_path", "validation_data_path", "test_data_path")
 READERS = ("dataset_reader", "validation_dataset_reader")
 
+TASK = "task://"
+TASK_WITH_REPEATS = "task-with-repeats://"
+
 import_plugins_once = cache(import_plugins)
 """AllenNLP's function takes half a second per call."""
 
@@ -51,11 +57,13 @@ import_plugins_once = cache(import_plugins)
 class TaskTextClient(SchemeClient):
     """Resolves `task://CONFIG#KEY` for `cached_path`, which caches the text."""
 
-    scheme = "task"
+    scheme = TASK.removesuffix("://"), TASK_WITH_REPEATS.removesuffix("://")
 
     def __init__(self, resource: str) -> None:
         super().__init__(resource)
-        self.config_file, _, self.key = resource.split("://", 1)[1].partition("#")
+        self.has_repeats = resource.startswith(TASK_WITH_REPEATS)
+        self.resource = resource = resource.replace(TASK_WITH_REPEATS, TASK)  # as the user wrote it
+        self.config_file, _, self.key = resource.removeprefix(TASK).partition("#")
         if self.key not in KEYS:
             raise InputError(
                 f"{resource}: expected the key of the data after the config, such as "
@@ -133,11 +141,13 @@ class TaskTextClient(SchemeClient):
         logger.info("Reading the text of %s with %s", self.resource, name)
         try:
             with _one_process():
-                lines = list(sentences(self.reader.read(self.data_path)))
+                lines = list(texts(self.reader.read(self.data_path)))
         except Exception as error:  # readers raise many kinds of errors for data in another format
             raise InputError(
                 f"{self.resource}: {name} could not read {self.data_path}: {error}"
             ) from error
+        if not self.has_repeats:
+            lines = list(dict.fromkeys(line for line in lines if line))
         if not lines:
             raise InputError(
                 f"{self.resource}: expected text fields in the instances that {name} reads from "
@@ -147,6 +157,14 @@ class TaskTextClient(SchemeClient):
 
 
 add_scheme_client(TaskTextClient)
+
+
+def with_repeats(path: str) -> str:
+    """
+    The address of a task's text with a line for each text field, also if the field repeats an
+    earlier one. Any other path stays as it is.
+    """
+    return path.replace(TASK, TASK_WITH_REPEATS) if path.startswith(TASK) else path
 
 
 @contextmanager
@@ -160,13 +178,11 @@ def _one_process() -> Iterator[None]:
         util.is_distributed = is_distributed
 
 
-def sentences(instances: Iterable[Instance]) -> Iterator[str]:
+def texts(instances: Iterable[Instance]) -> Iterator[str]:
     """
-    The distinct texts of instances, in order of first occurrence, with spaces between words. Warns
-    of the first token that contains white space. Raises an `InputError` if a token is a word piece
-    or has no text.
+    The texts of instances, in order, with spaces between words. Warns of the first token that
+    contains white space. Raises an `InputError` if a token is a word piece or has no text.
     """
-    seen = set()
     is_split = False
     for instance in instances:
         for name, field in instance.fields.items():
@@ -189,10 +205,7 @@ def sentences(instances: Iterable[Instance]) -> Iterator[str]:
                             "and becomes several words here, as other such tokens do"
                         )
                     words += parts
-                line = " ".join(words)
-                if line and line not in seen:
-                    seen.add(line)
-                    yield line
+                yield " ".join(words)
 
 
 def _text_fields(field: Field) -> Iterator[TextField]:

@@ -84,6 +84,7 @@ class LanguageModel(Model):
 
     default_predictor = "bilm"
     validation_metrics = ("perplexity", "forward_perplexity", "backward_perplexity", "loss")
+    reads_empty_text = True  # both of its boundaries have a probability
 
     def __init__(
         self,

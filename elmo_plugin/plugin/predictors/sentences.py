@@ -1,12 +1,17 @@
+import io
 import json
 import locale
 import math
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
+from itertools import chain
 from typing import Any
 
 import torch
 from allennlp.common import JsonDict
+from allennlp.common.file_utils import cached_path, open_compressed
 from allennlp.data import Batch, DatasetReader, Instance
 from allennlp.models import Model
 from allennlp.nn import util
@@ -16,9 +21,13 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
-from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
+from elmo_plugin.plugin.data.task_text import with_repeats
+from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, word_ids
 from elmo_plugin.plugin.models.language_model import LanguageModel, exp
-from elmo_plugin.text.corpus import SPECIAL_WORDS
+from elmo_plugin.text.corpus import SPECIAL_WORDS, UNKNOWN, is_corpus
+from elmo_plugin.text.lines import find_files, read_blocks
+
+EMPTY = "expected a sentence, found an empty line"
 
 
 @Predictor.register("bilm")
@@ -26,12 +35,17 @@ class BiLMPredictor(Predictor):
     """
     Predicts token probabilities, perplexity and lexical substitutes with a language model. The
     input is one sentence per line with white space between its tokens, or JSON:
-    `{"sentence": "He threw the stick ."}` or `{"tokens": ["He", ..]}`.
+    `{"sentence": "He threw the stick ."}` or `{"tokens": ["He", ..]}`. A sentence is split at all
+    white space, such as a no-break space, which in `tokens` is part of a token. A blank line, or a
+    sentence without tokens, is an error.
 
     The output contains, in the order of the text:
 
     * `tokens`,
-    * `forward_log_probabilities` of each token given those before it, and of the end;
+    * `in_vocabulary`: for each token whether the model's vocabulary has it; one that it lacks has
+      the probability of `<UNK>`, which stands for all such words and is often high;
+    * `forward_log_probabilities`: the natural logarithm of the probability of each token given
+      those before it, and of the end;
     * `backward_log_probabilities` of the beginning, and of each token given those after it;
     * `perplexity` of both directions together;
     * `substitutes`: for each token the five most probable words in its place according to both
@@ -50,29 +64,44 @@ class BiLMPredictor(Predictor):
 
     def load_line(self, line: str) -> JsonDict:
         line = line.removeprefix("\ufeff").strip()  # a byte order mark is no character of the text
+        if not line:
+            raise InputError(EMPTY)
+        found = {"sentence": line}
         if line.startswith("{"):
             try:
-                return json.loads(line)
+                found = json.loads(line)
             except json.JSONDecodeError as error:
                 if line.startswith('{"'):  # other braces may be text
                     raise InputError(f"expected JSON, found {line[:80]!r} ({error})") from None
-        return {"sentence": line}
+        _tokens(found)  # here, where the line's number is known
+        return found
+
+    def load_file(self, input_file: str) -> Iterator[JsonDict]:
+        """
+        The sentences of a file, or of standard input for `"-"`, one per line. Raises an
+        `InputError` that names the line if it is blank or has another form.
+        """
+        name = "stdin" if input_file == "-" else input_file
+        with _open(input_file) as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    found = self.load_line(line)
+                except InputError as error:
+                    raise InputError(f"{name}, line {number}: {error}") from error
+                yield found
+
+    def check_text(self, path: str) -> None:
+        """
+        Raise an `InputError` if a text that the dataset reader is about to read has a blank line,
+        which the reader skips.
+        """
+        for file in [] if is_corpus(path) else find_files(path):
+            for number, line in enumerate(chain.from_iterable(read_blocks(file)), start=1):
+                if not line.strip():
+                    raise InputError(f"{file}, line {number}: {EMPTY}")
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
-        tokens: Any = json_dict.get("tokens")
-        if tokens is None and isinstance(json_dict.get("sentence"), str):
-            tokens = json_dict["sentence"].split()
-        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-            raise InputError(
-                'expected {"sentence": "tokens separated by spaces"} or {"tokens": ["..."]}, '
-                f"found {json.dumps(json_dict)[:80]}"
-            )
-        if not all(tokens) or SPACE.search("\0".join(tokens)):
-            raise InputError(
-                "expected tokens that are not empty and have no spaces in them, found "
-                f"{json.dumps(json_dict)[:80]}"
-            )
-        return self._dataset_reader.text_to_instance(tokens)
+        return self._dataset_reader.text_to_instance(_tokens(json_dict))
 
     def dump_line(self, outputs: JsonDict) -> str:
         line = json.dumps(outputs, ensure_ascii=False)
@@ -92,11 +121,13 @@ class BiLMPredictor(Predictor):
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         for instance in instances:
             self._dataset_reader.apply_token_indexers(instance)
+        ids = word_ids(self._model.vocab)
         words = substitutes(self._model, instances, self.n_substitutes)
         outputs = self._model.forward_on_instances(instances)
         return [
             {
                 "tokens": output["tokens"],
+                "in_vocabulary": [ids.get(x, UNKNOWN) != UNKNOWN for x in output["tokens"]],
                 "perplexity": _perplexity(output),
                 "forward_log_probabilities": output["forward_log_probabilities"],
                 "backward_log_probabilities": output["backward_log_probabilities"],
@@ -104,6 +135,31 @@ class BiLMPredictor(Predictor):
             }
             for output, found in zip(outputs, words)
         ]
+
+
+def _open(input_file: str) -> AbstractContextManager[Iterable[str]]:
+    # As in a text, only a line feed ends a line.
+    if input_file != "-":
+        return open_compressed(cached_path(with_repeats(input_file)), newline="\n")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(newline="\n")
+    return nullcontext(sys.stdin)
+
+
+def _tokens(json_dict: JsonDict) -> list[str]:
+    """The tokens of a JSON object. Raises an `InputError` if they are none."""
+    tokens: Any = json_dict.get("tokens")
+    if tokens is None and isinstance(json_dict.get("sentence"), str):
+        tokens = json_dict["sentence"].split()
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        expected = '{"sentence": "tokens separated by white space"} or {"tokens": ["..."]}'
+    elif not tokens:
+        expected = "at least one token"
+    elif not all(tokens) or SPACE.search("\0".join(tokens)):
+        expected = "tokens that are not empty and have no spaces in them"
+    else:
+        return tokens
+    raise InputError(f"expected {expected}, found {json.dumps(json_dict)[:80]}")
 
 
 @torch.no_grad()

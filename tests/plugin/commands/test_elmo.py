@@ -22,6 +22,7 @@ from elmo_plugin.elmo import dump, estimate
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.commands import elmo_vectors
+from elmo_plugin.text.corpus import EncodedCorpus
 from tests.conftest import allennlp, threads
 from tests.damage import damage
 
@@ -555,6 +556,76 @@ def test_stdin_that_is_closed(tmp_path, options, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match=r"^input_file: -: expected .*, found it closed$"):
         run("-", tmp_path / "out", "--top", *options)
+
+
+REPEATED = ["a dog ran", "a dog", "a dog ran", "it ran"]
+
+
+@pytest.fixture
+def task(tmp_path, monkeypatch) -> str:
+    """The address of a task whose instances have these texts and a label."""
+    monkeypatch.setattr("allennlp.common.file_utils.CACHE_DIRECTORY", str(tmp_path / "texts"))
+    data = "".join(json.dumps({"text": x, "label": "x"}) + "\n" for x in REPEATED)
+    (tmp_path / "data.jsonl").write_text(data)
+    reader = {"type": "text_classification_json", "tokenizer": "whitespace"}
+    config = {"dataset_reader": reader, "train_data_path": str(tmp_path / "data.jsonl")}
+    (tmp_path / "task.json").write_text(json.dumps(config))
+    return f"task://{tmp_path}/task.json#train_data_path"
+
+
+def test_a_task_has_a_dataset_for_each_instance(tmp_path, options, task):
+    """By hand: four instances, of which two have the same text, have four datasets in order. The
+    vectors are those of the same lines in a file. As a training text, each of them counts once."""
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in REPEATED))
+    run(task, tmp_path / "out", "--top", *options)
+    run(tmp_path / "lines", tmp_path / "expected", "--top", *options)
+    assert sorted(read(tmp_path / "out")) == ["0", "1", "2", "3"]
+    assert same(read(tmp_path / "out"), read(tmp_path / "expected"))
+    allennlp("bilm-encode", task, tmp_path / "corpus")
+    assert EncodedCorpus.open(tmp_path / "corpus").num_sentences == 3
+
+
+def test_predictions_and_neighbors_of_a_task(tmp_path, bilm_archive, task, capsys):
+    """By hand: each instance has its prediction, and the number of a neighbor's line counts all."""
+    arguments = ("--output-file", tmp_path / "out.jsonl", "--silent")
+    allennlp("predict", bilm_archive, task, *arguments)
+    found = [json.loads(x)["tokens"] for x in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert found == [line.split() for line in REPEATED]
+    query = ("--sentence", "*it* walked", "-k", 20, "--archive-file", bilm_archive)
+    allennlp("elmo-nearest", task, *query)
+    assert re.search(r"\*it\* ran  \(line 4\)", capsys.readouterr().out)
+
+
+UNSEGMENTED = "我昨天去了北京大学图书馆借书然后回家"
+"""18 characters of 3 bytes each."""
+
+
+@pytest.mark.parametrize("source", ["file", "stdin"])
+@pytest.mark.parametrize(
+    ("lines", "share"),
+    [
+        ([UNSEGMENTED, "A dog .", UNSEGMENTED], "2 of its 5 tokens (40.0 %)"),
+        ([UNSEGMENTED, "w " * 99], None),  # one percent
+        ([UNSEGMENTED[:16]] * 3, None),  # 48 bytes
+        (["w" * 49, "w" * 48], "1 of its 2 tokens (50.0 %)"),
+    ],
+)
+def test_cropped_tokens(tmp_path, options, monkeypatch, caplog, source, lines, share):
+    """By hand: a word keeps 48 bytes, as `bilm-encode` reports. Of a file, the warning comes before
+    the first vector."""
+    text = "".join(f"{line}\n" for line in lines)
+    (tmp_path / "text").write_text(text, "utf-8")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8"))
+    path = "-" if source == "stdin" else tmp_path / "text"
+    with monkeypatch.context() as patch:
+        if source == "file":
+            patch.setattr(elmo_vectors, "dump", lambda *_, **__: None)
+        run(path, tmp_path / "out", "--top", *options)
+    found = [r.getMessage() for r in caplog.records if "48 bytes" in r.getMessage()]
+    assert len(found) == (share is not None)
+    if share is not None:
+        name = "stdin" if path == "-" else path
+        assert found[0].startswith(f"{name}: {share} are longer than 48 bytes in UTF-8 and are ")
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])

@@ -344,6 +344,17 @@ def test_own_rare_words_are_not_another_text(file: Path, caplog: pytest.LogCaptu
     assert "is the vocabulary of another text?" in caplog.text
 
 
+def test_cropped_words_are_warned_of(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By hand: with 12 characters a word keeps 10 bytes, so 2 of 202 tokens are cropped, which
+    is less than one percent, or 2 of 98."""
+    for others, message in ((200, None), (96, "2 of its 98 tokens (2.0 %) are longer than 10 b")):
+        caplog.clear()
+        file.write_text("w " * others + "\n" + f"{'x' * 11}\n" * 2)
+        make(file, batch_size=1)
+        assert ("cropped" in caplog.text) == (message is not None)
+        assert message is None or f"{file}: {message}" in caplog.text
+
+
 def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Training is refused with both numbers in the message, and evaluation uses as many rows as
     there are sentences."""

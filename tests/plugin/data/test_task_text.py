@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 from allennlp.common import util
+from allennlp.common.file_utils import cached_path
 from allennlp.data import DatasetReader, Instance, Token
 from allennlp.data.fields import ListField, MetadataField, TextField
 from allennlp_models.structured_prediction import SrlReader
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.lines import read_sentences
 
@@ -74,6 +76,25 @@ def test_text_fields_in_reading_order(tmp_path: Path) -> None:
         ),
     ]
     assert lines(task(tmp_path)) == ["a passage .", "who ?", "what ?", "one", "a target"]
+
+
+def test_a_line_for_each_text_field(tmp_path: Path) -> None:
+    """By hand: with repeats, each field of each instance is a line in order, those of a list too,
+    and a field without words is a blank line. Without them, each text counts once."""
+    one, other = text("a", "dog", "."), text("it", "ran", ".")
+    InstancesReader.instances = [
+        Instance({"premise": one, "hypothesis": other}),
+        Instance({"premise": one, "hypothesis": one}),
+        Instance({"premise": text(" "), "hypothesis": ListField([other, text()])}),
+    ]
+    path = task(tmp_path)
+    assert lines(path) == ["a dog .", "it ran ."]
+    found = Path(cached_path(with_repeats(path))).read_text().split("\n")
+    assert found == ["a dog .", "it ran .", "a dog .", "a dog .", "", "it ran .", "", ""]
+    assert lines(path) == ["a dog .", "it ran ."]
+    with pytest.raises(InputError, match=r"^task://gone\.json#x: expected the key"):
+        cached_path(with_repeats("task://gone.json#x"))
+    assert with_repeats("my/task://text") == "my/task://text"
 
 
 def test_white_space_in_tokens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

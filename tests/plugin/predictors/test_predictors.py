@@ -23,6 +23,7 @@ from tests.conftest import BLOCKS, WORDS
 
 TOKENS = ["he", "threw", "unheard-of", "dog", "."]
 SENTENCE = " ".join(TOKENS)
+SOME = {"tokens": ["the", "dog"]}
 
 
 @pytest.fixture(scope="module")
@@ -177,14 +178,42 @@ def test_batches_are_sentences_by_themselves(bilm):
 
 
 @pytest.mark.parametrize("name", ["bilm", "elmo"])
-def test_an_empty_sentence(bilm_archive, name):
-    """Both boundaries have a probability in each direction, and there are no tokens with
-    substitutes."""
-    found = Predictor.from_path(bilm_archive, name).predict_json({"tokens": []})
-    assert found["tokens"] == []
-    if name == "bilm":
-        assert len(found["forward_log_probabilities"]) == 1
-        assert found["substitutes"] == []
+@pytest.mark.parametrize("empty", [{"tokens": []}, {"sentence": ""}, {"sentence": " \u3000"}])
+def test_a_sentence_without_tokens(bilm_archive, name, empty):
+    """There is nothing to predict, which is an error alone and in a batch, as a blank line is."""
+    predictor = Predictor.from_path(bilm_archive, name)
+    for predict in (predictor.predict_json, lambda x: predictor.predict_batch_json([SOME, x])):
+        with pytest.raises(InputError, match=r"^expected at least one token, found \{.*\}$"):
+            predict(empty)
+    with pytest.raises(InputError, match=r"^expected a sentence, found an empty line$"):
+        predictor.load_line(" \n")
+
+
+def test_words_that_the_vocabulary_lacks(bilm):
+    """By hand, from the ten words of the archive. A word that the vocabulary lacks has the
+    probability of `<UNK>`, which is the same for each of them; `<UNK>` itself is not a word."""
+    tokens = ["he", "zyxqvish", "threw", "He", "<UNK>", "<S>", "."]
+    [found, _] = bilm.predict_batch_json([{"tokens": tokens}, SOME])
+    assert found["in_vocabulary"] == [True, False, True, False, False, True, True]
+    assert list(found)[:2] == ["tokens", "in_vocabulary"]
+    unknown, literal = (
+        bilm.predict_json({"tokens": ["he", word]})["forward_log_probabilities"][1]
+        for word in ("zyxqvish", "<UNK>")
+    )
+    assert unknown == pytest.approx(literal)
+
+
+def test_the_logarithm_is_natural(bilm):
+    """Property: with e as its base, the probabilities of all words and `<UNK>` add up to 1."""
+    log_p = [
+        bilm.predict_json({"tokens": ["he", word]})["forward_log_probabilities"][1]
+        for word in WORDS[2:]
+    ]
+    ends = [
+        bilm.predict_json({"tokens": ["he"]})["forward_log_probabilities"][1],  # </S>
+        bilm.predict_json({"tokens": ["he", "<S>"]})["forward_log_probabilities"][1],
+    ]
+    assert sum(math.exp(x) for x in [*log_p, *ends]) == pytest.approx(1, abs=1e-5)
 
 
 def test_vectors(bilm_archive):
