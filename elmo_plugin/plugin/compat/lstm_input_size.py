@@ -27,4 +27,4 @@ def _check_and_run_forward(
     return _sort_and_run_forward(self, module, inputs, *args, **kwargs)
 
 
-_EncoderBase.sort_and_run_forward = _check_and_run_forward  # type: ignore[method-assign]
+_EncoderBase.sort_and_run_forward = _check_and_run_forward  # type: ignore[assignment, method-assign]
