@@ -5,8 +5,9 @@ working torchvision is installed, these three modules get an empty one.
 
 The command `allennlp` imports PyTorch, then AllenNLP, then plugins. Therefore PyTorch calls
 `install` each time it is imported (entry point `torch.backends` in `setup.py`), and this module is
-outside the package, whose import needs PyTorch. Remove it when AllenNLP no longer imports
-torchvision.
+outside the package, whose import needs PyTorch. An editable installation has a copy of it
+(`setup.py`), because PyTorch would not be importable without it; `make` renews the copy. Remove it
+when AllenNLP no longer imports torchvision.
 """
 
 import sys

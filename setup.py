@@ -44,11 +44,18 @@ def kernels() -> list[Extension]:
     ]
 
 
-class CleanBuild(build_py):
-    """Without the modules of an earlier build that the package no longer has."""
+class BuildModules(build_py):
+    """
+    Removes modules of an earlier build that the package no longer has. An editable installation
+    gets a copy of the module that PyTorch imports, so that `import torch` works without this
+    folder.
+    """
 
     def run(self) -> None:
-        if not self.editable_mode:
+        if self.editable_mode:
+            environment = self.get_finalized_command("install").install_lib
+            self.copy_file("elmo_plugin_torchvision.py", environment)
+        else:
             shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
 
@@ -70,7 +77,7 @@ setup(
         "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
     },
     ext_modules=kernels(),
-    cmdclass={"build_py": CleanBuild},
+    cmdclass={"build_py": BuildModules},
     python_requires=">=3.11,<3.15",
     # The dependencies of feature extraction, with the oldest and newest tested PyTorch.
     install_requires=["torch>=2.12,<2.16", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],

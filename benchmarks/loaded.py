@@ -20,7 +20,7 @@ from benchmarks.settings import QUICK, SMALL, Settings, options_of, precisions
 from benchmarks.training import own_trainer
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
-from elmo_plugin.plugin.environment import do_not_spin
+from elmo_plugin.plugin.faster.busy_machine import do_not_spin
 
 N_BUSY = 2
 

@@ -26,8 +26,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 import elmo_plugin.plugin  # noqa: F401  the patches
 from benchmarks.measure import Record, in_turns, print_table
-from elmo_plugin.plugin.compat import character_cnn
-from elmo_plugin.plugin.compat.lstm_encoder import PaddedLstmSeq2SeqEncoder
+from elmo_plugin.plugin.faster import character_cnn
+from elmo_plugin.plugin.faster.lstm_encoder import PaddedLstmSeq2SeqEncoder
 
 N_ROWS = 32
 SIZES: dict[str, Any] = {"input_size": 256, "hidden_size": 100}

@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -45,12 +47,17 @@ def _wheel(source: Path, out: Path) -> Path:
     return wheel
 
 
+def _copy_repository(source: Path) -> None:
+    """In a copy, a build may leave its files."""
+    hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "*.so", "demo-out", "__pycache__")
+    shutil.copytree(ROOT, source, ignore=hidden)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a copy of the repository, in which the build may leave its files."""
+    """The wheel of a copy of the repository."""
     folder = tmp_path_factory.mktemp("wheel")
-    hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "*.so", "demo-out", "__pycache__")
-    shutil.copytree(ROOT, folder / "source", ignore=hidden)
+    _copy_repository(folder / "source")
     stale = folder / "source/build/lib/elmo_plugin/plugin/compat/removed.py"  # by an earlier build
     stale.parent.mkdir(parents=True)
     stale.write_text("raise ImportError")
@@ -76,6 +83,32 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     assert "elmo_plugin/plugin/compat/removed.py" not in names
     assert "elmo_plugin/training_configs/lib/elmo.libsonnet" in names
     assert not any(name.startswith(("tests/", "benchmarks/", "experiments/")) for name in names)
+
+
+@pytest.mark.long
+def test_a_removed_clone_leaves_pytorch_importable(tmp_path: Path) -> None:
+    """What `pip install -e` installs, in an environment that has the packages of this one. After
+    the clone is removed, PyTorch still finds its entry point, and the package is not there."""
+    source, empty = tmp_path / "source", tmp_path / "empty"
+    empty.mkdir()
+    _copy_repository(source)
+    code = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"
+    _run(sys.executable, "-c", code, folder=source)
+    (editable,) = tmp_path.glob("*.whl")
+    venv.create(tmp_path / "environment")
+    (packages,) = tmp_path.glob("environment/lib/python*/site-packages")
+    with ZipFile(editable) as files:
+        files.extractall(packages)
+    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    python = tmp_path / "environment" / "bin" / "python"
+    imported = _run(python, "-c", "import elmo_plugin; print(elmo_plugin.__file__)", folder=empty)
+    assert Path(imported.stdout.strip()) == source / "elmo_plugin" / "__init__.py"
+    shutil.rmtree(source)
+    code = (
+        "import sys, torch, importlib.util; print(importlib.util.find_spec('elmo_plugin'), "
+        "sum('elmo_plugin_torchvision' in str(finder) for finder in sys.meta_path))"
+    )
+    assert _run(python, "-c", code, folder=empty).stdout == "None 1\n"
 
 
 @pytest.mark.long

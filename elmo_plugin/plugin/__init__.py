@@ -15,15 +15,14 @@ import importlib
 import pkgutil
 
 import elmo_plugin_torchvision
-from elmo_plugin.plugin.environment import check_environment, do_not_spin_if_busy
+from elmo_plugin.plugin.environment import check_environment
 
 check_environment()
-do_not_spin_if_busy()
 # PyTorch has already called this, unless its autoload is off or the package is not installed.
 elmo_plugin_torchvision.install()
 
 # This patches AllenNLP for the imports below, which register everything.
-from elmo_plugin.plugin import compat  # isort: split
+from elmo_plugin.plugin import compat, faster  # isort: split
 
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
     importlib.import_module(_module.name)

@@ -1,14 +1,5 @@
-import logging
-import os
-import sys
-import threading
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
-
-import torch
-
-logger = logging.getLogger(__name__)
 
 # Their own pins exclude every PyTorch version for Python 3.11 and later.
 WITHOUT_PINS = "allennlp==2.10.1", "allennlp-models==2.10.1"
@@ -46,46 +37,3 @@ def check_environment() -> None:
     found = version("transformers")
     if tuple(map(int, found.split(".")[:2])) >= (4, 50):
         raise ImportError(f"elmo_plugin needs transformers<4.50, found {found}: {INSTALL}")
-
-
-def do_not_spin_if_busy(load_file: str = "/proc/loadavg") -> None:
-    """
-    Call `do_not_spin` if a command that computes for long starts on a machine that other programs
-    use.
-    """
-    if sys.argv[1:2] not in (["train"], ["elmo"]) or "OMP_NUM_THREADS" in os.environ:
-        return
-    try:  # "1.52 1.20 0.80 3/345 9876": the last minute's average, and the threads that run now
-        average, _, _, running, _ = Path(load_file).read_text().split()
-    except OSError:  # not Linux
-        return
-    # The average alone may be that of a command that has just ended; this process runs too.
-    load = min(float(average), int(running.partition("/")[0]) - 1)
-    cores = os.cpu_count() or 1
-    if cores > 1 and load > cores / 2:
-        do_not_spin()
-        logger.info(
-            "Other programs run %g threads on %d cores, so threads do not spin", load, cores
-        )
-
-
-def do_not_spin() -> None:
-    """
-    Let PyTorch's threads sleep while they wait for one another.
-
-    GNU OpenMP's threads wait for milliseconds in a loop, which takes the core from the very thread
-    that they wait for if other programs use the other cores. They do so hardly at all in a process
-    that has more such threads than there are cores, so this starts two more teams, which sleep.
-    Results keep their bits, as they would not with fewer threads.
-    """
-    for _ in range(2):  # PyTorch may use as few threads as half of the (logical) cores
-        threading.Thread(
-            target=_sleeping_team, args=(ready := threading.Event(),), daemon=True
-        ).start()
-        ready.wait()
-
-
-def _sleeping_team(ready: threading.Event) -> None:
-    torch.ones(1 << 20).add_(1)  # long enough for several threads, which this one keeps
-    ready.set()
-    threading.Event().wait()

@@ -13,6 +13,7 @@ from elmo_plugin.elmo.nearest import (
 )
 from elmo_plugin.plugin.commands.command import Command, add_model_arguments, load_elmo, print_text
 from elmo_plugin.plugin.data.task_text import with_repeats
+from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 
 
 @Subcommand.register("elmo-nearest")
@@ -62,6 +63,7 @@ class ElmoNearest(Command):
             queries = [_marked(sentence) for sentence in args.sentence]
         else:
             queries = _spread(args.text, args.word, args.queries)
+        do_not_spin_if_busy()
         elmo = load_elmo(args)
         layer: str | int = args.layer
         if args.layer not in ("top", "average"):

@@ -21,6 +21,7 @@ from elmo_plugin.plugin.commands.command import (
     load_elmo,
     print_text,
 )
+from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 from elmo_plugin.text.characters import count_cropped, warn_of_cropped
 from elmo_plugin.text.lines import read_blocks
 
@@ -107,6 +108,7 @@ class ElmoCommand(Command):
             raise InputError("input_file: -: expected a text on stdin, found it closed")
         else:
             name, file = "stdin", sys.stdin.buffer
+        do_not_spin_if_busy()
         elmo = load_elmo(args, args.initial_state)
         most = elmo.bilm.max_characters_per_token
         n_tokens = n_cropped = 0

@@ -2,18 +2,21 @@
 AllenNLP's trainer sets hooks on every module of a model until the second batch, to find biases
 before normalization layers. In a recovered run the hooks stay, and remember every call of every
 module. Importing this module sets none in a recovered run. It exempts biLMs, which have no
-normalization and whose caches hooks disable, and the LSTMs of the encoder `lstm`, which is computed
-in another way with hooks. The encoder itself keeps its hook.
+normalization and whose caches hooks disable.
 """
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import ConfidenceChecksCallback
+from torch import nn
 
 from elmo_plugin.modules import BiLM
-from elmo_plugin.plugin.compat.lstm_encoder import PaddedLstmSeq2SeqEncoder
+
+WITHOUT_HOOKS: dict[type[nn.Module], Callable[[Any], Iterable[nn.Module]]] = {BiLM: BiLM.modules}
+"""A class, and for a module of it the modules that are left without hooks."""
 
 _on_start = ConfidenceChecksCallback.on_start
 
@@ -30,10 +33,13 @@ def _check_unless_recovered(
 
 
 def _register_hooks(self: NormalizationBiasVerification) -> None:
-    bilms = [module for module in self.model.modules() if isinstance(module, BiLM)]
-    left_out = {part for bilm in bilms for part in bilm.modules()}
-    encoders = (m for m in self.model.modules() if isinstance(m, PaddedLstmSeq2SeqEncoder))
-    left_out |= {encoder._module for encoder in encoders}
+    left_out = {
+        part
+        for module in self.model.modules()
+        for kind, parts in WITHOUT_HOOKS.items()
+        if isinstance(module, kind)
+        for part in parts(module)
+    }
     self._hook_handles = [
         module.register_forward_hook(self._create_hook(name))
         for name, module in self.model.named_modules()

@@ -31,4 +31,5 @@ def forward(embedder: TokenCharactersEncoder, token_characters: Tensor) -> Tenso
     return embedder._dropout(F.embedding(indices, vectors))
 
 
-TokenCharactersEncoder.forward = forward  # type: ignore[assignment, method-assign]
+def apply() -> None:
+    TokenCharactersEncoder.forward = forward  # type: ignore[assignment, method-assign]

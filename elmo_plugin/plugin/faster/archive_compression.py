@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 from allennlp.models import archival
 
-archival.tarfile = SimpleNamespace(  # type: ignore[assignment]
-    open=partial(tarfile.open, compresslevel=1)
-)
+
+def apply() -> None:
+    archival.tarfile = SimpleNamespace(  # type: ignore[assignment]
+        open=partial(tarfile.open, compresslevel=1)
+    )

@@ -66,4 +66,5 @@ def _step(cell: torch.nn.Module, x: Tensor, state: Tensor, memory: Tensor) -> St
     return output, memory
 
 
-AugmentedLstm.forward = forward  # type: ignore[assignment, method-assign]
+def apply() -> None:
+    AugmentedLstm.forward = forward  # type: ignore[assignment, method-assign]

@@ -5,8 +5,9 @@ the square of the length. Unpacking copies its gradient once for each length in 
 LSTM, which PyTorch uses for batches that are not packed, has no such cost.
 
 This module registers another class under this name, with the same parameters and weights. In
-training on a CPU, it computes the padded batch and leaves the padding out. Remove it when PyTorch
-computes packed batches as fast (`python -m benchmarks.task_modules`).
+training on a CPU, it computes the padded batch and leaves the padding out. The trainer's confidence
+checks set no hooks on its LSTM, because with hooks AllenNLP's code computes the batch. Remove it
+when PyTorch computes packed batches as fast (`python -m benchmarks.task_modules`).
 """
 
 from typing import Any, cast
@@ -15,11 +16,10 @@ import torch
 from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder, Seq2SeqEncoder
 from torch import Tensor, nn
 
-from elmo_plugin.checks import InputError
 from elmo_plugin.ops.private_torch import is_plain
+from elmo_plugin.plugin.compat.confidence_checks import WITHOUT_HOOKS
 
 
-@Seq2SeqEncoder.register("lstm", exist_ok=True)
 class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
     """
     AllenNLP's encoder of this name, with a gradient on a CPU that takes time proportional to the
@@ -32,13 +32,7 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
         """
         Return what AllenNLP's `forward` returns, shape `(B, T, D)`, zeros at padding. `inputs`:
         shape `(B, T, input_size)`; `mask`: shape `(B, T)`, true at the first steps of each row.
-        Raises an `InputError` if they have another size, which oneDNN does not notice.
         """
-        if isinstance(inputs, Tensor) and inputs.size(-1) != self._module.input_size:
-            raise InputError(
-                f"encoder lstm: input_size: expected {inputs.size(-1)}, the size of the vectors "
-                f"that it reads, found {self._module.input_size}"
-            )
         if mask is None or hidden_state is not None or not self._reads_padded(inputs, mask):
             return super().forward(inputs, mask, hidden_state)  # type: ignore[arg-type]
         lstm = cast(nn.LSTM, self._module)
@@ -76,7 +70,8 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
         # Hooks and parametrizations need the call of the module, which `torch.lstm` is not.
         if type(lstm) is not nn.LSTM or not lstm.training or not is_plain(lstm):
             return False
-        if torch.is_autocast_enabled("cpu") or inputs.shape[:2] != mask.shape:
+        # oneDNN does not notice inputs of another size.
+        if torch.is_autocast_enabled("cpu") or inputs.shape != (*mask.shape, lstm.input_size):
             return False
         steps, lengths = torch.arange(mask.size(1)), mask.sum(dim=1, keepdim=True)
         if mask.dtype != torch.bool or not torch.equal(mask, steps < lengths):
@@ -90,3 +85,8 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
 def _selected(x: Tensor, steps: Tensor) -> Tensor:
     """The steps of all rows of `x`, shape `(B, T, D)`, in another order, shape `(B T,)`."""
     return x.flatten(0, 1).index_select(0, steps).view_as(x)
+
+
+def apply() -> None:
+    Seq2SeqEncoder.register("lstm", exist_ok=True)(PaddedLstmSeq2SeqEncoder)
+    WITHOUT_HOOKS[PaddedLstmSeq2SeqEncoder] = lambda encoder: [encoder._module]
