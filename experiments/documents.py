@@ -34,7 +34,7 @@ from elmo_plugin.plugin.data.vocabulary import word_ids
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
-from elmo_plugin.text.corpus import UNKNOWN
+from elmo_plugin.text.special_words import UNKNOWN
 from experiments.markdown import table
 from experiments.probe import Tagged, layer_vectors, probe_accuracy, read_treebank
 from experiments.rows import (
@@ -96,7 +96,7 @@ def word_losses(model: LanguageModel, sentences: Document) -> np.ndarray:
         for words in sentences:
             targets = torch.tensor([[ids.get(word, UNKNOWN) for word in words]])
             tokens = torch.from_numpy(words_to_characters(words, n_characters)).long()[None]
-            hidden, goals = model.read_sentences({"elmo": {"elmo_tokens": tokens}}, targets)
+            hidden, goals = model.read_sentences(tokens, targets)
             losses = -model.softmax.log_probabilities(hidden[:, :, 0], goals[:, :, 0])
             # Positions are <S> w_1 .. w_n </S>: the forward direction predicts w_k at the position
             # of w_{k-1}, and the backward direction at that of w_{k+1}.

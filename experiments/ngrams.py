@@ -37,8 +37,9 @@ from elmo_plugin.plugin.data.vocabulary import (
     ids_of_corpus_words,
     vocabulary_words,
 )
-from elmo_plugin.text.corpus import END, EncodedCorpus
+from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
+from elmo_plugin.text.special_words import END
 from experiments.markdown import table
 from experiments.perplexity import Perplexity, sentences_of_ranks
 

@@ -34,8 +34,9 @@ from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, vocabulary_w
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
-from elmo_plugin.text.corpus import BEGIN, END, UNKNOWN, EncodedCorpus
+from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
+from elmo_plugin.text.special_words import BEGIN, END, UNKNOWN
 from experiments import run
 from experiments.markdown import table
 
@@ -136,7 +137,7 @@ def _of_sentences(
             targets[row, : len(ranks)] = ids[ranks]
             characters = words_to_characters([words[rank] for rank in ranks], tokens.size(2))
             tokens[row, : len(ranks)] = torch.from_numpy(characters)
-        hidden, goals = model.read_sentences({"elmo": {"elmo_tokens": tokens}}, targets)
+        hidden, goals = model.read_sentences(tokens, targets)
         for direction, (h, goal) in enumerate(zip(hidden, goals)):
             real = goal != IGNORE
             sums[direction] += float(loss(h[real], goal[real]))

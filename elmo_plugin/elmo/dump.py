@@ -178,9 +178,8 @@ def _write_part(
                     file.create_dataset(str(sentence.line), data=numbers)
                 disk.check()
                 progress.update(len(batch))
-            if elmo.layers.carried_state is not None:
-                for name, numbers in elmo.layers.carried_state.stored().items():
-                    file[f"{STATE}/{name}"] = numbers.cpu().numpy()
+            for name, numbers in elmo.carried.resume_state().items():
+                file[f"{STATE}/{name}"] = numbers.cpu().numpy()
         append_checksum(temporary)
 
 
@@ -208,8 +207,7 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: dict[str, An
             )
         if STATE in file:
             carried = {name: torch.from_numpy(x[()]) for name, x in file[STATE].items()}
-            device = elmo.bilm.boundaries.device
-            elmo.layers.carried_state = LSTMState.from_stored(carried, device)
+            elmo.carried.state = LSTMState.from_stored(carried, elmo.device)
     return True
 
 
@@ -264,7 +262,7 @@ def _settings(
     elmo: Elmo, layer: str, pool: str | None, batch_size: int, dtype: str
 ) -> dict[str, Any]:
     """Everything that affects the numbers bit by bit, except the text."""
-    device = elmo.bilm.boundaries.device
+    device = elmo.device
     # Other numbers of threads, and other processors, may round differently.
     is_gpu = device.type == "cuda"
     return {

@@ -21,8 +21,9 @@ from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_files
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
-from elmo_plugin.modules import BiLM, LSTMState, ScalarMix
+from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.modules.bilm import INITIAL_STATES
+from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
@@ -337,7 +338,7 @@ class Elmo(nn.Module):
             return found
         if not found:
             shape = (0, self.n_layers, self.output_dim) if layer == "all" else (0, self.output_dim)
-            nothing = torch.zeros(shape, device=self.bilm.boundaries.device)
+            nothing = torch.zeros(shape, device=self.device)
             return nothing if as_tensors else nothing.cpu().numpy()
         return torch.stack(found) if as_tensors else np.stack(found)
 
@@ -403,7 +404,7 @@ class Elmo(nn.Module):
         for row, sentence in zip(tokens, sentences):
             ids = words_to_characters(sentence, n_characters)
             row[: len(sentence)] = torch.from_numpy(ids)
-        return tokens.to(self.bilm.boundaries.device)
+        return tokens.to(self.device)
 
     def fingerprint(self) -> bytes:
         """
@@ -438,9 +439,16 @@ class Elmo(nn.Module):
             self.layers.clear()
 
     def resume_state(self) -> dict[str, Tensor]:
-        """The carried LSTM states, which an exact resume of a task's training needs."""
-        carried = self.layers.carried_state
-        return {} if carried is None else carried.stored()
+        """See `CarriedState.resume_state`."""
+        return self.carried.resume_state()
+
+    @property
+    def carried(self) -> CarriedState:
+        return self.layers.carried
+
+    @property
+    def device(self) -> torch.device:
+        return self.bilm.boundaries.device
 
     def _apply(self, *args: Any, **kwargs: Any) -> Elmo:
         with lock_of(self.bilm).alone():
@@ -460,12 +468,9 @@ class Elmo(nn.Module):
 def _note_weights(elmo: Elmo, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     """
     Pre-hook of `load_state_dict`, which itself raises an error if some of the weights are missing.
-    Removes the result of `resume_state` from a checkpoint's state dictionary.
     """
     elmo.clear_caches()
-    carried = state_dict.pop(prefix + "resume_state", None)
-    if carried:
-        elmo.layers.carried_state = LSTMState.from_stored(carried, elmo.bilm.boundaries.device)
+    take_resume_state(elmo, state_dict, prefix)
     if all(
         (x := state_dict.get(f"{prefix}bilm.{name}")) is not None and x.shape == tensor.shape
         for name, tensor in elmo.bilm.state_dict().items()

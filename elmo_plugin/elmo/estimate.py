@@ -89,5 +89,5 @@ def seconds_of_dump(elmo: Elmo, size: TextSize, batch_size: int) -> float:
         n_read += sum(map(len, tokens))
         if (end := time.perf_counter()) > start + SECONDS:
             break
-    elmo.layers.carried_state = None
+    elmo.carried.state = None
     return (encoded - start) / len(words) * size.n_words + (end - encoded) / n_read * size.n_tokens

@@ -13,7 +13,8 @@ from elmo_plugin.elmo.frozen import FrozenBiLM
 from elmo_plugin.elmo.frozen_state import frozen_state
 from elmo_plugin.elmo.layer_cache import LayerCache
 from elmo_plugin.elmo.word_cache import CAPACITY
-from elmo_plugin.modules import BiLM, LSTMState
+from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.lstm_state import CarriedState
 
 
 class BiLMLayers:
@@ -33,7 +34,7 @@ class BiLMLayers:
     ) -> None:
         self.initial_state = initial_state
         self.has_weights = True
-        self.carried_state: LSTMState | None = None
+        self.carried = CarriedState()
         self.n_cached_words = CAPACITY
         self.same_bits = False  # see `WordVectorCache`
         self.layer_cache: LayerCache | None = None
@@ -53,7 +54,7 @@ class BiLMLayers:
 
     def clear(self) -> None:
         """Clear the carried state and caches, except the files in `cache_dir`."""
-        self.carried_state = self._frozen = None
+        self.carried.state = self._frozen = None
 
     def frozen(self, bilm: BiLM) -> FrozenBiLM | None:
         """
@@ -106,10 +107,10 @@ class BiLMLayers:
             return [empty] * (bilm.bilstm.n_layers + 1), mask
         frozen = self.frozen(bilm)
         if frozen is None or carries:
-            initial = bilm.initial_state(self.initial_state, len(tokens), self.carried_state)
+            initial = bilm.initial_state(self.initial_state, len(tokens), self.carried.state)
             read = (frozen or bilm).sentences(tokens, lengths, initial)
             if carries:
-                self._carry(read.state)
+                self.carried.put(read.state)
             if not boundaries:
                 return [without_boundaries(layer, mask) for layer in read.layers], mask
             return read.layers, mask
@@ -117,10 +118,6 @@ class BiLMLayers:
         if self.layer_cache is None:
             return self._compute(*batch), mask
         return self._look_up(self.layer_cache, bilm, *batch, mask), mask
-
-    def _carry(self, state: LSTMState) -> None:
-        before = self.carried_state
-        self.carried_state = state if before is None else before.put(state)
 
     def _compute(
         self, frozen: FrozenBiLM, tokens: Tensor, lengths: Tensor, boundaries: bool

@@ -16,7 +16,7 @@ from elmo_plugin.checks import InputError, shown
 from elmo_plugin.formats.archive_files import CONFIG, WORDS, opened_archive, read_weights
 from elmo_plugin.formats.meta_modules import meta_modules
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.corpus import SPECIAL_WORDS
+from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 PARAMETERS = (
     "lstm",

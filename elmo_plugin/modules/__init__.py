@@ -2,13 +2,25 @@
 The paper in plain PyTorch: character CNN, biLM, scalar mix and softmax (Peters et al. 2018).
 
 These modules depend on neither AllenNLP nor files. Read them in the order of the paper: `char_cnn`,
-`lstm`, `bilm`, `scalar_mix`, `sampled_softmax`. The equations are here, and the kernels in `ops`.
+`lstm`, `bilm`, `scalar_mix`, `sampled_softmax`, `language_model`. The equations are here, and the
+kernels in `ops`.
 """
 
 from elmo_plugin.modules.bilm import BiLM
 from elmo_plugin.modules.char_cnn import CharCNN
-from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
+from elmo_plugin.modules.language_model import LanguageModel
+from elmo_plugin.modules.lstm import BiLSTM, ProjectedLSTM
+from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.modules.sampled_softmax import SampledSoftmax
 from elmo_plugin.modules.scalar_mix import ScalarMix
 
-__all__ = ["BiLM", "BiLSTM", "CharCNN", "LSTMState", "ProjectedLSTM", "SampledSoftmax", "ScalarMix"]
+__all__ = [
+    "BiLM",
+    "BiLSTM",
+    "CharCNN",
+    "LanguageModel",
+    "LSTMState",
+    "ProjectedLSTM",
+    "SampledSoftmax",
+    "ScalarMix",
+]

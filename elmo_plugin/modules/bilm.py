@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import check_choice
 from elmo_plugin.modules.char_cnn import CharCNN
-from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM, WarmState
+from elmo_plugin.modules.lstm import BiLSTM, ProjectedLSTM
+from elmo_plugin.modules.lstm_state import LSTMState, WarmState
 from elmo_plugin.ops.linear import Linear, product_dtype
 from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions

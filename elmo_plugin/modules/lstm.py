@@ -1,74 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
+from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.ops.linear import product_dtype
 from elmo_plugin.ops.lstm import lstm_scan
 from elmo_plugin.ops.lstm_reference import LSTMWeights
-
-HORIZON = 1000
-"""Number of latest sentence starts that the mean covers, so that it follows the weights."""
-
-
-class LSTMState(NamedTuple):
-    """
-    The state of a stack of L projected LSTM layers in two directions.
-
-    cell : `Tensor`
-        c of shape `(L, 2, B, D)`.
-    hidden : `Tensor`
-        h of shape `(L, 2, B, P)`, the input of the recurrence.
-    """
-
-    cell: Tensor
-    hidden: Tensor
-
-    @property
-    def batch_size(self) -> int:
-        return self.cell.size(2)
-
-    def stored(self) -> dict[str, Tensor]:
-        """The tensors by their names in checkpoints and files."""
-        return {"memory": self.cell, "output": self.hidden}
-
-    @classmethod
-    def from_stored(cls, stored: Mapping[str, Tensor], device: torch.device) -> LSTMState:
-        """The inverse of `stored()`, on `device`."""
-        return cls(stored["memory"].to(device), stored["output"].to(device))
-
-    def expand(self, batch_size: int) -> LSTMState:
-        """One row, repeated `batch_size` times."""
-        return LSTMState(*(x.expand(-1, -1, batch_size, -1) for x in self))
-
-    def take(self, batch_size: int) -> LSTMState:
-        """The first `batch_size` rows; rows beyond the last are zeros, as in bilm-tf."""
-        missing = batch_size - self.batch_size
-        if missing <= 0:
-            return LSTMState(*(x[:, :, :batch_size] for x in self))
-        return LSTMState(*(torch.nn.functional.pad(x, (0, 0, 0, missing)) for x in self))
-
-    def put(self, rows: LSTMState) -> LSTMState:
-        """This state with its first rows replaced by `rows`, as in bilm-tf."""
-        return LSTMState(
-            *(torch.cat([new, old[:, :, rows.batch_size :]], 2) for old, new in zip(self, rows))
-        )
-
-    def select(self, rows: Tensor) -> LSTMState:
-        """The rows with these indices, shape `(B',)`, in this order."""
-        return LSTMState(*(x.index_select(2, rows) for x in self))
-
-    def where(self, rows: Tensor, other: LSTMState) -> LSTMState:
-        """
-        The rows of `other` where the mask `rows`, shape `(B,)`, is true, and of this state
-        elsewhere.
-        """
-        chosen = rows.view(1, 1, -1, 1)
-        return LSTMState(*(torch.where(chosen, new, old) for old, new in zip(self, other)))
 
 
 class ProjectedLSTM(nn.Module):
@@ -253,58 +193,3 @@ class BiLSTM(nn.Module):
             cells.append(cell)
             hiddens.append(hidden)
         return outputs, LSTMState(*(torch.stack(x).detach() for x in (cells, hiddens)))
-
-
-class WarmState(nn.Module):
-    """
-    A typical state at the start of a sentence, for each layer and direction: the running mean of
-    the states at sentence starts in training. In training a biLM sees a state of zeros only at its
-    very first words, so an isolated sentence should not start from zeros.
-
-    # Parameters
-
-    zero : `LSTMState`
-        One row of zeros, which determines the sizes.
-    """
-
-    memory: Tensor
-    output: Tensor
-    count: Tensor
-
-    def __init__(self, zero: LSTMState) -> None:
-        super().__init__()
-        self.register_buffer("memory", zero.cell.clone())
-        self.register_buffer("output", zero.hidden.clone())
-        self.register_buffer("count", torch.zeros((), dtype=torch.long))
-
-    def forward(self, batch_size: int) -> LSTMState:
-        """The same state for each of `batch_size` rows."""
-        return LSTMState(self.memory, self.output).expand(batch_size)
-
-    @torch.no_grad()
-    def observe(self, state: LSTMState, rows: Tensor) -> None:
-        """
-        Add the rows of `state`, shape `(L, 2, B, ...)`, at a sentence's start to the mean, which is
-        plain at first and then exponential over about `HORIZON` starts. `rows`: mask, shape `(B,)`,
-        true if the row is about to read a sentence's first token. In distributed training the rows
-        of all processes are added, and each process must call this.
-        """
-        chosen = rows.view(1, 1, -1, 1)
-        n = _over_processes(rows.sum())
-        share = n / torch.minimum(self.count + n, n.clamp(min=HORIZON)).clamp(min=1)
-        for mean, found in zip((self.memory, self.output), state):
-            total = _over_processes((found * chosen).sum(dim=2, keepdim=True))
-            mean.lerp_(total / n.clamp(min=1), share)
-        self.count.add_(n)
-
-    def set(self, state: LSTMState) -> None:
-        """Replace the observed mean by `state`, which has one row."""
-        self.memory.copy_(state.cell)
-        self.output.copy_(state.hidden)
-
-
-def _over_processes(x: Tensor) -> Tensor:
-    """The sum of `x` over all processes, computed in place."""
-    if dist.is_available() and dist.is_initialized():
-        dist.all_reduce(x)
-    return x

@@ -36,12 +36,11 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, is_sealed
 from elmo_plugin.text.characters import (
     BEGIN_SENTENCE,
-    BEGIN_TOKEN,
     END_SENTENCE,
-    END_TOKEN,
     bytes_to_characters,
     single_character,
 )
+from elmo_plugin.text.special_words import BEGIN, END
 
 FORMAT = "elmo_plugin encoded corpus"
 VERSION = 2
@@ -50,12 +49,6 @@ DESCRIPTION_FILE = "corpus.json"
 WORDS_FILE = "words.txt"
 OFFSETS_FILE = "word_offsets.npy"
 COUNTS_FILE = "word_counts.npy"
-
-UNKNOWN_TOKEN = "<UNK>"
-SPECIAL_WORDS = (BEGIN_TOKEN, END_TOKEN, UNKNOWN_TOKEN)
-"""First words of every corpus and every vocabulary."""
-BEGIN, END, UNKNOWN = range(3)
-"""Ranks of `SPECIAL_WORDS`."""
 
 
 class CorpusError(InputError):

@@ -27,13 +27,13 @@ from elmo_plugin.text.corpus import (
     DESCRIPTION_FILE,
     FORMAT,
     OFFSETS_FILE,
-    SPECIAL_WORDS,
     VERSION,
     WORDS_FILE,
     EncodedCorpus,
     shard_files,
 )
 from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 logger = logging.getLogger(__name__)
 

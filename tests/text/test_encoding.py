@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.text import lines
-from elmo_plugin.text.corpus import SPECIAL_WORDS, EncodedCorpus
+from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.encoding import encode
+from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 DOCUMENTS = st.lists(
     st.lists(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.text.corpus import SPECIAL_WORDS
 from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 
 def read_vocabulary_file(file: str | os.PathLike) -> list[str]:

@@ -17,8 +17,9 @@ from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 
 from elmo_plugin.checks import InputError, check_count, check_path
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
-from elmo_plugin.text.corpus import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN, EncodedCorpus
+from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
+from elmo_plugin.text.special_words import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN
 
 logger = logging.getLogger(__name__)
 

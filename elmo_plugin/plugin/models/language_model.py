@@ -1,7 +1,7 @@
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Dict, List, Optional, Union
 
 import torch
@@ -22,23 +22,24 @@ from elmo_plugin.checks import (
     fail,
 )
 from elmo_plugin.files.torch_file import check_torch_file
-from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
-from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
+from elmo_plugin.modules import SampledSoftmax, language_model
+from elmo_plugin.modules.bilm import INITIAL_STATES
+from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
 from elmo_plugin.plugin.training.row_exchange import check_optimizer
-from elmo_plugin.text.corpus import BEGIN, END
 from elmo_plugin.text.prefetch import LazyWindow
 
 
 @Model.register("bilm")
-class LanguageModel(Model):
+class LanguageModel(language_model.LanguageModel, Model):
     """
     The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN, L
-    layers of clipped, projected LSTMs in both directions, and one softmax for both.
+    layers of clipped, projected LSTMs in both directions, and one softmax for both. Its equations
+    are in `modules/language_model.py`.
 
     On windows of the `bilm` data loader, each row continues from its LSTM state after the previous
     window. Batches of sentences (`evaluate`, `predict`) start from `initial_state`.
@@ -102,7 +103,6 @@ class LanguageModel(Model):
         serialization_dir: Optional[str] = None,
         ddp_accelerator: Optional[DdpAccelerator] = None,
     ) -> None:
-        super().__init__(vocab, regularizer, serialization_dir, ddp_accelerator)  # type: ignore[arg-type]
         check_number("dropout", dropout, least=0, below=1)
         if n_negative_samples is not None:
             check_count("n_negative_samples", n_negative_samples)
@@ -114,18 +114,21 @@ class LanguageModel(Model):
             check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
             if pretrained_file is None:
                 fail("pretrained_file", "one with pretrained_vocabulary_file", None)
-        n_words = len(word_ids(vocab))
         try:
             blocks = {"lstm": lstm, "char_cnn": char_cnn}
-            self.bilm = BiLM(BiLMOptions.from_dict(blocks, source="model"), dropout=dropout)
-            self.bilm.set_precision(precision)
-            self.softmax = SampledSoftmax(
-                n_words=n_words,
-                dim=self.bilm.bilstm.projection_dim,
+            super().__init__(
+                BiLMOptions.from_dict(blocks, source="model"),
+                n_words=len(word_ids(vocab)),
+                dropout=dropout,
                 n_negative_samples=n_negative_samples,
                 sparse_gradients=sparse_gradients,
+                initial_state=initial_state,
+                precision=precision,
+                vocab=vocab,
+                regularizer=regularizer,
+                serialization_dir=serialization_dir,
+                ddp_accelerator=ddp_accelerator,
             )
-            self.softmax.precision = PRECISIONS[precision]
         except (ValueError, RuntimeError, MemoryError) as error:  # the last two from PyTorch
             raise InputError(str(error)) from None
         if sparse_gradients:
@@ -135,19 +138,11 @@ class LanguageModel(Model):
             self._ddp_params_and_buffers_to_ignore = [
                 f"softmax.{name}" for name, _ in self.softmax.named_parameters()
             ]
-        self.dropout = torch.nn.Dropout(dropout)
-        self.initial_state = initial_state
-        self.precision = precision
-        # LSTM states of the rows, by training mode, so that evaluation does not change those of
-        # training. They are not buffers, because distributed training overwrites the buffers of all
-        # processes except one.
-        self._carried: dict[bool, Optional[LSTMState]] = {True: None, False: None}
         self._n_batches = 0
         self._sampled_loss = TokenAverage()
         # Forward and backward, by whether the model is in training mode, because a validation may
         # come within an epoch.
         self._losses = {training: (TokenAverage(), TokenAverage()) for training in (True, False)}
-        self.register_load_state_dict_pre_hook(_take_resume_state)
         if pretrained_file is not None:
             load_pretrained(
                 self.bilm,
@@ -189,16 +184,6 @@ class LanguageModel(Model):
                 "bilm_finetune.jsonnet"
             )
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> "LanguageModel":
-        super()._apply(fn, *args, **kwargs)
-        for training, state in self._carried.items():  # same device and precision as the weights
-            self._carried[training] = state and LSTMState(*map(fn, state))
-        return self
-
-    @property
-    def device(self) -> torch.device:
-        return self.bilm.boundaries.device
-
     def forward(  # type: ignore[override]
         self,
         window: Optional[LazyWindow] = None,
@@ -233,46 +218,21 @@ class LanguageModel(Model):
         """
         if window is not None:
             assert starts is not None
-            return {"loss": self._window_loss(starts, **window.tensors(starts.device))}
+            tensors = window.tensors(starts.device)
+            self._check_characters(tensors["words"].size(1))
+            return {"loss": self._loss(*self.read_window(starts, **tensors))}
         assert source is not None and targets is not None
         return self._forward_sentences(source, targets, metadata)
-
-    def _window_loss(
-        self,
-        starts: Tensor,
-        words: Tensor,
-        forward_inputs: Tensor,
-        forward_targets: Tensor,
-        backward_inputs: Tensor,
-        backward_targets: Tensor,
-    ) -> Tensor:
-        self._check_characters(words.size(1))
-        batch_size = len(starts)
-        zero = self.bilm.bilstm.zero_state(batch_size)
-        before = self._carried[self.training] or zero
-        # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
-        # not used here, because it would depend on the number of processes.
-        start = zero if self.training else self.bilm.initial_state(self.initial_state, batch_size)
-        state = before.take(batch_size).where(starts, start)
-        if self.training:
-            first = words[forward_inputs[:, 0]]
-            at_start = (first == self.bilm.boundaries[0]).view(batch_size, -1).all(dim=1)
-            has_text = forward_targets[:, 0] != IGNORE
-            self.bilm.warm_state.observe(state, at_start & has_text & ~starts)
-        layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
-        self._carried[self.training] = before.put(after)
-        targets = torch.stack([forward_targets.T, backward_targets.T])  # (2, T, B)
-        return self._loss(self._sums(self.dropout(layers[-1]), targets), targets)
 
     def _forward_sentences(
         self, source: TextFieldTensors, targets: Tensor, metadata: Optional[List[Any]]
     ) -> Dict[str, Any]:
-        hidden, goals = self.read_sentences(source, targets)
+        hidden, goals = self.read_sentences(self.characters(source), targets)
         if self.training:
-            return {"loss": self._loss(self._sums(hidden, goals), goals)}
-        log_p = [self.softmax.log_probabilities(h, g) for h, g in zip(hidden, goals)]
+            return {"loss": self._loss(hidden, goals)}
+        log_p = self.log_probabilities(hidden, goals)
         output: Dict[str, Any] = {
-            "loss": self._loss([-x.sum() for x in log_p], goals),
+            "loss": self._count([-x.sum() for x in log_p], goals),
             "forward_log_probabilities": log_p[0].T[:, :-1],
             "backward_log_probabilities": log_p[1].T[:, 1:],
             "mask": goals[0].T[:, :-1] != IGNORE,
@@ -281,36 +241,16 @@ class LanguageModel(Model):
             output["tokens"] = metadata
         return output
 
-    def read_sentences(
-        self, source: TextFieldTensors, targets: Tensor, carries: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """
-        Return the top layer, shape `(2, T + 2, B, P)`, and the targets at its positions, shape
-        `(2, T + 2, B)`. Without `carries` the carried state stays as it is.
-        """
+    def characters(self, source: TextFieldTensors) -> Tensor:
+        """The character ids of sentences, shape `(B, T, C)`."""
         found = [x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x]
         if not found:
             raise InputError(
                 'dataset_reader.token_indexers: expected one of type "elmo" for a model of type '
                 f'"bilm", found {", ".join(source)}'
             )
-        tokens = found[0]
-        self._check_characters(tokens.size(2))
-        lengths = self.bilm.sentence_lengths(tokens)
-        batch_size = len(tokens)
-        carried = self._carried[self.training]
-        state = self.bilm.initial_state(self.initial_state, batch_size, carried)
-        read = self.bilm.sentences(tokens, lengths, state)
-        if self.initial_state == "carry" and carries:
-            self._carried[self.training] = carried.put(read.state) if carried else read.state
-
-        goals = _between_boundaries(targets, lengths)
-        nothing = goals.new_full((batch_size, 1), IGNORE)
-        forward_goals = torch.cat([goals[:, 1:], nothing], dim=1)
-        backward_goals = torch.cat([nothing, goals[:, :-1]], dim=1)
-        backward_goals = backward_goals.masked_fill(goals == IGNORE, IGNORE)
-        hidden = torch.stack(self.dropout(read.layers[-1]).transpose(0, 1).chunk(2, dim=-1))
-        return hidden, torch.stack([forward_goals.T, backward_goals.T])
+        self._check_characters(found[0].size(2))
+        return found[0]
 
     def _check_characters(self, found: int) -> None:
         """
@@ -323,29 +263,23 @@ class LanguageModel(Model):
                 f"found {expected} and {found}"
             )
 
-    def _sums(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
-        """
-        The negative log likelihood of each direction. `hidden`: shape `(2, T, B, P)`. `targets`:
-        shape `(2, T, B)`.
-        """
-        return [self.softmax(h, t) for h, t in zip(hidden, targets)]
+    def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return self._count(self.negative_log_likelihoods(hidden, targets), targets)
 
-    def _loss(self, sums: Sequence[Tensor], targets: Tensor) -> Tensor:
-        """The loss. `sums`: those of `_sums`. `targets`: shape `(2, T, B)`."""
+    def _count(self, sums: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """Add the negative log likelihoods to the metrics, and return the loss."""
         if self.training and self.softmax.sparse_gradients:
             check_optimizer(self.softmax.parameters())
-        forward_sum, backward_sum = sums
         n_tokens = int((targets[0] != IGNORE).sum())
         if self.training and self.softmax.n_negative_samples is not None:
-            self._sampled_loss((forward_sum + backward_sum).detach() / 2, n_tokens)
+            self._sampled_loss((sums[0] + sums[1]).detach() / 2, n_tokens)
         else:
             for average, direction_sum in zip(self._losses[self.training], sums):
                 average(direction_sum.detach(), n_tokens)
-        loss = (forward_sum + backward_sum) / (2 * max(n_tokens, 1))
+        loss = (sums[0] + sums[1]) / (2 * max(n_tokens, 1))
         if self.training:
             self._check_loss(loss)
-        # This factor is the window's length, or less if some rows have ended.
-        return _scale_gradient(loss, n_tokens / targets.size(2))
+        return window_gradient(loss, n_tokens, n_rows=targets.size(2))
 
     def _check_loss(self, loss: Tensor) -> None:
         """Raise an error before a step that would make the weights NaN or infinite."""
@@ -361,7 +295,9 @@ class LanguageModel(Model):
         if self.training and self.softmax.n_negative_samples is not None:
             return {"sampled_loss": self._sampled_loss.get_metric(reset)}
         if reset and not self.training:
-            self._carried[False] = None  # the next evaluation reads from the start of a text
+            self.carried_in_evaluation.state = (
+                None  # the next evaluation reads from the start of a text
+            )
         forward, backward = (x.get_metric(reset) for x in self._losses[self.training])
         return {
             "perplexity": exp((forward + backward) / 2),
@@ -377,36 +313,6 @@ class LanguageModel(Model):
         for key in ("forward_log_probabilities", "backward_log_probabilities"):
             readable[key] = [row[real].tolist() for row, real in zip(output_dict[key], mask)]
         return readable
-
-    def resume_state(self) -> Dict[str, Tensor]:
-        """
-        The LSTM states of the training rows, which an exact resume needs in addition to the
-        weights.
-        """
-        carried = self._carried[True]
-        return {} if carried is None else carried.stored()
-
-
-def _take_resume_state(
-    model: LanguageModel, state_dict: Dict[str, Any], prefix: str, *_: Any
-) -> None:
-    """Remove the rows' states from a checkpoint's state dictionary; see `resume_state`."""
-    rows = state_dict.pop(prefix + "resume_state", None)
-    if rows:
-        model._carried[True] = LSTMState.from_stored(rows, model.device)
-
-
-def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
-    """The ids of `<S> w_1 .. w_n </S>`, then `IGNORE`, shape `(B, T + 2)`."""
-    mask = torch.arange(targets.size(1), device=targets.device) < lengths[:, None]
-    targets = torch.nn.functional.pad(targets.masked_fill(~mask, IGNORE), (1, 1), value=IGNORE)
-    targets[:, 0] = BEGIN
-    return targets.scatter(1, lengths[:, None] + 1, END)
-
-
-def _scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """Return `x` with its gradient multiplied by `factor`."""
-    return x.detach() + factor * (x - x.detach())
 
 
 def exp(x: float) -> float:

@@ -24,8 +24,9 @@ from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_unifo
 from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, word_ids
 from elmo_plugin.plugin.models.language_model import LanguageModel, exp
-from elmo_plugin.text.corpus import SPECIAL_WORDS, UNKNOWN, is_corpus
+from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import find_files, read_blocks
+from elmo_plugin.text.special_words import SPECIAL_WORDS, UNKNOWN
 
 EMPTY = "expected a sentence, found an empty line"
 
@@ -187,7 +188,9 @@ def substitutes(
     batch = Batch(instances)
     batch.index_instances(model.vocab)
     tensors = util.move_to_device(batch.as_tensor_dict(), model.device)
-    hidden, targets = model.read_sentences(tensors["source"], tensors["targets"], carries=False)
+    hidden, targets = model.read_sentences(
+        model.characters(tensors["source"]), tensors["targets"], carries=False
+    )
     n_rows = max(1, CHUNK_NUMBERS // model.softmax.n_words)
     found = []
     for row, n in enumerate((targets[0] != IGNORE).sum(dim=0).tolist()):  # n - 1 words, and </S>

@@ -127,7 +127,7 @@ def test_the_time_of_a_dump(bilm_files, monkeypatch):
     monkeypatch.setattr(estimate.time, "perf_counter", lambda: next(clock))
     seconds = estimate.seconds_of_dump(elmo, size, batch_size=1)
     assert seconds == pytest.approx(3 / 3 * 5 + 5 / 5 * 9)
-    assert elmo.layers.carried_state is None
+    assert elmo.carried.state is None
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 100])
@@ -279,7 +279,7 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
         elmo = Elmo.from_files(*bilm_files, initial_state=initial_state).eval()
 
         def again(out=tmp_path / "out", text=TEXT):
-            elmo.layers.carried_state = None
+            elmo.carried.state = None
             sentences = [dump.Sentence(line, sentence) for line, sentence in enumerate(text)]
             dump.dump(elmo, sentences, out, layer="all", batch_size=2)
             return read(out)

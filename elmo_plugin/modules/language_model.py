@@ -1,0 +1,165 @@
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from elmo_plugin.modules.bilm import PRECISIONS, BiLM
+from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
+from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text.special_words import BEGIN, END
+
+
+class LanguageModel(nn.Module):
+    """
+    The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a biLM and one
+    softmax for both directions, trained to minimize
+
+        - 1 / 2n sum_k (log p(t_k | t_1 .. t_{k-1}) + log p(t_k | t_{k+1} .. t_n)).
+
+    # Parameters
+
+    options : `BiLMOptions`
+        Sizes of the biLM.
+    n_words : `int`
+        V, the number of words of the softmax.
+    dropout : `float`, optional (default = `0.0`)
+        Dropout rate of each LSTM layer's input and of the last layer's output.
+    n_negative_samples, sparse_gradients
+        See `SampledSoftmax`.
+    initial_state : `str`, optional (default = `"warm"`)
+        LSTM state at the start of a sentence, or of a text in evaluation; see `BiLM.initial_state`.
+    precision : `str`, optional (default = `"fp32"`)
+        See `BiLM.set_precision`.
+    """
+
+    def __init__(
+        self,
+        options: BiLMOptions,
+        *,
+        n_words: int,
+        dropout: float = 0.0,
+        n_negative_samples: int | None = None,
+        sparse_gradients: bool = False,
+        initial_state: str = "warm",
+        precision: str = "fp32",
+        **of_another_base: Any,
+    ) -> None:
+        super().__init__(**of_another_base)
+        self.bilm = BiLM(options, dropout=dropout)
+        self.bilm.set_precision(precision)
+        self.softmax = SampledSoftmax(
+            n_words=n_words,
+            dim=options.lstm.projection_dim,
+            n_negative_samples=n_negative_samples,
+            sparse_gradients=sparse_gradients,
+        )
+        self.softmax.precision = PRECISIONS[precision]
+        self.dropout = nn.Dropout(dropout)
+        self.initial_state = initial_state
+        self.precision = precision
+        self.carried = CarriedState()
+        # Evaluation within an epoch does not change the states of the training rows.
+        self.carried_in_evaluation = CarriedState()
+        self.register_load_state_dict_pre_hook(take_resume_state)
+
+    @property
+    def device(self) -> torch.device:
+        return self.bilm.boundaries.device
+
+    def read_window(
+        self,
+        starts: Tensor,
+        words: Tensor,
+        forward_inputs: Tensor,
+        forward_targets: Tensor,
+        backward_inputs: Tensor,
+        backward_targets: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """
+        Read the next T time steps of B rows of running text, from their states after the previous
+        window. `starts`: rows whose state is reset, shape `(B,)`, bool. The others are those of the
+        `bilm` data loader. Returns the top layer, shape `(2, T, B, P)`, and the targets at its
+        positions, shape `(2, T, B)`.
+        """
+        batch_size, carried = len(starts), self._carried
+        zero = self.bilm.bilstm.zero_state(batch_size)
+        # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
+        # not used here, because it would depend on the number of processes.
+        start = zero if self.training else self.bilm.initial_state(self.initial_state, batch_size)
+        state = (carried.state or zero).take(batch_size).where(starts, start)
+        if self.training:
+            first = words[forward_inputs[:, 0]]
+            at_start = (first == self.bilm.boundaries[0]).view(batch_size, -1).all(dim=1)
+            has_text = forward_targets[:, 0] != IGNORE
+            self.bilm.warm_state.observe(state, at_start & has_text & ~starts)
+        layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
+        carried.put(after)
+        return self.dropout(layers[-1]), torch.stack([forward_targets.T, backward_targets.T])
+
+    def read_sentences(
+        self, tokens: Tensor, targets: Tensor, carries: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """
+        Read sentences without boundaries. `tokens`: character ids, shape `(B, T, C)`. `targets`:
+        numbers of the words in the softmax, shape `(B, T)`. Without `carries` the carried state
+        stays as it is. Returns the top layer, shape `(2, T + 2, B, P)`, and the targets at its
+        positions, shape `(2, T + 2, B)`.
+        """
+        lengths = self.bilm.sentence_lengths(tokens)
+        carried = self._carried
+        state = self.bilm.initial_state(self.initial_state, len(tokens), carried.state)
+        read = self.bilm.sentences(tokens, lengths, state)
+        if self.initial_state == "carry" and carries:
+            carried.put(read.state)
+        goals = _between_boundaries(targets, lengths)
+        nothing = goals.new_full((len(tokens), 1), IGNORE)
+        forward_goals = torch.cat([goals[:, 1:], nothing], dim=1)
+        backward_goals = torch.cat([nothing, goals[:, :-1]], dim=1)
+        backward_goals = backward_goals.masked_fill(goals == IGNORE, IGNORE)
+        hidden = torch.stack(self.dropout(read.layers[-1]).transpose(0, 1).chunk(2, dim=-1))
+        return hidden, torch.stack([forward_goals.T, backward_goals.T])
+
+    def negative_log_likelihoods(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
+        """
+        The sum for each direction, sampled in training; see `SampledSoftmax.forward`. `hidden`:
+        shape `(2, T, B, P)`. `targets`: shape `(2, T, B)`.
+        """
+        return [self.softmax(h, t) for h, t in zip(hidden, targets)]
+
+    def log_probabilities(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
+        """The exact log probability of each target, shape `(T, B)` for each direction."""
+        return [self.softmax.log_probabilities(h, t) for h, t in zip(hidden, targets)]
+
+    @property
+    def _carried(self) -> CarriedState:
+        return self.carried if self.training else self.carried_in_evaluation
+
+    def resume_state(self) -> dict[str, Tensor]:
+        """See `CarriedState.resume_state`."""
+        return self.carried.resume_state()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
+        super()._apply(fn, *args, **kwargs)
+        for carried in (self.carried, self.carried_in_evaluation):
+            carried.map(fn)  # same device and precision as the weights
+        return self
+
+
+def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
+    """The ids of `<S> w_1 .. w_n </S>`, then `IGNORE`, shape `(B, T + 2)`."""
+    mask = torch.arange(targets.size(1), device=targets.device) < lengths[:, None]
+    targets = nn.functional.pad(targets.masked_fill(~mask, IGNORE), (1, 1), value=IGNORE)
+    targets[:, 0] = BEGIN
+    return targets.scatter(1, lengths[:, None] + 1, END)
+
+
+def window_gradient(loss: Tensor, n_tokens: int, n_rows: int) -> Tensor:
+    """
+    The mean loss of a token, with the gradient of the loss times the window's length. bilm-tf's
+    initial Adagrad accumulator of 1.0 and gradient norm of 10 presuppose this factor. If some of
+    the `n_rows` have ended, it is the mean number of their tokens.
+    """
+    value = loss.detach()
+    return value + n_tokens / n_rows * (loss - value)
