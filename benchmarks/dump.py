@@ -8,6 +8,7 @@ import io
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,14 @@ def run(settings: Settings) -> Record:
     """Print the table and return it, by name."""
     [(name, model)] = (QUICK if settings.quick else SMALL).items()
     progress(f"vectors of a whole text by {name}")
-    options = options_of(name, model)
     torch.manual_seed(0)
-    records = [measure(name, Elmo(BiLM(options)).eval(), settings.text)]
-    print_table(f"Top layer of all words of {settings.text}, fp32, written to a file", records)
-    return {"dump": records}
-
-
-def measure(name: str, elmo: Elmo, text: str) -> Record:
+    elmo = Elmo(BiLM(options_of(name, model))).eval()
     counts = {"tokens": 0, "sentences": 0}
 
     def sentences() -> Iterator[Sentence]:
-        for line, words in enumerate(read_sentences(text)):
-            counts["sentences"] += 1
+        for line, words in enumerate(read_sentences(settings.text)):
             counts["tokens"] += len(words)
+            counts["sentences"] += 1
             yield Sentence(line, " ".join(words))
             if counts["tokens"] > MOST_TOKENS:
                 return
@@ -48,11 +43,12 @@ def measure(name: str, elmo: Elmo, text: str) -> Record:
     reading, computing = Stopwatch(), Stopwatch()
     for part, method in ((elmo, "embed"), (elmo.layers, "read_words")):
         setattr(part, method, computing.timed(getattr(part, method)))
+    following = reading.timed(partial(next, sentences(), None))
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         out = Path(folder) / "vectors.hdf5"
-        total = seconds(lambda: dump(elmo, reading.timed_items(sentences()), out, layer="top"))
+        total = seconds(lambda: dump(elmo, iter(following, None), out, layer="top"))
         mebibytes = out.stat().st_size / 2**20
-    return {
+    record = {
         "model": name,
         **counts,
         "MiB": mebibytes,
@@ -62,10 +58,12 @@ def measure(name: str, elmo: Elmo, text: str) -> Record:
         "share_of_computing": computing.seconds / total,
         "share_of_writing": 1 - (reading.seconds + computing.seconds) / total,
     }
+    print_table(f"Top layer of all words of {settings.text}, fp32, written to a file", [record])
+    return {"dump": [record]}
 
 
 class Stopwatch:
-    """Adds up the seconds of calls and of the items of an iterator."""
+    """Adds up the seconds of calls."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -79,8 +77,3 @@ class Stopwatch:
                 self.seconds += time.perf_counter() - began
 
         return call
-
-    def timed_items(self, items: Iterator[Any]) -> Iterator[Any]:
-        following = self.timed(lambda: next(items, None))
-        while (item := following()) is not None:
-            yield item

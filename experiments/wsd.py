@@ -30,7 +30,6 @@ where ARCHIVE may be anything that `archive_file` accepts. Without a model, only
 scored.
 """
 
-import argparse
 import math
 import time
 from collections import Counter, defaultdict
@@ -43,18 +42,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_plugin import Elmo
-from experiments import run
+from experiments import new_parser, run
 from experiments.markdown import table
-from experiments.rows import (
-    RESULTS,
-    Row,
-    bilm_digest,
-    layer_names,
-    named_archive,
-    result_row,
-    save_rows,
-)
-from experiments.wsd_reader import Target, WsdReader
+from experiments.rows import RESULTS, Row, layer_names, named_archive, result_row, save_rows
+from experiments.wsd_reader import Sentence, Target, Word, read_documents, word_of
 
 FILE = RESULTS / "wsd.jsonl"
 SENTENCES = 512
@@ -69,13 +60,6 @@ Cosines that differ by less are ties. In the word layer, a form has the same vec
 
 FIRST_SENSE, MOST_FREQUENT = "first sense", "most frequent sense"
 AVERAGE, OCCURRENCE = "average", "occurrence"
-POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
-"""POS tags by the number in a sense key."""
-
-Word = tuple[str, str]
-"""A lemma and its part of speech."""
-
-Sentence = tuple[list[str], list[Target]]
 
 
 class Data(NamedTuple):
@@ -128,17 +112,10 @@ def read_sentences(
     The sentences of a file; with `hold_out`, those of every `hold_out`-th document if `held_out`,
     or else of the others.
     """
-    for instance in WsdReader().read(str(file)):
-        metadata = instance["metadata"].metadata  # type: ignore[attr-defined]
-        is_last = hold_out is not None and metadata["document"] % hold_out == hold_out - 1
+    for number, sentence in read_documents(file):
+        is_last = hold_out is not None and number % hold_out == hold_out - 1
         if is_last == held_out:
-            yield metadata["words"], metadata["targets"]
-
-
-def word_of(sense: str) -> Word:
-    """The lemma and the part of speech of a sense key."""
-    lemma, _, rest = sense.rpartition("%")
-    return lemma, POS[rest[0]]
+            yield sentence
 
 
 def wordnet_senses(index: Path) -> dict[Word, list[str]]:
@@ -320,8 +297,7 @@ def wsd_rows(
                 **way,
             }
             metrics = {**score(found, targets, ordered), "unseen": unseen}
-            seconds = round(time.process_time() - started, 1)  # of all rows so far
-            rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
+            rows.append(result_row(name, elmo, settings, metrics, started))
     return rows
 
 
@@ -330,8 +306,7 @@ def baseline_row(data: Data, wordnet: dict[Word, list[str]]) -> Row:
     ordered = ordered_senses(data, wordnet)
     targets = [target for _, found in data.read_dev() for target in found]
     metrics = score(first_senses(targets, ordered), targets, ordered)
-    seconds = round(time.process_time() - started, 1)
-    return result_row(None, None, {"layer": data.baseline, **data.names}, metrics, seconds)
+    return result_row(None, None, {"layer": data.baseline, **data.names}, metrics, started)
 
 
 def wsd_table(rows: Sequence[Row]) -> str:
@@ -384,9 +359,7 @@ def examples_table(rows: Sequence[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("train", type=Path, help="semcor.data.xml; its keys are next to it")
     parser.add_argument("dev", type=Path, help="semeval2007.data.xml")
     parser.add_argument("index", type=Path, help="index.sense of WordNet")

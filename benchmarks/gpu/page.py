@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.measure import Record, cell_text
+from benchmarks.measure import Record, markdown
 
 TITLES = {
     "limits": "Limits: the rate of large matrix products, in TFLOP/s",
@@ -11,7 +11,6 @@ TITLES = {
     "training": "Training steps with the optimizer, in tokens per second",
     "lstm": "Forward and backward pass of one LSTM layer, next to torch.nn.LSTM",
     "vectors": "Vectors, a first pass over sentences, in tokens per second",
-    "launches": "A training step: kernels, calls that launch them, and time in which the GPU waits",
     "kernels": "The kernels of a training step that take the most time",
     "failures": "What failed",
 }
@@ -26,19 +25,9 @@ precision in the same run; fp32 is without TF32. The LSTM layer is compared with
 """
 
 
-def markdown(conditions: Mapping[str, Any], tables: Mapping[str, Sequence[Record]]) -> str:
+def page(conditions: Mapping[str, Any], tables: Mapping[str, Sequence[Record]]) -> str:
     """The page as Markdown."""
     sentence = ", ".join(f"{key} {value}" for key, value in conditions.items())
     parts = [HEAD, f"Measured with: {sentence}.\n"]
-    for name, title in TITLES.items():
-        if records := tables.get(name):
-            parts.append(f"## {title}\n\n{_table(records)}")
+    parts += [markdown(title, tables[name]) for name, title in TITLES.items() if name in tables]
     return "\n".join(parts)
-
-
-def _table(records: Sequence[Record]) -> str:
-    columns = [key for key in records[0] if any(record[key] is not None for record in records)]
-    rows = [[cell_text(column, record[column]) for column in columns] for record in records]
-    heads = [column.replace("_", " ") for column in columns]
-    lines = [heads, ["---"] * len(columns), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)

@@ -9,10 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.precision import PRECISIONS, Precision, precise_to
-from benchmarks.gpu.step import Sizes, TrainingStep, operations
-from benchmarks.gpu.text import InventedText
-from benchmarks.measure import MatrixProductPeak, Record, in_turns
-from benchmarks.operations import FORWARD_AND_BACKWARD, char_cnn_operations, lstm_operations
+from benchmarks.gpu.step import Sizes, TrainingStep
+from benchmarks.gpu.text import InventedText, Window
+from benchmarks.measure import MatrixProductPeak, Record, in_turns, largest_costs
+from benchmarks.operations import (
+    FORWARD_AND_BACKWARD,
+    char_cnn_operations,
+    lstm_operations,
+    training_operations,
+)
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.modules import BiLM, ProjectedLSTM
@@ -42,10 +47,9 @@ def training(
     peer: Peer | None,
 ) -> Iterator[Record]:
     """Steps with the optimizer; AllenNLP's modules make them in fp32 and TF32 only."""
-    text = InventedText(sizes.words, options.char_cnn.max_characters_per_token)
-    windows = text.windows(sizes.rows, sizes.steps, N_WINDOWS)
+    windows = _windows(options, sizes)
     n_tokens = sizes.rows * sizes.steps
-    n_operations = operations(options, sizes, windows)
+    n_operations = training_operations(options, sizes.negatives, windows)
     for precision in PRECISIONS:
         with precise_to(precision):
             start_memory(device)
@@ -56,6 +60,22 @@ def training(
             if precision.bilm == "fp32":
                 record |= next_to(peer, record["ms"], quick, options, sizes, device, windows)
         yield record
+
+
+def kernels(
+    name: str, options: BiLMOptions, sizes: Sizes, device: torch.device
+) -> Iterator[Record]:
+    """The kernels of a training step that take the most time."""
+    for precision in PRECISIONS[1:]:
+        with precise_to(precision):
+            step = TrainingStep(options, sizes, precision, device, _windows(options, sizes))
+            for cost in largest_costs(step, 12, device):
+                yield {"model": name, "precision": precision.name, **cost}
+
+
+def _windows(options: BiLMOptions, sizes: Sizes) -> list[Window]:
+    text = InventedText(sizes.words, options.char_cnn.max_characters_per_token)
+    return text.windows(sizes.rows, sizes.steps, N_WINDOWS)
 
 
 def vectors(

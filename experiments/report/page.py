@@ -22,7 +22,7 @@ from experiments.report.statistics import (
 
 # A line of prose may end inside of braces. Other braces match without groups, as an error.
 PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)\}|\{[^{}]*\}")
-PROSE = ("Results", "What the numbers say", "Method")
+PROSE = ("Results", "What the numbers say", "Documents as one sentence", "Method")
 """Sections without a table."""
 
 ORDER = (

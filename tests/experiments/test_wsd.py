@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from allennlp.data import DatasetReader, Vocabulary
-from allennlp.data.data_loaders import MultiProcessDataLoader
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from experiments import wsd
 from experiments.rows import read_rows, save_rows
-from experiments.wsd_reader import Target, WsdReader
+from experiments.wsd_reader import Target, read_documents
 
 XML = """\
 <?xml version="1.0" encoding="UTF-8" ?>
@@ -79,15 +77,7 @@ def write(folder: Path, xml: str = XML, keys: str = KEYS) -> Path:
 
 def test_reader(tmp_path: Path) -> None:
     """The sentence without a target is left out, and the phrase is two tokens."""
-    file = write(tmp_path)
-    assert list(wsd.read_sentences(file)) == SENTENCES
-    reader = DatasetReader.by_name("wsd")()
-    assert isinstance(reader, WsdReader)
-    loader = MultiProcessDataLoader(reader, str(file), batch_size=2)
-    loader.index_with(Vocabulary.from_instances(loader.iter_instances()))
-    (batch,) = loader
-    assert batch["tokens"]["tokens"]["tokens"].shape == (2, 7)
-    assert batch["spans"].tolist() == [[[1, 1], [3, 3], [5, 6]], [[0, 0], [1, 1], [-1, -1]]]
+    assert list(read_documents(write(tmp_path))) == [(0, SENTENCES[0]), (1, SENTENCES[1])]
 
 
 @pytest.mark.parametrize(
