@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 PARTS = {
-    "embedding": "vectors: speed, memory, latency",
+    "embedding": "vectors: speed, latency",
     "dump": "vectors of a whole text, written to a file",
     "training": "steps of training",
 }
@@ -20,8 +20,7 @@ PARTS = {
 
 def main() -> None:
     arguments = parse()
-    # Importing AllenNLP prints irrelevant warnings, also in the processes that are started to
-    # measure memory.
+    # Importing AllenNLP prints irrelevant warnings, also in the processes that train.
     os.environ["PYTHONWARNINGS"] = "ignore"
     warnings.simplefilter("ignore")
     import elmo_plugin.plugin  # noqa: F401  registers docs://

@@ -21,7 +21,7 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.text.lines import read_sentences
 
-MOST_TOKENS = 1_200_000
+MOST_TOKENS, QUICK_TOKENS = 1_200_000, 20_000
 
 
 def run(settings: Settings) -> Record:
@@ -30,6 +30,7 @@ def run(settings: Settings) -> Record:
     progress(f"vectors of a whole text by {name}")
     torch.manual_seed(0)
     elmo = Elmo(BiLM(options_of(name, model))).eval()
+    most = QUICK_TOKENS if settings.quick else MOST_TOKENS
     counts = {"tokens": 0, "sentences": 0}
 
     def sentences() -> Iterator[Sentence]:
@@ -37,7 +38,7 @@ def run(settings: Settings) -> Record:
             counts["tokens"] += len(words)
             counts["sentences"] += 1
             yield Sentence(line, " ".join(words))
-            if counts["tokens"] > MOST_TOKENS:
+            if counts["tokens"] > most:
                 return
 
     reading, computing = Stopwatch(), Stopwatch()

@@ -21,7 +21,6 @@ from benchmarks.measure import (
     Record,
     in_turns,
     largest_costs,
-    memory_of,
     print_table,
     progress,
     seconds,
@@ -46,7 +45,6 @@ SENTENCE = 20
 def run(settings: Settings) -> Record:
     """Print the tables and return them, by name."""
     speeds: list[Record] = []
-    memories: list[Record] = []
     latencies: list[Record] = []
     costs: list[Record] = []
     sentences = sample(settings.text, ROWS * (2 if settings.quick else 3))
@@ -63,17 +61,14 @@ def run(settings: Settings) -> Record:
             if settings.profile:
                 found = largest_costs(partial(first_pass, ours, batches))
                 costs += [{"model": name, **cost} for cost in found]
-            del ours, stock
-            memories.append({"model": name, **compare_memory(files, batches[-1:], settings)})
 
     n_tokens = sum(map(len, sentences))
     print_table(
         f"Vectors, {n_tokens:,} tokens of {settings.text} in batches of {ROWS}: tokens/s", speeds
     )
-    print_table("Peak memory of a process that reads the longest batch, MiB", memories)
     print_table(f"Latency of one sentence of {SENTENCE} tokens, ms", latencies)
     print_table("Our largest costs", costs)
-    return {"vectors": speeds, "memory": memories, "latency": latencies, "costs": costs}
+    return {"vectors": speeds, "latency": latencies, "costs": costs}
 
 
 def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[str]]:
@@ -214,24 +209,3 @@ def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) ->
         "ratio_p50": p50[1] / p50[0],
         "sentences": len(batches),
     }
-
-
-def compare_memory(files: tuple[str, str], batches: list[Tensor], settings: Settings) -> Record:
-    ours = memory_of(read_ours, files, batches, settings.threads)
-    stock = memory_of(read_stock, files, batches, settings.threads)
-    return {
-        "ours": ours.peak,
-        "allennlp": stock.peak,
-        "ratio": stock.peak / ours.peak,
-        "imports_alone": ours.imports,
-    }
-
-
-def read_ours(files: tuple[str, str], batches: list[Tensor], threads: int) -> None:
-    torch.set_num_threads(threads)
-    first_pass(Elmo.from_files(*files).eval(), batches)
-
-
-def read_stock(files: tuple[str, str], batches: list[Tensor], threads: int) -> None:
-    torch.set_num_threads(threads)
-    stock_pass(stock_elmo(*files), batches)

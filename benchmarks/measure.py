@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -97,35 +96,6 @@ class MatrixProductPeak:
     def seconds_at_least(self, n_operations: float) -> float:
         """Return the seconds of `n_operations` at this rate."""
         return n_operations / self.gflops / 1e9
-
-
-class MemoryUse(NamedTuple):
-    """
-    Memory of a process, in MiB: `peak` is the maximum, and `imports` the memory after the imports.
-    """
-
-    peak: float
-    imports: float
-
-
-def memory_of(work: Callable[..., object], *arguments: Any) -> MemoryUse:
-    """
-    Measure the memory of a new process that only runs `work`. (`getrusage` would include this
-    process's memory at the time of the fork.)
-    """
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(_memory_of, work, arguments).result()
-
-
-def _memory_of(work: Callable[..., object], arguments: Sequence[Any]) -> MemoryUse:
-    imports = _memory("VmRSS")
-    work(*arguments)
-    return MemoryUse(_memory("VmHWM"), imports)
-
-
-def _memory(kind: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(kind)) / 1024
 
 
 class Worker:

@@ -44,7 +44,15 @@ import numpy as np
 from elmo_plugin import Elmo
 from experiments import new_parser, run
 from experiments.markdown import table
-from experiments.rows import RESULTS, Row, layer_names, named_archive, result_row, save_rows
+from experiments.rows import (
+    AVERAGE,
+    RESULTS,
+    Row,
+    layer_names,
+    named_archive,
+    result_row,
+    save_rows,
+)
 from experiments.wsd_reader import Sentence, Target, Word, read_documents, word_of
 
 FILE = RESULTS / "wsd.jsonl"
@@ -59,7 +67,7 @@ Cosines that differ by less are ties. In the word layer, a form has the same vec
 """
 
 FIRST_SENSE, MOST_FREQUENT = "first sense", "most frequent sense"
-AVERAGE, OCCURRENCE = "average", "occurrence"
+OCCURRENCE = "occurrence"
 
 
 class Data(NamedTuple):
@@ -190,46 +198,30 @@ def averages(senses: dict[str, np.ndarray], most: int | None = None) -> dict[str
     }
 
 
-class Predictions(NamedTuple):
-    """
-    senses : `list[list[str | None]]`
-        Sense of each target, in each layer and their average.
-    unseen : `int`
-        Number of targets that got the first sense because their word is not in the training data.
-    """
-
-    senses: list[list[str | None]]
-    unseen: int
-
-
 def nearest_senses(
     tests: Sequence[tuple[Target, np.ndarray]],
     senses: dict[str, np.ndarray],
     ordered: dict[Word, list[str]],
-) -> Predictions:
+) -> list[list[str | None]]:
     """
-    Assign each of the `target_vectors` the sense of the nearest vector, in each layer. Of equally
-    near ones, the first in order is taken.
+    Assign each of the `target_vectors` the sense of the nearest vector, in each layer and their
+    average. Of equally near ones, the first in order is taken.
     """
     rank = {sense: k for found in ordered.values() for k, sense in enumerate(found)}
     candidates: defaultdict[Word, list[str]] = defaultdict(list)
     for sense in sorted(senses, key=lambda sense: rank.get(sense, len(rank))):
         candidates[word_of(sense)].append(sense)
     predicted: list[list[str | None]] = [[] for _ in tests[0][1]]
-    unseen = 0
     for target, vectors in tests:
-        word = target.lemma, target.pos
-        known = candidates.get(word, [])
-        if not known:
-            unseen += 1
-            nearest: list[str | None] = [ordered.get(word, [None])[0]] * len(vectors)
-        else:
+        known = candidates.get((target.lemma, target.pos), [])
+        nearest = first_senses([target], ordered) * len(vectors)
+        if known:
             cosines = np.stack([_cosines(senses[sense], vectors) for sense in known])
             # argmax returns the first true element.
             nearest = [known[k] for k in (cosines > cosines.max(axis=0) - TIE).argmax(axis=0)]
         for layer, found_sense in zip(predicted, nearest):
             layer.append(found_sense)
-    return Predictions(predicted, unseen)
+    return predicted
 
 
 def _cosines(others: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -287,7 +279,7 @@ def wsd_rows(
         known = senses
         if way["nearest"] == AVERAGE:
             known = averages(senses, way.get("most_examples"))
-        predicted, unseen = nearest_senses(tests, known, ordered)
+        predicted = nearest_senses(tests, known, ordered)
         for layer, found in zip(layer_names(elmo.n_layers), predicted):
             settings = {
                 "layer": layer,
@@ -296,7 +288,7 @@ def wsd_rows(
                 **data.names,
                 **way,
             }
-            metrics = {**score(found, targets, ordered), "unseen": unseen}
+            metrics = score(found, targets, ordered)
             rows.append(result_row(name, elmo, settings, metrics, started))
     return rows
 

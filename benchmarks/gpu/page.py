@@ -8,9 +8,9 @@ from benchmarks.measure import Record, markdown
 TITLES = {
     "limits": "Limits: the rate of large matrix products, in TFLOP/s",
     "numerics": "Numbers of the fast paths, compared with the equations in double precision",
-    "training": "Training steps with the optimizer, in tokens per second",
+    "training": "Training steps with the optimizer, next to AllenNLP's modules",
     "lstm": "Forward and backward pass of one LSTM layer, next to torch.nn.LSTM",
-    "vectors": "Vectors, a first pass over sentences, in tokens per second",
+    "vectors": "Vectors, a first pass over sentences, next to AllenNLP's modules",
     "kernels": "The kernels of a training step that take the most time",
     "failures": "What failed",
 }

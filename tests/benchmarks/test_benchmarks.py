@@ -1,14 +1,13 @@
 import random
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import __main__ as command
-from benchmarks import dump, embedding, kernels, training
-from benchmarks.measure import MatrixProductPeak, in_turns, memory_of
+from benchmarks import dump, embedding, kernels, task_modules, training
+from benchmarks.measure import MatrixProductPeak, in_turns
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
     char_cnn_operations,
@@ -55,7 +54,7 @@ def text(tmp_path, monkeypatch) -> str:
 @pytest.fixture
 def once(monkeypatch) -> None:
     """Make each figure take one round instead of several."""
-    for module in (embedding, training, kernels):
+    for module in (embedding, training, kernels, task_modules):
         monkeypatch.setattr(module, "in_turns", partial(in_turns, n_rounds=1, least_seconds=0))
 
 
@@ -136,14 +135,6 @@ def test_peak_is_the_best_of_all_tries():
     assert peak.seconds_at_least(3e9) == pytest.approx(3 / peak.gflops)
 
 
-def test_memory_of_a_process():
-    """200 MB of ones are more than 190 MiB, in any process."""
-    ballast = np.ones(100_000_000, dtype=np.uint8)
-    found = memory_of(np.ones, 25_000_000)
-    assert 150 < found.peak - found.imports < 250
-    del ballast
-
-
 def test_peer_is_the_same_model():
     """Both models have the same numbers of parameters, and all of the peer's are trained."""
     n_words = 40
@@ -214,6 +205,13 @@ def test_kernels_run(once):
     for record in (softmax, layer, kernels.compare_convolutions(train=True)):
         assert record["ratio"] == pytest.approx(record["pytorch"] / record["kernel"])
     assert softmax["share_of_limit"] > 0
+
+
+@pytest.mark.parametrize("kind", ["lstm", "cnn"])
+def test_task_modules_runs(once, kind):
+    """The ratio is that of the two times."""
+    record = task_modules.compare(kind, 3)
+    assert record["ratio"] == pytest.approx(record["AllenNLP"] / record["ours"])
 
 
 def test_dump_runs(text):

@@ -2,8 +2,8 @@
 AllenNLP's token embedder `character_encoding` computes the vector of each word of a batch, and of
 the padding, with all its occurrences. With the encoder `cnn`, equal words have equal vectors.
 
-On a CPU, this module computes the vector of each distinct word once (docs/speed.md has the
-times). An encoder with dropout has another vector for each occurrence, so others
+On a CPU, this module computes the vector of each distinct word once (`python -m
+benchmarks.task_modules`). An encoder with dropout has another vector for each occurrence, so others
 than `cnn` stay as they are.
 """
 

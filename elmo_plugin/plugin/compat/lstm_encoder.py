@@ -6,7 +6,7 @@ LSTM, which PyTorch uses for batches that are not packed, has no such cost.
 
 This module registers another class under this name, with the same parameters and weights. In
 training on a CPU, it computes the padded batch and leaves the padding out. Remove it when PyTorch
-computes packed batches as fast (docs/speed.md has the times).
+computes packed batches as fast (`python -m benchmarks.task_modules`).
 """
 
 from typing import Any, cast
