@@ -11,11 +11,7 @@ from pathlib import Path
 
 import torch
 
-PARTS = {
-    "embedding": "vectors: speed, latency",
-    "dump": "vectors of a whole text, written to a file",
-    "training": "steps of training",
-}
+PARTS = {"embedding": "vectors: speed, latency", "training": "steps of training"}
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import __main__ as command
-from benchmarks import dump, embedding, kernels, task_modules, training
+from benchmarks import embedding, kernels, task_modules, training
 from benchmarks.measure import MatrixProductPeak, in_turns
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
@@ -214,18 +214,10 @@ def test_task_modules_runs(once, kind):
     assert record["ratio"] == pytest.approx(record["AllenNLP"] / record["ours"])
 
 
-def test_dump_runs(text):
-    """All tokens of the text are counted, and the shares add up to the whole."""
-    [record] = dump.run(Settings(text=text, quick=True))["dump"]
-    assert record["tokens"] == len(open(text).read().split())
-    shares = [record[f"share_of_{work}"] for work in ("reading", "computing", "writing")]
-    assert sum(shares) == pytest.approx(1) and min(shares) > 0
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["speed"], "expected parts out of embedding, dump, training, found speed"),
+        (["speed"], "expected parts out of embedding, training, found speed"),
         (["--threads", "0"], "--threads: expected at least 1, found 0"),
         (["--json", "/no/such/out.json"], "expected a file in a folder, found no /no/such"),
     ],
