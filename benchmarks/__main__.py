@@ -11,46 +11,29 @@ from pathlib import Path
 
 import torch
 
-PARTS = {
-    "embedding": "vectors: speed, memory, latency",
-    "dump": "vectors of a whole text, written to a file",
-    "training": "steps of training",
-    "corpus": "encoding and reading text",
-    "scaling": "the cost of more rows, longer windows, more words and more negatives",
-    "processes": "training on one core and on two, with threads and with processes",
-}
+PARTS = {"embedding": "vectors: speed, latency", "training": "steps of training"}
 
 
 def main() -> None:
     arguments = parse()
-    # Importing AllenNLP prints irrelevant warnings, also in the processes that are started to
-    # measure memory.
+    # Importing AllenNLP prints irrelevant warnings, also in the processes that train.
     os.environ["PYTHONWARNINGS"] = "ignore"
     warnings.simplefilter("ignore")
     import elmo_plugin.plugin  # noqa: F401  registers docs://
     from benchmarks.settings import Settings
     from elmo_plugin.checks import InputError
     from elmo_plugin.files.atomic_write import atomic_write
-    from elmo_plugin.text.lines import find_files
 
-    try:
-        find_files(arguments.text)
-    except FileNotFoundError as error:
-        sys.exit(f"--text: {error}")
     torch.set_num_threads(arguments.threads)
-    settings = Settings(
-        text=arguments.text,
-        quick=arguments.quick,
-        threads=arguments.threads,
-        profile=arguments.profile,
-    )
+    fields = ("text", "quick", "threads", "profile")
+    settings = Settings(**{field: getattr(arguments, field) for field in fields})
     results = {"conditions": conditions(arguments.quick)}
     for key, value in results["conditions"].items():
         print(f"{key}: {value}")
     for part in arguments.parts or PARTS:
         try:
             results[part] = importlib.import_module(f"benchmarks.{part}").run(settings)
-        except InputError as error:
+        except (FileNotFoundError, InputError) as error:
             sys.exit(f"{part}: {error}")
         if arguments.json:
             with atomic_write(arguments.json) as temporary:
@@ -92,10 +75,11 @@ def conditions(quick: bool) -> dict[str, object]:
     from benchmarks.measure import MatrixProductPeak
     from benchmarks.settings import precisions
     from elmo_plugin.ops.kernels import KERNEL_STATUS
+    from experiments.rows import ORIGIN
 
     peaks = {name: MatrixProductPeak(dtype, quick) for name, dtype in precisions().items()}
     return {
-        "processor": processor(),
+        **ORIGIN,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -104,12 +88,6 @@ def conditions(quick: bool) -> dict[str, object]:
         "fp32 GFLOP/s by torch.mm": round(peaks["fp32"].gflops_of_torch, 1),
         **{f"{name} GFLOP/s": round(peak.gflops, 1) for name, peak in peaks.items()},
     }
-
-
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
 
 
 if __name__ == "__main__":

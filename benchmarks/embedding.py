@@ -21,10 +21,10 @@ from benchmarks.measure import (
     Record,
     in_turns,
     largest_costs,
-    memory_of,
     print_table,
     progress,
     seconds,
+    speed,
 )
 from benchmarks.operations import char_cnn_operations, lstm_operations
 from benchmarks.settings import Settings, models, options_of, precisions
@@ -46,7 +46,6 @@ SENTENCE = 20
 def run(settings: Settings) -> Record:
     """Print the tables and return them, by name."""
     speeds: list[Record] = []
-    memories: list[Record] = []
     latencies: list[Record] = []
     costs: list[Record] = []
     sentences = sample(settings.text, ROWS * (2 if settings.quick else 3))
@@ -61,22 +60,16 @@ def run(settings: Settings) -> Record:
             speeds += compare_speed(name, ours, stock, batches, settings.quick)
             latencies.append({"model": name, **compare_latency(ours, stock, short)})
             if settings.profile:
-                costs += [
-                    {"model": name, **cost}
-                    for cost in largest_costs(partial(first_pass, ours, batches))
-                ]
-            del ours, stock
-            memories.append({"model": name, **compare_memory(files, batches[-1:], settings)})
+                found = largest_costs(partial(first_pass, ours, batches))
+                costs += [{"model": name, **cost} for cost in found]
 
     n_tokens = sum(map(len, sentences))
     print_table(
         f"Vectors, {n_tokens:,} tokens of {settings.text} in batches of {ROWS}: tokens/s", speeds
     )
-    print_table("Peak memory of a process that reads the longest batch, MiB", memories)
     print_table(f"Latency of one sentence of {SENTENCE} tokens, ms", latencies)
-    if costs:
-        print_table("Our largest costs", costs)
-    return {"vectors": speeds, "memory": memories, "latency": latencies, "costs": costs}
+    print_table("Our largest costs", costs)
+    return {"vectors": speeds, "latency": latencies, "costs": costs}
 
 
 def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[str]]:
@@ -142,9 +135,8 @@ def compare_speed(
         return first_pass(ours, batches)
 
     expected = stock_pass(stock, batches)
-    found = {
-        way: pass_in(*way) for way in ways if way[0] == "carry"
-    }  # this also warms up all of them
+    # This also warms up all of them.
+    found = {way: pass_in(*way) for way in ways if way[0] == "carry"}
     stock_time, *times = in_turns(
         *peaks.values(),
         partial(stock_pass, stock, batches),
@@ -155,26 +147,15 @@ def compare_speed(
     records = []
     for way, own in zip(ways, times):
         state, precision = way
-        peak = peaks[precision]
-        least = peak.seconds_at_least(operations(ours, batches, state))
-        records.append(
-            {
-                "model": name,
-                "initial_state": state,
-                "precision": precision,
-                "ours": n_tokens / own,
-                "allennlp": n_tokens / stock_time,
-                "ratio": stock_time / own,
-                "gflops_peak": peak.gflops,
-                "limit": n_tokens / least,
-                "share_of_limit": least / own,
-                **(compare(found[way], expected) if way in found else NOT_COMPARED),
-            }
-        )
+        n_operations = operations(ours, batches, state)
+        record: Record = {"model": name, "initial_state": state, "precision": precision}
+        record |= speed(n_tokens, own, stock_time, peaks[precision], n_operations)
+        record |= compare(found[way], expected) if way in found else NOT_COMPARED
+        records.append(record)
     return records
 
 
-NOT_COMPARED = {"largest_difference": None, "largest_number": None, "mean_cosine": None}
+NOT_COMPARED = dict.fromkeys(("largest_difference", "largest_number", "mean_cosine"))
 
 
 def compare(found: Sequence[Tensor], expected: Sequence[Tensor]) -> dict[str, float]:
@@ -219,36 +200,13 @@ def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) ->
     ours.clear_caches()
     clear_state(stock)
     batches = [ours.characters([sentence]) for sentence in sentences]
-    own, theirs = [], []
-    for batch in batches:
-        own.append(1000 * seconds(partial(ours, batch)))
-        theirs.append(1000 * seconds(partial(stock, batch)))
+    times = [[1000 * seconds(partial(module, x)) for module in (ours, stock)] for x in batches]
+    p50, p99 = np.percentile(times, [50, 99], axis=0).tolist()
     return {
-        "ours_p50": float(np.percentile(own, 50)),
-        "ours_p99": float(np.percentile(own, 99)),
-        "allennlp_p50": float(np.percentile(theirs, 50)),
-        "allennlp_p99": float(np.percentile(theirs, 99)),
-        "ratio_p50": float(np.percentile(theirs, 50) / np.percentile(own, 50)),
+        "ours_p50": p50[0],
+        "ours_p99": p99[0],
+        "allennlp_p50": p50[1],
+        "allennlp_p99": p99[1],
+        "ratio_p50": p50[1] / p50[0],
         "sentences": len(batches),
     }
-
-
-def compare_memory(files: tuple[str, str], batches: list[Tensor], settings: Settings) -> Record:
-    ours = memory_of(read_ours, files, batches, settings.threads)
-    stock = memory_of(read_stock, files, batches, settings.threads)
-    return {
-        "ours": ours.peak,
-        "allennlp": stock.peak,
-        "ratio": stock.peak / ours.peak,
-        "imports_alone": ours.imports,
-    }
-
-
-def read_ours(files: tuple[str, str], batches: list[Tensor], threads: int) -> None:
-    torch.set_num_threads(threads)
-    first_pass(Elmo.from_files(*files).eval(), batches)
-
-
-def read_stock(files: tuple[str, str], batches: list[Tensor], threads: int) -> None:
-    torch.set_num_threads(threads)
-    stock_pass(stock_elmo(*files), batches)

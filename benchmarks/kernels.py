@@ -6,11 +6,12 @@ same by PyTorch's operators, in turns:
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import torch
 
@@ -34,62 +35,46 @@ TEXT = Path(__file__).parents[1] / "fixtures/text/train.txt"
 
 def main() -> None:
     print(f"The compiled kernels are {kernels.KERNEL_STATUS}; {torch.get_num_threads()} threads")
-    records: list[Record] = []
+    layers: list[Record] = []
     for dtype in kernels.KERNEL_DTYPES:
-        for dim, projection_dim in SIZES:
-            for shape in SHAPES:
-                records.append(compare(dtype, dim, projection_dim, *shape, train=False))
-        records.append(compare(dtype, *SIZES[0], *TRAINED_SHAPE, train=True))
-    softmax = [
-        compare_softmax(dtype, *size) for dtype in kernels.KERNEL_DTYPES for size in SOFTMAX_SIZES
-    ]
-    if records:
-        print_table("A layer: milliseconds", records)
-        print_table("The sampled softmax with its gradient: milliseconds", softmax)
+        layers += [compare_layer(dtype, *size, *shape) for size in SIZES for shape in SHAPES]
+        layers.append(compare_layer(dtype, *SIZES[0], *TRAINED_SHAPE, train=True))
+    if layers:
+        print_table("A layer: milliseconds", layers)
+        sizes = [(dtype, *size) for dtype in kernels.KERNEL_DTYPES for size in SOFTMAX_SIZES]
+        print_table(
+            "The sampled softmax with its gradient: milliseconds",
+            [compare_softmax(*size) for size in sizes],
+        )
         convolutions = [compare_convolutions(train=train) for train in (False, True)]
         print_table("The convolutions of distinct words: milliseconds", convolutions)
 
 
-def compare(
-    dtype: torch.dtype, dim: int, projection_dim: int, rows: int, steps: int, *, train: bool
+def compare_layer(
+    dtype: torch.dtype, dim: int, projection_dim: int, rows: int, steps: int, train: bool = False
 ) -> Record:
     """Vectors of frozen weights, or a forward and a backward pass."""
     torch.manual_seed(0)
-    lstms = [
-        ProjectedLSTM(
+    x = torch.randn(2, steps, rows, projection_dim)
+    state = torch.zeros(2, rows, dim), torch.zeros(2, rows, projection_dim)
+
+    def layer() -> Callable[[], None]:
+        lstm = ProjectedLSTM(
             input_dim=projection_dim,
             dim=dim,
             projection_dim=projection_dim,
             cell_clip=3.0,
             proj_clip=3.0,
         ).requires_grad_(train)
-        for _ in range(2)  # each keeps its own packed weights
-    ]
-    x = torch.randn(2, steps, rows, projection_dim)
-    state = torch.zeros(2, rows, dim), torch.zeros(2, rows, projection_dim)
-
-    def work(lstm: ProjectedLSTM, dtypes: frozenset[torch.dtype]) -> None:
         lstm.precision = dtype
-        with kernel_for(dtypes), torch.set_grad_enabled(train):
-            outputs, *_ = lstm(x, *state)
-            if train:
-                outputs.sum().backward()
+        return partial(run, lambda: lstm(x, *state)[0], train)
 
-    works = [
-        partial(work, lstm, dtypes)
-        for lstm, dtypes in zip(lstms, (kernels.KERNEL_DTYPES, frozenset()))
-    ]
-    for warm_up in works:
-        warm_up()
-    kernel, pytorch = in_turns(*works)
     return {
         "layer": f"{dim}_{projection_dim}",
         "passes": "forward, backward" if train else "forward",
         "rows x steps": f"{rows} x {steps}",
         "precision": str(dtype).removeprefix("torch."),
-        "pytorch": pytorch * 1e3,
-        "kernel": kernel * 1e3,
-        "ratio": pytorch / kernel,
+        **compare(layer(), layer()),  # each has its own packed weights
     }
 
 
@@ -101,24 +86,15 @@ def compare_softmax(dtype: torch.dtype, dim: int, n_negatives: int) -> Record:
     weight = (dim**-0.5 * torch.randn(n + n_negatives, dim)).to(dtype)
     others = torch.arange(n_negatives), weight, torch.zeros(len(weight))
     peak = MatrixProductPeak(dtype)
-
-    def work(dtypes: frozenset[torch.dtype]) -> None:
-        with kernel_for(dtypes):
-            sampled_softmax_loss(hidden, targets, *others)
-
-    works = [partial(work, dtypes) for dtypes in (kernels.KERNEL_DTYPES, frozenset())]
-    for warm_up in works:
-        warm_up()
-    kernel, pytorch, _ = in_turns(*works, peak)
-    operations = FORWARD_AND_BACKWARD * 2 * n * n_negatives * dim
+    work = partial(sampled_softmax_loss, hidden, targets, *others)
+    times = compare(work, work, peak)
+    least = peak.seconds_at_least(FORWARD_AND_BACKWARD * 2 * n * n_negatives * dim)
     return {
         "dim": dim,
         "negatives": n_negatives,
         "precision": str(dtype).removeprefix("torch."),
-        "pytorch": pytorch * 1e3,
-        "kernel": kernel * 1e3,
-        "ratio": pytorch / kernel,
-        "share_of_limit": peak.seconds_at_least(operations) / kernel,
+        **times,
+        "share_of_limit": 1e3 * least / times["kernel"],
     }
 
 
@@ -135,35 +111,29 @@ def compare_convolutions(*, train: bool) -> Record:
         n_highway=0,
         projection_dim=128,
     ).requires_grad_(train)
+    work = partial(run, partial(cnn.convolve, characters), train)
+    passes = "forward, backward" if train else "forward"
+    return {"words": len(characters), "passes": passes, **compare(work, work)}
 
-    def work(dtypes: frozenset[torch.dtype]) -> None:
-        with kernel_for(dtypes), torch.set_grad_enabled(train):
-            maxima = cnn.convolve(characters)
-            if train:
-                maxima.sum().backward()
 
-    works = [partial(work, dtypes) for dtypes in (kernels.KERNEL_DTYPES, frozenset())]
-    for warm_up in works:
+def run(work: Callable[[], torch.Tensor], train: bool) -> None:
+    with torch.set_grad_enabled(train):
+        outputs = work()
+        if train:
+            outputs.sum().backward()
+
+
+def compare(ours: Callable[[], object], theirs: Callable[[], object], *others: Any) -> Record:
+    """The times with the kernels and of PyTorch's operators, in turns with other work."""
+
+    def without_kernels() -> None:
+        with mock.patch.object(kernels, "KERNEL_DTYPES", frozenset()):
+            theirs()
+
+    for warm_up in (ours, without_kernels):
         warm_up()
-    kernel, pytorch = in_turns(*works)
-    return {
-        "words": len(characters),
-        "passes": "forward, backward" if train else "forward",
-        "pytorch": pytorch * 1e3,
-        "kernel": kernel * 1e3,
-        "ratio": pytorch / kernel,
-    }
-
-
-@contextmanager
-def kernel_for(dtypes: frozenset[torch.dtype]) -> Iterator[None]:
-    """Uses the kernels for these precisions."""
-    before = kernels.KERNEL_DTYPES
-    kernels.KERNEL_DTYPES = dtypes
-    try:
-        yield
-    finally:
-        kernels.KERNEL_DTYPES = before
+    kernel, pytorch, *_ = in_turns(ours, without_kernels, *others)
+    return {"pytorch": 1e3 * pytorch, "kernel": 1e3 * kernel, "ratio": pytorch / kernel}
 
 
 if __name__ == "__main__":

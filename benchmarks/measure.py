@@ -4,20 +4,19 @@ and medians are reported. The machine's limit is measured along with them, in th
 """
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from elmo_plugin.ops.linear import matmul
+from experiments.markdown import table
 
 Record = dict[str, Any]
 """One row of a table, by column."""
@@ -99,82 +98,104 @@ class MatrixProductPeak:
         return n_operations / self.gflops / 1e9
 
 
-class MemoryUse(NamedTuple):
+class Worker:
     """
-    Memory of a process, in MiB: `peak` is the maximum, `without_files` the maximum without mapped
-    files, which the system can reclaim, and `imports` the memory after the imports.
+    An object in a separate process. Calling the worker with a name calls that method. The process
+    is forked from one that has imported everything and computed nothing, because the threads of
+    OpenMP and MKL do not survive a fork.
+
+    # Parameters
+
+    threads : `int`
+        Number of PyTorch threads.
+    make : `Callable`
+        Function that makes the object in that process from the `arguments`.
     """
 
-    peak: float
-    without_files: float
-    imports: float
+    def __init__(self, threads: int, make: Callable[..., Any], *arguments: Any) -> None:
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["benchmarks.training"])
+        self._process = ProcessPoolExecutor(1, mp_context=context)
+        self._process.submit(_make, threads, make, arguments).result()
+
+    def __call__(self, method: str, *arguments: Any) -> Any:
+        return self._process.submit(_call, method, arguments).result()
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._process.shutdown()
 
 
-def memory_of(work: Callable[..., object], *arguments: Any) -> MemoryUse:
+_object: Any = None
+
+
+def _make(threads: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    global _object
+    torch.set_num_threads(threads)
+    _object = make(*arguments)
+
+
+def _call(method: str, arguments: tuple[Any, ...]) -> Any:
+    return getattr(_object, method)(*arguments)
+
+
+def largest_costs(
+    work: Callable[[], object], n_costs: int = 3, device: torch.device = CPU
+) -> list[Record]:
     """
-    Measure the memory of a new process that only runs `work`. (`getrusage` would include this
-    process's memory at the time of the fork.)
+    Return the most expensive operators of `work`, or kernels on a GPU, and their share of its time.
     """
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(_memory_of, work, arguments).result()
-
-
-def _memory_of(work: Callable[..., object], arguments: Sequence[Any]) -> MemoryUse:
-    imports = _memory("VmRSS")
-    without_files = _memory("RssAnon")
-    done = threading.Event()
-
-    def watch() -> None:
-        nonlocal without_files
-        while not done.wait(0.01):  # the system records no maximum of it
-            without_files = max(without_files, _memory("RssAnon"))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        work(*arguments)
-    finally:
-        done.set()
-        watcher.join()
-    return MemoryUse(_memory("VmHWM"), without_files, imports)
-
-
-def _memory(kind: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(kind)) / 1024
-
-
-def largest_costs(work: Callable[[], object], n_costs: int = 3) -> list[Record]:
-    """Return the most expensive operators of `work`, and their share of its time."""
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    on_gpu = device.type == "cuda"
+    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as found:
         work()
-    operators = sorted(profiler.key_averages(), key=lambda x: -x.self_cpu_time_total)
-    total = sum(x.self_cpu_time_total for x in operators)
+        if on_gpu:
+            torch.cuda.synchronize()
+    key = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    times = {x.key: (getattr(x, key), x.count) for x in found.key_averages()}
+    total = sum(time for time, _ in times.values()) or 1
+    ordered = sorted(times.items(), key=lambda x: -x[1][0])
     return [
-        {"operator": x.key, "calls": x.count, "share_of_time": x.self_cpu_time_total / total}
-        for x in operators[:n_costs]
+        {"operator": name[:90], "calls": count, "share_of_time": time / total}
+        for name, (time, count) in ordered[:n_costs]
     ]
 
 
-def print_table(title: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Print `records` as a table, with their keys as columns."""
-    columns = list(records[0])
-    rows = [[cell_text(column, record[column]) for column in columns] for record in records]
+def speed(
+    n_tokens: int, own: float, theirs: float, peak: MatrixProductPeak, n_operations: float
+) -> Record:
+    """Return the speeds in tokens per second, from the seconds of both, and the limit."""
+    least = peak.seconds_at_least(n_operations)
+    return {
+        "ours": n_tokens / own,
+        "allennlp": n_tokens / theirs,
+        "ratio": theirs / own,
+        "gflops_peak": peak.gflops,
+        "limit": n_tokens / least,
+        "share_of_limit": least / own,
+    }
+
+
+def markdown(title: str, records: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table with the keys that some record fills as columns."""
+    columns = [key for key in records[0] if any(record[key] is not None for record in records)]
     heads = [column.replace("_", " ") for column in columns]
-    widths = [max(map(len, cells)) for cells in zip(heads, *rows)]
-    print(f"\n{title}\n")
-    for cells in (heads, *rows):
-        print("  " + "  ".join(cell.rjust(width) for cell, width in zip(cells, widths)))
-    print(flush=True)
+    rows = [[cell_text(column, record[column]) for column in columns] for record in records]
+    return f"## {title}\n\n{table(heads, rows)}\n"
+
+
+def print_table(title: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Print `records`, if there are any, as a table in Markdown."""
+    if records:
+        print(f"\n{markdown(title, records)}", flush=True)
 
 
 def cell_text(column: str, value: Any) -> str:
     if value is None:
         return "-"
     if not isinstance(value, float):
-        return f"{value:,}" if isinstance(value, int) else str(value)
+        return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "/")
     if column.startswith("share"):
         return f"{value:.0%}"
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -3,6 +3,8 @@ Counts the useful operations of a task: 2 for each multiply-add in its matrix pr
 the rest. Divided by the machine's matrix-product peak, they give the task's minimum time.
 """
 
+from collections.abc import Mapping, Sequence
+
 from torch import Tensor
 
 from elmo_plugin.ops.char_conv import sort_by_length
@@ -44,3 +46,17 @@ def softmax_operations(options: BiLMOptions, n_targets: int, n_negative_samples:
     one.
     """
     return 2 * 2 * n_targets * (n_negative_samples + 1) * options.lstm.projection_dim
+
+
+def training_operations(
+    options: BiLMOptions, n_negative_samples: int, windows: Sequence[Mapping[str, Tensor]]
+) -> float:
+    """
+    Count a training step, the mean over `windows` of the same shape. Each distinct word of a window
+    counts once.
+    """
+    n_targets = windows[0]["forward_targets"].numel()
+    words = sum(char_cnn_operations(options, window["words"].long()) for window in windows)
+    total = lstm_operations(options, n_targets) + words / len(windows)
+    total += softmax_operations(options, n_targets, n_negative_samples)
+    return FORWARD_AND_BACKWARD * total

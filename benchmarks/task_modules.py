@@ -3,9 +3,6 @@ Compares a training step of AllenNLP's encoders `lstm` and `alternating_lstm`, a
 CNN, with the same by the plugin's patches, in turns:
 
     OMP_NUM_THREADS=1 python -m benchmarks.task_modules
-
-The second table has batches of `lstm` that are partly padding: AllenNLP's packed batch, ours if it
-is always padded, and which of the two the plugin chooses.
 """
 
 from collections.abc import Callable
@@ -27,7 +24,6 @@ from torch.nn.utils.rnn import pad_sequence
 import elmo_plugin.plugin  # noqa: F401  the patches
 from benchmarks.measure import Record, in_turns, print_table
 from elmo_plugin.plugin.faster import character_cnn
-from elmo_plugin.plugin.faster.lstm_encoder import PaddedLstmSeq2SeqEncoder
 
 N_ROWS = 32
 SIZES: dict[str, Any] = {"input_size": 256, "hidden_size": 100}
@@ -52,9 +48,6 @@ def main() -> None:
     records = [compare(kind, n_steps) for kind in (*KINDS, "cnn") for n_steps in (20, 50, 150, 400)]
     print(f"{N_ROWS} rows of n/2 to n steps, {torch.get_num_threads()} threads")
     print_table("Forward and backward pass: milliseconds", records)
-    sizes = ((256, 100), (1024, 256))
-    cases = [(s, n, share) for s in sizes for n in (20, 60, 200) for share in (0.2, 0.4, 0.6)]
-    print_table("Batches with padding: milliseconds", [compare_padding(*case) for case in cases])
 
 
 def compare(kind: str, n_steps: int) -> Record:
@@ -67,30 +60,6 @@ def compare(kind: str, n_steps: int) -> Record:
         "AllenNLP": 1e3 * allennlp,
         "ours": 1e3 * our,
         "ratio": allennlp / our,
-    }
-
-
-def compare_padding(sizes: tuple[int, int], n_steps: int, share: float) -> Record:
-    """One row has n steps, and the others as many as give the share of tokens in the batch."""
-    torch.manual_seed(0)
-    n_others = round((share * N_ROWS - 1) * n_steps / (N_ROWS - 1))
-    lengths = torch.tensor([n_steps, *[max(1, n_others)] * (N_ROWS - 1)])
-    mask = torch.arange(n_steps) < lengths.unsqueeze(1)
-    input_size, hidden_size = sizes
-    x = torch.randn(*mask.shape, input_size, requires_grad=True)
-    stock = LstmSeq2SeqEncoder(input_size, hidden_size, bidirectional=True)
-    ours = PaddedLstmSeq2SeqEncoder(input_size, hidden_size, bidirectional=True)
-    always = patch.object(PaddedLstmSeq2SeqEncoder, "_reads_padded", lambda *_: True)
-    packed, padded = in_turns(partial(step, stock, x, mask), always(partial(step, ours, x, mask)))
-    return {
-        "inputs": input_size,
-        "cells": hidden_size,
-        "n": n_steps,
-        "tokens": float(mask.float().mean()),
-        "packed": 1e3 * packed,
-        "padded": 1e3 * padded,
-        "ratio": packed / padded,
-        "chosen": "padded" if ours._reads_padded(x, mask) else "packed",
     }
 
 

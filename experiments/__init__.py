@@ -3,6 +3,7 @@ The commands behind the numbers in the documentation. `python -m experiments.NAM
 Markdown; `--help` describes its arguments.
 """
 
+import argparse
 import sys
 from collections.abc import Callable
 
@@ -13,3 +14,10 @@ def run(name: str, main: Callable[[], None]) -> None:
         main()
     except (ValueError, OSError) as error:
         sys.exit(f"python -m experiments.{name}: {' '.join(str(error).split())}")
+
+
+def new_parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser whose help has the line breaks of the description."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )

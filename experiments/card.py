@@ -3,12 +3,10 @@ The tables of a model card:
 
     python -m experiments.card model.tar.gz --heldout FOLDER --train FOLDER --treebank FOLDER
 
-The folder of held-out text has one file or folder for each kind of text. `--train` adds n-gram
-models of a text, which need KenLM (see `experiments.ngrams`), and the overlap of the held-out text
-with it. `--treebank` adds the POS probe on UD English-EWT.
+The folder of held-out text has one file or folder for each kind of text. `--train` adds the overlap
+of the held-out text with the training text, and `--treebank` the POS probe on UD English-EWT.
 """
 
-import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,9 +17,8 @@ from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
-from experiments import run
+from experiments import new_parser, run
 from experiments.markdown import table
-from experiments.ngrams import NGramModels, ngram_table
 from experiments.perplexity import perplexity_table
 from experiments.probe import probe_table
 
@@ -30,9 +27,7 @@ OVERLAP = 12
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("model", help="archive of a bilm")
     parser.add_argument("--heldout", type=Path, required=True, help="folder of held-out texts")
     parser.add_argument("--train", help="the text that the biLM was trained on")
@@ -49,12 +44,9 @@ def main() -> None:
     print("\nPerplexity of the biLM on held-out text\n")
     print(perplexity_table(model, corpora, arguments.states), flush=True)
     if arguments.train:
-        train = open_corpus(arguments.train)
+        found = overlaps(corpora, open_corpus(arguments.train), OVERLAP)
         print(f"\n{OVERLAP}-grams of held-out text that the training text also contains (%)\n")
-        print(table(("text", "found"), overlaps(corpora, train, OVERLAP).items()), flush=True)
-        print("\nPerplexity of n-gram models of the same training text and vocabulary\n")
-        models = NGramModels(model.vocab, train, arguments.work)
-        print(ngram_table(models, corpora), flush=True)
+        print(table(("text", "found"), found.items()), flush=True)
     if arguments.treebank:
         print("\nUPOS tagging accuracy (%) of a linear classifier on frozen layers\n")
         print(probe_table(archive_file, arguments.treebank, arguments.states, arguments.work))

@@ -2,21 +2,20 @@
 Nearest neighbors in context (Peters et al. 2018, table 4): the occurrences of *play* in a text
 that are nearest to *play* in the paper's two sentences.
 
-    python -m experiments.neighbors brown/brown.txt small=pretrained://small
+    python -m experiments.neighbors brown.txt small=pretrained://small
 
 `allennlp elmo-nearest` does the same for any word and any sentence.
 """
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo.nearest import Occurrence, Sentence, nearest_occurrences, text_sentences
-from experiments import run
+from experiments import new_parser, run
 from experiments.markdown import table
-from experiments.rows import RESULTS, Row, bilm_digest, named_archive, result_row, save_rows
+from experiments.rows import RESULTS, Row, named_archive, result_row, save_rows
 
 FILE = RESULTS / "neighbors.jsonl"
 QUERIES = (
@@ -31,22 +30,21 @@ WORD = "play"
 K = 3
 
 
-def neighbor_rows(name: str, elmo: Elmo, text: str, layer: str) -> list[Row]:
+def neighbor_rows(name: str, elmo: Elmo, text: str) -> list[Row]:
     """One row per query."""
     started = time.process_time()
     queries = [_query(query) for query in QUERIES]
     found = nearest_occurrences(
-        elmo, queries, text_sentences(text), k=K, layer=layer, same_word=True
+        elmo, queries, text_sentences(text), k=K, layer="top", same_word=True
     )
-    seconds = round(time.process_time() - started, 1)
     rows = []
     for query, neighbors in zip(QUERIES, found):
-        settings = {"query": query, "text": Path(text).name, "layer": layer}
+        settings = {"query": query, "text": Path(text).name, "layer": "top"}
         metrics = {
             "cosines": [neighbor.cosine for neighbor in neighbors],
             "sentences": [marked(neighbor.occurrence) for neighbor in neighbors],
         }
-        rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
+        rows.append(result_row(name, elmo, settings, metrics, started))
     return rows
 
 
@@ -75,19 +73,15 @@ def neighbors_table(rows: Sequence[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("text", help="a text as in train_data_path")
     parser.add_argument("models", nargs="+", metavar="NAME=ARCHIVE")
-    parser.add_argument("--layer", default="top", choices=["top", "average"])
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()
     rows: list[Row] = []
     for model in arguments.models:
         name, archive_file = named_archive(model)
-        elmo = Elmo.from_archive(archive_file)
-        rows += neighbor_rows(name, elmo, arguments.text, arguments.layer)
+        rows += neighbor_rows(name, Elmo.from_archive(archive_file), arguments.text)
     save_rows(arguments.results, rows)
     print(neighbors_table(rows))
 

@@ -11,7 +11,6 @@ running text: a sentence starts from the state after the previous sentence. This
 `allennlp evaluate`.
 """
 
-import argparse
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -37,7 +36,7 @@ from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.special_words import BEGIN, END, UNKNOWN
-from experiments import run
+from experiments import new_parser, run
 from experiments.markdown import table
 
 ROWS = 64
@@ -198,9 +197,7 @@ def named_texts(texts: Sequence[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("model", help="archive of a bilm")
     parser.add_argument("texts", nargs="+", help="texts as in train_data_path")
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)

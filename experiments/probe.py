@@ -13,7 +13,6 @@ With `carry` the sentences are read in batches of 64 in the order of the file, a
 from the final state of the same row in the previous batch, as in bilm-tf.
 """
 
-import argparse
 import time
 import warnings
 from collections import Counter, defaultdict
@@ -33,13 +32,12 @@ from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from experiments import run
+from experiments import new_parser, run
 from experiments.markdown import table
 from experiments.rows import (
     AVERAGE,
     RESULTS,
     Row,
-    bilm_digest,
     layer_names,
     named_archive,
     result_row,
@@ -143,11 +141,9 @@ def probe_rows(
         for layer, (a, b) in zip(names, (*zip(*layers), averages)):
             started = time.process_time()
             a, b = a.astype(np.float32), b.astype(np.float32)
-            accuracy = probe_accuracy(a, train.tags, b, dev.tags)
+            metrics = {"accuracy": probe_accuracy(a, train.tags, b, dev.tags)}
             settings = {"layer": layer, "initial_state": state, "data": data.name}
-            seconds = round(time.process_time() - started, 1)
-            metrics = {"accuracy": accuracy}
-            rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
+            rows.append(result_row(name, elmo, settings, metrics, started))
     return rows
 
 
@@ -155,8 +151,7 @@ def baseline_row(data: Path) -> Row:
     """The row of the most frequent tag."""
     started = time.process_time()
     metrics = {"accuracy": most_frequent_tag_accuracy(*read_treebank(data))}
-    settings = {"layer": AVERAGE, "data": data.name}
-    return result_row(None, None, settings, metrics, round(time.process_time() - started, 1))
+    return result_row(None, None, {"layer": AVERAGE, "data": data.name}, metrics, started)
 
 
 def rows_table(rows: Sequence[Row]) -> str:
@@ -201,9 +196,7 @@ def _accuracy(found: Sequence[str], expected: Sequence[str]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("data", type=Path, help="folder of a Universal Dependencies treebank")
     parser.add_argument("models", nargs="*", metavar="NAME=ARCHIVE")
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
@@ -213,8 +206,7 @@ def main() -> None:
     rows = [baseline_row(arguments.data)]
     for model in arguments.models:
         name, archive_file = named_archive(model)
-        found = probe_rows(name, archive_file, arguments.data, arguments.states, arguments.work)
-        rows += found
+        rows += probe_rows(name, archive_file, arguments.data, arguments.states, arguments.work)
     save_rows(arguments.results, rows)
     print(rows_table(rows))
 

@@ -13,7 +13,6 @@ varies from word to word as much as the same layer of the trained model, on the 
 so that a task reads both with the same strength.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.text.lines import read_sentences
-from experiments import run
+from experiments import new_parser, run
 
 TEXT = Path(__file__).parents[1] / "fixtures/text/train.txt"
 ROUNDS = 20
@@ -117,9 +116,7 @@ def _scale(own: np.ndarray, residual: np.ndarray, target: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--like", default="small", help="a model in the package")
     parser.add_argument("--seed", type=int, default=13370)

@@ -8,6 +8,7 @@ import json
 import platform
 import re
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,15 +99,15 @@ def _key(row: Row) -> Any:
 
 
 def result_row(
-    bilm: str | None, digest: str | None, settings: Row, metrics: Row, seconds: float
+    name: str | None, elmo: Elmo | None, settings: Row, metrics: Row, started: float
 ) -> Row:
-    """A row; a baseline has no biLM."""
+    """A row; a baseline has no biLM. `started` is the CPU time at which its work began."""
     return {
-        "bilm": bilm,
-        "digest": digest,
+        "bilm": name,
+        "digest": elmo and bilm_digest(elmo),
         "settings": settings,
         "metrics": metrics,
-        "seconds": seconds,
+        "seconds": round(time.process_time() - started, 1),
         **ORIGIN,
     }
 

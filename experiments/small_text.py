@@ -7,15 +7,15 @@ SOURCES has the folders eltec and wikipedia (each with train and dev), openstax,
 with one sentence per line. OUT/train receives pieces of 200 consecutive sentences in an order drawn
 with a fixed seed, so that every part of an epoch contains every kind of text. It contains each
 piece twice, except Wikipedia's, which would otherwise be three quarters of the text. OUT/once has
-each of these pieces once, in a file per kind: n-gram models need it, because their discounts come
-from the n-grams that occur once. OUT/heldout receives one file per kind: pieces of 50 sentences of
-eltec/dev, of wikipedia/dev and of the last twentieth of each other file, none of which is in
-OUT/train.
+each of these pieces once, in order and in a file per kind, for `experiments.card`. OUT/heldout
+receives one file per kind: pieces of 50 sentences of eltec/dev, of wikipedia/dev and of the last
+twentieth of each other file, none of which is in OUT/train.
 """
 
-import argparse
 import random
 from pathlib import Path
+
+from experiments import new_parser
 
 PIECE, HELDOUT_PIECE = 200, 50
 HELDOUT_TOKENS = {
@@ -33,9 +33,7 @@ Piece = list[str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("sources", type=Path)
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()

@@ -25,7 +25,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
-from experiments import run
+from experiments import new_parser, run
 from experiments.markdown import table
 from experiments.perplexity import perplexity
 from experiments.report.pictures import save
@@ -56,7 +56,7 @@ def text_rows(arguments: argparse.Namespace) -> list[Row]:
         found = perplexity(model, open_corpus(path), "warm", words)
         settings = {"run": arguments.run, "millions": arguments.read, "text": path.stem}
         metrics = {"perplexity": found.joint, "words": len(words)}
-        rows.append(result_row("small", None, settings, metrics, time.process_time() - start))
+        rows.append(result_row("small", None, settings, metrics, start))
     return rows
 
 
@@ -106,9 +106,7 @@ def picture(rows: Sequence[Row]) -> Figure:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("model", nargs="?", help="archive of a bilm")
     parser.add_argument("--read", type=float, help="millions of tokens that it has read")
     parser.add_argument("--run", default="", help="name of the training run in the legend")

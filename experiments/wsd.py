@@ -30,7 +30,6 @@ where ARCHIVE may be anything that `archive_file` accepts. Without a model, only
 scored.
 """
 
-import argparse
 import math
 import time
 from collections import Counter, defaultdict
@@ -43,18 +42,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_plugin import Elmo
-from experiments import run
+from experiments import new_parser, run
 from experiments.markdown import table
 from experiments.rows import (
+    AVERAGE,
     RESULTS,
     Row,
-    bilm_digest,
     layer_names,
     named_archive,
     result_row,
     save_rows,
 )
-from experiments.wsd_reader import Target, WsdReader
+from experiments.wsd_reader import Sentence, Target, Word, read_documents, word_of
 
 FILE = RESULTS / "wsd.jsonl"
 SENTENCES = 512
@@ -68,14 +67,7 @@ Cosines that differ by less are ties. In the word layer, a form has the same vec
 """
 
 FIRST_SENSE, MOST_FREQUENT = "first sense", "most frequent sense"
-AVERAGE, OCCURRENCE = "average", "occurrence"
-POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
-"""POS tags by the number in a sense key."""
-
-Word = tuple[str, str]
-"""A lemma and its part of speech."""
-
-Sentence = tuple[list[str], list[Target]]
+OCCURRENCE = "occurrence"
 
 
 class Data(NamedTuple):
@@ -128,17 +120,10 @@ def read_sentences(
     The sentences of a file; with `hold_out`, those of every `hold_out`-th document if `held_out`,
     or else of the others.
     """
-    for instance in WsdReader().read(str(file)):
-        metadata = instance["metadata"].metadata  # type: ignore[attr-defined]
-        is_last = hold_out is not None and metadata["document"] % hold_out == hold_out - 1
+    for number, sentence in read_documents(file):
+        is_last = hold_out is not None and number % hold_out == hold_out - 1
         if is_last == held_out:
-            yield metadata["words"], metadata["targets"]
-
-
-def word_of(sense: str) -> Word:
-    """The lemma and the part of speech of a sense key."""
-    lemma, _, rest = sense.rpartition("%")
-    return lemma, POS[rest[0]]
+            yield sentence
 
 
 def wordnet_senses(index: Path) -> dict[Word, list[str]]:
@@ -213,46 +198,30 @@ def averages(senses: dict[str, np.ndarray], most: int | None = None) -> dict[str
     }
 
 
-class Predictions(NamedTuple):
-    """
-    senses : `list[list[str | None]]`
-        Sense of each target, in each layer and their average.
-    unseen : `int`
-        Number of targets that got the first sense because their word is not in the training data.
-    """
-
-    senses: list[list[str | None]]
-    unseen: int
-
-
 def nearest_senses(
     tests: Sequence[tuple[Target, np.ndarray]],
     senses: dict[str, np.ndarray],
     ordered: dict[Word, list[str]],
-) -> Predictions:
+) -> list[list[str | None]]:
     """
-    Assign each of the `target_vectors` the sense of the nearest vector, in each layer. Of equally
-    near ones, the first in order is taken.
+    Assign each of the `target_vectors` the sense of the nearest vector, in each layer and their
+    average. Of equally near ones, the first in order is taken.
     """
     rank = {sense: k for found in ordered.values() for k, sense in enumerate(found)}
     candidates: defaultdict[Word, list[str]] = defaultdict(list)
     for sense in sorted(senses, key=lambda sense: rank.get(sense, len(rank))):
         candidates[word_of(sense)].append(sense)
     predicted: list[list[str | None]] = [[] for _ in tests[0][1]]
-    unseen = 0
     for target, vectors in tests:
-        word = target.lemma, target.pos
-        known = candidates.get(word, [])
-        if not known:
-            unseen += 1
-            nearest: list[str | None] = [ordered.get(word, [None])[0]] * len(vectors)
-        else:
+        known = candidates.get((target.lemma, target.pos), [])
+        nearest = first_senses([target], ordered) * len(vectors)
+        if known:
             cosines = np.stack([_cosines(senses[sense], vectors) for sense in known])
             # argmax returns the first true element.
             nearest = [known[k] for k in (cosines > cosines.max(axis=0) - TIE).argmax(axis=0)]
         for layer, found_sense in zip(predicted, nearest):
             layer.append(found_sense)
-    return Predictions(predicted, unseen)
+    return predicted
 
 
 def _cosines(others: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -310,7 +279,7 @@ def wsd_rows(
         known = senses
         if way["nearest"] == AVERAGE:
             known = averages(senses, way.get("most_examples"))
-        predicted, unseen = nearest_senses(tests, known, ordered)
+        predicted = nearest_senses(tests, known, ordered)
         for layer, found in zip(layer_names(elmo.n_layers), predicted):
             settings = {
                 "layer": layer,
@@ -319,9 +288,8 @@ def wsd_rows(
                 **data.names,
                 **way,
             }
-            metrics = {**score(found, targets, ordered), "unseen": unseen}
-            seconds = round(time.process_time() - started, 1)  # of all rows so far
-            rows.append(result_row(name, bilm_digest(elmo), settings, metrics, seconds))
+            metrics = score(found, targets, ordered)
+            rows.append(result_row(name, elmo, settings, metrics, started))
     return rows
 
 
@@ -330,8 +298,7 @@ def baseline_row(data: Data, wordnet: dict[Word, list[str]]) -> Row:
     ordered = ordered_senses(data, wordnet)
     targets = [target for _, found in data.read_dev() for target in found]
     metrics = score(first_senses(targets, ordered), targets, ordered)
-    seconds = round(time.process_time() - started, 1)
-    return result_row(None, None, {"layer": data.baseline, **data.names}, metrics, seconds)
+    return result_row(None, None, {"layer": data.baseline, **data.names}, metrics, started)
 
 
 def wsd_table(rows: Sequence[Row]) -> str:
@@ -384,9 +351,7 @@ def examples_table(rows: Sequence[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("train", type=Path, help="semcor.data.xml; its keys are next to it")
     parser.add_argument("dev", type=Path, help="semeval2007.data.xml")
     parser.add_argument("index", type=Path, help="index.sense of WordNet")

@@ -1,18 +1,19 @@
 """Reads the XML of the unified evaluation framework for WSD (Raganato et al. 2017)."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import NamedTuple
 from xml.etree import ElementTree
-
-from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
-from allennlp.data.fields import ListField, MetadataField, SpanField, TextField
-from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.checks import InputError
 
 DATA, KEYS = ".data.xml", ".gold.key.txt"
+POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
+"""POS tags by the number in a sense key."""
+
+Word = tuple[str, str]
+"""A lemma and its part of speech."""
 
 
 class Target(NamedTuple):
@@ -27,7 +28,7 @@ class Target(NamedTuple):
         Index of its first token.
     end : `int`
         Index after its last token.
-    senses : `List[str]`
+    senses : `list[str]`
         Correct WordNet sense keys, at least one.
     """
 
@@ -35,59 +36,29 @@ class Target(NamedTuple):
     pos: str
     start: int
     end: int
-    senses: List[str]
+    senses: list[str]
 
 
-@DatasetReader.register("wsd")
-class WsdReader(DatasetReader):
+Sentence = tuple[list[str], list[Target]]
+
+
+def word_of(sense: str) -> Word:
+    """The lemma and the part of speech of a sense key."""
+    lemma, _, rest = sense.rpartition("%")
+    return lemma, POS[rest[0]]
+
+
+def read_documents(file: Path) -> Iterator[tuple[int, Sentence]]:
     """
-    Reads sentences with the senses of some of their words, from a file `*.data.xml` and the file
-    `*.gold.key.txt` next to it. Sentences without such a word are skipped. Phrases, which are one
-    word in the XML, are split at white space.
-
-    Registered as a `DatasetReader` with name "wsd".
-
-    # Parameters
-
-    token_indexers : `Dict[str, TokenIndexer]`, optional
-        By default the indexer `single_id` under the name `tokens`.
-
-    # Returns
-
-    Instances with the fields `tokens`, a `TextField`; `spans`, a `ListField` of a `SpanField` for
-    each target; and `metadata` with the `words`, the `targets` and the number of the `document`.
+    The sentences with a target, from a file `*.data.xml` and the file `*.gold.key.txt` next to it,
+    and the numbers of their documents. Phrases, which are one word in the XML, are split at white
+    space.
 
     # Raises
 
     `InputError`
         If the file is not in this format, or a target has no sense key.
     """
-
-    def __init__(
-        self, token_indexers: Optional[Dict[str, TokenIndexer]] = None, **kwargs: Any
-    ) -> None:
-        super().__init__(
-            manual_distributed_sharding=True, manual_multiprocess_sharding=True, **kwargs
-        )
-        self._token_indexers = token_indexers or {"tokens": SingleIdTokenIndexer()}
-
-    def _read(self, file_path: Any) -> Iterable[Instance]:
-        for sentence in self.shard_iterable(_sentences(Path(file_path))):
-            yield self.text_to_instance(*sentence)
-
-    def text_to_instance(  # type: ignore[override]
-        self, words: List[str], targets: List[Target], document: int = 0
-    ) -> Instance:
-        tokens = TextField([Token(word) for word in words])
-        spans = [SpanField(target.start, target.end - 1, tokens) for target in targets]
-        metadata = MetadataField({"words": words, "targets": targets, "document": document})
-        return Instance({"tokens": tokens, "spans": ListField(spans), "metadata": metadata})  # type: ignore[arg-type]
-
-    def apply_token_indexers(self, instance: Instance) -> None:
-        instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
-
-
-def _sentences(file: Path) -> Iterator[tuple[list[str], list[Target], int]]:
     if not file.name.endswith(DATA):
         raise InputError(f"{file}: expected a file *{DATA}, found another name")
     senses = _read_senses(file.with_name(file.name.removesuffix(DATA) + KEYS))
@@ -96,10 +67,10 @@ def _sentences(file: Path) -> Iterator[tuple[list[str], list[Target], int]]:
         for _, element in ElementTree.iterparse(file):
             document += element.tag == "text"  # its end
             if element.tag == "sentence":
-                words, targets = _read_sentence(element, senses, file)
+                sentence = _read_sentence(element, senses, file)
                 element.clear()  # so that memory does not grow with the file
-                if targets:
-                    yield words, targets, document
+                if sentence[1]:
+                    yield document, sentence
     except ElementTree.ParseError as error:
         raise InputError(f"{file}: expected XML, found an error: {error}") from None
 
@@ -118,7 +89,7 @@ def _read_senses(file: Path) -> dict[str, list[str]]:
 
 def _read_sentence(
     sentence: ElementTree.Element, senses: dict[str, list[str]], file: Path
-) -> tuple[list[str], list[Target]]:
+) -> Sentence:
     words: list[str] = []
     targets = []
     for element in sentence:

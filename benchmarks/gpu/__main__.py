@@ -15,18 +15,15 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu import kernels, numerics, speed
-from benchmarks.gpu.page import TITLES, markdown
+from benchmarks.gpu import numerics, speed
+from benchmarks.gpu.page import page
 from benchmarks.gpu.step import Sizes
-from benchmarks.measure import Record, print_table, progress
+from benchmarks.measure import Record, progress
 from benchmarks.settings import PUBLISHED, QUICK, options_of
 from elmo_plugin.files.atomic_write import atomic_write
 
-ROWS = [384, 1024]
-STEPS = 20
-NEGATIVES = 8192
-WORDS = [50_000, 793_471]
-"""The vocabularies of our configs: 793,471 words of the 1B Word Benchmark."""
+SIZES = [Sizes(rows, 20, 8192, words) for words in (50_000, 793_471) for rows in (384, 1024)]
+"""With the vocabularies of our configs: 793,471 words of the 1B Word Benchmark."""
 VECTORS = 50_000
 TOKENS_IN_A_BATCH = [2048, 16_384]
 """Batches of `Elmo.embed`, and larger ones."""
@@ -40,12 +37,11 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     results: Results = {"conditions": conditions(device), "tables": {}}
     began = time.monotonic()
-    for table, records in parts(arguments, device):
+    for table, records in parts(arguments.quick, device):
         progress(f"{table} ({time.monotonic() - began:.0f} s)")
         try:
             for record in records:
-                name = record.pop("table", table)
-                results["tables"].setdefault(name, []).append(record)
+                results["tables"].setdefault(table, []).append(record)
                 write(arguments, results)
         except Exception as error:  # the other parts are still worth their time
             failure = {"part": table, "error": speed.one_line(error)}
@@ -53,11 +49,7 @@ def main() -> None:
             write(arguments, results)
     results["conditions"]["seconds"] = round(time.monotonic() - began)
     write(arguments, results)
-    for key, value in results["conditions"].items():
-        print(f"{key}: {value}")
-    for name, title in TITLES.items():
-        if records := results["tables"].get(name):
-            print_table(title, records)
+    print(page(results["conditions"], results["tables"]))
     sys.exit(report_failures(results["tables"]))
 
 
@@ -68,18 +60,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="tiny models, to check that everything works"
     )
-    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="(%(default)s)")
-    parser.add_argument("--steps", type=int, default=STEPS, help="(%(default)s)")
-    parser.add_argument("--negatives", type=int, default=NEGATIVES, help="(%(default)s)")
-    parser.add_argument("--words", type=int, nargs="+", default=WORDS, help="(%(default)s)")
     arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.rows, arguments.steps = [4], 5
-        arguments.negatives, arguments.words = 64, [2000]
-    if min(*arguments.rows, arguments.steps, arguments.negatives) < 1:
-        parser.error("--rows, --steps, --negatives: expected at least 1")
-    if arguments.negatives >= min(arguments.words):
-        parser.error("--negatives: expected fewer than --words")
     for path in filter(None, (arguments.out, arguments.page)):
         if not path.parent.is_dir():
             parser.error(f"expected a file in a folder, found no {path.parent}")
@@ -106,30 +87,20 @@ def conditions(device: torch.device) -> Record:
     return {**found, "python": platform.python_version(), "torch": torch.__version__}
 
 
-def parts(
-    arguments: argparse.Namespace, device: torch.device
-) -> Iterator[tuple[str, Iterator[Record]]]:
+def parts(quick: bool, device: torch.device) -> Iterator[tuple[str, Iterator[Record]]]:
     """
     The name of each table and the function that yields its records. The first ones say the most, in
-    case that the time is short; captures come last, because a failed one can leave PyTorch unable
-    to go on.
+    case that the time is short.
     """
-    quick = arguments.quick
     models = {name: options_of(name, m) for name, m in (QUICK if quick else PUBLISHED).items()}
     peer_of_training, peer_of_vectors = peers()
-    sizes = [
-        Sizes(rows, arguments.steps, arguments.negatives, words)
-        for words in arguments.words
-        for rows in arguments.rows
-    ]
+    sizes = [Sizes(4, 5, 64, 2000)] if quick else SIZES
     yield "limits", speed.limits(device, quick)
     yield "numerics", numerics.run(device, quick)
     for name, options in models.items():
         for size in sizes:
             peer = peer_of_training if size == sizes[0] else None
             yield "training", speed.training(name, options, size, device, quick, peer)
-    for name, options in models.items():
-        yield "launches", kernels.run(name, options, sizes[0], device, quick, with_graph=False)
     for name, options in models.items():
         yield "lstm", speed.lstm(name, options, sizes[0], device, quick)
     n_tokens, batches = (200, [100]) if quick else (VECTORS, TOKENS_IN_A_BATCH)
@@ -138,7 +109,7 @@ def parts(
             peer = peer_of_vectors if most == batches[0] else None
             yield "vectors", speed.vectors(name, options, n_tokens, most, device, quick, peer)
     for name, options in models.items():
-        yield "launches", kernels.run(name, options, sizes[0], device, quick, with_graph=True)
+        yield "kernels", speed.kernels(name, options, sizes[0], device)
 
 
 def peers() -> tuple[speed.Peer | None, speed.Peer | None]:
@@ -157,7 +128,7 @@ def write(arguments: argparse.Namespace, results: Results) -> None:
         temporary.write_text(json.dumps(results, indent=2) + "\n")
     if arguments.page:
         with atomic_write(arguments.page) as temporary:
-            temporary.write_text(markdown(results["conditions"], results["tables"]))
+            temporary.write_text(page(results["conditions"], results["tables"]))
 
 
 def report_failures(tables: dict[str, list[Record]]) -> int:

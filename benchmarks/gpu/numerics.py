@@ -11,6 +11,8 @@ bound is the square root.
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from unittest import mock
 
 import torch
@@ -19,7 +21,7 @@ from torch.nn import functional as F
 
 from benchmarks.gpu.precision import PRECISIONS, Precision, precise_to
 from benchmarks.gpu.text import InventedText
-from benchmarks.measure import Record
+from benchmarks.measure import CPU, Record
 from benchmarks.settings import blocks, options_of
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM, CharCNN, ProjectedLSTM, SampledSoftmax
@@ -34,17 +36,19 @@ from elmo_plugin.options import BiLMOptions
 FACTOR = 16
 
 Tensors = dict[str, Tensor]
-Part = Callable[[bool], "tuple[nn.Module, Work]"]
 
 
-class Work:
+@dataclass
+class Part:
     """
     A computation that is compared.
 
     # Parameters
 
+    module : `nn.Module`
+        Its parameters are those whose gradients are compared.
     forward : `Callable[..., Tensors]`
-        Computes the outputs of a module for `inputs`, which are on the module's device and in the
+        Computes the outputs of the module for `inputs`, which are on the module's device and in the
         precision of its weights.
     inputs : `Sequence[Tensor]`
         Tensors on the CPU in fp32, or of integers.
@@ -57,50 +61,47 @@ class Work:
         parameters and for its inputs.
     """
 
-    def __init__(
-        self,
-        forward: Callable[..., Tensors],
-        inputs: Sequence[Tensor],
-        equation: Callable[..., Tensors] | None = None,
-        jumps: bool = False,
-        has_gradient: bool = True,
-    ) -> None:
-        self.forward = forward
-        self.inputs = inputs
-        self.equation = equation or forward
-        self.jumps = jumps
-        self.has_gradient = has_gradient
+    module: nn.Module
+    forward: Callable[..., Tensors]
+    inputs: Sequence[Tensor]
+    equation: Callable[..., Tensors] | None = None
+    jumps: bool = False
+    has_gradient: bool = True
 
-    def compute(
+    def exact(self) -> Tensors:
+        """What the equations give in double precision on the CPU."""
+        module = copy.deepcopy(self.module).double()
+        with plain_equations():
+            return self._computed(self.equation or self.forward, module, CPU, torch.float64)
+
+    def found(self, device: torch.device, precision: Precision) -> Tensors:
+        """What the device gives, in double precision on the CPU."""
+        for part in self.module.to(device).modules():
+            if isinstance(part, (Linear, ProjectedLSTM, SampledSoftmax, _SampledLoss)):
+                part.precision = precision.dtype if precision.bilm == "bf16" else None
+        with precise_to(precision):
+            return self._computed(self.forward, self.module, device, torch.float32)
+
+    def _computed(
         self,
         function: Callable[..., Tensors],
         module: nn.Module,
         device: torch.device,
         dtype: torch.dtype,
     ) -> Tensors:
-        """The outputs and the gradients, in double precision on the CPU."""
-        inputs = [
-            x.to(device, dtype).requires_grad_(self.has_gradient)
-            if x.is_floating_point()
-            else x.to(device)
-            for x in self.inputs
-        ]
-        module.zero_grad()
+        inputs = [x.to(device, dtype if x.is_floating_point() else x.dtype) for x in self.inputs]
+        leaves: dict[str, Tensor] = dict(module.named_parameters())
+        if self.has_gradient:
+            floats = {f"input {k}": x for k, x in enumerate(inputs) if x.is_floating_point()}
+            leaves |= {name: x.requires_grad_() for name, x in floats.items()}
         found = function(module, *inputs)
         if self.has_gradient:
-            found |= self._gradients(module, inputs, found)
+            draw = torch.Generator().manual_seed(1)
+            weights = [torch.randn(x.shape, generator=draw).to(x) for x in found.values()]
+            outputs = list(found.values())
+            gradients = torch.autograd.grad(outputs, list(leaves.values()), weights)
+            found |= {f"gradient of {name}": g for name, g in zip(leaves, gradients)}
         return {name: x.detach().cpu().double() for name, x in found.items()}
-
-    @staticmethod
-    def _gradients(module: nn.Module, inputs: list[Tensor], outputs: Tensors) -> Tensors:
-        draw = torch.Generator().manual_seed(1)
-        weights = [torch.randn(x.shape, generator=draw).to(x) for x in outputs.values()]
-        leaves = {f"input {k}": x for k, x in enumerate(inputs) if x.requires_grad}
-        leaves |= dict(module.named_parameters())
-        total = sum((x * w).sum() for x, w in zip(outputs.values(), weights))
-        assert isinstance(total, Tensor)
-        gradients = torch.autograd.grad(total, list(leaves.values()))
-        return {f"gradient of {name}": g for name, g in zip(leaves, gradients)}
 
 
 @contextmanager
@@ -116,20 +117,14 @@ def plain_equations() -> Iterator[None]:
 
 def run(device: torch.device, quick: bool) -> Iterator[Record]:
     """Yield a record for each part and precision, of the tensor that is closest to its bound."""
-    for part, make in PARTS.items():
+    for name, make in PARTS.items():
         torch.manual_seed(0)
-        module, work = make(quick)
-        with plain_equations():
-            exact = copy.deepcopy(module).double()
-            expected = work.compute(work.equation, exact, torch.device("cpu"), torch.float64)
-        module.to(device)
+        part = make(quick)
+        expected = part.exact()
         for precision in PRECISIONS:
-            set_precision(module, precision)
-            with precise_to(precision):
-                found = work.compute(work.forward, module, device, torch.float32)
             records = [
-                compare(part, name, precision, tensor, expected[name], work.jumps)
-                for name, tensor in found.items()
+                compare(name, tensor, precision, found, expected[tensor], part.jumps)
+                for tensor, found in part.found(device, precision).items()
             ]
             yield max(records, key=lambda x: (not x["ok"], x["difference"] / x["bound"]))
 
@@ -154,51 +149,39 @@ def compare(
     }
 
 
-def set_precision(module: nn.Module, precision: Precision) -> None:
-    for part in module.modules():
-        if isinstance(part, (Linear, ProjectedLSTM, SampledSoftmax, _NoParameters)):
-            part.precision = precision.dtype if precision.bilm == "bf16" else None
-
-
-def _layer(quick: bool, clips: tuple[float, float] | None) -> tuple[nn.Module, Work]:
+def _lstm(quick: bool, clips: tuple[float | None, float | None] = (None, None)) -> Part:
     """A layer in which, with `clips`, a good part of the numbers is clipped."""
     input_dim, dim, n_steps, n_rows = (8, 32, 5, 4) if quick else (128, 1024, 20, 32)
-    cell_clip, proj_clip = clips or (None, None)
     layer = ProjectedLSTM(
         input_dim=input_dim,
         dim=dim,
         projection_dim=input_dim,
-        cell_clip=cell_clip,
-        proj_clip=proj_clip,
+        cell_clip=clips[0],
+        proj_clip=clips[1],
     )
     with torch.no_grad():
         for weight in layer.parameters():
             weight.copy_(torch.randn(weight.shape) * input_dim**-0.5)
-        if layer.projection_weight is not None:
-            layer.projection_weight.mul_((input_dim / dim) ** 0.5)
+        assert layer.projection_weight is not None
+        layer.projection_weight.mul_((input_dim / dim) ** 0.5)
     inputs = torch.randn(2, n_steps, n_rows, input_dim)
     state = 0.1 * torch.randn(2, n_rows, dim), 0.1 * torch.randn(2, n_rows, input_dim)
 
     def forward(module: nn.Module, x: Tensor) -> Tensors:
-        before = (s.to(x) for s in state)
-        return {"h": module(x, *before)[0]}
+        return {"h": module(x, *(s.to(x) for s in state))[0]}
 
-    return layer, Work(forward, [inputs], jumps=clips is not None)
-
-
-def _lstm(quick: bool) -> tuple[nn.Module, Work]:
-    return _layer(quick, None)
+    return Part(layer, forward, [inputs], jumps=clips != (None, None))
 
 
-def _clipped_lstm(quick: bool) -> tuple[nn.Module, Work]:
-    return _layer(quick, (0.5, 0.2))
+_clipped_lstm = partial(_lstm, clips=(0.5, 0.2))
 
 
-def _uneven_lstm(quick: bool) -> tuple[nn.Module, Work]:
+def _uneven_lstm(quick: bool) -> Part:
     """Rows that end early, without a gradient, as vectors of sentences are computed."""
-    layer, work = _clipped_lstm(quick)
+    part = _clipped_lstm(quick)
+    layer, [inputs] = part.module.requires_grad_(False), part.inputs
     assert isinstance(layer, ProjectedLSTM)
-    n_steps, n_rows = work.inputs[0].shape[1:3]
+    n_steps, n_rows = inputs.shape[1:3]
     sizes = [max(1, n_rows - t * n_rows // n_steps) for t in range(n_steps)]
     zero = torch.zeros(2, n_rows, layer.dim), torch.zeros(2, n_rows, layer.projection_dim)
 
@@ -206,10 +189,10 @@ def _uneven_lstm(quick: bool) -> tuple[nn.Module, Work]:
     def forward(module: nn.Module, x: Tensor) -> Tensors:
         return dict(zip(("h", "last c", "last h"), module(x, *(s.to(x) for s in zero), sizes)))
 
-    return layer.requires_grad_(False), Work(forward, work.inputs, has_gradient=False)
+    return Part(layer, forward, [inputs], has_gradient=False)
 
 
-def _char_cnn(quick: bool) -> tuple[nn.Module, Work]:
+def _char_cnn(quick: bool) -> Part:
     options = _options(quick)
     cnn = CharCNN(
         n_characters=262,
@@ -219,60 +202,61 @@ def _char_cnn(quick: bool) -> tuple[nn.Module, Work]:
         projection_dim=options.lstm.projection_dim,
     )
     words = InventedText(1000, 50).windows(4 if quick else 32, 20, 1)[0]["words"]
-    return cnn, Work(lambda module, x: {"vectors": module(x)}, [words], jumps=True)
+    return Part(cnn, lambda module, x: {"vectors": module(x)}, [words], jumps=True)
 
 
-def _sampled_softmax(quick: bool) -> tuple[nn.Module, Work]:
+class _SampledLoss(nn.Module):
+    """The function as a module without parameters, which has a precision."""
+
+    precision: torch.dtype | None = None
+
+    def forward(
+        self, hidden: Tensor, targets: Tensor, samples: Tensor, weight: Tensor, bias: Tensor
+    ) -> Tensors:
+        weight = weight.to(self.precision or weight.dtype)
+        return {"loss": sampled_softmax_loss(hidden, targets, samples, weight, bias)}
+
+
+def _sampled_softmax(quick: bool) -> Part:
     n, n_samples, dim, n_words = (32, 64, 16, 100) if quick else (640, 8192, 512, 20_000)
     targets = torch.randint(n_words, (n,))  # some are among the samples
     samples = torch.randperm(n_words)[:n_samples]
     hidden, weight = torch.randn(n, dim), torch.randn(n + n_samples, dim) * dim**-0.5
     bias = torch.randn(n + n_samples)
 
-    def forward(_: nn.Module, hidden: Tensor, targets: Tensor, *others: Tensor) -> Tensors:
-        samples, weight, bias = others
-        dtype = module.precision or weight.dtype
-        found = sampled_softmax_loss(hidden, targets, samples, weight.to(dtype), bias)
-        return {"loss": found}
-
     def equation(_: nn.Module, *tensors: Tensor) -> Tensors:
         return {"loss": reference_sampled_softmax_loss(*tensors)}
 
-    module = _NoParameters()
-    return module, Work(forward, [hidden, targets, samples, weight, bias], equation)
+    inputs = [hidden, targets, samples, weight, bias]
+    return Part(_SampledLoss(), _SampledLoss.__call__, inputs, equation)
 
 
-def _full_softmax(quick: bool) -> tuple[nn.Module, Work]:
+def _full_softmax(quick: bool) -> Part:
     n, dim, n_words = (32, 16, 100) if quick else (640, 512, 20_000)
     softmax = SampledSoftmax(n_words=n_words, dim=dim, n_negative_samples=None)
     inputs = [torch.randn(n, dim), torch.randint(n_words, (n,))]
-
-    def forward(module: nn.Module, hidden: Tensor, targets: Tensor) -> Tensors:
-        return {"loss": module(hidden, targets)}
 
     def equation(module: nn.Module, hidden: Tensor, targets: Tensor) -> Tensors:
         assert isinstance(module, SampledSoftmax)
         logits = hidden @ module.weight.T + module.bias
         return {"loss": F.cross_entropy(logits, targets, reduction="sum")}
 
-    return softmax, Work(forward, inputs, equation)
+    return Part(softmax, lambda module, h, t: {"loss": module(h, t)}, inputs, equation)
 
 
-def _bilm(quick: bool) -> tuple[nn.Module, Work]:
-    bilm = BiLM(_options(quick))
+def _bilm(quick: bool) -> Part:
     window = InventedText(5000, 50).windows(4 if quick else 32, 20, 1)[0]
 
     def forward(module: nn.Module, *tensors: Tensor) -> Tensors:
         assert isinstance(module, BiLM)
-        zero = module.bilstm.zero_state(len(tensors[1]))
-        layers, _ = module(*tensors, zero)
+        layers, _ = module(*tensors, module.bilstm.zero_state(len(tensors[1])))
         return {f"layer {k}": h for k, h in enumerate(layers)}
 
     inputs = [window[name] for name in ("words", "forward_inputs", "backward_inputs")]
-    return bilm, Work(forward, inputs, jumps=True)
+    return Part(BiLM(_options(quick)), forward, inputs, jumps=True)
 
 
-def _vectors(quick: bool) -> tuple[nn.Module, Work]:
+def _vectors(quick: bool) -> Part:
     elmo = Elmo(BiLM(_options(quick))).eval()
     elmo.bilm.warm_up()
     elmo.requires_grad_(False)
@@ -282,15 +266,7 @@ def _vectors(quick: bool) -> tuple[nn.Module, Work]:
     def forward(module: nn.Module, tokens: Tensor) -> Tensors:
         return {"vectors": module(tokens)["elmo_representations"][0]}
 
-    return elmo, Work(forward, [tokens], has_gradient=False)
-
-
-class _NoParameters(nn.Module):
-    """Has only the precision, for a function."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.precision: torch.dtype | None = None
+    return Part(elmo, forward, [tokens], has_gradient=False)
 
 
 def _options(quick: bool) -> BiLMOptions:
@@ -298,7 +274,7 @@ def _options(quick: bool) -> BiLMOptions:
     return options_of("test", blocks(64 if quick else 512, 16 if quick else 128, filters, 1))
 
 
-PARTS: Mapping[str, Part] = {
+PARTS: Mapping[str, Callable[[bool], Part]] = {
     "LSTM layer": _lstm,
     "LSTM layer with clips": _clipped_lstm,
     "LSTM layer, rows of several lengths": _uneven_lstm,

@@ -3,15 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.measure import Record, cell_text
+from benchmarks.measure import Record, markdown
 
 TITLES = {
     "limits": "Limits: the rate of large matrix products, in TFLOP/s",
     "numerics": "Numbers of the fast paths, compared with the equations in double precision",
-    "training": "Training steps with the optimizer, in tokens per second",
+    "training": "Training steps with the optimizer, next to AllenNLP's modules",
     "lstm": "Forward and backward pass of one LSTM layer, next to torch.nn.LSTM",
-    "vectors": "Vectors, a first pass over sentences, in tokens per second",
-    "launches": "A training step: kernels, calls that launch them, and time in which the GPU waits",
+    "vectors": "Vectors, a first pass over sentences, next to AllenNLP's modules",
     "kernels": "The kernels of a training step that take the most time",
     "failures": "What failed",
 }
@@ -26,19 +25,9 @@ precision in the same run; fp32 is without TF32. The LSTM layer is compared with
 """
 
 
-def markdown(conditions: Mapping[str, Any], tables: Mapping[str, Sequence[Record]]) -> str:
+def page(conditions: Mapping[str, Any], tables: Mapping[str, Sequence[Record]]) -> str:
     """The page as Markdown."""
     sentence = ", ".join(f"{key} {value}" for key, value in conditions.items())
     parts = [HEAD, f"Measured with: {sentence}.\n"]
-    for name, title in TITLES.items():
-        if records := tables.get(name):
-            parts.append(f"## {title}\n\n{_table(records)}")
+    parts += [markdown(title, tables[name]) for name, title in TITLES.items() if name in tables]
     return "\n".join(parts)
-
-
-def _table(records: Sequence[Record]) -> str:
-    columns = [key for key in records[0] if any(record[key] is not None for record in records)]
-    rows = [[cell_text(column, record[column]) for column in columns] for record in records]
-    heads = [column.replace("_", " ") for column in columns]
-    lines = [heads, ["---"] * len(columns), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)

@@ -1,18 +1,22 @@
-"""Tokens a second in training, for vectors, and of one LSTM layer next to `torch.nn.LSTM`."""
+"""The speed of training, of vectors, and of one LSTM layer next to `torch.nn.LSTM`."""
 
 import gc
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.precision import PRECISIONS, Precision, precise_to
-from benchmarks.gpu.step import Sizes, TrainingStep, operations
-from benchmarks.gpu.text import InventedText
-from benchmarks.measure import MatrixProductPeak, Record, in_turns
-from benchmarks.operations import FORWARD_AND_BACKWARD, char_cnn_operations, lstm_operations
+from benchmarks.gpu.step import Sizes, TrainingStep
+from benchmarks.gpu.text import InventedText, Window
+from benchmarks.measure import MatrixProductPeak, Record, in_turns, largest_costs
+from benchmarks.operations import (
+    FORWARD_AND_BACKWARD,
+    char_cnn_operations,
+    lstm_operations,
+    training_operations,
+)
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.modules import BiLM, ProjectedLSTM
@@ -20,6 +24,8 @@ from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 
 N_WINDOWS = 4
+N_KERNELS = 12
+"""Number of kernels in the table."""
 
 Peer = Callable[..., Callable[[], object]]
 """Builds the peer of a benchmark; a call of it does the same work."""
@@ -27,10 +33,9 @@ Peer = Callable[..., Callable[[], object]]
 
 def limits(device: torch.device, quick: bool) -> Iterator[Record]:
     """The rate of large matrix products, which is the limit of all others."""
-    for precision in PRECISIONS:
-        with precise_to(precision):
-            peak = MatrixProductPeak(precision.dtype, quick, device)
-            yield {"precision": precision.name, "tflops": peak.gflops / 1000}
+    for precision in each_precision(device):
+        peak = MatrixProductPeak(precision.dtype, quick, device)
+        yield {"precision": precision.name, "tflops": peak.gflops / 1000}
 
 
 def training(
@@ -42,20 +47,37 @@ def training(
     peer: Peer | None,
 ) -> Iterator[Record]:
     """Steps with the optimizer; AllenNLP's modules make them in fp32 and TF32 only."""
-    text = InventedText(sizes.words, options.char_cnn.max_characters_per_token)
-    windows = text.windows(sizes.rows, sizes.steps, N_WINDOWS)
+    windows = _windows(options, sizes)
     n_tokens = sizes.rows * sizes.steps
-    n_operations = operations(options, sizes, windows)
-    for precision in PRECISIONS:
-        with precise_to(precision):
-            start_memory(device)
-            step = TrainingStep(options, sizes, precision, device, windows)
-            record: Record = {"model": name, **sizes._asdict(), "precision": precision.name}
-            record |= rates(step, n_tokens, n_operations, precision, device, quick)
-            del step
-            if precision.bilm == "fp32":
-                record |= next_to(peer, record["ms"], quick, options, sizes, device, windows)
-        yield record
+    n_operations = training_operations(options, sizes.negatives, windows)
+    for precision in each_precision(device):
+        step = TrainingStep(options, sizes, precision, device, windows)
+        theirs = None
+        if peer and precision.bilm == "fp32":
+            theirs = partial(peer, options, sizes, device, windows)
+        yield {
+            "model": name,
+            **sizes._asdict(),
+            "precision": precision.name,
+            **measured(step, n_tokens, n_operations, precision, device, quick, theirs),
+        }
+        del step
+
+
+def kernels(
+    name: str, options: BiLMOptions, sizes: Sizes, device: torch.device
+) -> Iterator[Record]:
+    """The kernels of a training step that take the most time."""
+    for precision in each_precision(device):
+        step = TrainingStep(options, sizes, precision, device, _windows(options, sizes))
+        for cost in largest_costs(step, N_KERNELS, device):
+            yield {"model": name, "precision": precision.name, **cost}
+        del step
+
+
+def _windows(options: BiLMOptions, sizes: Sizes) -> list[Window]:
+    text = InventedText(sizes.words, options.char_cnn.max_characters_per_token)
+    return text.windows(sizes.rows, sizes.steps, N_WINDOWS)
 
 
 def vectors(
@@ -67,7 +89,10 @@ def vectors(
     quick: bool,
     peer: Peer | None,
 ) -> Iterator[Record]:
-    """A first pass over sentences, in batches of at most `most_tokens` tokens, as `embed` makes."""
+    """
+    A first pass over sentences, in batches of at most `most_tokens` tokens, as `embed` makes.
+    AllenNLP's modules make it in fp32 and TF32 only.
+    """
     sentences = InventedText(50_000, options.char_cnn.max_characters_per_token).sentences(n_tokens)
     elmo = Elmo(BiLM(options)).eval().to(device)
     elmo.bilm.warm_up()
@@ -83,20 +108,16 @@ def vectors(
         for batch in batches:
             elmo(batch)
 
-    for precision in PRECISIONS:
-        with precise_to(precision):
-            start_memory(device)
-            elmo.bilm.set_precision(precision.bilm)
-            first_pass()
-            record: Record = {
-                "model": name,
-                "tokens_in_a_batch": most_tokens,
-                "precision": precision.name,
-            }
-            record |= rates(first_pass, n_read, n_operations, precision, device, quick)
-            if precision.bilm == "fp32":
-                record |= next_to(peer, record["ms"], quick, options, batches)
-        yield record
+    for precision in each_precision(device):
+        elmo.bilm.set_precision(precision.bilm)
+        first_pass()
+        theirs = partial(peer, options, batches) if peer and precision.bilm == "fp32" else None
+        yield {
+            "model": name,
+            "tokens_in_a_batch": most_tokens,
+            "precision": precision.name,
+            **measured(first_pass, n_read, n_operations, precision, device, quick, theirs),
+        }
 
 
 def lstm(
@@ -111,46 +132,33 @@ def lstm(
     shape = sizes.steps, sizes.rows, settings.projection_dim
     n_tokens = sizes.rows * sizes.steps
     n_operations = FORWARD_AND_BACKWARD * lstm_operations(options, n_tokens) / settings.n_layers
-    for precision in PRECISIONS:
-        with precise_to(precision):
-            ours = ProjectedLSTM(
-                input_dim=settings.projection_dim,
-                dim=settings.dim,
-                projection_dim=settings.projection_dim,
-                cell_clip=settings.cell_clip,
-                proj_clip=settings.proj_clip,
-            ).to(device)
-            ours.precision = precision.dtype
-            theirs = nn.LSTM(
-                settings.projection_dim,
-                settings.dim,
-                proj_size=settings.projection_dim if projected else 0,
-                bidirectional=True,
-            ).to(device, precision.dtype)
-            x = torch.randn(2, *shape, device=device, requires_grad=True)
-            cell = torch.zeros(2, sizes.rows, settings.dim, device=device)
-            hidden = torch.zeros(2, *shape[1:], device=device)
-            y = torch.randn(shape, device=device, dtype=precision.dtype, requires_grad=True)
-            own_work, their_work = partial(_pass, ours, x, cell, hidden), partial(_pass, theirs, y)
-            own_work()
-            works: list[Callable[[], object]] = [own_work]
-            error = None
-            try:
-                their_work()
-                works.append(their_work)
-            except RuntimeError as refused:  # cuDNN lacks this size or precision
-                error = one_line(refused)
-            peak = MatrixProductPeak(precision.dtype, quick, device)
-            _, own, *peers = turns(quick, peak, *works)
+    for precision in each_precision(device):
+        layer = ProjectedLSTM(
+            input_dim=settings.projection_dim,
+            dim=settings.dim,
+            projection_dim=settings.projection_dim,
+            cell_clip=settings.cell_clip,
+            proj_clip=settings.proj_clip,
+        ).to(device)
+        layer.precision = precision.dtype
+        peer = nn.LSTM(
+            settings.projection_dim,
+            settings.dim,
+            proj_size=settings.projection_dim if projected else 0,
+            bidirectional=True,
+        ).to(device, precision.dtype)
+        x = torch.randn(2, *shape, device=device, requires_grad=True)
+        cell = torch.zeros(2, sizes.rows, settings.dim, device=device)
+        hidden = torch.zeros(2, *shape[1:], device=device)
+        y = torch.randn(shape, device=device, dtype=precision.dtype, requires_grad=True)
+        ours = partial(_pass, layer, x, cell, hidden)
+        ours()
+        theirs = partial(partial, _pass, peer, y)
         yield {
             "model": name,
             **sizes._asdict(),
             "precision": precision.name,
-            "ours_ms": 1e3 * own,
-            "torch_nn_lstm_ms": 1e3 * peers[0] if peers else None,
-            "ratio": peers[0] / own if peers else None,
-            "share_of_limit": peak.seconds_at_least(n_operations) / own,
-            "torch_nn_lstm_error": error,
+            **measured(ours, n_tokens, n_operations, precision, device, quick, theirs),
         }
 
 
@@ -159,54 +167,53 @@ def _pass(module: nn.Module, x: Tensor, *others: Tensor) -> None:
     torch.autograd.grad(y, [x, *module.parameters()], torch.ones_like(y))
 
 
-def rates(
+def measured(
     work: Callable[[], object],
     n_tokens: int,
     n_operations: float,
     precision: Precision,
     device: torch.device,
     quick: bool,
+    peer: Peer | None,
 ) -> Record:
-    """The speed of `work`, which is warm, in turns with matrix products."""
-    peak = MatrixProductPeak(precision.dtype, quick, device)
-    _, time = turns(quick, peak, work)
+    """
+    The speed of `work`, which is warm, in turns with matrix products and with the peer's work, or
+    why there is none.
+    """
+    memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None
+    peak, error = MatrixProductPeak(precision.dtype, quick, device), None
+    works: list[Callable[[], object]] = [peak, work]
+    if peer is not None:
+        try:
+            theirs = peer()
+            theirs()
+            works.append(theirs)
+        except (RuntimeError, TypeError, AttributeError) as refused:  # not for this PyTorch
+            error = one_line(refused)
+    n_rounds, least_seconds = (1, 0.0) if quick else (5, 1.0)
+    _, own, *others = in_turns(*works, n_rounds=n_rounds, least_seconds=least_seconds)
     return {
-        "ms": 1e3 * time,
-        "tokens_per_second": n_tokens / time,
-        "tflops": n_operations / time / 1e12,
-        "share_of_limit": peak.seconds_at_least(n_operations) / time,
-        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None,
-        "allennlp_ms": None,
-        "ratio": None,
-        "allennlp_error": None,
+        "ms": 1e3 * own,
+        "tokens_per_second": n_tokens / own,
+        "tflops": n_operations / own / 1e12,
+        "share_of_limit": peak.seconds_at_least(n_operations) / own,
+        "peak_gib": memory,
+        "peer_ms": 1e3 * others[0] if others else None,
+        "ratio": others[0] / own if others else None,
+        "peer_error": error,
     }
-
-
-def turns(quick: bool, *works: Callable[[], object]) -> list[float]:
-    """The median seconds of each of `works`, in turns."""
-    return in_turns(*works, n_rounds=1 if quick else 5, least_seconds=0.0 if quick else 1.0)
-
-
-def next_to(peer: Peer | None, own_ms: float, quick: bool, *arguments: Any) -> Record:
-    """AllenNLP's time and the ratio to it, or why there is none."""
-    if peer is None:
-        return {}
-    try:
-        work = peer(*arguments)
-        work()
-        [time] = turns(quick, work)
-    except (RuntimeError, TypeError, AttributeError) as error:  # it was made for another PyTorch
-        return {"allennlp_error": one_line(error)}
-    return {"allennlp_ms": 1e3 * time, "ratio": 1e3 * time / own_ms}
 
 
 def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def start_memory(device: torch.device) -> None:
-    """Start to count the peak memory again."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+def each_precision(device: torch.device) -> Iterator[Precision]:
+    """The precisions, each in effect until the next one, with the peak memory counted again."""
+    for precision in PRECISIONS:
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        with precise_to(precision):
+            yield precision

@@ -8,12 +8,6 @@ from torch import Tensor, nn
 
 from benchmarks.gpu.precision import Precision
 from benchmarks.gpu.text import Window
-from benchmarks.operations import (
-    FORWARD_AND_BACKWARD,
-    char_cnn_operations,
-    lstm_operations,
-    softmax_operations,
-)
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.options import BiLMOptions
@@ -106,12 +100,3 @@ class TrainingStep:
                 gradients.append(parameter.grad)
         factor = torch.clamp(GRAD_NORM / torch.nn.utils.get_total_norm(gradients), max=1.0)
         torch._foreach_mul_(gradients, factor)
-
-
-def operations(options: BiLMOptions, sizes: Sizes, windows: list[Window]) -> float:
-    """Useful operations of a step, the mean over `windows`. Each distinct word counts once."""
-    n_tokens = sizes.rows * sizes.steps
-    words = [char_cnn_operations(options, window["words"].long()) for window in windows]
-    total = lstm_operations(options, n_tokens) + sum(words) / len(words)
-    total += softmax_operations(options, n_tokens, sizes.negatives)
-    return FORWARD_AND_BACKWARD * total

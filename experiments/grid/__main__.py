@@ -1,4 +1,3 @@
-import argparse
 import json
 import multiprocessing
 import os
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 from allennlp.common.plugins import import_plugins
@@ -18,9 +18,10 @@ from allennlp.common.util import import_module_and_submodules
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest
 from experiments import grid as package
+from experiments import new_parser
+from experiments import run as run_command
 from experiments.grid.bilms import Bilm, find_bilms
 from experiments.grid.cells import SETTINGS, Cell, Grid, read_grid
-from experiments.grid.costs import Costs
 from experiments.grid.training import LOG, RESULT, train
 from experiments.rows import ORIGIN, RESULTS, Row, append_row, read_rows
 
@@ -71,37 +72,30 @@ class GridRunner:
             and (cell.key, cell.config_digest, self._bilm_digest(cell)) not in done
         ]
 
-    def costs(self) -> Costs:
-        return Costs(self.grid, self._rows())
-
-    def run(self, cells: Sequence[Cell], jobs: int = 1, budget: float = float("inf")) -> int:
+    def costs(self, cells: Sequence[Cell]) -> list[float]:
         """
-        Train cells in `jobs` processes. Cells expected to exceed the `budget` in core-hours are not
-        started. Returns the number of failed runs, whose folders are kept.
-
-        # Raises
-
-        `InputError`
-            If the first result of a task has no such metric.
+        The expected CPU seconds of each cell: the mean of finished runs of the same task and
+        fraction of the data, with or without ELMo, or what the grid expects.
         """
-        waiting, running = list(cells), dict[int, Run]()
-        spent, failed = 0.0, 0
+        rows, found = self._rows(), []
+        for cell in cells:
+            kind = task, _, fraction = _kind(cell.settings)
+            same = [row["cpu_seconds"] for row in rows if _kind(row["settings"]) == kind]
+            found.append(mean(same) if same else fraction * self.grid.tasks[task]["seconds"])
+        return found
+
+    def run(self, cells: Sequence[Cell], jobs: int = 1) -> int:
+        """
+        Train cells in `jobs` processes. Returns the number of failed runs, whose folders are kept.
+        """
+        waiting, running, failed = list(cells), dict[int, Run](), 0
         try:
             while waiting or running:
-                costs = self.costs()
                 while waiting and len(running) < jobs:
-                    expected = spent + sum(costs(run.cell) for run in running.values())
-                    if expected + costs(waiting[0]) > 3600 * budget:
-                        print(f"budget: {len(waiting)} runs are left", flush=True)
-                        waiting.clear()
-                        break
                     run = self._start(waiting.pop(0))
                     running[run.process.sentinel] = run
-                for sentinel in wait(list(running)) if running else []:
-                    run = running.pop(sentinel)  # type: ignore[arg-type]
-                    row = self._finish(run)
-                    failed += row is None
-                    spent += row["cpu_seconds"] if row else costs(run.cell)
+                for sentinel in wait(list(running)):
+                    failed += self._finish(running.pop(sentinel)) is None  # type: ignore[arg-type]
         finally:
             for run in running.values():
                 run.process.kill()
@@ -151,16 +145,16 @@ class GridRunner:
         }
         append_row(self.rows_file, row)
         shutil.rmtree(run.out)
-        task = run.cell.settings["task"]
-        metric = self.grid.tasks[task]["metric"]
-        if metric not in row["metrics"]:
-            # The row is kept, and is found again when the grid names one of its metrics.
-            raise InputError(
-                f"tasks: {task}: metric: expected one of {', '.join(row['metrics'])}, found "
-                f"{metric!r}"
-            )
-        print(f"{metric} {row['metrics'][metric]:.4f}, {row['cpu_seconds']:.0f} s", flush=True)
+        metric = self.grid.tasks[run.cell.settings["task"]]["metric"]
+        value = row["metrics"].get(metric, f"expected one of {', '.join(row['metrics'])}")
+        print(f"{metric}: {value}, {row['cpu_seconds']:.0f} s", flush=True)
         return row
+
+
+def _kind(settings: dict[str, Any]) -> tuple[str, bool, float]:
+    """What the cost of a run depends on. A part that is repeated is as long as the whole."""
+    fraction = 1 if settings.get("repeated") else settings["fraction"]
+    return settings["task"], settings["bilm"] != "none", fraction
 
 
 def _continues() -> bool:
@@ -169,11 +163,8 @@ def _continues() -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.grid",
-        description=package.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser(package.__doc__)
+    parser.prog = "python -m experiments.grid"
     parser.add_argument("grid", type=Path, help="jsonnet file")
     parser.add_argument("--rows", type=Path, default=RESULTS / "rows.jsonl")
     parser.add_argument("--data", type=Path, required=True, help="folder of the data")
@@ -182,39 +173,34 @@ def main() -> None:
         "--where", nargs="+", default=[], metavar="KEY=VALUE", help="only cells like these"
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
-    parser.add_argument("--budget", type=float, default=float("inf"), help="core-hours to spend")
     parser.add_argument("--dry-run", action="store_true", help="list the cells that are left")
     arguments = parser.parse_args()
     where: dict[str, set[str]] = {}
     for condition in arguments.where:
         key, _, value = condition.partition("=")
-        if key not in (*SETTINGS, "table") or not value:
-            keys = ", ".join((*SETTINGS, "table"))
-            parser.error(f"--where: expected KEY=VALUE with one of {keys}; found {condition!r}")
+        keys = (*SETTINGS, "table")
+        if key not in keys or not value:
+            parser.error(
+                f"--where: expected KEY=VALUE with one of {', '.join(keys)}; found {condition!r}"
+            )
         where.setdefault(key, set()).add(value)
     os.environ["OMP_NUM_THREADS"] = "1"
     import_plugins()
     import_module_and_submodules("elmo_plugin")
-    try:
-        if not arguments.data.is_dir():
-            raise InputError(f"--data: {arguments.data}: expected a folder, found none")
-        grid = read_grid(arguments.grid)
-        runner = GridRunner(grid, arguments.rows, arguments.data, arguments.work)
-        cells = runner.left(where)
-    except (ValueError, OSError) as error:
-        sys.exit(f"python -m experiments.grid: {error}")
+    if not arguments.data.is_dir():
+        raise InputError(f"--data: {arguments.data}: expected a folder, found none")
+    grid = read_grid(arguments.grid)
+    runner = GridRunner(grid, arguments.rows, arguments.data, arguments.work)
+    cells = runner.left(where)
     if arguments.dry_run:
-        costs = runner.costs()
-        for cell in cells:
-            print(f"{cell.table}\t{cell.name}\t{costs(cell):.0f} s")
-        print(f"{len(cells)} runs, {sum(map(costs, cells)) / 3600:.1f} core-hours")
+        costs = runner.costs(cells)
+        for cell, cost in zip(cells, costs):
+            print(f"{cell.table}\t{cell.name}\t{cost:.0f} s")
+        print(f"{len(cells)} runs, {sum(costs) / 3600:.1f} core-hours")
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the runs too
-    try:
-        sys.exit(min(runner.run(cells, arguments.jobs, arguments.budget), 1))
-    except InputError as error:
-        sys.exit(f"python -m experiments.grid: {error}")
+    sys.exit(min(runner.run(cells, arguments.jobs), 1))
 
 
 if __name__ == "__main__":
-    main()
+    run_command("grid", main)

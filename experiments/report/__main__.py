@@ -1,8 +1,7 @@
-import argparse
-import sys
 from pathlib import Path
 
 from elmo_plugin.files.atomic_write import atomic_write
+from experiments import new_parser, run
 from experiments import report as package
 from experiments.grid.cells import read_grid
 from experiments.report.analyses import analysis_sections
@@ -26,21 +25,15 @@ def write_page(grid: Path, rows: Path, text: Path | None, out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.report",
-        description=package.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser(package.__doc__)
+    parser.prog = "python -m experiments.report"
     parser.add_argument("grid", type=Path, help="jsonnet file")
     parser.add_argument("rows", type=Path, help="JSON Lines file of the grid")
     parser.add_argument("--text", type=Path, help="prose, by sections of the page")
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
     arguments = parser.parse_args()
-    try:
-        write_page(arguments.grid, arguments.rows, arguments.text, arguments.out)
-    except (ValueError, OSError) as error:
-        sys.exit(f"python -m experiments.report: {error}")
+    write_page(arguments.grid, arguments.rows, arguments.text, arguments.out)
 
 
 if __name__ == "__main__":
-    main()
+    run("report", main)

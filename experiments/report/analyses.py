@@ -5,21 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import documents, neighbors, probe, wsd
+from experiments import neighbors, probe, wsd
 from experiments.rows import Row, read_rows
 
 TABLES = {
     "Table 4: nearest neighbors in context": (neighbors.FILE, [neighbors.neighbors_table]),
     "Table 5: word sense disambiguation (WSD)": (wsd.FILE, [wsd.wsd_table, wsd.examples_table]),
     "Table 6: POS tagging": (probe.FILE, [probe.rows_table]),
-    "Documents as one sentence": (
-        documents.FILE,
-        [documents.documents_table, documents.cosines_table, documents.accuracy_table],
-    ),
 }
 
 
-SHOWN = {"layer", "initial_state", "query", "text", "reading", "dev", "nearest", "most_examples"}
+SHOWN = {"layer", "initial_state", "query", "dev", "nearest", "most_examples"}
 """The settings that a table shows. Its rows have all others in common."""
 
 

@@ -22,7 +22,7 @@ from experiments.report.statistics import (
 
 # A line of prose may end inside of braces. Other braces match without groups, as an error.
 PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)\}|\{[^{}]*\}")
-PROSE = ("Results", "What the numbers say", "Method")
+PROSE = ("Results", "What the numbers say", "Documents as one sentence", "Method")
 """Sections without a table."""
 
 ORDER = (
@@ -50,20 +50,15 @@ def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
     written into the folder.
     """
     pictures_folder.mkdir(parents=True, exist_ok=True)
+    figure_1, figure_2 = (partial(make, folder=pictures_folder) for make in (_figure_1, _figure_2))
     makers: dict[str, tuple[str, Callable[[Results], str]]] = {
         "Table 1: with and without ELMo": ("table 1", partial(_table_1, folder=pictures_folder)),
         "Other biLMs": ("table 1", _other_bilms),
         "The data, and the paper's results": ("table 1", _data),
         "Table 2: layers": ("table 2", _table_2),
         "Table 3: places": ("table 3", _table_3),
-        "Figure 1: size of the training data": (
-            "figure 1",
-            partial(_figure_1, folder=pictures_folder),
-        ),
-        "Figure 2: learned weights of the layers": (
-            "table 1",
-            partial(_figure_2, folder=pictures_folder),
-        ),
+        "Figure 1: size of the training data": ("figure 1", figure_1),
+        "Figure 2: learned weights of the layers": ("table 1", figure_2),
         "Cost": ("table 1", _cost),
     }
     tables = results.grid.tables
@@ -73,6 +68,10 @@ def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
 
 def _role(bilm: str) -> str:
     return "without ELMo" if bilm == "none" else f"with `{bilm}`"
+
+
+def _common_role(bilms: set[str]) -> str:
+    return _role(*bilms) if len(bilms) == 1 else "with ELMo"
 
 
 def page(sections: Mapping[str, str], text: Mapping[str, str], results: Results) -> str:
@@ -132,7 +131,7 @@ def _table_1(results: Results, folder: Path) -> str:
         lines.append([title + f", {_role(name)}" * (len(names) > 1), without, with_elmo])
     for line, pair, gain in zip(lines, pairs, differences(pairs)):
         line += [gain, _error_reduction(*pair)]
-    role = _role(names.pop()) if len(names) == 1 else "with ELMo"
+    role = _common_role(names)
     columns = ["task", "without ELMo", role, "gain", "error reduction"]
     pictures.gains(bars, folder / "gains.svg")
     return f"![results without and with ELMo](results/gains.svg)\n\n{table(columns, lines)}"
@@ -169,8 +168,7 @@ def _other_bilms(results: Results) -> str:
                     results.summary(settings),
                     results.summary(last),
                 )
-    last_names = {list(bilms)[-1] for bilms in tasks.values()}
-    last_name = _role(last_names.pop()).removeprefix("with ") if len(last_names) == 1 else "ELMo"
+    last_name = _common_role({list(bilms)[-1] for bilms in tasks.values()}).removeprefix("with ")
     tables = []
     for name, summaries in found.items():
         none, other, with_last = zip(*summaries.values())

@@ -1,26 +1,13 @@
 import random
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BertConfig, BertModel
 
 from benchmarks import __main__ as command
-from benchmarks import (
-    corpus,
-    dump,
-    embedding,
-    forms,
-    loaded,
-    processes,
-    roofline,
-    scaling,
-    task_modules,
-    training,
-)
-from benchmarks.measure import MatrixProductPeak, MemoryUse, in_turns, memory_of
+from benchmarks import embedding, kernels, task_modules, training
+from benchmarks.measure import MatrixProductPeak, in_turns
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
     char_cnn_operations,
@@ -28,7 +15,7 @@ from benchmarks.operations import (
     softmax_operations,
 )
 from benchmarks.peer_language_model import AllenNLPLanguageModel
-from benchmarks.settings import PUBLISHED, QUICK, Settings, blocks, options_of
+from benchmarks.settings import QUICK, Settings, blocks, options_of
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM, lstm
@@ -39,7 +26,6 @@ from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.prefetch import LazyWindow
-from tests.compare import assert_close
 
 [(NAME, MODEL)] = QUICK.items()
 PRECISIONS = ["fp32", *(["bf16"] if CPU_HAS_BFLOAT16 else [])]
@@ -68,7 +54,7 @@ def text(tmp_path, monkeypatch) -> str:
 @pytest.fixture
 def once(monkeypatch) -> None:
     """Make each figure take one round instead of several."""
-    for module in (embedding, training, corpus, scaling, loaded, roofline):
+    for module in (embedding, training, kernels, task_modules):
         monkeypatch.setattr(module, "in_turns", partial(in_turns, n_rounds=1, least_seconds=0))
 
 
@@ -149,14 +135,6 @@ def test_peak_is_the_best_of_all_tries():
     assert peak.seconds_at_least(3e9) == pytest.approx(3 / peak.gflops)
 
 
-def test_memory_of_a_process():
-    """200 MB of ones are more than 190 MiB, in any process."""
-    ballast = np.ones(100_000_000, dtype=np.uint8)
-    found = memory_of(np.ones, 25_000_000)
-    assert 150 < found.peak - found.imports < 250
-    del ballast
-
-
 def test_peer_is_the_same_model():
     """Both models have the same numbers of parameters, and all of the peer's are trained."""
     n_words = 40
@@ -208,63 +186,25 @@ def test_sample(text):
         embedding.sample(text, 601)
 
 
-def test_training_and_scaling_run(text, once, capsys):
-    """The figures of a record follow from one another, and every size is varied."""
+def test_training_runs(text, once, capsys):
+    """The figures of a record follow from one another."""
     settings = Settings(text=text, quick=True, profile=True)
     records = training.run(settings)["training"]
     assert [record["precision"] for record in records] == PRECISIONS
     for record in records:
         assert record["ratio"] == pytest.approx(record["ours"] / record["allennlp"])
         assert record["share_of_limit"] == pytest.approx(record["ours"] / record["limit"])
-    records = scaling.run(settings)["scaling"]
-    dense = [record for record in records if record["gradients"] == "dense"]
-    assert [record[record["varied"]] for record in dense] == [
-        value for values in scaling.QUICK_VARIED.values() for value in values
-    ]
-    sparse = [record["vocabulary"] for record in records if record["gradients"] == "sparse"]
-    assert sparse == list(scaling.QUICK_VARIED["vocabulary"])
     printed = capsys.readouterr().out
     assert "vocabulary 4,000 (" in printed and "Our largest costs" in printed
 
 
-def test_corpus_runs(text, once, monkeypatch, capfd):
-    """The figures of a record follow from one another. The memory is measured for texts of one and
-    two lengths, and no progress bar comes between the tables."""
-    n_tokens = len(open(text).read().split())
-
-    def here(work, *arguments) -> MemoryUse:
-        work(*arguments)
-        return MemoryUse(1.0, 1.0, 1.0)
-
-    monkeypatch.setattr(corpus, "memory_of", here)
-    found = corpus.run(Settings(text=text, quick=True))
-    assert [record["work"] for record in found["speed"]] == ["encoding", "loading"]
-    for record in found["speed"]:
-        assert record["ratio"] == pytest.approx(record["ours"] / record["allennlp"])
-    assert [record["tokens"] for record in found["memory"]] == [n_tokens, 2 * n_tokens]
-    assert "it/s" not in capfd.readouterr().err
-
-
-def test_dump_runs(text):
-    """All tokens of the text are counted, and the shares add up to the whole."""
-    [record] = dump.run(Settings(text=text, quick=True))["dump"]
-    assert record["tokens"] == len(open(text).read().split())
-    shares = [record[f"share_of_{work}"] for work in ("reading", "computing", "writing")]
-    assert sum(shares) == pytest.approx(1) and min(shares) > 0
-
-
-def test_loaded_runs(text, once):
-    """Each work has its share of speed in each state, and no busy process is left."""
-    records = loaded.run(Settings(text=text, quick=True))["loaded"]
-    assert [record["work"] for record in records] == [
-        work for work in ("vectors", "training") for _ in PRECISIONS
-    ]
-    for record in records:
-        shares = [record[f"share_{state}"] for state in ("spinning", "sleeping", "sleeping_alone")]
-        assert min(shares) > 0
-    with loaded.busy_processes(1) as processes:
-        assert processes[0].poll() is None
-    assert processes[0].poll() is not None
+def test_kernels_run(once):
+    """The ratio is that of the two times."""
+    softmax = kernels.compare_softmax(torch.float32, 16, 32)
+    layer = kernels.compare_layer(torch.float32, 64, 16, 4, 3, train=True)
+    for record in (softmax, layer, kernels.compare_convolutions(train=True)):
+        assert record["ratio"] == pytest.approx(record["pytorch"] / record["kernel"])
+    assert softmax["share_of_limit"] > 0
 
 
 @pytest.mark.parametrize("kind", ["lstm", "cnn"])
@@ -274,48 +214,10 @@ def test_task_modules_runs(once, kind):
     assert record["ratio"] == pytest.approx(record["AllenNLP"] / record["ours"])
 
 
-def test_roofline_runs(text, once, tmp_path):
-    """Each work's share is that of its precision's limit, and there is a picture."""
-    found = roofline.run(Settings(text=text, quick=True), str(tmp_path / "roofline.png"))
-    assert [limit["precision"] for limit in found["limits"]] == PRECISIONS
-    peaks = {limit["precision"]: limit["gflops"] for limit in found["limits"]}
-    for point in found["points"]:
-        share = point["gflops"] / peaks[point["precision"]]
-        assert point["share_of_peak"] == pytest.approx(share) and share > 0
-    assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_berts_have_as_many_parameters():
-    """The expected numbers are those of the biLMs, within a tenth."""
-    for name, model in PUBLISHED.items():
-        config = BertConfig(**roofline.BERTS[name], num_attention_heads=4)
-        with torch.device("meta"):
-            bert = BertModel(config, add_pooling_layer=False)
-            bilm = BiLM(options_of(name, model))
-        ours, theirs = (sum(w.numel() for w in x.parameters()) for x in (bilm, bert))
-        assert 0.9 < theirs / ours < 1.1
-
-
-def test_processes_run(text, monkeypatch):
-    """The figures of a record follow from one another. There are 8 rows of 20 tokens in all
-    cases."""
-    monkeypatch.setattr(processes, "N_ROUNDS", 1)
-    records = processes.run(Settings(text=text, quick=True))["processes"]
-    ways = [(r["processes"], r["threads"], r["gradients"]) for r in records]
-    assert ways == [(*way, kind) for way in processes.WAYS for kind in processes.GRADIENTS]
-    for record, one in zip(records, records[:2] * 3):
-        assert record["tokens_per_second"] * record["ms_per_step"] == pytest.approx(160_000)
-        assert record["ratio_to_one"] == pytest.approx(one["ms_per_step"] / record["ms_per_step"])
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (
-            ["speed"],
-            "expected parts out of embedding, dump, training, corpus, scaling, processes, "
-            "found speed",
-        ),
+        (["speed"], "expected parts out of embedding, training, found speed"),
         (["--threads", "0"], "--threads: expected at least 1, found 0"),
         (["--json", "/no/such/out.json"], "expected a file in a folder, found no /no/such"),
     ],
@@ -326,22 +228,3 @@ def test_bad_arguments(arguments, message, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         command.parse()
     assert message in capsys.readouterr().err
-
-
-def test_the_forms_of_the_lstm_are_different_ways_to_the_same_numbers(monkeypatch):
-    """The equation, the operators and the kernel give the same vectors within 1e-5 for the same
-    weights, and each form runs only its own function."""
-    elmo = Elmo(BiLM(options_of(NAME, MODEL))).eval()
-    batches = embedding.to_batches(elmo, [["one", "two", "three"], ["four"]])
-    found = {}
-    for form in forms.FORMS:
-        with forms.lstm_by(form):
-            [found[form]] = embedding.first_pass(elmo, batches)
-    for form in forms.FORMS:
-        assert_close(found[form], found["equation"], atol=1e-5, what=form)
-    monkeypatch.setattr("benchmarks.forms.reference_lstm", None)
-    for form in forms.FORMS[1:]:
-        with forms.lstm_by(form):
-            embedding.first_pass(elmo, batches)
-    with pytest.raises(TypeError), forms.lstm_by("equation"):
-        embedding.first_pass(elmo, batches)

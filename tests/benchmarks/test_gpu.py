@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import kernels, numerics
-from benchmarks.gpu.page import markdown
+from benchmarks.gpu import numerics
+from benchmarks.gpu.page import page
 from benchmarks.gpu.peers import training_step, vectors
 from benchmarks.gpu.precision import PRECISIONS, precise_to
 from benchmarks.gpu.step import Sizes, TrainingStep
@@ -47,7 +47,7 @@ def test_quick_run_without_allennlp(tmp_path):
     out = tmp_path / "gpu.json"
     done = python("-c", WITHOUT_ALLENNLP, out)
     tables = json.loads(out.read_text())["tables"]
-    expected = "limits numerics training lstm vectors launches kernels"
+    expected = "limits numerics training lstm vectors kernels"
     assert set(tables) == set(expected.split())
     names = [precision.name for precision in PRECISIONS]
     for name in ("limits", "training", "lstm", "vectors"):
@@ -59,7 +59,9 @@ def test_quick_run_without_allennlp(tmp_path):
         n_tokens = record["rows"] * record["steps"]
         rate = n_tokens * 1000 / record["ms"]
         assert record["tokens_per_second"] == pytest.approx(rate)
-    assert tables["launches"][-1]["reason"] == "RuntimeError: expected a GPU, found none"
+    kernels = [record for record in tables["kernels"] if record["precision"] == "bf16"]
+    shares = [record["share_of_time"] for record in kernels]
+    assert shares == sorted(shares, reverse=True) and 0.3 < sum(shares) <= 1
     assert "Numbers of the fast paths" in done.stdout and "without AllenNLP" in done.stderr
 
 
@@ -145,49 +147,6 @@ def test_invented_text():
     assert np.mean([len(text._word(k)) for k in range(500, 1000)]) > 5 > len(text._word(0)) / 2
 
 
-def test_graphs_take_the_arguments_of_the_layers(monkeypatch):
-    """PyTorch's function is replaced by one that checks what it documents: tensors alone, of the
-    same shapes and the same `requires_grad` at each call. The layers then compute what they did."""
-    calls = []
-
-    def graphed(layers, arguments):
-        for layer, tensors in zip(layers, arguments, strict=True):
-            expected = [(x.shape, x.requires_grad) for x in tensors]
-
-            def forward(*found, layer=layer, expected=expected, before=layer.forward):
-                assert [(x.shape, x.requires_grad) for x in found] == expected
-                calls.append(layer)
-                return before(*found)
-
-            layer.forward = forward
-
-    windows = InventedText(SIZES.words, 50).windows(SIZES.rows, SIZES.steps, 1)
-    step = TrainingStep(OPTIONS, SIZES, PRECISIONS[0], CPU, windows)
-    step.bilm.eval()
-    x = torch.randn(2, SIZES.steps, SIZES.rows, OPTIONS.lstm.projection_dim, requires_grad=True)
-    expected, _ = step.bilm.bilstm(x, step.state)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.make_graphed_callables", graphed)
-    kernels.capture(step.bilm.bilstm, SIZES, CPU)
-    found, _ = step.bilm.bilstm(x, step.state)
-    assert calls == list(step.bilm.bilstm.layers)
-    assert all(map(torch.equal, found, expected))
-    step()
-
-
-def test_activity_by_hand():
-    """Two kernels that overlap are busy from 0 to 3 ms and one from 5 to 6 ms, which is 4 of 8."""
-    events = [
-        {"name": name, "ts": 1000.0 * begin, "dur": 1000.0 * length}
-        for name, begin, length in (("a", 0, 2), ("b", 1, 2), ("a", 5, 1))
-    ]
-    found = kernels.activity(events, 8e-3)
-    assert found == {"kernels": 3, "busy_ms": 4.0, "share_idle": 0.5, "reason": None}
-    a, b = kernels.largest(events)
-    assert a == {"kernel": "a", "times": 2, "ms": 3.0, "share": 0.6}
-    assert b["ms"] == 2.0
-
-
 def test_precisions_are_set_and_restored():
     """PyTorch's old and new switches agree, inside and after."""
     before = torch.backends.cuda.matmul.fp32_precision
@@ -202,9 +161,9 @@ def test_precisions_are_set_and_restored():
 def test_page():
     """A table has the columns that some record fills."""
     tables = {"limits": [{"precision": "a|b", "tflops": 512.3, "none": None}]}
-    page = markdown({"device": "X"}, tables)
-    assert "Measured with: device X." in page
-    assert "| precision | tflops |\n| --- | --- |\n| a/b | 512 |\n" in page
+    found = page({"device": "X"}, tables)
+    assert "Measured with: device X." in found
+    assert "| precision | tflops |\n| --- | --- |\n| a/b | 512 |\n" in found
 
 
 @pytest.mark.parametrize(
@@ -212,8 +171,7 @@ def test_page():
     [
         ([], "expected a GPU, found none; --quick runs on a CPU"),
         (["--quick", "--page", "gpu.md"], "--page: expected a GPU, found none"),
-        (["--rows", "0"], "--rows, --steps, --negatives: expected at least 1"),
-        (["--words", "8192"], "--negatives: expected fewer than --words"),
+        (["--quick", "--page", "/no/such/gpu.md"], "a file in a folder, found no /no/such"),
     ],
 )
 def test_bad_arguments(arguments, message, monkeypatch, capsys, tmp_path):

@@ -13,7 +13,7 @@ def test_rows_and_table(bilm_archive: str, tmp_path: Path) -> None:
     """By hand: two of the lines have the word, and `|` does not end a cell."""
     text = tmp_path / "text.txt"
     text.write_text("They play .\nNothing here .\nA | play .\n")
-    rows = neighbors.neighbor_rows("a", Elmo.from_archive(bilm_archive), str(text), "top")
+    rows = neighbors.neighbor_rows("a", Elmo.from_archive(bilm_archive), str(text))
     assert [sorted(row["metrics"]["sentences"]) for row in rows] == [
         ["A | **play** .", "They **play** ."]
     ] * 2
