@@ -17,7 +17,8 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
-from elmo_plugin.plugin.models.language_model import LanguageModel, exp
+from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.predictions import json_line, sentence_output
 from elmo_plugin.text.corpus import SPECIAL_WORDS
 
 
@@ -75,9 +76,7 @@ class BiLMPredictor(Predictor):
         return self._dataset_reader.text_to_instance(tokens)
 
     def dump_line(self, outputs: JsonDict) -> str:
-        line = json.dumps(outputs, ensure_ascii=False)
-        # UTF-8 has no lone surrogates; JSON escapes them like this.
-        line = line.encode("utf-8", "backslashreplace").decode("utf-8")
+        line = json_line(outputs)
         # The encodings of the terminal and of the output file.
         for encoding in (sys.stdout.encoding or "utf-8", locale.getpreferredencoding(False)):
             try:
@@ -95,13 +94,7 @@ class BiLMPredictor(Predictor):
         words = substitutes(self._model, instances, self.n_substitutes)
         outputs = self._model.forward_on_instances(instances)
         return [
-            {
-                "tokens": output["tokens"],
-                "perplexity": _perplexity(output),
-                "forward_log_probabilities": output["forward_log_probabilities"],
-                "backward_log_probabilities": output["backward_log_probabilities"],
-                "substitutes": found,
-            }
+            {**sentence_output(output), "substitutes": found}
             for output, found in zip(outputs, words)
         ]
 
@@ -148,11 +141,6 @@ def substitutes(
             ]
         found.append(of_sentence)
     return found
-
-
-def _perplexity(output: JsonDict) -> float:
-    log_p = output["forward_log_probabilities"] + output["backward_log_probabilities"]
-    return exp(-sum(log_p) / len(log_p))
 
 
 @Predictor.register("elmo")
