@@ -16,7 +16,7 @@ from typing import Any
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
-from setuptools.errors import CompileError
+from setuptools.errors import CompileError, LinkError
 
 # Its folder is not a package, so that importing all modules of a package skips it.
 CSRC = Path("elmo_plugin/ops/csrc")
@@ -81,10 +81,10 @@ class BuildKernels(build_ext):
                 return
         try:
             super().build_extensions()
-        except Exception as error:
+        except (CompileError, LinkError):
             sys.exit(
-                f"The compiled kernels could not be built ({error}): the compiler's message is "
-                "above. With ELMO_PLUGIN_KERNEL=0 the package is installed without them."
+                "The compiled kernels could not be built; the compiler's message is above. With "
+                "ELMO_PLUGIN_KERNEL=0 the package is installed without them."
             )
 
     def copy_file(self, infile: Any, outfile: Any, *args: Any, **kwargs: Any) -> Any:

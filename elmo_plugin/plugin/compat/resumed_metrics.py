@@ -49,7 +49,7 @@ class _LastMetrics(TrainerCallback):
 
 def _restore_with_metrics(self: GradientDescentTrainer) -> None:
     # The last one, so that checkpoints without its state are still read.
-    self._callbacks = [*self._callbacks, _LastMetrics(self._serialization_dir)]  # type: ignore[arg-type]
+    self._callbacks = [*self._callbacks, _LastMetrics(self._serialization_dir)]  # type: ignore[has-type]
     _maybe_restore_checkpoint(self)
 
 
