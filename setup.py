@@ -4,18 +4,32 @@ Declares the package and its dependencies. `make lock` makes requirements.txt fr
 
 import os
 import platform
+import runpy
 import shutil
+import sys
+import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.errors import CompileError, LinkError
+
+# Its folder is not a package, so that importing all modules of a package skips it.
+CSRC = Path("elmo_plugin/ops/csrc")
+# No -fopenmp for the linker: PyTorch's OpenMP is already loaded.
+FLAGS = ["-std=c++20", "-O3", "-g0", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS += ["-fvisibility=hidden", "-w"]
+PROBE = "#include <bit>\n#include <omp.h>\n"
+"""Headers that the kernels need of a compiler: C++20 and OpenMP."""
 
 
 def kernels() -> list[Extension]:
     """
-    The compiled kernels, built against the installed PyTorch. If there is no compiler, the build
-    prints one line and the package is installed without them. An isolated build has no PyTorch, so
+    The compiled kernels, built against the installed PyTorch. An isolated build has no PyTorch, so
     its wheel is pure Python.
     """
     torch = find_spec("torch")
@@ -26,40 +40,65 @@ def kernels() -> list[Extension]:
     folder = Path(torch.origin).parent
     return [
         Extension(
-            # Its folder is not a package, so that importing all modules of a package skips it.
-            "elmo_plugin.ops.csrc.kernels",
-            [
-                f"elmo_plugin/ops/csrc/{name}.cpp"
-                for name in ("char_conv", "lstm_scan", "softmax_loss")
-            ],
-            depends=["elmo_plugin/ops/csrc/kernels.h"],
+            ".".join([*CSRC.parts, "kernels"]),
+            [str(CSRC / f"{name}.cpp") for name in ("char_conv", "lstm_scan", "softmax_loss")],
+            depends=[str(CSRC / "kernels.h")],
+            define_macros=[("ELMO_PLUGIN_SOURCES", f'"{sources_digest()}"')],
             include_dirs=[str(folder / "include")],
             library_dirs=[str(folder / "lib")],
             libraries=["torch_cpu", "c10"],
-            # No -fopenmp for the linker: PyTorch's OpenMP is already loaded.
-            extra_compile_args=["-std=c++20", "-O3", "-g0", "-fopenmp"]
-            + ["-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-w"],
-            optional=True,
+            extra_compile_args=FLAGS,
         )
     ]
 
 
 class BuildModules(build_py):
     """
-    Removes modules of an earlier build that the package no longer has. An editable installation
-    gets a copy of the module that PyTorch imports, so that `import torch` works without this
-    folder.
+    Removes modules of an earlier build that the package no longer has, and kernels of an earlier
+    installation. An editable installation gets a copy of the module that PyTorch imports, so that
+    `import torch` works without this folder.
     """
 
     def run(self) -> None:
         if self.editable_mode:
             environment = self.get_finalized_command("install").install_lib
             self.copy_file("elmo_plugin_torchvision.py", environment)
+            for file in CSRC.glob(f"kernels{sysconfig.get_config_var('EXT_SUFFIX')}*"):
+                file.unlink()
         else:
             shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
 
 
+class BuildKernels(build_ext):
+    """Without a compiler, nothing is built; with one, a failed build is an error."""
+
+    def build_extensions(self) -> None:
+        with TemporaryDirectory() as folder:
+            probe = Path(folder) / "probe.cpp"
+            probe.write_text(PROBE)
+            try:
+                self.compiler.compile([str(probe)], output_dir=folder, extra_postargs=FLAGS)
+            except CompileError as error:
+                self.extensions = []
+                print(f"No C++20 compiler with OpenMP, so no compiled kernels: {error}")
+                return
+        try:
+            super().build_extensions()
+        except (CompileError, LinkError):
+            sys.exit(
+                "The compiled kernels could not be built; the compiler's message is above. With "
+                "ELMO_PLUGIN_KERNEL=0 the package is installed without them."
+            )
+
+    def copy_file(self, infile: Any, outfile: Any, *args: Any, **kwargs: Any) -> Any:
+        """Copy to the source folder. The file appears whole or not at all."""
+        copied = super().copy_file(infile, f"{outfile}.tmp", *args, **kwargs)
+        os.replace(f"{outfile}.tmp", outfile)
+        return copied
+
+
+sources_digest = runpy.run_path("elmo_plugin/ops/kernel_sources.py")["sources_digest"]
 version: dict[str, str] = {}
 exec(Path("elmo_plugin/version.py").read_text(), version)
 
@@ -77,7 +116,7 @@ setup(
         "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
     },
     ext_modules=kernels(),
-    cmdclass={"build_py": BuildModules},
+    cmdclass={"build_py": BuildModules, "build_ext": BuildKernels},
     python_requires=">=3.11,<3.15",
     # The dependencies of feature extraction, with the oldest and newest tested PyTorch.
     install_requires=["torch>=2.12,<2.16", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],

@@ -3,7 +3,11 @@
 import ast
 import importlib.util
 import json
+import os
+import platform
 import re
+import shutil
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from elmo_plugin.ops import kernels
 from elmo_plugin.plugin import environment
 from tests.conftest import ROOT, allennlp, python
 
@@ -225,6 +230,73 @@ def test_a_child_forked_after_the_import_may_use_threads() -> None:
     """OpenMP cannot use threads in a child if its parent has used them, so importing the plugin
     uses none; AllenNLP's data loader forks its workers."""
     python("-c", FORK, OMP_NUM_THREADS="2")
+
+
+SOURCES = ("char_conv", "lstm_scan", "softmax_loss")
+
+
+def _build(folder: Path, source: str, **variables: str) -> tuple[int, str, Path]:
+    """
+    Build as `pip install -e` does, in a copy with the library of an earlier installation, whose
+    kernels have only `source`. Returns the exit status, what was printed, and the library.
+    """
+    for name in ("setup.py", "README.md", "pyproject.toml", "elmo_plugin/version.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    hidden = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(ROOT / "elmo_plugin/ops", folder / "elmo_plugin/ops", ignore=hidden)
+    for name in SOURCES:
+        (folder / f"elmo_plugin/ops/csrc/{name}.cpp").write_text(source.replace("NAME", name))
+    library = folder / "elmo_plugin/ops/csrc" / kernels.LIBRARY.name
+    library.write_text("stale")
+    code = "from setuptools import build_meta; build_meta.build_editable('.')"
+    kept = {name: x for name, x in os.environ.items() if not name.startswith("ELMO_PLUGIN_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**kept, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.returncode, done.stdout, library
+
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("c++") is None or platform.machine() != "x86_64",
+    reason="there is no C++ compiler, or the kernels are not for this processor",
+)
+
+
+@needs_compiler
+def test_a_library_replaces_an_older_one(tmp_path: Path) -> None:
+    """Expected: an ELF file, and nothing of an interrupted copy."""
+    status, printed, library = _build(tmp_path, "int NAME = 1;\n")
+    assert status == 0, printed
+    assert library.read_bytes().startswith(b"\x7fELF")
+    assert [file.name for file in library.parent.glob("kernels.c*")] == [library.name]
+
+
+@needs_compiler
+def test_kernels_that_do_not_compile_fail_the_installation(tmp_path: Path) -> None:
+    """The compiler's message is shown, and how to install without them. The library of an earlier
+    installation is gone, so that it is not used with other code."""
+    status, printed, library = _build(tmp_path, "#error NAME is broken\n")
+    assert status != 0
+    assert "is broken" in printed and "With ELMO_PLUGIN_KERNEL=0" in printed
+    assert not library.exists()
+
+
+@pytest.mark.parametrize(
+    "variables", [{"CC": "/no/compiler", "CXX": "/no/compiler"}, {"ELMO_PLUGIN_KERNEL": "0"}]
+)
+def test_an_installation_without_kernels_removes_older_ones(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
+    """Expected: no error, as documented, and no library."""
+    status, printed, library = _build(tmp_path, "int NAME = 1;\n", **variables)
+    assert status == 0, printed
+    assert not library.exists()
 
 
 def test_the_commands_are_there_in_any_folder(tmp_path: Path) -> None:

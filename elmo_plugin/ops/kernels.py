@@ -8,6 +8,7 @@ ELMO_PLUGIN_KERNEL is 0. Each is compared with its definition when it is loaded.
 
 import logging
 import os
+import re
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from elmo_plugin.ops.kernel_sources import sources_digest
 from elmo_plugin.ops.lstm_reference import LSTMWeights, reference_lstm, scan_gradients
 from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
@@ -280,6 +282,25 @@ def _test_convolutions() -> None:
         raise RuntimeError(f"its numbers of the convolutions are wrong by {error:g}")
 
 
+def _check_built_from() -> None:
+    """
+    Raise a `RuntimeError` if the library is not complete, or was built for another PyTorch or from
+    other sources. It is not loaded for this, because its calls into another PyTorch may crash.
+    """
+    pattern = rb"elmo_plugin kernels of (\w+) for PyTorch ([\w.]+)\0"
+    built = re.search(pattern, LIBRARY.read_bytes())
+    sources, built_for = (x.decode() for x in built.groups()) if built else (None, None)
+    again = "; pip install --no-deps --no-build-isolation -e . builds it again"
+    if built_for != torch.__version__.partition("+")[0]:
+        raise RuntimeError(
+            f"{LIBRARY} was built for PyTorch {built_for}, not {torch.__version__}{again}"
+            if built
+            else f"{LIBRARY}: expected a library of this version of elmo_plugin, found none{again}"
+        )
+    if sources_digest() not in (None, sources):
+        raise RuntimeError(f"{LIBRARY} was built from other sources than those beside it{again}")
+
+
 def _load() -> tuple[frozenset[torch.dtype], str]:
     """Returns `KERNEL_DTYPES` and `KERNEL_STATUS`."""
     if os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
@@ -287,10 +308,8 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
     if not LIBRARY.exists():
         return frozenset(), "off, because it was not built"
     try:
+        _check_built_from()
         torch.ops.load_library(str(LIBRARY))
-        built_for = torch.ops.elmo_plugin.torch_version()
-        if built_for != torch.__version__.partition("+")[0]:
-            raise RuntimeError(f"it was built for PyTorch {built_for}, not {torch.__version__}")
         dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
         n_threads = torch.get_num_threads()
         torch.set_num_threads(1)  # threads started here would be missing in a forked process

@@ -62,7 +62,3 @@ class LazyWindow:
             return self._tensors
         # Copied here, and not in the thread, so that the copies are queued on the model's stream.
         return {key: x.to(device, non_blocking=True) for key, x in self._tensors.items()}
-
-    def to_json(self) -> dict[str, list]:
-        """The tensors as lists; AllenNLP writes them into an evaluation's file of predictions."""
-        return {key: x.tolist() for key, x in self._tensors.items()}

@@ -252,15 +252,15 @@ def test_static_vectors(small: Elmo, text: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(found["dog"], expected, atol=1e-5)
 
 
-def test_serve(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layer", ["mix", "all"])
+def test_serve(layer: str, tmp_path: Path) -> None:
     """Clients that ask at the same time get the vectors of `embed`, also for a sentence that is
     padded, and a request of another form gets the status 422."""
-    for package in ("fastapi", "onnxruntime", "onnxscript", "uvicorn"):
-        pytest.importorskip(package, reason=f"{package} is not installed: make docs-test does it")
+    needs_serving()
     import requests
 
     tiny = Elmo.from_pretrained("tiny")
-    torch.onnx.export(tiny.export(), dynamo=True).save(tmp_path / "elmo.onnx")
+    torch.onnx.export(tiny.export(layer), dynamo=True).save(tmp_path / "elmo.onnx")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -281,7 +281,7 @@ def test_serve(tmp_path: Path) -> None:
         with ThreadPoolExecutor(8) as threads:
             for batch, answer in zip(batches, threads.map(ask, batches)):
                 assert answer.status_code == 200, answer.text
-                for found, expected in zip(answer.json(), tiny.embed(batch), strict=True):
+                for found, expected in zip(answer.json(), tiny.embed(batch, layer), strict=True):
                     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
         for wrong in (
             [],
@@ -297,6 +297,34 @@ def test_serve(tmp_path: Path) -> None:
     finally:
         server.terminate()
         server.wait(TIMEOUT)
+
+
+def needs_serving() -> None:
+    for package in ("fastapi", "onnxruntime", "onnxscript", "uvicorn"):
+        pytest.importorskip(package, reason=f"{package} is not installed: make docs-test does it")
+
+
+@pytest.mark.parametrize(
+    "how", [{"keep_sentence_boundaries": True}, {"num_output_representations": 2}]
+)
+def test_serve_refuses_other_programs(how: dict, tmp_path: Path) -> None:
+    """By hand: the outputs of a model, which a program of `torch.export.export` has, are its mixes,
+    with boundaries if it keeps them, and a mask. The server does not start with them."""
+    needs_serving()
+    tiny = Elmo.from_pretrained("tiny", **how)
+    dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
+    ids = tiny.characters([["one", "two"], ["one"]])
+    program = torch.export.export(tiny, (ids,), dynamic_shapes=(dynamic,))
+    torch.onnx.export(program, dynamo=True).save(tmp_path / "elmo.onnx")
+    done = subprocess.run(
+        [sys.executable, str(RECIPES / "serve.py")],
+        env={**os.environ, "MODEL": str(tmp_path / "elmo.onnx")},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("MODEL: expected the output of Elmo.export, found those of")
 
 
 def test_raw_text(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.modules import ProjectedLSTM
-from elmo_plugin.ops import kernels
+from elmo_plugin.ops import kernel_sources, kernels
 from elmo_plugin.ops.lstm import lstm_scan, pack_lstm_weights
 from elmo_plugin.ops.lstm_reference import LSTMWeights, reference_lstm
 from tests.compare import assert_close, cosine
@@ -335,6 +335,43 @@ def test_another_pytorch_is_refused(monkeypatch, caplog):
     monkeypatch.setattr(torch, "__version__", "2.99.0+cpu")
     dtypes, status = kernels._load()
     assert not dtypes and f"built for PyTorch {this}, not 2.99.0" in status
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "change, status",
+    [
+        ((torch, "__version__", "2.99.0+cpu"), "built for PyTorch"),
+        ((kernels, "sources_digest", lambda: "another"), "built from other sources"),
+    ],
+)
+def test_a_library_of_something_else_is_not_loaded(monkeypatch, change, status):
+    """Expected: the file says what it was built from, so that it need not be loaded, which may
+    crash with another PyTorch. Without sources, as in a wheel, nothing is compared with them."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    loaded = []
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.ops, "load_library", loaded.append)
+        patch.setattr(*change)
+        dtypes, found = kernels._load()
+    assert not dtypes and status in found and not loaded
+    monkeypatch.setattr(kernels, "sources_digest", lambda: None)
+    assert kernels._load() == (kernels.KERNEL_DTYPES, kernels.KERNEL_STATUS)
+
+
+def test_the_digest_of_the_sources(monkeypatch, tmp_path):
+    """By hand: another content, name or number of files is another digest, and other files do not
+    matter."""
+    monkeypatch.setattr(kernel_sources, "__file__", str(tmp_path / "kernel_sources.py"))
+    folder = tmp_path / "csrc"
+    folder.mkdir()
+    assert kernel_sources.sources_digest() is None
+    found = []
+    for name, content in (("a.cpp", "1"), ("a.cpp", "2"), ("b.h", "2"), ("b.h", "")):
+        (folder / name).write_text(content)
+        found.append(kernel_sources.sources_digest())
+    (folder / "kernels.so").touch()
+    assert kernel_sources.sources_digest() == found[-1] and len(set(found)) == 4
 
 
 @pytest.mark.parametrize("name", ["lstm_scan.cpp", "softmax_loss.cpp"])

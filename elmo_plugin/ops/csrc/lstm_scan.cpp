@@ -514,9 +514,12 @@ Outputs scan_of_any_type(
 }
 } // namespace
 
+// `kernels.py` reads this from the file before it loads the library.
+__attribute__((used)) static const char BUILT_FROM[] =
+    "elmo_plugin kernels of " ELMO_PLUGIN_SOURCES " for PyTorch " TORCH_VERSION;
+
 TORCH_LIBRARY(elmo_plugin, library) {
   library.def("is_supported(ScalarType dtype) -> bool", is_supported);
-  library.def("torch_version() -> str", [] { return std::string(TORCH_VERSION); });
   library.def(
       "lstm_scan(Tensor inputs, Tensor memory, Tensor output, Tensor input_weight, "
       "Tensor recurrent_weight, Tensor bias, Tensor? projection_weight, float? cell_clip, "

@@ -11,10 +11,11 @@ from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.util import get_metrics
 
-from elmo_plugin.checks import InputError, check_count, check_number, shown
+from elmo_plugin.checks import InputError, check_count, check_number
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
+from elmo_plugin.plugin.data.data_loader import check_order
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
@@ -74,12 +75,7 @@ class ValidateEveryCallback(TrainerCallback):
             )
         if trainer._validation_data_loader is None:
             raise InputError(f"{NAME}: expected a validation_data_path, found none")
-        for key in ("shuffle", "batch_sampler"):
-            if found := getattr(trainer._validation_data_loader, key, None):
-                raise InputError(
-                    f"{NAME}: expected a validation_data_loader without {key}, so that all results "
-                    f"are for one order of the text, found {shown(found)}"
-                )
+        check_order(NAME, trainer._validation_data_loader)
         if any(isinstance(callback, ShouldValidateCallback) for callback in trainer._callbacks):
             raise InputError(
                 f"{NAME}: expected no callback of type should_validate_callback, because epochs "

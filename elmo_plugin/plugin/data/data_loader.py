@@ -11,7 +11,7 @@ import torch.distributed as dist
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_path
+from elmo_plugin.checks import InputError, check_choice, check_count, check_path, shown
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import (
@@ -251,3 +251,13 @@ class BiLMDataLoader(DataLoader):
             offsets = np.arange(n_rows)[self._rows] * self.restart_every // n_rows
             starts = (index + offsets) % self.restart_every == 0
         return torch.from_numpy(starts).to(self._device, non_blocking=True)
+
+
+def check_order(name: str, loader: DataLoader) -> None:
+    """Raise an `InputError` if a data loader of validation does not keep the order of the text."""
+    for key in ("shuffle", "batch_sampler", "num_workers"):
+        if found := getattr(loader, key, None):
+            raise InputError(
+                f"{name}: expected a validation_data_loader without {key}, which keeps the order "
+                f"of the text, found {shown(found)}"
+            )

@@ -32,6 +32,7 @@ from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
 from elmo_plugin.plugin.training.row_exchange import check_optimizer
 from elmo_plugin.text.prefetch import LazyWindow
+from elmo_plugin.text.special_words import UNKNOWN
 
 
 @Model.register("bilm")
@@ -239,6 +240,8 @@ class LanguageModel(language_model.LanguageModel, Model):
         }
         if metadata is not None:
             output["tokens"] = metadata
+            known = (targets != UNKNOWN).tolist()
+            output["in_vocabulary"] = [row[: len(x)] for row, x in zip(known, metadata)]
         return output
 
     def characters(self, source: TextFieldTensors) -> Tensor:

@@ -22,11 +22,12 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
 from elmo_plugin.plugin.data.task_text import with_repeats
-from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, word_ids
-from elmo_plugin.plugin.models.language_model import LanguageModel, exp
+from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
+from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.predictions import json_line, sentence_output
 from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import find_files, read_blocks
-from elmo_plugin.text.special_words import SPECIAL_WORDS, UNKNOWN
+from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 EMPTY = "expected a sentence, found an empty line"
 
@@ -105,9 +106,7 @@ class BiLMPredictor(Predictor):
         return self._dataset_reader.text_to_instance(_tokens(json_dict))
 
     def dump_line(self, outputs: JsonDict) -> str:
-        line = json.dumps(outputs, ensure_ascii=False)
-        # UTF-8 has no lone surrogates; JSON escapes them like this.
-        line = line.encode("utf-8", "backslashreplace").decode("utf-8")
+        line = json_line(outputs)
         # The encodings of the terminal and of the output file.
         for encoding in (sys.stdout.encoding or "utf-8", locale.getpreferredencoding(False)):
             try:
@@ -122,18 +121,10 @@ class BiLMPredictor(Predictor):
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         for instance in instances:
             self._dataset_reader.apply_token_indexers(instance)
-        ids = word_ids(self._model.vocab)
         words = substitutes(self._model, instances, self.n_substitutes)
         outputs = self._model.forward_on_instances(instances)
         return [
-            {
-                "tokens": output["tokens"],
-                "in_vocabulary": [ids.get(x, UNKNOWN) != UNKNOWN for x in output["tokens"]],
-                "perplexity": _perplexity(output),
-                "forward_log_probabilities": output["forward_log_probabilities"],
-                "backward_log_probabilities": output["backward_log_probabilities"],
-                "substitutes": found,
-            }
+            {**sentence_output(output), "substitutes": found}
             for output, found in zip(outputs, words)
         ]
 
@@ -207,11 +198,6 @@ def substitutes(
             ]
         found.append(of_sentence)
     return found
-
-
-def _perplexity(output: JsonDict) -> float:
-    log_p = output["forward_log_probabilities"] + output["backward_log_probabilities"]
-    return exp(-sum(log_p) / len(log_p))
 
 
 @Predictor.register("elmo")

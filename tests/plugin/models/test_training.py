@@ -377,6 +377,37 @@ def test_a_killed_run_keeps_the_same_best(watched, tmp_path, kill_after):
     one, other = (torch.load(run / "best.th", weights_only=True) for run in (watched, killed))
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert curve(watched) == curve(killed)
+    assert files_of_metrics(killed) == files_of_metrics(watched)
+
+
+def files_of_metrics(run: Path) -> dict[str, dict[str, Any]]:
+    """The files of metrics, without durations, sizes and the values of `training_`."""
+    varies = re.compile("training_.*|.*_MB")
+    return {
+        file.name: {
+            key: None if varies.fullmatch(key) else value
+            for key, value in json.loads(file.read_text()).items()
+        }
+        for file in run.glob("metrics*.json")
+    }
+
+
+@pytest.mark.parametrize("perplexities", [[20.0, 30.0, 25.0, 25.0], [30.0, 25.0, 20.0, 15.0]])
+def test_a_run_with_nothing_left_to_train(tmp_path, monkeypatch, perplexities):
+    """The expected metrics, curve and warning are those of the run before it was recovered. With a
+    best result within the epoch, `best_validation_batch` is its batch."""
+    find_perplexities(monkeypatch, iter(perplexities))
+    every = {"num_batches": 40}
+    run = tmp_path / "run"
+    train(run, validate_every=every)
+    names = ("metrics.json", "learning_curve.jsonl", "learning_curve.png")
+    before = {name: (run / name).read_bytes() for name in names}
+    warned = "the validation was best after batch 40" in (run / "out.log").read_text()
+    (run / "metrics.json").unlink()  # as if the run had been killed before it was written
+    train(run, recover=True, validate_every=every)
+    assert {name: (run / name).read_bytes() for name in names} == before
+    log = (run / "out.log").read_text()
+    assert ("the validation was best after batch 40" in log) == warned
 
 
 def test_validation_by_the_clock(tmp_path):

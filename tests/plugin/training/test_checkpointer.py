@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 import logging
 import multiprocessing
 import os
@@ -231,6 +232,56 @@ def test_a_finished_run_draws_no_batches(patience: int | None, tmp_path: Path) -
     n_drawn = len(drawn)
     _train(tmp_path, **options)
     assert len(drawn) == n_drawn == BATCHES * (EPOCHS if patience is None else 2)
+
+
+class LastEpoch(TrainerCallback):
+    """Stores what callbacks are told at the end of a run."""
+
+    found: tuple[Any, ...]
+
+    def on_end(self, trainer: Any, metrics: Any = None, epoch: Any = None, **_: Any) -> None:
+        if metrics is not None:
+            LastEpoch.found = epoch, trainer._total_batches_completed
+
+
+TrainerCallback.register("last_epoch_for_test")(LastEpoch)
+METRICS: dict[str, dict[str, Any]] = {
+    **VARIANTS,
+    "unvalidated": {
+        "callbacks": [
+            {"type": "last_epoch_for_test"},
+            {"type": "should_validate_callback", "validation_interval": 2},
+        ],
+        "num_epochs": 2,
+    },
+}
+
+
+@pytest.mark.parametrize("variant", METRICS)
+def test_the_metrics_of_a_recovered_run(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The expected metrics are those of a run that is not disturbed, except `training_loss`, the
+    mean since the checkpoint. The last run was killed after all its files were written. Callbacks
+    are told the same epoch and number of batches."""
+    options = {"callbacks": [{"type": "last_epoch_for_test"}], **METRICS[variant]}
+
+    def metrics(folder: Path) -> dict[str, Any]:
+        found = make_trainer(folder, **options).train()
+        for file in folder.glob("metrics_epoch_*.json"):
+            found |= {f"{file.stem} {k}": v for k, v in json.loads(file.read_text()).items()}
+        varies = ("training_duration", "training_loss", "_MB")
+        return {k: None if k.endswith(varies) else v for k, v in found.items()}
+
+    expected, at_end = metrics(tmp_path / "whole"), LastEpoch.found
+    assert {"epoch", "validation_score", "training_loss", "best_epoch"} <= expected.keys()
+    for after in itertools.count(step=3):
+        folder = tmp_path / str(after)
+        is_finished = _train_and_kill(monkeypatch, folder, after, **options)
+        assert (metrics(folder), LastEpoch.found) == (expected, at_end)
+        if is_finished:
+            break
+    assert after > 20
 
 
 @pytest.mark.parametrize("is_corpus", [True, False])
@@ -520,7 +571,7 @@ def test_numpys_scalars_come_back_as_pythons(tmp_path: Path) -> None:
     trainer._callbacks.append(Callback(str(tmp_path)))
     trainer.train()
     state = torch.load(tmp_path / "training_state_e3_b0.th", weights_only=True)
-    assert state["callbacks"] == [{"a": numpy.float32(0.1).item(), "b": [3, (True, None)]}]
+    assert state["callbacks"][0] == {"a": numpy.float32(0.1).item(), "b": [3, (True, None)]}
     assert type(state["callbacks"][0]["b"][1][0]) is bool
     assert type(state["metric_tracker"]["best_so_far"]) is float
 
