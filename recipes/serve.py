@@ -12,11 +12,10 @@ from pydantic import Field
 
 app, model = FastAPI(), InferenceSession(os.environ["MODEL"])
 [characters], MARKS = model.get_inputs(), {"<S>": [257], "</S>": [258]}
-shapes = [output.shape for output in model.get_outputs()]
+shapes, Token = [x.shape for x in model.get_outputs()], Field(pattern=r"^[^ \t\r\n]+$")
 if [shape[-3:-1] for shape in shapes] != [characters.shape[:2]]:
     raise SystemExit(f"MODEL: expected the output of Elmo.export, found those of shape {shapes}")
-Token = Annotated[str, Field(pattern=r"^[^ \t\r\n]+$")]
-Sentence = Annotated[list[Token], Field(min_length=1, max_length=512)]
+Sentence = Annotated[list[Annotated[str, Token]], Field(min_length=1, max_length=512)]
 
 
 @app.post("/vectors")  # in a thread of its own for each request, because it is not `async`

@@ -24,16 +24,18 @@ SENTENCES = """-o '{"validation_data_loader": {"type": "multiprocess", "batch_si
 _evaluate = SimpleEvaluator.__call__
 
 
+FORWARD, BACKWARD = "forward_log_probabilities", "backward_log_probabilities"
+
+
 def sentence_output(output: JsonDict) -> JsonDict:
     """The readable output of a `LanguageModel` for a sentence, with its perplexity."""
-    keys = ("forward_log_probabilities", "backward_log_probabilities")
-    log_p = [number for key in keys for number in output[key]]
-    perplexity = exp(-sum(log_p) / len(log_p))
+    log_p = [*output[FORWARD], *output[BACKWARD]]
     return {
         "tokens": output["tokens"],
         "in_vocabulary": output["in_vocabulary"],
-        "perplexity": perplexity,
-        **{key: output[key] for key in keys},
+        "perplexity": exp(-sum(log_p) / len(log_p)),
+        FORWARD: output[FORWARD],
+        BACKWARD: output[BACKWARD],
     }
 
 
