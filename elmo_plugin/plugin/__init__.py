@@ -15,9 +15,11 @@ import importlib
 import pkgutil
 
 import elmo_plugin_torchvision
+from elmo_plugin.files.standard_streams import occupy_closed_streams
 from elmo_plugin.plugin.environment import check_environment, do_not_spin_if_busy
 
 check_environment()
+occupy_closed_streams()
 do_not_spin_if_busy()
 # PyTorch has already called this, unless its autoload is off or the package is not installed.
 elmo_plugin_torchvision.install()

@@ -21,7 +21,7 @@ from elmo_plugin.checks import (
     check_path,
     fail,
 )
-from elmo_plugin.files.torch_file import check_torch_file
+from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.modules.sampled_softmax import IGNORE
@@ -116,7 +116,9 @@ class LanguageModel(Model):
         n_words = len(word_ids(vocab))
         try:
             blocks = {"lstm": lstm, "char_cnn": char_cnn}
-            self.bilm = BiLM(BiLMOptions.from_dict(blocks, source="model"), dropout=dropout)
+            options = BiLMOptions.from_dict(blocks, source="model")
+            options.check_size(n_words)
+            self.bilm = BiLM(options, dropout=dropout)
             self.bilm.set_precision(precision)
             self.softmax = SampledSoftmax(
                 n_words=n_words,
@@ -169,7 +171,7 @@ class LanguageModel(Model):
         `pretrained_file`, which AllenNLP removes, the vocabulary of that file is read in training.
         """
         config["model"].pop("pretrained_vocabulary_file", None)
-        check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
+        load_weights(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
 
     def extend_embedder_vocab(

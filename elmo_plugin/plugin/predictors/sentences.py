@@ -1,7 +1,6 @@
 import json
 import locale
 import math
-import sys
 from copy import deepcopy
 from typing import Any
 
@@ -15,6 +14,7 @@ from allennlp.predictors import Predictor
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
+from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
 from elmo_plugin.plugin.models.language_model import LanguageModel, exp
@@ -79,7 +79,7 @@ class BiLMPredictor(Predictor):
         # UTF-8 has no lone surrogates; JSON escapes them like this.
         line = line.encode("utf-8", "backslashreplace").decode("utf-8")
         # The encodings of the terminal and of the output file.
-        for encoding in (sys.stdout.encoding or "utf-8", locale.getpreferredencoding(False)):
+        for encoding in (output_encoding(), locale.getpreferredencoding(False)):
             try:
                 line.encode(encoding)
             except UnicodeEncodeError:
