@@ -180,7 +180,5 @@ def test_the_number_of_parameters(sizes, n_words):
 def test_sizes_that_would_fill_the_memory(lstm, char_cnn, n_words):
     """By hand: each has more than 2^32 parameters, or too many layers."""
     options = read({**LSTM, **lstm}, {**CHAR_CNN, **char_cnn})
-    with pytest.raises(
-        InputError, match=r"^(lstm and )?char_cnn(.n_highway)?: expected .* found "
-    ):
+    with pytest.raises(InputError, match=r"^(lstm and )?char_cnn(.n_highway)?: expected .* found "):
         options.check_size(n_words)

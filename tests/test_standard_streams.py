@@ -34,7 +34,7 @@ def shell(command: str, folder: Path, program: str = "-m elmo_plugin") -> tuple[
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(
     "command",
     [

@@ -19,7 +19,7 @@ _init, _run = _PredictManager.__init__, _PredictManager.run
 
 
 def _init_with_checks(
-    self: _PredictManager,
+    self: Any,
     predictor: Any,
     input_file: str,
     output_file: str | None,
@@ -36,7 +36,7 @@ def _init_with_checks(
     self._output_path = output_file
 
 
-def _run_with_whole_output(self: _PredictManager) -> None:
+def _run_with_whole_output(self: Any) -> None:
     with piped_output(), ExitStack() as stack:
         if self._output_path is not None:
             try:
