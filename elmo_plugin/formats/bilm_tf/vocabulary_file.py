@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import SHOWN, InputError, shown
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.text.corpus import SPECIAL_WORDS
 from elmo_plugin.text.lines import read_blocks
@@ -22,7 +22,7 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
     if first != SPECIAL_WORDS:
         raise InputError(
             f"{file}: expected the first lines {', '.join(SPECIAL_WORDS)}, "
-            f"found {', '.join(map(shown, first)) or 'nothing'}"
+            f"found {', '.join(word[:SHOWN] for word in first) or 'nothing'}"
         )
     # Memory holds only distinct words, however large a compressed file becomes.
     seen = {word: line for line, word in enumerate(first, start=1)}

@@ -557,7 +557,7 @@ def test_stdin_that_is_closed(tmp_path, options, monkeypatch):
         run("-", tmp_path / "out", "--top", *options)
 
 
-@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", f"1/{2**64}", "9" * 5000])
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", f"1/{2**64}"])
 def test_bad_shards_are_refused(text, tmp_path, options, shard, capsys):
     """A shard must have the form I/N with I from 1 to N."""
     with pytest.raises(SystemExit):
