@@ -29,7 +29,10 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     path = Path(os.path.realpath(path))
     with name_full_disk(path):
         temporary = path.with_name(f".{path.name}.{token_hex(4)}")
-        temporary.touch(exist_ok=False)  # permissions follow the umask
+        try:
+            temporary.touch(exist_ok=False)  # permissions follow the umask
+        except OSError as error:  # of a name that the user does not know
+            raise OSError(error.errno, error.strerror, str(path)) from None
         try:
             yield temporary
             with temporary.open("rb") as written:

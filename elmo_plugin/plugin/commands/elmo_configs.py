@@ -4,7 +4,7 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError, check_path
-from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
 from elmo_plugin.plugin.commands.command import Command, print_text
 
 CONFIGS = (Path(__file__).parents[2] / "training_configs").resolve()
@@ -39,7 +39,9 @@ class ElmoConfigs(Command):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with atomic_write(path) as temporary:
                     temporary.write_text(text, "utf-8")
-        except (FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        except DiskFullError:
+            raise
+        except OSError as error:
             raise InputError(
                 f"folder: {args.folder}: expected a folder to write to, found {error}"
             ) from None

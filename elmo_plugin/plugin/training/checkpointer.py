@@ -15,11 +15,11 @@ from allennlp.nn.util import dist_reduce
 from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
-from filelock import FileLock
 
 from elmo_plugin.checks import InputError, check_count, check_number
 from elmo_plugin.files.digest import digest, file_digest
-from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
+from elmo_plugin.files.file_lock import FileLock
+from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file, why_not_plain
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point, remove
 from elmo_plugin.plugin.training.interval_clock import IntervalClock
 from elmo_plugin.plugin.training.random_states import get_random_states, restore_unused_generators
@@ -207,6 +207,7 @@ class BiLMCheckpointer(Checkpointer):
                 f"vocabulary: expected that of {self._files.model_state(point)}, found another, "
                 "because the text that it is made from has changed; restore the text to resume"
             )
+        self._check_weights(model_state, self._files.model_state(point))
         self._resumed_texts = rank_state["texts"]  # compared as soon as the trainer is known
         self._set_last_save(point)
         logger.info(
@@ -228,6 +229,15 @@ class BiLMCheckpointer(Checkpointer):
         self._restore_random_states_at_first_forward(rank_state["random_states"])
         return TrainerCheckpoint(model_state, training_state)
 
+    def _check_weights(self, state: dict[str, Any], file: str) -> None:
+        """Raise an `InputError` for a weight of another kind, where PyTorch's error is internal."""
+        for name, own in self._model.state_dict().items():
+            if name in state and isinstance(own, torch.Tensor) and why_not_plain(own) is None:
+                stored = state[name]
+                found = why_not_plain(stored) or f"a tensor of type {stored.dtype}"
+                if (expected := f"a tensor of type {own.dtype}") != found:
+                    raise InputError(f"{file}: {name}: expected {expected}, found {found}")
+
     def _lock_folder(self) -> None:
         """Keep other runs out of the folder, until this object or its process ends."""
         if self._rank != 0 or self._lock.is_locked:
@@ -238,6 +248,10 @@ class BiLMCheckpointer(Checkpointer):
             raise InputError(
                 f"{self._serialization_dir}: expected no other run that trains in this folder, "
                 "found one; stop it or wait for its end"
+            ) from None
+        except OSError as error:
+            raise InputError(
+                f"{self._serialization_dir}: expected a folder to write to, found: {error}"
             ) from None
 
     @property
