@@ -19,8 +19,8 @@ from elmo_plugin.formats.bilm_tf import vocabulary_file
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.text import lines
-from elmo_plugin.text.corpus import SPECIAL_WORDS
 from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text.special_words import SPECIAL_WORDS
 from tests.conftest import BLOCKS, BiLMFiles
 
 

@@ -75,7 +75,7 @@ class PredictManager(predict._PredictManager):
         with piped_output(), ExitStack() as stack:
             if self._output_path is not None:
                 try:
-                    self._output_file = stack.enter_context(_opened(self._output_path))
+                    self._output_file: Any = stack.enter_context(_opened(self._output_path))
                 except OSError as error:
                     raise InputError(
                         f"--output-file: {self._output_path}: expected a place to write to, found: "
