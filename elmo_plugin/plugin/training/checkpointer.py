@@ -20,6 +20,10 @@ from elmo_plugin.checks import InputError, check_count, check_number
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file, why_not_plain
+from elmo_plugin.plugin.compat.gradient_buckets import (
+    GRADIENT_ORDER,
+    ResumableDistributedDataParallel,
+)
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point, remove
 from elmo_plugin.plugin.training.interval_clock import IntervalClock
 from elmo_plugin.plugin.training.random_states import get_random_states, restore_unused_generators
@@ -38,8 +42,8 @@ class BiLMCheckpointer(Checkpointer):
 
     - `rank_state_eE_bB_wRofN.th`, one per process R: the states of its random number generators and
       the results of the `resume_state` methods of the model's modules (such as carried LSTM
-      states), and digests of the texts and of the vocabulary, whose words give the rows of weights
-      their meaning;
+      states), digests of the texts and of the vocabulary, whose words give the rows of weights
+      their meaning, and the order in which processes sum their gradients;
     - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
 
@@ -226,6 +230,8 @@ class BiLMCheckpointer(Checkpointer):
             # The trainer checks this only after an epoch, so it would train one more.
             training_state["epochs_completed"] = sys.maxsize
         model_state.update(rank_state["resume_states"])
+        if (order := rank_state.get(GRADIENT_ORDER)) is not None:
+            model_state[GRADIENT_ORDER] = order
         self._restore_random_states_at_first_forward(rank_state["random_states"])
         return TrainerCheckpoint(model_state, training_state)
 
@@ -351,7 +357,10 @@ def _check_finite(model: Model, point: Point) -> None:
 def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
     tracker = trainer._metric_tracker
     end_of_epoch = trainer._batches_in_epoch_completed == 0
+    parallel = trainer._pytorch_model
+    is_parallel = isinstance(parallel, ResumableDistributedDataParallel)
     return {
+        GRADIENT_ORDER: parallel.gradient_order() if is_parallel else None,
         "random_states": get_random_states(),
         # These are the trainer's own conditions for its next steps: write best.th, and stop.
         "is_best": end_of_epoch
