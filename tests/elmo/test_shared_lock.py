@@ -82,6 +82,34 @@ def test_other_weights_while_another_thread_mixes(bilm_files, monkeypatch):
         writers[0].join(60)
 
 
+def test_other_weights_between_two_batches(bilm_files, monkeypatch):
+    """A call reads all its sentences with the same weights, although a thread waits to load others
+    since its first batch. The next call reads the new ones."""
+    elmo = Elmo.from_files(*bilm_files)
+    old = {key: x.clone() for key, x in elmo.state_dict().items()}
+    new = {key: x * 1.5 if x.is_floating_point() else x for key, x in old.items()}
+    sentences = [SENTENCE, SENTENCE[:3]]
+    expected = []
+    for weights in (new, old):
+        elmo.load_state_dict(weights)
+        expected.append(np.concatenate(elmo.embed(sentences)))
+    assert np.abs(expected[0] - expected[1]).max() > 1e-2
+    characters, writers = Elmo._characters, []
+
+    def interrupted(elmo, batch):
+        if not writers:  # the first batch
+            writers.append(threading.Thread(target=elmo.load_state_dict, args=[new]))
+            writers[0].start()
+            writers[0].join(0.5)  # it ends only if nobody reads
+        return characters(elmo, batch)
+
+    monkeypatch.setattr(Elmo, "_characters", interrupted)
+    for vectors in expected[::-1]:
+        found = np.concatenate(elmo.embed(sentences, max_tokens=1))
+        assert_close(found, vectors, atol=1e-6, what="vectors")
+        writers[0].join(60)
+
+
 def test_a_fork_while_another_thread_reads(bilm_files, monkeypatch):
     """The child has the vectors of the parent. It is forked while another thread is in the token
     encoder, and would wait for that thread's locks forever."""

@@ -1,0 +1,102 @@
+"""The language model in plain PyTorch, compared with the oracle in NumPy."""
+
+import numpy as np
+import torch
+
+from elmo_plugin.modules import LanguageModel
+from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.options import BiLMOptions
+from tests import oracle
+from tests.compare import assert_close
+from tests.random_bilm import CHAR_CNN, LSTM, arrays_of, randomize
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", "dog", "ran", "."]
+SENTENCES = [["the", "dog", "ran", "."], ["dog"], ["the", "ran"]]
+OPTIONS = {"lstm": LSTM, "char_cnn": CHAR_CNN}
+
+
+def language_model(**settings: object) -> LanguageModel:
+    torch.manual_seed(0)
+    options = BiLMOptions.from_dict(OPTIONS, source="test")
+    model = LanguageModel(options, n_words=len(WORDS), **settings)
+    randomize(model)
+    return model
+
+
+def batch(model: LanguageModel) -> tuple[torch.Tensor, torch.Tensor]:
+    """Characters and targets of `SENTENCES`."""
+    n, length = max(map(len, SENTENCES)), model.bilm.max_characters_per_token
+    tokens = torch.zeros(len(SENTENCES), n, length, dtype=torch.long)
+    targets = torch.zeros(len(SENTENCES), n, dtype=torch.long)
+    for row, sentence in enumerate(SENTENCES):
+        for place, word in enumerate(sentence):
+            tokens[row, place] = 1 + torch.tensor(oracle.characters(word, length))
+            targets[row, place] = WORDS.index(word)
+    return tokens, targets
+
+
+def expected_log_p(model: LanguageModel, folder) -> list[list[float]]:
+    """For each sentence log p of w_1 .. w_n, the end; then of the beginning, w_1 .. w_n."""
+    arrays = arrays_of(model.bilm, folder, model.softmax)
+    found = []
+    for sentence in SENTENCES:
+        tokens = ["<S>", *sentence, "</S>"]
+        layers, _ = oracle.sentence(arrays, OPTIONS, tokens, oracle.zero_state(OPTIONS))
+        forward, backward = np.split(layers[-1], 2, axis=1)
+        ids = [WORDS.index(word) for word in tokens]
+        log_p = [oracle.log_softmax(arrays, h)[k] for h, k in zip(forward[:-1], ids[1:])]
+        log_p += [oracle.log_softmax(arrays, h)[k] for h, k in zip(backward[1:], ids[:-1])]
+        found.append(log_p)
+    return found
+
+
+def test_log_probabilities(tmp_path):
+    """Of each word and boundary, in both directions, from states of zeros."""
+    model = language_model(initial_state="zero").eval()
+    with torch.no_grad():
+        hidden, targets = model.read_sentences(*batch(model))
+        log_p = model.log_probabilities(hidden, targets)
+        sums = model.negative_log_likelihoods(hidden, targets)
+    for row, expected in enumerate(expected_log_p(model, tmp_path)):
+        n = len(SENTENCES[row]) + 1
+        found = [*log_p[0][:n, row].tolist(), *log_p[1][1 : n + 1, row].tolist()]
+        assert_close(torch.tensor(found), torch.tensor(expected), atol=1e-5, what=f"row {row}")
+    for direction, total in zip(log_p, sums):
+        assert_close(-direction.sum(), total, atol=1e-4, what="negative log likelihood")
+
+
+def test_a_window_continues_the_one_before():
+    """Property: two windows of rows have the log probabilities of one window twice as long."""
+    model = language_model(initial_state="zero").eval()
+    torch.manual_seed(1)
+    words = torch.randint(1, 200, (5, model.bilm.max_characters_per_token))
+    inputs, targets = torch.randint(5, (2, 3, 8)), torch.randint(len(WORDS), (2, 3, 8))
+    targets[0, 1, 6:] = targets[1, 1, 6:] = IGNORE
+    starts, none = torch.ones(3, dtype=torch.bool), torch.zeros(3, dtype=torch.bool)
+
+    def read(starts: torch.Tensor, steps: slice) -> torch.Tensor:
+        window = (x[..., steps] for pair in zip(inputs, targets) for x in pair)
+        with torch.no_grad():
+            return torch.stack(model.log_probabilities(*model.read_window(starts, words, *window)))
+
+    whole = read(starts, slice(0, 8))
+    halves = read(starts, slice(0, 4)), read(none, slice(4, 8))
+    assert_close(torch.cat(halves, dim=1), whole, atol=1e-5, what="log probabilities")
+
+
+def test_it_learns_without_another_library():
+    """Property: a model that is trained on one window predicts its words better."""
+    model = language_model(n_negative_samples=3).train()
+    words, inputs = torch.randint(1, 200, (5, 10)), torch.randint(5, (2, 3, 8))
+    targets = torch.randint(len(WORDS), (2, 3, 8))
+    starts = torch.ones(3, dtype=torch.bool)
+    window = [starts, words, inputs[0], targets[0], inputs[1], targets[1]]
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = sum(model.negative_log_likelihoods(*model.read_window(*window)))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
