@@ -40,7 +40,6 @@ class BiLMEncode(Command):
         occurrences = int(counts[cropped].sum())
         print(f"tokens          {corpus.num_tokens:>15,}")
         print(f"sentences       {corpus.num_sentences:>15,}")
-        print(f"documents       {corpus.num_documents:>15,}")
         print(f"distinct words  {len(lengths):>15,}")
         print(
             f"cropped words   {int(cropped.sum()):>15,}  longer than {most} bytes, "

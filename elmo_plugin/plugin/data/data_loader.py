@@ -28,7 +28,7 @@ from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)
 
-SHUFFLES = ("sentences", "documents", None)
+SHUFFLES = ("sentences", None)
 MOST_ROWS = 1 << 20
 WINDOW_TOKENS = 1 << 24
 """Maximum number of tokens of a window. Its ids take up to half a gigabyte."""
@@ -73,8 +73,8 @@ class BiLMDataLoader(DataLoader):
     window : `int`, optional (default = `20`)
         T, the number of time steps of backpropagation.
     shuffle : `str`, optional (default = `"sentences"`)
-        Unit to shuffle in each epoch: `"sentences"` or `"documents"`. `null` keeps the order of the
-        text, for evaluation (the shards of a corpus are cut into rows one after another).
+        `"sentences"` shuffles the sentences in each epoch. `null` keeps the order of the text, for
+        evaluation (the shards of a corpus are cut into rows one after another).
     seed : `int`, optional (default = `13370`)
         Seed of the order, which depends only on this and the number of the epoch.
     restart_every : `int`, optional
@@ -215,7 +215,7 @@ class BiLMDataLoader(DataLoader):
 
     def _make_epoch(self, number: int) -> Epoch:
         rows = self.batch_size * self._world_size
-        return Epoch(self.corpus, rows, self.window, self.shuffle, self.seed, number)
+        return Epoch(self.corpus, rows, self.window, self.shuffle is not None, self.seed, number)
 
     @property
     def _rows(self) -> slice:

@@ -57,9 +57,9 @@ class WordIdsField(Field[torch.Tensor]):
 class BiLMDatasetReader(DatasetReader):
     """
     Reads text with one sentence per line, tokens separated by white space (as `str.split` has it,
-    which includes no-break and ideographic spaces), and blank lines between documents. The path may
-    be an encoded corpus, or text: a file, a glob, a folder, or anything else that `cached_path`
-    resolves, plain or compressed with gzip, xz or zstd. Sentences are read lazily.
+    which includes no-break and ideographic spaces). Blank lines are skipped. The path may be an
+    encoded corpus, or text: a file, a glob, a folder, or anything else that `cached_path` resolves,
+    plain or compressed with gzip, xz or zstd. Sentences are read lazily.
 
     Registered as a `DatasetReader` with name "bilm".
 
