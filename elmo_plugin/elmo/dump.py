@@ -148,7 +148,7 @@ def _parts_folder(out: Path) -> Iterator[Path]:
         raise InputError(
             f"{out}: expected to be the only process that writes it, found another one"
         ) from None
-    except OSError as error:
+    except OSError as error:  # for example a name that is too long
         raise InputError(f"{out}: expected a place to write to, found: {error}") from None
     try:
         check_is_new(out)  # it may have been created meanwhile

@@ -41,7 +41,7 @@ from elmo_plugin.text.characters import (
 from elmo_plugin.text.special_words import BEGIN, END
 
 FORMAT = "elmo_plugin encoded corpus"
-VERSION = 2
+FORMAT_VERSION = 2
 
 DESCRIPTION_FILE = "corpus.json"
 WORDS_FILE = "words.txt"
@@ -74,7 +74,7 @@ def shard_files(folder: Path, index: int) -> tuple[Path, Path]:
 
 class EncodedCorpus:
     """
-    A corpus written by `elmo_plugin.text.encoding.encode`. Use `open` to create it. `description`
+    A corpus written by `encode_corpus`. Use `open` to create it. `description`
     is the content of corpus.json: `tokens`, `sentences`, `words`, `shards` (number of tokens of
     each), `files` (of the text), and `digests` (one for each other file).
     """
@@ -171,9 +171,9 @@ def read_description(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{file}: expected JSON, found damage ({error})") from error
     known = description if isinstance(description, dict) else {}
-    if (found := (known.get("format"), known.get("version"))) != (FORMAT, VERSION):
+    if (found := (known.get("format"), known.get("version"))) != (FORMAT, FORMAT_VERSION):
         raise CorpusError(
-            f"{file}: expected {FORMAT!r} of version {VERSION}, found {found}; "
+            f"{file}: expected {FORMAT!r} of version {FORMAT_VERSION}, found {found}; "
             "encode the text again"
         )
     if not is_sealed(description):

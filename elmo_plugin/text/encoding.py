@@ -26,8 +26,8 @@ from elmo_plugin.text.corpus import (
     COUNTS_FILE,
     DESCRIPTION_FILE,
     FORMAT,
+    FORMAT_VERSION,
     OFFSETS_FILE,
-    VERSION,
     WORDS_FILE,
     EncodedCorpus,
     shard_files,
@@ -41,7 +41,7 @@ SHARD_TOKENS = 1 << 23
 """Tokens per shard: 32 MB, about a shard of the 1 Billion Word Benchmark."""
 
 
-def encode(
+def encode_corpus(
     files: Sequence[Path], folder: str | os.PathLike, shard_tokens: int = SHARD_TOKENS
 ) -> EncodedCorpus:
     """
@@ -59,11 +59,14 @@ def encode(
     partial = folder.with_name(f".{folder.name}.partial")
     with FileLock(folder.with_name(f".{folder.name}.lock")):
         if folder.exists():
-            raise InputError(f"{folder}: expected a folder to be made, found one that exists")
+            raise InputError(
+                f"{folder}: expected a new folder to write, found one; remove it to encode the "
+                "text again"
+            )
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         try:
-            _encode(files, partial, shard_tokens)
+            _write_corpus(files, partial, shard_tokens)
             os.replace(partial, folder)
         except OSError as error:
             if error.filename is not None:
@@ -77,7 +80,7 @@ def encode(
     return EncodedCorpus.open(folder)
 
 
-def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
+def _write_corpus(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
     # Looking up a new word assigns it the next number without running Python code.
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
@@ -101,7 +104,7 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
     shards.renumber(_write_words(folder, list(numbers), shards.counts, shards.digests))
     description = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         "tokens": shards.num_tokens,
         "sentences": shards.num_sentences,
         "words": len(numbers),

@@ -21,13 +21,13 @@ from tests.ordinary_user import as_ordinary_user
 def encodings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return the folders of the encoded corpora."""
     folders: list[Path] = []
-    encode = corpus_cache.encode
+    encode = corpus_cache.encode_corpus
 
     def counting(files, folder):
         folders.append(folder)
         return encode(files, folder)
 
-    monkeypatch.setattr(corpus_cache, "encode", counting)
+    monkeypatch.setattr(corpus_cache, "encode_corpus", counting)
     return folders
 
 

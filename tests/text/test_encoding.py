@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from elmo_plugin.checks import InputError
 from elmo_plugin.text import lines
 from elmo_plugin.text.corpus import EncodedCorpus
-from elmo_plugin.text.encoding import encode
+from elmo_plugin.text.encoding import encode_corpus
 from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 LINES = st.lists(
@@ -37,7 +37,7 @@ def test_a_corpus_holds_the_text(tmp_path: Path, text: list[list[str]]) -> None:
     equal count in the order of their first occurrence."""
     file = write_lines(tmp_path / "text", text)
     shutil.rmtree(tmp_path / "corpus", ignore_errors=True)
-    corpus = encode([file], tmp_path / "corpus")
+    corpus = encode_corpus([file], tmp_path / "corpus")
     tokens = [word for line in text for word in line]
     counter = Counter(tokens)
     ordinary = Counter(word for word in tokens if word not in SPECIAL_WORDS)
@@ -65,9 +65,9 @@ def test_shards_are_whole_sentences_up_to_a_size(
     file = write_lines(tmp_path / "text", text)
     for folder in ("whole", "pieces"):
         shutil.rmtree(tmp_path / folder, ignore_errors=True)
-    whole = encode([file], tmp_path / "whole", shard_tokens)
+    whole = encode_corpus([file], tmp_path / "whole", shard_tokens)
     monkeypatch.setattr(lines, "BLOCK_BYTES", block_bytes)
-    corpus = encode([file], tmp_path / "pieces", shard_tokens)
+    corpus = encode_corpus([file], tmp_path / "pieces", shard_tokens)
     assert list(corpus.sentences()) == [line for line in text if line]
     assert [len(x.tokens) for x in corpus.shards] == [len(x.tokens) for x in whole.shards]
     for shard in corpus.shards:
@@ -81,7 +81,7 @@ def test_a_line_of_a_million_tokens(tmp_path: Path) -> None:
     """One sentence is never cut, whatever the size of a shard."""
     file = tmp_path / "text"
     file.write_text("a b\n" + "x " * 1_000_000 + "\nc\n")
-    corpus = encode([file], tmp_path / "corpus", shard_tokens=1000)
+    corpus = encode_corpus([file], tmp_path / "corpus", shard_tokens=1000)
     assert [len(shard.tokens) for shard in corpus.shards] == [2, 1_000_000, 1]
 
 
@@ -91,7 +91,7 @@ def test_boundaries_in_the_text_are_noticed(
     """The warning names the file and the token, which would be doubled; `<UNK>` is usual."""
     for number, line in enumerate(("a </S>", "a <UNK>")):
         (tmp_path / f"{number}.txt").write_text(line)
-        encode([tmp_path / f"{number}.txt"], tmp_path / str(number))
+        encode_corpus([tmp_path / f"{number}.txt"], tmp_path / str(number))
     (message,) = caplog.messages
     assert "0.txt" in message and message.endswith("found the tokens </S>")
 
@@ -101,17 +101,17 @@ def test_a_text_without_tokens_is_an_error(tmp_path: Path, content: str) -> None
     """The error names the file, and only the lock is left."""
     (tmp_path / "empty.txt").write_text(content)
     with pytest.raises(InputError, match=r"empty\.txt: expected sentences, found no token"):
-        encode([tmp_path / "empty.txt"], tmp_path / "corpus")
+        encode_corpus([tmp_path / "empty.txt"], tmp_path / "corpus")
     assert {file.name for file in tmp_path.iterdir()} == {"empty.txt", ".corpus.lock"}
 
 
 def test_a_folder_that_exists_stays(tmp_path: Path) -> None:
     """The message names the folder, whose text is still the old one."""
     file = write_lines(tmp_path / "text", [["a"]])
-    encode([file], tmp_path / "corpus")
+    encode_corpus([file], tmp_path / "corpus")
     file.write_text("b\n")
-    with pytest.raises(InputError, match="corpus: expected a folder to be made"):
-        encode([file], tmp_path / "corpus")
+    with pytest.raises(InputError, match="corpus: expected a new folder to write"):
+        encode_corpus([file], tmp_path / "corpus")
     assert list(EncodedCorpus.open(tmp_path / "corpus").sentences()) == [["a"]]
 
 
@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(np, "save", save)
     with pytest.raises(OSError, match=r"corpus: could not write .* No space left"):
-        encode([file], tmp_path / "corpus")
+        encode_corpus([file], tmp_path / "corpus")
     assert {file.name for file in tmp_path.iterdir()} == {"text", ".corpus.lock"}
 
 
@@ -133,7 +133,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     folder."""
     for file, error in ((tmp_path / "missing", FileNotFoundError), (tmp_path, IsADirectoryError)):
         with pytest.raises(error) as raised:
-            encode([file], tmp_path / "corpus")
+            encode_corpus([file], tmp_path / "corpus")
         assert raised.value.filename in (file, str(file))
         assert "corpus" not in str(raised.value)
     assert {file.name for file in tmp_path.iterdir()} == {".corpus.lock"}
@@ -152,7 +152,7 @@ def _encode_and_die(file: Path, folder: Path, saves: int) -> None:
         save(*arguments)
 
     np.save = save_or_die  # type: ignore[assignment]
-    encode([file], folder)
+    encode_corpus([file], folder)
 
 
 @pytest.mark.parametrize("saves", [0, 2, 4])
@@ -166,5 +166,5 @@ def test_a_killed_encoding_leaves_no_corpus_and_is_cleared_away(tmp_path: Path, 
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert not (tmp_path / "corpus").exists()
-    assert list(encode([file], tmp_path / "corpus").sentences()) == [["a", "b"], ["c", "a"]]
+    assert list(encode_corpus([file], tmp_path / "corpus").sentences()) == [["a", "b"], ["c", "a"]]
     assert {file.name for file in tmp_path.iterdir()} == {"text", ".corpus.lock", "corpus"}

@@ -32,7 +32,7 @@ SHUFFLES = ("sentences", None)
 MOST_ROWS = 1 << 20
 WINDOW_TOKENS = 1 << 24
 """Maximum number of tokens of a window. Its ids take up to half a gigabyte."""
-MANY_UNKNOWN = 0.1
+MANY_MORE_UNKNOWN = 0.1
 """Share of unknown tokens, beyond that of the vocabulary's own text, that causes a warning."""
 
 
@@ -204,7 +204,7 @@ class BiLMDataLoader(DataLoader):
         )
         if own:
             message += f", against {100 * own:.1f} % in the text that it was made from"
-        if share <= own + MANY_UNKNOWN:
+        if share <= own + MANY_MORE_UNKNOWN:
             logger.info(message)
         else:
             message += ", and a perplexity counts them as one word, <UNK>"

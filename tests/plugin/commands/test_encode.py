@@ -51,7 +51,7 @@ def test_an_existing_output_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a b\n")
     bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
     for name in ("corpus", "text.txt"):
-        with pytest.raises(InputError, match=rf"^out: \S+{name}: .*; remove it to encode the text"):
+        with pytest.raises(InputError, match=rf"^\S+{name}: .*; remove it to encode the text"):
             bilm_encode(tmp_path / "text.txt", tmp_path / name)
     assert EncodedCorpus.open(tmp_path / "corpus").num_tokens == 2
     assert (tmp_path / "text.txt").read_text() == "a b\n"
