@@ -175,8 +175,7 @@ class BiLMDataLoader(DataLoader):
         Start the next epoch. `starts` comes first, because AllenNLP's log writers take the batch
         size from the first value.
         """
-        if self._ids is None:
-            raise ValueError('data_loader of type "bilm": call index_with(vocab) before iterating')
+        assert self._ids is not None  # AllenNLP calls `index_with` before
         self._epoch = self._make_epoch(self._epochs_begun)
         self._epochs_begun += 1
         prefetcher = Prefetcher(partial(self._windows, self._epoch, self._ids))
@@ -189,14 +188,11 @@ class BiLMDataLoader(DataLoader):
         return iter(self.reader.read(self.data_path))
 
     def index_with(self, vocab: Vocabulary) -> None:
+        """
+        Look up the corpus's words. Logs the share of unknown tokens, which shows whether the
+        vocabulary is from another text.
+        """
         self._ids = ids_of_corpus_words(self.corpus, vocab)
-        self._report_unknown(vocab)
-
-    def _report_unknown(self, vocab: Vocabulary) -> None:
-        """
-        Log the share of unknown tokens, which shows whether the vocabulary is from another text.
-        """
-        assert self._ids is not None
         share, own = unknown_share(self.corpus, self._ids), own_unknown_share(vocab)
         message = (
             f"{self.data_path}: {100 * share:.1f} % of its {self.corpus.counts.sum()} tokens are "

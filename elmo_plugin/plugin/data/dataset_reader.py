@@ -40,8 +40,7 @@ class WordIdsField(Field[torch.Tensor]):
         return {"num_tokens": len(self.words)}
 
     def as_tensor(self, padding_lengths: dict[str, int]) -> torch.Tensor:
-        if self._ids is None:
-            raise ValueError("WordIdsField: call index(vocab) before as_tensor")
+        assert self._ids is not None  # AllenNLP calls `index` before
         tensor = torch.full((padding_lengths["num_tokens"],), IGNORE)
         tensor[: len(self._ids)] = torch.tensor(self._ids)
         return tensor
