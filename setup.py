@@ -18,8 +18,9 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, LinkError
 
-# Its folder is not a package, so that importing all modules of a package skips it.
-CSRC = Path("elmo_plugin/ops/csrc")
+OPS = Path("elmo_plugin/ops")
+# Not a package, so that importing all modules of a package skips it.
+COMPILED = OPS / "compiled"
 # No -fopenmp for the linker: PyTorch's OpenMP is already loaded.
 FLAGS = ["-std=c++20", "-O3", "-g0", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS += ["-fvisibility=hidden", "-w"]
@@ -40,11 +41,11 @@ def kernels() -> list[Extension]:
     folder = Path(torch.origin).parent
     return [
         Extension(
-            ".".join([*CSRC.parts, "kernels"]),
-            [str(CSRC / f"{name}.cpp") for name in ("char_conv", "lstm_scan", "softmax_loss")],
-            depends=[str(CSRC / "kernels.h")],
+            ".".join([*COMPILED.parts, "kernels"]),
+            [str(file) for file in sorted(OPS.glob("*/kernel.cpp"))],
+            depends=[str(OPS / "kernels.h")],
             define_macros=[("ELMO_PLUGIN_SOURCES", f'"{sources_digest()}"')],
-            include_dirs=[str(folder / "include")],
+            include_dirs=[str(OPS), str(folder / "include")],
             library_dirs=[str(folder / "lib")],
             libraries=["torch_cpu", "c10"],
             extra_compile_args=FLAGS,
@@ -63,7 +64,7 @@ class BuildModules(build_py):
         if self.editable_mode:
             environment = self.get_finalized_command("install").install_lib
             self.copy_file("elmo_plugin_torchvision.py", environment)
-            for file in CSRC.glob(f"kernels{sysconfig.get_config_var('EXT_SUFFIX')}*"):
+            for file in COMPILED.glob(f"kernels{sysconfig.get_config_var('EXT_SUFFIX')}*"):
                 file.unlink()
         else:
             shutil.rmtree(self.build_lib, ignore_errors=True)
@@ -93,6 +94,7 @@ class BuildKernels(build_ext):
 
     def copy_file(self, infile: Any, outfile: Any, *args: Any, **kwargs: Any) -> Any:
         """Copy to the source folder. The file appears whole or not at all."""
+        Path(outfile).parent.mkdir(parents=True, exist_ok=True)
         copied = super().copy_file(infile, f"{outfile}.tmp", *args, **kwargs)
         os.replace(f"{outfile}.tmp", outfile)
         return copied

@@ -7,7 +7,7 @@ same by PyTorch's operators, in turns:
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from benchmarks.operations import FORWARD_AND_BACKWARD
 from benchmarks.settings import PUBLISHED_FILTERS
 from elmo_plugin.modules import CharCNN, ProjectedLSTM
 from elmo_plugin.ops import kernels
-from elmo_plugin.ops.sampled_softmax_loss import sampled_softmax_loss
+from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
+from elmo_plugin.ops.lstm import lstm_scan, pack_lstm_weights
+from elmo_plugin.ops.softmax import sampled_softmax_loss
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.lines import read_sentences
 
@@ -67,7 +69,10 @@ def compare_layer(
             proj_clip=3.0,
         ).requires_grad_(train)
         lstm.precision = dtype
-        return partial(run, lambda: lstm(x, *state)[0], train)
+        if train:
+            return partial(run, lambda: lstm(x, *state)[0], train)
+        packed = cache(lambda: pack_lstm_weights(lstm.weights()))  # once, by the first call
+        return partial(run, lambda: lstm_scan(x, *state, packed())[0], train)
 
     return {
         "layer": f"{dim}_{projection_dim}",
@@ -111,7 +116,13 @@ def compare_convolutions(*, train: bool) -> Record:
         n_highway=0,
         projection_dim=128,
     ).requires_grad_(train)
-    work = partial(run, partial(cnn.convolve, characters), train)
+    convolve = partial(cnn.convolve, characters)
+    if not train:
+        weights = [(conv.weight, conv.bias) for conv in cnn.convolutions]
+        embedding = cnn.char_embedding.weight
+        tables = convolution_tables([embedding, *(weight for weight, _ in weights)])
+        convolve = partial(max_of_convolutions, characters, embedding, weights, tables)
+    work = partial(run, convolve, train)
     passes = "forward, backward" if train else "forward"
     return {"words": len(characters), "passes": passes, **compare(work, work)}
 

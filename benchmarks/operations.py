@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from elmo_plugin.ops.char_conv import sort_by_length
+from elmo_plugin.ops.char_conv.torch_ops import sort_by_length
 from elmo_plugin.options import BiLMOptions
 
 FORWARD_AND_BACKWARD = 3

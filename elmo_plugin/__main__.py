@@ -11,7 +11,9 @@ import sys
 import traceback
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import nullcontext
 from json import JSONDecodeError
+from tarfile import ReadError
 from typing import Any
 
 # Before AllenNLP, whose import prints warnings.
@@ -28,6 +30,7 @@ from allennlp.common.util import SigTermReceived, install_sigterm_handler
 from torch.multiprocessing import ProcessRaisedException
 
 from elmo_plugin.checks import InputError, shown
+from elmo_plugin.files.standard_streams import piped_output
 
 NAME = "python -m elmo_plugin"
 ONE_SENTENCE = (ConfigurationError, InputError, OSError)
@@ -47,7 +50,9 @@ def run(arguments: Sequence[str]) -> int | str | None:
     is_train = bool(arguments) and arguments[0] == "train"
     sys.argv = [NAME, *arguments, *(["--include-package", "elmo_plugin"] if is_train else [])]
     try:
-        main(prog=NAME)
+        # In training, other pipes may break too.
+        with nullcontext() if is_train else piped_output():
+            main(prog=NAME)
     except (KeyboardInterrupt, SigTermReceived) as signal:
         hint = "; the same command with --recover resumes the run" if is_train else ""
         print(f"{NAME}: interrupted{hint}", file=sys.stderr)
@@ -74,6 +79,8 @@ def _in_one_line(error: Exception) -> str:
         return f"input_file: expected JSON objects{key} for this predictor, found {shown(line)}"
     elif isinstance(error, AttributeError) and error.name == "construct" and error.obj is None:
         message = f"{' and '.join(_null_blocks(error))}: expected a block, found null"
+    elif isinstance(error, ReadError):
+        message = f"expected a model.tar.gz or the folder of a training run, found {message}"
     elif message.startswith(JSONNET):  # the lines after it are Jsonnet's own trace
         message = str(error).splitlines()[0]
     elif not isinstance(error, ONE_SENTENCE):

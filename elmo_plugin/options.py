@@ -18,7 +18,8 @@ from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, NUM_CHARACTERS, 
 ACTIVATIONS = ("relu", "tanh")
 
 MOST_LAYERS = 1000
-"""More layers would exhaust the memory."""
+MOST_PARAMETERS = 1 << 32
+"""More layers or parameters would exhaust the memory; ELMo has 94 million parameters."""
 
 NULL_IS_ABSENT = ("n_highway", "use_skip_connections")
 """bilm-tf reads these with `.get(key)` and tests the result for truth."""
@@ -101,6 +102,29 @@ class BiLMOptions:
 
     lstm: LSTMOptions
     char_cnn: CharCNNOptions
+
+    def check_size(self, n_words: int = 0) -> None:
+        """
+        Raise an `InputError` if a biLM, with a softmax of `n_words` words, would take too much
+        memory. This is for new models, because a weight file bounds the sizes of others.
+        """
+        check_count("char_cnn.n_highway", self.char_cnn.n_highway, least=0, most=MOST_LAYERS)
+        n_parameters = self.n_parameters(n_words)
+        if n_parameters > MOST_PARAMETERS:
+            raise InputError(
+                f"lstm and char_cnn: expected sizes of at most {MOST_PARAMETERS:,} parameters, "
+                f"found {n_parameters:,}"
+            )
+
+    def n_parameters(self, n_words: int = 0) -> int:
+        """The number of parameters of the biLM and of a softmax of `n_words` words."""
+        lstm, cnn = self.lstm, self.char_cnn
+        n, p, d = cnn.n_filters, lstm.projection_dim, lstm.dim
+        convolutions = sum(k * (width * cnn.embedding.dim + 1) for width, k in cnn.filters)
+        encoder = NUM_CHARACTERS * cnn.embedding.dim + convolutions
+        encoder += cnn.n_highway * 2 * (n * n + n) + (n * p + p if n != p else 0)
+        direction = 4 * d * (2 * p + 1) + (d * p if d != p else 0)
+        return encoder + lstm.n_layers * 2 * direction + n_words * (p + 1)
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any], *, source: str) -> Self:

@@ -19,10 +19,11 @@ from allennlp.common import Params, plugins
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
+from elmo_plugin.elmo import frozen
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops import char_conv, kernels, linear, lstm, private_torch
+from elmo_plugin.ops import char_conv, kernels, linear, lstm, private_torch, softmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 
@@ -104,7 +105,7 @@ def fuzz(pytestconfig: pytest.Config) -> Fuzz:
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a CPU compute everything as another device does, without what is made for CPUs."""
-    for module in (char_conv, linear, lstm):
+    for module in (char_conv, linear, lstm.torch_ops, softmax.torch_ops, frozen):
         monkeypatch.setattr(module, "is_on_cpu", lambda _: False)
     monkeypatch.setattr(linear, "is_onednn_weight", lambda _: False)
 

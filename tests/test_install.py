@@ -232,7 +232,7 @@ def test_a_child_forked_after_the_import_may_use_threads() -> None:
     python("-c", FORK, OMP_NUM_THREADS="2")
 
 
-SOURCES = ("char_conv", "lstm_scan", "softmax_loss")
+SOURCES = ("char_conv", "lstm", "softmax")
 
 
 def _build(folder: Path, source: str, **variables: str) -> tuple[int, str, Path]:
@@ -240,14 +240,16 @@ def _build(folder: Path, source: str, **variables: str) -> tuple[int, str, Path]
     Build as `pip install -e` does, in a copy with the library of an earlier installation, whose
     kernels have only `source`. Returns the exit status, what was printed, and the library.
     """
-    for name in ("setup.py", "README.md", "pyproject.toml", "elmo_plugin/version.py"):
+    names = ("setup.py", "README.md", "pyproject.toml", "elmo_plugin_torchvision.py")
+    for name in (*names, "elmo_plugin/version.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     hidden = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(ROOT / "elmo_plugin/ops", folder / "elmo_plugin/ops", ignore=hidden)
     for name in SOURCES:
-        (folder / f"elmo_plugin/ops/csrc/{name}.cpp").write_text(source.replace("NAME", name))
-    library = folder / "elmo_plugin/ops/csrc" / kernels.LIBRARY.name
+        (folder / f"elmo_plugin/ops/{name}/kernel.cpp").write_text(source.replace("NAME", name))
+    library = folder / "elmo_plugin/ops/compiled" / kernels.LIBRARY.name
+    library.parent.mkdir(exist_ok=True)
     library.write_text("stale")
     code = "from setuptools import build_meta; build_meta.build_editable('.')"
     kept = {name: x for name, x in os.environ.items() if not name.startswith("ELMO_PLUGIN_")}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules import BiLM
+from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
@@ -151,3 +151,34 @@ def test_wrong_options_are_named(blocks, message):
     """The message names the file, the key, what was expected and what was found."""
     with pytest.raises(InputError, match=f"^{re.escape('options.json: ' + message)}$"):
         read(**blocks)
+
+
+@pytest.mark.parametrize("n_words", [0, 11])
+@pytest.mark.parametrize("sizes", [{}, {"projection_dim": 7}, {"projection_dim": 8}])
+def test_the_number_of_parameters(sizes, n_words):
+    """The oracle is the biLM itself. Without a projection, sizes of layers are equal."""
+    options = read({**LSTM, **sizes})
+    modules: list[torch.nn.Module] = [BiLM(options)]
+    if n_words:
+        dim = options.lstm.projection_dim
+        modules.append(SampledSoftmax(n_words=n_words, dim=dim, n_negative_samples=None))
+    found = sum(p.numel() for module in modules for p in module.parameters())
+    assert options.n_parameters(n_words) == found
+
+
+@pytest.mark.parametrize(
+    ("lstm", "char_cnn", "n_words"),
+    [
+        ({"dim": 10**9}, {}, 0),
+        ({"projection_dim": 10**9}, {}, 0),
+        ({}, {"embedding": {"dim": 10**9}}, 0),
+        ({}, {"filters": [[1, 10**9]]}, 0),
+        ({}, {"n_highway": 2**31 - 1}, 0),
+        ({"projection_dim": 10**6}, {}, 10**5),
+    ],
+)
+def test_sizes_that_would_fill_the_memory(lstm, char_cnn, n_words):
+    """By hand: each has more than 2^32 parameters, or too many layers."""
+    options = read({**LSTM, **lstm}, {**CHAR_CNN, **char_cnn})
+    with pytest.raises(InputError, match=r"^(lstm and )?char_cnn(.n_highway)?: expected .* found "):
+        options.check_size(n_words)

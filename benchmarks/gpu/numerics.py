@@ -26,11 +26,8 @@ from benchmarks.settings import blocks, options_of
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM, CharCNN, ProjectedLSTM, SampledSoftmax
 from elmo_plugin.ops.linear import Linear
-from elmo_plugin.ops.lstm_reference import reference_lstm
-from elmo_plugin.ops.sampled_softmax_loss import (
-    reference_sampled_softmax_loss,
-    sampled_softmax_loss,
-)
+from elmo_plugin.ops.lstm import reference_lstm
+from elmo_plugin.ops.softmax import reference_sampled_softmax_loss, sampled_softmax_loss
 from elmo_plugin.options import BiLMOptions
 
 FACTOR = 16

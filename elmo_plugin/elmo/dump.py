@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 import torch
-from filelock import FileLock
 from tqdm import tqdm
 
 from elmo_plugin.checks import MOST, InputError
@@ -31,6 +30,7 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
+from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.hdf5 import HDF5Bytes
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.ops.kernels import KERNEL_STATUS

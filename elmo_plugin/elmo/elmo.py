@@ -192,6 +192,7 @@ class Elmo(nn.Module):
         Create a model without weights. Calling it raises an error until `load_state_dict` has
         loaded all weights of the biLM. `kwargs` are those of `Elmo`.
         """
+        options.check_size()
         elmo = cls(BiLM(options), **kwargs)
         elmo.layers.has_weights = False
         return elmo

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops.lstm_reference import LSTMWeights, reference_step
+from elmo_plugin.ops.lstm import LSTMWeights, reference_step
 from elmo_plugin.ops.private_torch import is_plain
 
 

@@ -19,8 +19,7 @@ from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.ops.char_conv import convolution_tables, is_usual, max_of_convolutions
 from elmo_plugin.ops.linear import Linear, batched_matmul, is_on_cpu, pack_weights, product_dtype
-from elmo_plugin.ops.lstm import pack_lstm_weights
-from elmo_plugin.ops.lstm_reference import LSTMWeights
+from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights
 from elmo_plugin.version import VERSION
 
 

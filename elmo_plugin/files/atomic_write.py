@@ -35,7 +35,10 @@ def atomic_write(path: str | os.PathLike, temporary: Path | None = None) -> Iter
     path = Path(os.path.realpath(path))
     with name_full_disk(path):
         temporary = path.with_name(f".{path.name}.{token_hex(4)}")
-        temporary.touch(exist_ok=False)  # permissions follow the umask
+        try:
+            temporary.touch(exist_ok=False)  # permissions follow the umask
+        except OSError as error:  # of a name that the user does not know
+            raise OSError(error.errno, error.strerror, str(path)) from None
         try:
             yield temporary
             with temporary.open("rb") as written:
@@ -62,12 +65,15 @@ def name_full_disk(path: str | os.PathLike) -> Iterator[None]:
 def writable_folder(name: str, folder: str | os.PathLike) -> Iterator[None]:
     """
     Create the folder that the argument `name` names, unless it exists. Raises an `InputError` if it
-    cannot be created, or if a file cannot be written there inside the context.
+    cannot be created, or if a file cannot be written there inside the context, and a
+    `DiskFullError` if the disk is full.
     """
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         yield
-    except (FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+    except DiskFullError:
+        raise
+    except OSError as error:
         raise InputError(
             f"{name}: {folder}: expected a folder to write to, found {error}"
         ) from None

@@ -4,7 +4,9 @@ was never written. The writer stores a digest with each array, and the reader ch
 """
 
 import io
+import math
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,16 +14,19 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5d, h5l
+from h5py import h5d, h5l, h5z
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.digest import new_digest
+from elmo_plugin.files.digest import CHECKSUM_SIZE, new_digest
 
 VERSION = "v108"
 """
 Format version to write: HDF5 1.8 (2008), the first with checksums of shapes, types, addresses,
 names, and fixed-length attributes.
 """
+
+MOST_CHUNK = 1 << 24
+"""Largest chunk in bytes, if it is larger than its array."""
 
 DIGEST = "blake2b"
 """Attribute of an array that holds a 16-byte digest of its data."""
@@ -100,7 +105,30 @@ def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
             raise _wrong(file, name, "numbers in the file itself", "numbers in other files")
         if item.id.get_space_status() != h5d.SPACE_STATUS_ALLOCATED:
             raise _wrong(file, name, "all of its numbers", "a part that was never written")
+        _check_chunks(file, name, item)
         return item
+
+
+def _check_chunks(file: h5py.File, name: str, array: h5py.Dataset) -> None:
+    """
+    Check that no chunk becomes larger than its array, because HDF5 decompresses whole chunks into
+    memory, whatever their size is.
+    """
+    if array.chunks is None:
+        return
+    size = math.prod(array.chunks) * array.dtype.itemsize
+    if size > max(MOST_CHUNK, array.nbytes):
+        raise _wrong(file, name, f"chunks of at most {array.nbytes:,} bytes", f"{size:,} bytes")
+    properties = array.id.get_create_plist()
+    filters = [properties.get_filter(k)[0] for k in range(properties.get_nfilters())]
+    if filters.count(h5z.FILTER_DEFLATE) > 1:
+        raise _wrong(file, name, "numbers compressed once", "numbers compressed several times")
+    if h5z.FILTER_DEFLATE in filters:
+        for k in range(array.id.get_num_chunks()):
+            _, stored = array.id.read_direct_chunk(array.id.get_chunk_info(k).chunk_offset)
+            most = size + CHECKSUM_SIZE
+            if len(zlib.decompressobj().decompress(stored, most + 1)) > most:
+                raise _wrong(file, name, f"chunks of {size:,} bytes", "a larger one")
 
 
 def array_names(file: h5py.File) -> list[str]:

@@ -9,9 +9,10 @@ import zipfile
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, shown
 
 
 class DamagedFileError(InputError):
@@ -42,8 +43,8 @@ def check_torch_file(path: str | os.PathLike) -> None:
     """
     try:
         with zipfile.ZipFile(path) as file:
-            wrong = file.testzip()
             size = sum(entry.file_size for entry in file.infolist())
+            wrong = file.testzip() if size <= os.path.getsize(path) else None
         get_unsafe_globals_in_checkpoint(path)  # PyTorch's reader is stricter
     except Exception as error:  # damage raises errors of many types
         # Seeking beyond the end of a truncated file is EINVAL. Other errors come from the disk.
@@ -66,6 +67,70 @@ def load_torch_file(path: str | os.PathLike) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise _damaged(path, error) from error
+
+
+def load_weights(path: str | os.PathLike) -> dict[str, Tensor]:
+    """
+    Load tensors by name. Raises a `DamagedFileError` as `load_torch_file`, and an `InputError` that
+    names the first value that is not a plain tensor; see `why_not_plain`.
+    """
+    state = load_torch_file(path)
+    if not isinstance(state, dict):
+        found = type(state).__name__
+        raise InputError(f"{path}: expected weights by name, found a value of type {found}")
+    for name, value in state.items():
+        if not isinstance(name, str):
+            raise InputError(f"{path}: expected names of weights, found {shown(name)}")
+        if reason := why_not_plain(value):
+            raise InputError(f"{path}: {name}: expected a plain tensor, found {reason}")
+    return state
+
+
+def why_not_plain(value: Any) -> str | None:
+    """
+    Describe a value that is not a tensor with all of its numbers in memory, or return `None`. For
+    many others PyTorch raises internal errors, and a view that repeats numbers may claim any shape.
+    """
+    if not isinstance(value, Tensor):
+        return f"a value of type {type(value).__name__}"
+    if type(value) not in (Tensor, torch.nn.Parameter):
+        return f"a tensor of type {type(value).__name__}"
+    if value.is_nested:
+        return "a nested tensor"
+    if value.layout != torch.strided:
+        return f"a tensor of the layout {str(value.layout).removeprefix('torch.')}"
+    if value.is_meta:
+        return "a tensor without numbers, on the device meta"
+    if value.is_quantized:
+        return "a quantized tensor"
+    if value.is_conj() or value.is_neg():
+        return "a view of other numbers, which are their conjugates or negatives"
+    if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+        return f"a view of the shape {tuple(value.shape)} that repeats fewer numbers"
+    return None
+
+
+def find_not_plain(state: Any) -> str | None:
+    """
+    The first tensor in dictionaries, lists and tuples that is not plain, as a description with its
+    keys, or `None`. Values may contain one another.
+    """
+    seen = set()
+    pending = [("", state)]
+    while pending:
+        keys, value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tensor) and (reason := why_not_plain(value)):
+            return f"{keys.removeprefix('.')}: {reason}"
+        items: Any = ()
+        if isinstance(value, dict):
+            items = value.items()
+        elif isinstance(value, list | tuple):
+            items = enumerate(value)
+        pending += ((f"{keys}.{key}", item) for key, item in items)
+    return None
 
 
 def _damaged(path: str | os.PathLike, found: Any) -> DamagedFileError:

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import InputError, shown
-from elmo_plugin.formats.archive_files import CONFIG, WORDS, opened_archive, read_weights
+from elmo_plugin.files.bounds import read_small_file
+from elmo_plugin.formats.archive_files import (
+    CONFIG,
+    MOST_BYTES,
+    WORDS,
+    opened_archive,
+    read_weights,
+)
 from elmo_plugin.formats.meta_modules import meta_modules
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.special_words import SPECIAL_WORDS
@@ -86,8 +93,8 @@ def _read_folder(folder: Path) -> Archive:
             f"expected {CONFIG} of a trained bilm, or options.json and an HDF5 file of bilm-tf, "
             "found none of them"
         )
-    parameters = _read_parameters(folder / CONFIG)
-    words = re.split(r"\r?\n", _read_text(folder / WORDS))
+    parameters = _read_parameters(folder)
+    words = re.split(r"\r?\n", _read_text(folder, WORDS))
     words = words[:-1] if words[-1] == "" else words
     if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(set(words)) < len(words):
         raise InputError(
@@ -98,18 +105,18 @@ def _read_folder(folder: Path) -> Archive:
     return Archive(parameters, options, words, state)
 
 
-def _read_text(file: Path) -> str:
+def _read_text(folder: Path, name: str) -> str:
+    if not (folder / name).exists():
+        raise InputError(f"expected a file {name}, found none")
     try:
-        return file.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        raise InputError(f"expected a file {file.name}, found none") from None
+        return read_small_file(folder / name, MOST_BYTES[name], "a file").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{file.name}: expected UTF-8, found {error}") from error
+        raise InputError(f"{name}: expected UTF-8, found {error}") from error
 
 
-def _read_parameters(file: Path) -> dict[str, Any]:
+def _read_parameters(folder: Path) -> dict[str, Any]:
     """Read the model's parameters from a `config.json`, which AllenNLP writes as JSON."""
-    text = _read_text(file)
+    text = _read_text(folder, CONFIG)
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -148,6 +155,13 @@ def _checked_options(
             raise InputError(f"{name}: expected {one}, as the sizes in {CONFIG} say, found {other}")
         if not torch.isfinite(state[name]).all():
             raise InputError(f"{name}: expected finite numbers, found NaN or infinity")
+    # Views that share stored numbers would take more memory in a model than in the file.
+    storages = (x.untyped_storage() for x in state.values())
+    stored = sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+    if (size := sum(x.nbytes for x in state.values())) > stored:
+        raise InputError(
+            f"expected weights of {size:,} bytes, each stored by itself, found {stored:,} bytes"
+        )
     return options
 
 

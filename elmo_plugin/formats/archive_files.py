@@ -14,20 +14,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.atomic_write import name_full_disk
+from elmo_plugin.files.bounds import check_expansion
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.files.torch_file import load_torch_file
+from elmo_plugin.files.torch_file import load_weights
 
 CONFIG = "config.json"
 WORDS = "vocabulary/words.txt"
 WEIGHTS = ("weights.th", "best.th")
 """File names of the weights in an archive and in the folder of a training run."""
 
-MOST_BYTES = {CONFIG: 1 << 24, WORDS: 1 << 30}
+MOST_BYTES = {CONFIG: 1 << 24, WORDS: 1 << 27}
 """Largest files that are read as a whole, so that a small archive cannot fill the memory."""
 
 DAMAGE = (
@@ -57,7 +57,7 @@ def opened_archive(archive_file: str | os.PathLike) -> Iterator[Path]:
     of any raised inside the context, begins with the archive's path. Raises a `DiskFullError` if
     the disk has no space to unpack the archive.
     """
-    path = local_path(archive_file)
+    path, folder = local_path(archive_file), ""
     try:
         if os.path.isdir(path):
             yield Path(path)
@@ -75,30 +75,19 @@ def opened_archive(archive_file: str | os.PathLike) -> Iterator[Path]:
             _unpack(path, Path(folder))
             yield Path(folder)
     except InputError as error:
-        raise InputError(f"{archive_file}: {error}") from error
+        problem = str(error).removeprefix(f"{folder}/" if folder else "")  # a temporary folder
+        raise InputError(f"{archive_file}: {problem}") from error
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """
     The weights in the folder of an archive. Raises an `InputError` if there are none, or if they
-    are not plain tensors stored in the file.
+    are not plain tensors.
     """
     weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
     if weights is None:
         raise InputError(f"expected weights, {' or '.join(WEIGHTS)}, found none")
-    state = load_torch_file(weights)
-    plain = isinstance(state, dict) and all(
-        isinstance(name, str)
-        and isinstance(tensor, Tensor)
-        and tensor.layout == torch.strided
-        and tensor.device.type == "cpu"
-        for name, tensor in state.items()
-    )
-    # A tensor can repeat stored numbers and so be much larger than the file.
-    size = weights.stat().st_size
-    if not plain or sum(x.numel() * x.element_size() for x in state.values()) > size:
-        raise InputError("expected the weights to be plain tensors, found something else")
-    return state
+    return load_weights(weights)
 
 
 def _unpack(path: str, folder: Path) -> None:
@@ -118,6 +107,8 @@ def _unpack(path: str, folder: Path) -> None:
                             f"expected files and folders, found a link or a device: {shown(name)}"
                         )
                     if member.isreg() and name in (CONFIG, WORDS, *WEIGHTS):
+                        if name in WEIGHTS:
+                            check_expansion(name, member.size, os.path.getsize(path))
                         _copy(archive, member, name, folder / name)
             while stream.read(1 << 20):  # reads on to the checksum
                 pass

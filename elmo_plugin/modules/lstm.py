@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.ops.linear import product_dtype
-from elmo_plugin.ops.lstm import lstm_scan
-from elmo_plugin.ops.lstm_reference import LSTMWeights
+from elmo_plugin.ops.lstm import LSTMWeights, lstm_scan
 
 
 class ProjectedLSTM(nn.Module):

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.ops.linear import linear, product_dtype
-from elmo_plugin.ops.sampled_softmax_loss import log_likelihoods, sampled_softmax_loss, softmax_loss
+from elmo_plugin.ops.softmax import log_likelihoods, sampled_softmax_loss, softmax_loss
 
 IGNORE = -100
 """Target at positions without a prediction: PyTorch's default `ignore_index`."""

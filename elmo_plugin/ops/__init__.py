@@ -1,5 +1,10 @@
 """
-Kernels in plain PyTorch, one per file, and three in C++, in `csrc/`. Each has a reference
-implementation: a function `reference_...`, or the PyTorch expression in its docstring. Tests
-compare the two.
+The operators of the biLM. A folder is an operator: `reference.py` is its equation, `torch_ops.py`
+computes it fast with PyTorch's operators, and `kernel.py` calls the compiled `kernel.cpp`. Tests
+compare them.
 """
+
+# Each compares its kernels with its definition, before `kernels.KERNEL_STATUS` is read.
+from elmo_plugin.ops import char_conv, lstm, softmax
+
+__all__ = ["char_conv", "lstm", "softmax"]

@@ -15,9 +15,11 @@ import importlib
 import pkgutil
 
 import elmo_plugin_torchvision
+from elmo_plugin.files.standard_streams import occupy_closed_streams
 from elmo_plugin.plugin.environment import check_environment
 
 check_environment()
+occupy_closed_streams()
 # PyTorch has already called this, unless its autoload is off or the package is not installed.
 elmo_plugin_torchvision.install()
 

@@ -20,11 +20,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from filelock import FileLock
-
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest, file_digest, is_sealed, sealed
+from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.local_path import CACHE
 from elmo_plugin.text.corpus import (
     FORMAT_VERSION,

@@ -12,16 +12,17 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, new_digest, sealed
+from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.text.corpus import (
     COUNTS_FILE,
     DESCRIPTION_FILE,
@@ -51,21 +52,25 @@ def encode_corpus(
 
     `shard_tokens`: largest number of tokens of a shard, unless one sentence has more.
 
-    Raises an `InputError` if the folder exists, if the files contain no token, or if a file is not
-    valid text; and an `OSError` if a file cannot be opened, or the corpus cannot be written.
+    Raises an `InputError` if the folder exists or cannot be created, if the files contain no token,
+    or if a file is not valid text; and an `OSError` if a file cannot be opened, or the corpus
+    cannot be written.
     """
     folder = Path(os.path.realpath(folder))  # a link stays, and "." has a name
-    folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial")
-    with FileLock(folder.with_name(f".{folder.name}.lock")):
-        if folder.exists():
-            raise InputError(
-                f"{folder}: expected a new folder to write, found one; remove it to encode the "
-                "text again"
-            )
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
+    with ExitStack() as stack:
         try:
+            stack.enter_context(FileLock(folder.with_name(f".{folder.name}.lock")))
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+        except OSError as error:
+            raise InputError(f"{folder}: expected a place to write to, found: {error}") from None
+        try:
+            if folder.exists():
+                raise InputError(
+                    f"{folder}: expected a new folder to write, found one; remove it to encode the "
+                    "text again"
+                )
             _write_corpus(files, partial, shard_tokens)
             os.replace(partial, folder)
         except OSError as error:

@@ -32,6 +32,8 @@ may decompress to gigabytes.
 """
 COMPRESSED_BYTES = 1 << 7
 """Bytes to decompress at a time, so few because each may become 32 KiB."""
+XZ_MEMORY = 1 << 28
+"""Most memory for decompressing xz, which a file may declare to need; `xz -9` needs 65 MiB."""
 BYTE_ORDER_MARK = "\ufeff"
 COARSEST_STAMP_NS = 2 * 10**9
 """Time stamps of FAT count in two seconds, and those of all other file systems are finer."""
@@ -266,11 +268,15 @@ def _decompressed(raw: io.BufferedReader) -> BinaryIO:
     if start.startswith(GZIP_MAGIC):
         return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
     if start.startswith(XZ_MAGIC):
-        return io.BufferedReader(_Frames(raw, lzma.LZMADecompressor, padding=b"\0"), BLOCK_BYTES)
+        return io.BufferedReader(_Frames(raw, _xz_stream, padding=b"\0"), BLOCK_BYTES)
     if start.startswith((ZSTD_MAGIC, ZSTD_SKIPPABLE_MAGIC)):
         frame = zstandard.ZstdDecompressor().decompressobj
         return io.BufferedReader(_Frames(raw, frame), BLOCK_BYTES)
     return raw
+
+
+def _xz_stream() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(memlimit=XZ_MEMORY)
 
 
 class _Observed(io.RawIOBase):

@@ -69,7 +69,9 @@ def test_a_wrong_number_is_found_and_named(monkeypatch, tmp_path, capsys):
     """A tanh that is wrong by a hundredth is found in all precisions, and the line names the part
     and the difference."""
     monkeypatch.setattr(lstm, "takes", lambda _: False)
-    monkeypatch.setattr(lstm, "quick_tanh", lambda x, out: torch.tanh(x, out=out).mul_(1.01))
+    monkeypatch.setattr(
+        lstm.torch_ops, "quick_tanh", lambda x, out: torch.tanh(x, out=out).mul_(1.01)
+    )
     monkeypatch.setattr(numerics, "PARTS", {"LSTM layer": numerics.PARTS["LSTM layer"]})
     records = list(numerics.run(CPU, quick=True))
     assert [record["ok"] for record in records][:2] == [False, False]

@@ -7,11 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo.shared_lock import SharedLock
 from elmo_plugin.modules import ScalarMix
 from tests.compare import assert_close
+from tests.conftest import threads
 
 SENTENCE = "He threw the stick to the dog .".split()
 
@@ -107,6 +110,32 @@ def test_a_fork_while_another_thread_reads(bilm_files, monkeypatch):
     forked.set()
     reader.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_vectors_in_a_forked_worker_of_pytorch(bilm_files):
+    """As the documentation says, a `collate_fn` may call ELMo without gradients after the main
+    process has computed in several threads. The expected vectors are those of the main process."""
+    elmo = Elmo.from_files(*bilm_files)
+
+    def collate(sentences):
+        with torch.no_grad():
+            return elmo(elmo.characters(sentences))["elmo_representations"][0]
+
+    sentences = [SENTENCE * 50] * 8
+    elmo.eval()
+    with threads(2):
+        expected = collate(sentences)
+        elmo.clear_caches()
+        loader = DataLoader(
+            sentences,
+            8,
+            collate_fn=collate,
+            num_workers=1,
+            multiprocessing_context="fork",
+            timeout=60,
+        )
+        (found,) = loader
+    assert_close(found, expected, atol=1e-6, what="vectors")
 
 
 def test_no_dropout_in_any_thread(bilm_files):

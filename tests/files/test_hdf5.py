@@ -2,6 +2,7 @@
 array."""
 
 import time
+import zlib
 from pathlib import Path
 
 import h5py
@@ -160,3 +161,30 @@ def test_other_numbers_than_those_written(tmp_path):
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"x\.hdf5: a/x: expected .* written, found damage"):
         read(path)
+
+
+def test_a_chunk_that_is_larger_than_its_array(tmp_path):
+    """By hand: HDF5 would take 4 bytes for each of the chunk's 2^26 numbers."""
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        options = {"chunks": (1 << 26, 1), "maxshape": (None, None), "compression": "gzip"}
+        file.create_dataset("a/x", data=NUMBERS, **options)
+    with pytest.raises(InputError, match=r"a/x: expected chunks of .* found 268,435,456 bytes"):
+        read(tmp_path / "x.hdf5")
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_chunk_that_decompresses_to_more(tmp_path, levels):
+    """By hand: the numbers of a chunk take 24 bytes; HDF5 would decompress all that is stored."""
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk(NUMBERS.shape)
+        for _ in range(levels):
+            properties.set_deflate(9)
+        space = h5py.h5s.create_simple(NUMBERS.shape)
+        array = h5py.h5d.create(
+            file.create_group("a").id, b"x", h5py.h5t.NATIVE_FLOAT, space, properties
+        )
+        array.write_direct_chunk((0, 0), zlib.compress(bytes(1 << 24)))
+    found = "a larger one" if levels == 1 else "several times"
+    with pytest.raises(InputError, match=f"a/x: expected .* found .*{found}"):
+        read(tmp_path / "x.hdf5")

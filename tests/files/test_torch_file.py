@@ -1,12 +1,21 @@
 import errno
+import zipfile
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.files import torch_file
-from elmo_plugin.files.torch_file import save_torch_file
+from elmo_plugin.files.torch_file import (
+    DamagedFileError,
+    find_not_plain,
+    load_weights,
+    save_torch_file,
+)
+from elmo_plugin.formats.archive_files import read_weights
 
 
 class FullOnce(FileIO):
@@ -30,3 +39,81 @@ def test_the_disks_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             torch.save(state, file)
     with pytest.raises(OSError, match="No space left"):
         save_torch_file(state, tmp_path / "a.th")
+
+
+EXOTIC: dict[str, Any] = {
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    "NestedTensor": lambda: torch.nested.nested_tensor(
+        [torch.ones(2), torch.ones(3)], layout=torch.jagged
+    ),
+    "sparse_coo": lambda: torch.eye(2).to_sparse(),
+    "sparse_csr": lambda: torch.eye(2).to_sparse_csr(),
+    "quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+    "device meta": lambda: torch.ones(2, device="meta"),
+    "conjugates": lambda: torch.ones(2, dtype=torch.complex64).conj(),
+    "negatives": lambda: torch.ones(2, dtype=torch.complex64).conj().imag,
+    r"\(1000000000000,\) that repeats": lambda: torch.ones(1).expand(10**12),
+    "type int": lambda: 3,
+    "type list": lambda: [torch.ones(1)],
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch warns that some of them are in beta
+@pytest.mark.parametrize("found", EXOTIC)
+def test_what_is_no_plain_tensor(found: str, tmp_path: Path) -> None:
+    """By definition: one sentence with the file, the name and the kind. `torch.load` reads all."""
+    file = tmp_path / "weights.th"
+    torch.save({"good": torch.ones(2), "other": EXOTIC[found]()}, file)
+    torch.load(file, weights_only=True)
+    message = f"^{file}: other: expected a plain tensor, found a .*{found}"
+    with pytest.raises(InputError, match=message):
+        load_weights(file)
+    with pytest.raises(InputError, match="other: expected a plain tensor"):
+        read_weights(_run(tmp_path, file))
+
+
+def _run(folder: Path, weights: Path) -> Path:
+    (folder / "run").mkdir()
+    return weights.rename(folder / "run" / "best.th").parent
+
+
+@pytest.mark.parametrize("state", [[torch.ones(1)], {1: torch.ones(1)}, torch.ones(1)])
+def test_weights_without_names(state: Any, tmp_path: Path) -> None:
+    """By definition, as above."""
+    torch.save(state, tmp_path / "weights.th")
+    with pytest.raises(InputError, match=r"weights\.th: expected (weights by name|names of)"):
+        load_weights(tmp_path / "weights.th")
+
+
+def test_plain_tensors(tmp_path: Path) -> None:
+    """Tensors of any type, empty, transposed or shared by two names are as they were saved."""
+    one = torch.arange(6.0).view(2, 3)
+    state = {"one": one, "same": one, "part": one.t()[1:], "empty": torch.ones(0, 3)}
+    state |= {"flag": torch.tensor(True), "complex": torch.ones(2, dtype=torch.complex64)}
+    state["parameter"] = torch.nn.Parameter(one)
+    torch.save(state, tmp_path / "weights.th")
+    found = load_weights(tmp_path / "weights.th")
+    assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
+
+
+def test_a_compressed_file_is_not_decompressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch stores without compression, so the size in the header is enough."""
+    with zipfile.ZipFile(tmp_path / "a.th", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a/data.pkl", bytes(1 << 20))
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", None)
+    monkeypatch.setattr(torch_file, "get_unsafe_globals_in_checkpoint", lambda _: [])
+    with pytest.raises(DamagedFileError, match="1048576 bytes of content in a smaller file"):
+        torch_file.check_torch_file(tmp_path / "a.th")
+
+
+def test_a_state_that_contains_itself() -> None:
+    """By hand. A list that has a list twice, 60 times, has 2^60 paths."""
+    state: Any = [torch.ones(1)]
+    for _ in range(60):
+        state = [state, state]
+    state.append(state)
+    assert find_not_plain(state) is None
+    state.append({"a": (1, EXOTIC["sparse_coo"]())})
+    assert find_not_plain(state) == "3.a.1: a tensor of the layout sparse_coo"

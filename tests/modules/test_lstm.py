@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.modules import BiLSTM, LSTMState, ProjectedLSTM
-from elmo_plugin.ops.lstm_reference import reference_lstm
+from elmo_plugin.ops.lstm import reference_lstm
 from tests.compare import assert_close
 from tests.random_bilm import randomize
 

@@ -11,7 +11,7 @@ from elmo_plugin.ops.char_conv import (
     max_of_convolutions,
     reference_max_of_convolutions,
 )
-from elmo_plugin.ops.kernels import kernel_best_windows, kernel_table_gradients
+from elmo_plugin.ops.char_conv.kernel import kernel_best_windows, kernel_table_gradients
 from tests.compare import assert_close
 from tests.conftest import threads
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def only_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(char_conv, "_best_windows_of", None)
+    monkeypatch.setattr(char_conv.torch_ops, "_best_windows_of", None)
 
 
 def random_case(random) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:

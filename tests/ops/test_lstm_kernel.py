@@ -1,11 +1,7 @@
 """The compiled LSTM kernel compared with its equation."""
 
-import logging
-import shutil
-import subprocess
 from collections.abc import Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,11 +10,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.modules import ProjectedLSTM
-from elmo_plugin.ops import kernel_sources, kernels
-from elmo_plugin.ops.lstm import lstm_scan, pack_lstm_weights
-from elmo_plugin.ops.lstm_reference import LSTMWeights, reference_lstm
+from elmo_plugin.ops import kernels
+from elmo_plugin.ops.lstm import LSTMWeights, kernel, lstm_scan, pack_lstm_weights, reference_lstm
 from tests.compare import assert_close, cosine
-from tests.conftest import python, threads
+from tests.conftest import threads
 
 needs_kernel = pytest.mark.skipif(
     not kernels.KERNEL_DTYPES, reason=f"the LSTM kernel is {kernels.KERNEL_STATUS}"
@@ -88,7 +83,7 @@ def test_random_shapes(fuzz, dtype):
         with torch.no_grad():
             packed = pack_lstm_weights(lstm.weights())
             found = lstm_scan(*tensors, packed, sizes)
-        assert isinstance(packed.input, kernels.KernelWeights)
+        assert isinstance(packed.input, kernel.KernelWeights)
         if not arguments[0].size(1):
             assert found[0].shape == (*arguments[0].shape[:3], lstm.projection_dim)
             assert all(map(torch.equal, found[1:], arguments[1:3]))
@@ -178,7 +173,7 @@ def test_trained_weights_are_evaluated_by_the_kernel(monkeypatch):
     """Bit-identical with the same weights when they are packed, after each change of them, also one
     through `.data`, which no cache sees."""
     lstm, arguments = random_case(Random(1))
-    monkeypatch.setattr("elmo_plugin.ops.lstm._scan", None)
+    monkeypatch.setattr("elmo_plugin.ops.lstm.scan", None)
     for _ in range(2):
         *tensors, sizes = arguments
         with torch.no_grad():
@@ -226,7 +221,7 @@ def test_sizes_that_disagree_are_refused(wrong):
     inputs, memory = torch.zeros(2, 1, 40, 8), torch.zeros(2, 40, 640)
     hidden = torch.zeros(2, 40, sizes[0])
     with pytest.raises(RuntimeError, match="expected"):
-        kernels.kernel_scan(inputs, memory, hidden, *kernels.pack_for_kernel(weights), [40])
+        kernel.kernel_scan(inputs, memory, hidden, *kernel.pack_for_kernel(weights), [40])
 
 
 @needs_kernel
@@ -246,142 +241,3 @@ def test_weights_of_any_strides(name):
         gradients.append([p.grad for p in lstm.parameters()])
     for one, other in zip(*gradients):
         assert_close(one, other, atol=0, what="gradient")
-
-
-CONTEXTS = """
-import torch
-context = {context}
-context.__enter__()
-from elmo_plugin.ops.kernels import KERNEL_STATUS
-print(KERNEL_STATUS)
-"""
-
-
-@needs_kernel
-@pytest.mark.parametrize(
-    "context",
-    ["torch.inference_mode()", "torch.autocast('cpu', torch.bfloat16)", "torch.device('meta')"],
-)
-def test_the_context_of_the_import_does_not_matter(context):
-    """The self-tests would fail in it."""
-    assert python("-c", CONTEXTS.format(context=context)).stdout.strip() == kernels.KERNEL_STATUS
-
-
-@needs_kernel
-def test_the_default_dtype_of_the_import_does_not_matter():
-    """The self-tests are in fp32, and the default dtype stays what it was."""
-    torch.set_default_dtype(torch.float64)
-    try:
-        status = kernels._load()[1]
-        assert status == kernels.KERNEL_STATUS and torch.get_default_dtype() == torch.float64
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-def test_the_kernel_is_switched_off(monkeypatch):
-    """Expected: as documented, for the variable's value 0."""
-    monkeypatch.setenv("ELMO_PLUGIN_KERNEL", "0")
-    assert kernels._load() == (frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0")
-
-
-def test_no_kernel_is_no_fault(monkeypatch, tmp_path, caplog):
-    """Expected: no warning where there was no compiler."""
-    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "absent.so")
-    assert kernels._load() == (frozenset(), "off, because it was not built")
-    assert not caplog.records
-
-
-def test_a_file_that_does_not_load_is_not_used(monkeypatch, tmp_path, caplog):
-    """Expected: PyTorch's operators and one warning that says why."""
-    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "broken.so")
-    (tmp_path / "broken.so").write_bytes(b"no library")
-    dtypes, status = kernels._load()
-    assert not dtypes and status.startswith("off, because ") and "broken.so" in status
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING and "broken.so" in record.getMessage()
-
-
-@needs_kernel
-def test_the_self_test_starts_no_threads(monkeypatch):
-    """Expected: one thread while the self-test runs, and as many as before after it. A process that
-    is forked later would wait for threads that it does not have."""
-    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    counts = []
-    monkeypatch.setattr(kernels, "_test_lstm", lambda _: counts.append(torch.get_num_threads()))
-    with threads(3):
-        kernels._load()
-        assert set(counts) == {1} and torch.get_num_threads() == 3
-
-
-@needs_kernel
-def test_wrong_numbers_are_found(monkeypatch, caplog):
-    """Expected: the kernel is not used if it differs from the equation, here by 0.1."""
-    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    monkeypatch.setattr(
-        kernels, "reference_lstm", lambda *args: [x + 0.1 for x in reference_lstm(*args)]
-    )
-    dtypes, status = kernels._load()
-    assert not dtypes and "numbers are wrong by 0.1" in status
-    assert len(caplog.records) == 1
-
-
-@needs_kernel
-def test_another_pytorch_is_refused(monkeypatch, caplog):
-    """Expected: a kernel built for one version of PyTorch is not used with another."""
-    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    this = torch.__version__.partition("+")[0]
-    monkeypatch.setattr(torch, "__version__", "2.99.0+cpu")
-    dtypes, status = kernels._load()
-    assert not dtypes and f"built for PyTorch {this}, not 2.99.0" in status
-
-
-@needs_kernel
-@pytest.mark.parametrize(
-    "change, status",
-    [
-        ((torch, "__version__", "2.99.0+cpu"), "built for PyTorch"),
-        ((kernels, "sources_digest", lambda: "another"), "built from other sources"),
-    ],
-)
-def test_a_library_of_something_else_is_not_loaded(monkeypatch, change, status):
-    """Expected: the file says what it was built from, so that it need not be loaded, which may
-    crash with another PyTorch. Without sources, as in a wheel, nothing is compared with them."""
-    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    loaded = []
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.ops, "load_library", loaded.append)
-        patch.setattr(*change)
-        dtypes, found = kernels._load()
-    assert not dtypes and status in found and not loaded
-    monkeypatch.setattr(kernels, "sources_digest", lambda: None)
-    assert kernels._load() == (kernels.KERNEL_DTYPES, kernels.KERNEL_STATUS)
-
-
-def test_the_digest_of_the_sources(monkeypatch, tmp_path):
-    """By hand: another content, name or number of files is another digest, and other files do not
-    matter."""
-    monkeypatch.setattr(kernel_sources, "__file__", str(tmp_path / "kernel_sources.py"))
-    folder = tmp_path / "csrc"
-    folder.mkdir()
-    assert kernel_sources.sources_digest() is None
-    found = []
-    for name, content in (("a.cpp", "1"), ("a.cpp", "2"), ("b.h", "2"), ("b.h", "")):
-        (folder / name).write_text(content)
-        found.append(kernel_sources.sources_digest())
-    (folder / "kernels.so").touch()
-    assert kernel_sources.sources_digest() == found[-1] and len(set(found)) == 4
-
-
-@pytest.mark.parametrize("name", ["lstm_scan.cpp", "softmax_loss.cpp"])
-def test_the_source_is_empty_for_other_processors(name: str) -> None:
-    """The preprocessor without the macro of x86-64 leaves nothing to compile, and needs no headers
-    of PyTorch."""
-    compiler = shutil.which("c++")
-    if compiler is None:
-        pytest.skip("there is no C++ compiler")
-    source = Path(kernels.__file__).parent / "csrc" / name
-    command = [compiler, "-E", "-P", "-U__x86_64__", source]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert not done.stdout.strip()

@@ -4,11 +4,8 @@ formula."""
 import pytest
 import torch
 
-from elmo_plugin.ops import sampled_softmax_loss as module
-from elmo_plugin.ops.sampled_softmax_loss import (
-    reference_sampled_softmax_loss,
-    sampled_softmax_loss,
-)
+from elmo_plugin.ops.softmax import reference_sampled_softmax_loss, sampled_softmax_loss
+from elmo_plugin.ops.softmax import torch_ops as module
 from tests.compare import assert_close
 
 N, DIM, N_SAMPLES = 11, 5, 7

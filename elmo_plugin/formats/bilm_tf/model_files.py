@@ -10,12 +10,12 @@ from pathlib import Path, PurePath, PurePosixPath
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError, name_full_disk
+from elmo_plugin.files.bounds import check_expansion, read_small_file
 from elmo_plugin.formats.archive_files import GZIP_MAGIC
+from elmo_plugin.formats.bilm_tf.options_file import MOST_BYTES
 
 OPTIONS = "options.json"
 HDF5_ENDINGS = (".hdf5", ".h5")
-MOST_BYTES = 1 << 24
-"""Largest options file in a zip file, so that a small one cannot fill the memory."""
 
 
 @contextmanager
@@ -61,10 +61,10 @@ def _is_zip(path: Path) -> bool:
 
 def _is_run(folder: Path) -> bool:
     """Whether a folder has the config of a training run. Other programs write one too."""
-    try:
-        config = json.loads((folder / "config.json").read_bytes())
-    except FileNotFoundError:
+    if not (folder / "config.json").exists():
         return False
+    try:
+        config = json.loads(read_small_file(folder / "config.json", MOST_BYTES, "a file"))
     except (ValueError, RecursionError):
         return True  # a damaged one
     return not isinstance(config, dict) or "model" in config
@@ -88,6 +88,8 @@ def _extract(path: Path, folder: Path) -> tuple[str, str]:
             names = {str(PurePosixPath(name)): name for name in archive.namelist()}
             options, weights = _choose(path, map(PurePosixPath, archive.namelist()))
             options, weights = names[options], names[weights]
+            n_bytes = archive.getinfo(weights).file_size
+            check_expansion(f"{path}: {weights}", n_bytes, path.stat().st_size)
             if (size := archive.getinfo(options).file_size) > MOST_BYTES:
                 raise InputError(
                     f"{path}: {options}: expected at most {MOST_BYTES:,} bytes, found {size:,}"

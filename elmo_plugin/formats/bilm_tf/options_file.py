@@ -9,7 +9,11 @@ from typing import Any
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.bounds import read_small_file
 from elmo_plugin.options import BiLMOptions, CharCNNOptions, LSTMOptions
+
+MOST_BYTES = 1 << 24
+"""Largest options file, so that none can fill the memory."""
 
 
 def read_options(path: str | os.PathLike) -> BiLMOptions:
@@ -18,10 +22,8 @@ def read_options(path: str | os.PathLike) -> BiLMOptions:
     training needs are ignored. Raises an `InputError` that names the file and the key if the file
     or one of its values is invalid.
     """
-    if not Path(path).is_file():
-        found = "a folder" if Path(path).is_dir() else "no such file"
-        raise InputError(f"{path}: expected an options file in JSON, found {found}")
-    return parse_options(Path(path).read_bytes(), source=str(path))
+    content = read_small_file(path, MOST_BYTES, "an options file in JSON")
+    return parse_options(content, source=str(path))
 
 
 def parse_options(text: bytes | str, source: str) -> BiLMOptions:

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import SHOWN, InputError, shown
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.text.lines import read_blocks
 from elmo_plugin.text.special_words import SPECIAL_WORDS
@@ -17,25 +18,27 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
     if the first lines are not these.
     """
     blocks = read_blocks(Path(file), is_text=False)
-    words = [line.strip() for lines in blocks for line in lines]
-    if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
+    text = (line.strip() for lines in blocks for line in lines)
+    first = tuple(islice(text, len(SPECIAL_WORDS)))
+    if first != SPECIAL_WORDS:
         raise InputError(
             f"{file}: expected the first lines {', '.join(SPECIAL_WORDS)}, "
-            f"found {', '.join(words[: len(SPECIAL_WORDS)]) or 'nothing'}"
+            f"found {', '.join(word[:SHOWN] for word in first) or 'nothing'}"
         )
-    seen: dict[str, int] = {}
-    for line, word in enumerate(words, start=1):
+    # Memory holds only distinct words, however large a compressed file becomes.
+    seen = {word: line for line, word in enumerate(first, start=1)}
+    for line, word in enumerate(text, start=len(first) + 1):
         if not word:
             raise InputError(f"{file}, line {line}: expected a word, found none")
         if _has_space(word):
-            raise InputError(f"{file}, line {line}: expected one word, found {word!r}")
+            raise InputError(f"{file}, line {line}: expected one word, found {shown(word)}")
         if word in seen:
             raise InputError(
                 f"{file}, line {line}: expected each word once, found {word!r} "
                 f"that is on line {seen[word]} too"
             )
         seen[word] = line
-    return words
+    return list(seen)
 
 
 def _has_space(word: str) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.bounds import check_expansion
 from elmo_plugin.files.hdf5 import (
     VERSION,
     HDF5Bytes,
@@ -57,8 +58,8 @@ def check_weights(
     """
     Check that a weight file matches `options`, before a biLM of these sizes is built.
     `n_softmax_words`: number of words of the softmax, if the file must contain one. Raises an
-    `InputError` if the file was written for other options, or if an array is missing or has another
-    shape; the message names the first such array.
+    `InputError` if the file was written for other options, if it would become much larger in
+    memory, or if an array is missing or has another shape; the message names the first such array.
     """
     with open_hdf5(path) as file:
         _check_options(file, options)
@@ -67,8 +68,11 @@ def check_weights(
             modules = meta_modules(options, n_softmax_words, os.path.getsize(path) // 100)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
-        for name, parts in array_views(*modules).items():
+        views = array_views(*modules)
+        for name, parts in views.items():
             _find(file, name, parts)
+        size = sum(part.nbytes for parts in views.values() for part in parts)
+        check_expansion(str(path), size, os.path.getsize(path))
 
 
 def read_weights(

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-import sys
+import tempfile
 from pathlib import Path
 
 import torch
@@ -12,6 +12,7 @@ from allennlp.common.file_utils import cached_path
 from elmo_plugin.checks import InputError, check_path, fail
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.atomic_write import check_is_new
+from elmo_plugin.files.standard_streams import check_standard_output, output_encoding, piped_output
 from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.pretrained import pretrained_names
 
@@ -19,10 +20,13 @@ from elmo_plugin.pretrained import pretrained_names
 class Command(Subcommand):
     """A command of `allennlp`. Its help begins with the class docstring."""
 
+    prints_its_result = False
+    """Whether the result is what is printed, and not a file."""
+
     def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
         subparser = parser.add_parser(self.name, description=self.__doc__, help=self.__doc__)
         self.add_arguments(subparser)
-        subparser.set_defaults(func=self.run)
+        subparser.set_defaults(func=self._run)
         return subparser
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -30,6 +34,12 @@ class Command(Subcommand):
 
     def run(self, args: argparse.Namespace) -> None:
         raise NotImplementedError
+
+    def _run(self, args: argparse.Namespace) -> None:
+        if self.prints_its_result:
+            check_standard_output()
+        with piped_output():
+            self.run(args)
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,8 +114,12 @@ def check_output_file(argument: str, file: str) -> None:
         raise InputError(
             f"{argument}: {file}: expected the existing folder {folder}, found {found}"
         )
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{argument}: {file}: expected a writable folder, found {folder}")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:  # permissions alone do not tell, as in /proc
+        raise InputError(
+            f"{argument}: {file}: expected a writable folder, found {folder}"
+        ) from None
     if Path(file).is_dir():
         raise InputError(f"{argument}: {file}: expected a file to write, found a folder")
     check_is_new(file)
@@ -113,5 +127,5 @@ def check_output_file(argument: str, file: str) -> None:
 
 def print_text(text: str) -> None:
     """Print text, escaping characters outside the terminal's encoding, as in `caf\\xe9`."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    encoding = output_encoding()
     print(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -16,6 +16,8 @@ class ElmoMix(Command):
     read.
     """
 
+    prints_its_result = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "archives",

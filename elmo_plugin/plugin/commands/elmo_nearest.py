@@ -15,6 +15,9 @@ from elmo_plugin.plugin.commands.command import Command, add_model_arguments, lo
 from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 
+MOST_QUERIES = MOST_NEIGHBORS = 1000
+"""The most that memory holds and that finish in a reasonable time."""
+
 
 @Subcommand.register("elmo-nearest")
 class ElmoNearest(Command):
@@ -22,6 +25,8 @@ class ElmoNearest(Command):
     Prints the nearest neighbors of a word in its sentence among all words of a text, as in table 4
     of the paper.
     """
+
+    prints_its_result = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -42,9 +47,15 @@ class ElmoNearest(Command):
             type=int,
             default=5,
             metavar="N",
-            help="the maximum number of occurrences of --word, spread over the text",
+            help="the maximum number of occurrences of --word, spread over the text, at most "
+            f"{MOST_QUERIES}",
         )
-        parser.add_argument("-k", type=int, default=5, help="the number of neighbors per query")
+        parser.add_argument(
+            "-k",
+            type=int,
+            default=5,
+            help=f"the number of neighbors per query, at most {MOST_NEIGHBORS}",
+        )
         parser.add_argument(
             "--layer", default="top", help="top, average, or a number, where 0 is the words"
         )
@@ -57,22 +68,21 @@ class ElmoNearest(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         check_path("text", args.text)
-        check_count("--queries", args.queries)
-        check_count("-k", args.k)
+        check_count("--queries", args.queries, most=MOST_QUERIES)
+        check_count("-k", args.k, most=MOST_NEIGHBORS)
         if args.sentence is not None:
             queries = [_marked(sentence) for sentence in args.sentence]
         else:
             queries = _spread(args.text, args.word, args.queries)
         do_not_spin_if_busy()
         elmo = load_elmo(args)
-        layer: str | int = args.layer
-        if args.layer not in ("top", "average"):
-            if not args.layer.isdecimal() or int(args.layer) >= elmo.n_layers:
-                fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
-            layer = int(args.layer)
+        layers: dict[str, str | int] = {str(k): k for k in range(elmo.n_layers)}
+        layers |= {"top": "top", "average": "average"}
+        if args.layer not in layers:
+            fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
         sentences = text_sentences(with_repeats(args.text))
         found = nearest_occurrences(
-            elmo, queries, sentences, k=args.k, layer=layer, same_word=args.same_word
+            elmo, queries, sentences, k=args.k, layer=layers[args.layer], same_word=args.same_word
         )
         for query, neighbors in zip(queries, found):
             print_text(f"\n{_text(query)}")

@@ -1,5 +1,4 @@
 import argparse
-import sys
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -8,10 +7,11 @@ from typing import BinaryIO
 from allennlp.commands.subcommand import Subcommand
 from tqdm import tqdm
 
-from elmo_plugin.checks import InputError, check_count
+from elmo_plugin.checks import MOST, InputError, check_count, shown
 from elmo_plugin.elmo.dump import PART_SENTENCES, DumpSettings, Line, dump
 from elmo_plugin.elmo.elmo import POOLS
 from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text, seconds_of_dump
+from elmo_plugin.files.standard_streams import standard_input
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.commands.command import (
     Command,
@@ -104,10 +104,8 @@ class ElmoCommand(Command):
             file = Path(input_path("input_file", name, "a text, one sentence per line"))
             if file.is_dir():
                 raise InputError(f"input_file: {name}: expected a file, found a folder")
-        elif sys.stdin is None:
-            raise InputError("input_file: -: expected a text on stdin, found it closed")
         else:
-            name, file = "stdin", sys.stdin.buffer
+            name, file = "stdin", standard_input("input_file").buffer
         do_not_spin_if_busy()
         elmo = load_elmo(args, args.initial_state)
         most = elmo.bilm.max_characters_per_token
@@ -156,6 +154,8 @@ def _shard(text: str) -> tuple[int, int]:
         first, n_shards = (int(part) for part in text.split("/"))
     except ValueError:
         first, n_shards = 0, 0
-    if not 1 <= first <= n_shards:
-        raise argparse.ArgumentTypeError(f"expected I/N with I from 1 to N, found {text}")
+    if not 1 <= first <= n_shards <= MOST:
+        raise argparse.ArgumentTypeError(
+            f"expected I/N with I from 1 to N, at most {MOST}, found {shown(text)}"
+        )
     return first - 1, n_shards

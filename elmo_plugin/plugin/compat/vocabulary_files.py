@@ -18,7 +18,10 @@ def _save_whole_files(self: Vocabulary, directory: str) -> None:
     folder = Path(os.path.realpath(directory))
     temporary = folder.with_name(f".{folder.name}.{token_hex(4)}")
     try:
-        _save_to_files(self, str(temporary))
+        try:
+            _save_to_files(self, str(temporary))
+        except OSError as error:  # of a name that the user does not know
+            raise OSError(error.errno, error.strerror, str(folder)) from error
         if not folder.exists():
             os.rename(temporary, folder)
             return

@@ -104,7 +104,8 @@ class TaskTextClient(SchemeClient):
         try:
             config = parse_overrides(snippet)
         except RuntimeError as error:  # of Jsonnet
-            raise InputError(f"{self.resource}: {error}") from error
+            problem = str(error).partition("\n")[0]  # the rest is where it was evaluated
+            raise InputError(f"{self.resource}: {problem}") from error
         for key in (self.key, READERS[0]):
             if config.get(key) is None:
                 raise InputError(

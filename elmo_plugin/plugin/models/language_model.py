@@ -21,7 +21,7 @@ from elmo_plugin.checks import (
     check_path,
     fail,
 )
-from elmo_plugin.files.torch_file import check_torch_file
+from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.modules import SampledSoftmax, language_model
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.language_model import window_gradient
@@ -117,9 +117,11 @@ class LanguageModel(language_model.LanguageModel, Model):
                 fail("pretrained_file", "one with pretrained_vocabulary_file", None)
         try:
             blocks = {"lstm": lstm, "char_cnn": char_cnn}
+            options, n_words = BiLMOptions.from_dict(blocks, source="model"), len(word_ids(vocab))
+            options.check_size(n_words)
             super().__init__(
-                BiLMOptions.from_dict(blocks, source="model"),
-                n_words=len(word_ids(vocab)),
+                options,
+                n_words=n_words,
                 dropout=dropout,
                 n_negative_samples=n_negative_samples,
                 sparse_gradients=sparse_gradients,
@@ -166,7 +168,7 @@ class LanguageModel(language_model.LanguageModel, Model):
         `pretrained_file`, which AllenNLP removes, the vocabulary of that file is read in training.
         """
         config["model"].pop("pretrained_vocabulary_file", None)
-        check_torch_file(weights_file or os.path.join(serialization_dir, "best.th"))
+        load_weights(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
 
     def extend_embedder_vocab(

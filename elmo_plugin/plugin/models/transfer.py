@@ -11,7 +11,7 @@ from torch import Tensor
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.archive import read_archive
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
-from elmo_plugin.formats.bilm_tf.weight_file import n_softmax_words, read_weights
+from elmo_plugin.formats.bilm_tf.weight_file import check_weights, n_softmax_words, read_weights
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 
@@ -100,6 +100,7 @@ def _read_hdf5(
             f"{weights}: softmax/W: expected the softmax of the words in {vocabulary_file}, "
             "found none"
         )
+    check_weights(bilm.options, weights, len(words))
     softmax = SampledSoftmax(
         n_words=len(words), dim=bilm.bilstm.projection_dim, n_negative_samples=None
     )

@@ -20,6 +20,7 @@ from allennlp.predictors import Predictor
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
+from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
 from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
@@ -108,7 +109,7 @@ class BiLMPredictor(Predictor):
     def dump_line(self, outputs: JsonDict) -> str:
         line = json_line(outputs)
         # The encodings of the terminal and of the output file.
-        for encoding in (sys.stdout.encoding or "utf-8", locale.getpreferredencoding(False)):
+        for encoding in (output_encoding(), locale.getpreferredencoding(False)):
             try:
                 line.encode(encoding)
             except UnicodeEncodeError:

@@ -11,7 +11,12 @@ import numpy
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.torch_file import DamagedFileError, load_torch_file, save_torch_file
+from elmo_plugin.files.torch_file import (
+    DamagedFileError,
+    find_not_plain,
+    load_torch_file,
+    save_torch_file,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -104,10 +109,16 @@ class CheckpointFiles:
         states = []
         for path in self._paths(point):
             try:
-                states.append(load_torch_file(path))
+                state = load_torch_file(path)
+                # The weights are compared with the model, which may have sparse ones.
+                other = path != self.model_state(point) and find_not_plain(state)
+                if not isinstance(state, dict) or other:
+                    found = other or f"a value of type {type(state).__name__}"
+                    raise DamagedFileError(f"{path}: expected a checkpoint's file, found {found}")
             except DamagedFileError as error:
                 logger.warning("Ignoring the checkpoint of %s", error)
                 return None
+            states.append(state)
         rank_state, training_state, model_state = states
         return rank_state, training_state, model_state
 

@@ -15,11 +15,15 @@ from allennlp.nn.util import dist_reduce
 from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
-from filelock import FileLock
 
 from elmo_plugin.checks import InputError, check_count, check_number
 from elmo_plugin.files.digest import digest, file_digest
-from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
+from elmo_plugin.files.file_lock import FileLock
+from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file, why_not_plain
+from elmo_plugin.plugin.compat.gradient_buckets import (
+    GRADIENT_ORDER,
+    ResumableDistributedDataParallel,
+)
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point, remove
 from elmo_plugin.plugin.training.interval_clock import IntervalClock
 from elmo_plugin.plugin.training.random_states import get_random_states, restore_unused_generators
@@ -38,8 +42,8 @@ class BiLMCheckpointer(Checkpointer):
 
     - `rank_state_eE_bB_wRofN.th`, one per process R: the states of its random number generators and
       the results of the `resume_state` methods of the model's modules (such as carried LSTM
-      states), and digests of the texts and of the vocabulary, whose words give the rows of weights
-      their meaning;
+      states), digests of the texts and of the vocabulary, whose words give the rows of weights
+      their meaning, and the order in which processes sum their gradients;
     - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
 
@@ -207,6 +211,7 @@ class BiLMCheckpointer(Checkpointer):
                 f"vocabulary: expected that of {self._files.model_state(point)}, found another, "
                 "because the text that it is made from has changed; restore the text to resume"
             )
+        self._check_weights(model_state, self._files.model_state(point))
         self._resumed_texts = rank_state["texts"]  # compared as soon as the trainer is known
         self._set_last_save(point)
         logger.info(
@@ -225,8 +230,19 @@ class BiLMCheckpointer(Checkpointer):
             # The trainer checks this only after an epoch, so it would train one more.
             training_state["epochs_completed"] = sys.maxsize
         model_state.update(rank_state["resume_states"])
+        if (order := rank_state.get(GRADIENT_ORDER)) is not None:
+            model_state[GRADIENT_ORDER] = order
         self._restore_random_states_at_first_forward(rank_state["random_states"])
         return TrainerCheckpoint(model_state, training_state)
+
+    def _check_weights(self, state: dict[str, Any], file: str) -> None:
+        """Raise an `InputError` for a weight of another kind, where PyTorch's error is internal."""
+        for name, own in self._model.state_dict().items():
+            if name in state and isinstance(own, torch.Tensor) and why_not_plain(own) is None:
+                stored = state[name]
+                found = why_not_plain(stored) or f"a tensor of type {stored.dtype}"
+                if (expected := f"a tensor of type {own.dtype}") != found:
+                    raise InputError(f"{file}: {name}: expected {expected}, found {found}")
 
     def _lock_folder(self) -> None:
         """Keep other runs out of the folder, until this object or its process ends."""
@@ -238,6 +254,10 @@ class BiLMCheckpointer(Checkpointer):
             raise InputError(
                 f"{self._serialization_dir}: expected no other run that trains in this folder, "
                 "found one; stop it or wait for its end"
+            ) from None
+        except OSError as error:
+            raise InputError(
+                f"{self._serialization_dir}: expected a folder to write to, found: {error}"
             ) from None
 
     @property
@@ -337,7 +357,10 @@ def _check_finite(model: Model, point: Point) -> None:
 def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
     tracker = trainer._metric_tracker
     end_of_epoch = trainer._batches_in_epoch_completed == 0
+    parallel = trainer._pytorch_model
+    is_parallel = isinstance(parallel, ResumableDistributedDataParallel)
     return {
+        GRADIENT_ORDER: parallel.gradient_order() if is_parallel else None,
         "random_states": get_random_states(),
         # These are the trainer's own conditions for its next steps: write best.th, and stop.
         "is_best": end_of_epoch

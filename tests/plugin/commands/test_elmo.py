@@ -629,7 +629,7 @@ def test_cropped_tokens(tmp_path, options, monkeypatch, caplog, source, lines, s
         assert found[0].startswith(f"{name}: {share} are longer than 48 bytes in UTF-8 and are ")
 
 
-@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", f"1/{2**64}"])
 def test_bad_shards_are_refused(text, tmp_path, options, shard, capsys):
     """A shard must have the form I/N with I from 1 to N."""
     with pytest.raises(SystemExit):

@@ -13,6 +13,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.nearest import Occurrence, Sentence, nearest_occurrences, text_sentences
 from tests.conftest import BiLMFiles, allennlp
+from tests.ending import ends
 
 TEXT = """\
 He threw the stick to the dog .
@@ -97,11 +98,15 @@ def test_a_terminal_that_is_not_utf8(
         (["--word", "cat"], r"^--word: expected a word of .*text\.txt, which .*, found 'cat'$"),
         (["--word", "dog", "-k", 0], r"^-k: expected a whole number from 1"),
         (["--word", "dog", "--queries", 0], r"^--queries: expected a whole number from 1"),
+        (["--word", "dog", "-k", 10**9], r"^-k: expected a whole number from 1 to 1000, found"),
+        (["--word", "dog", "--queries", 2**31 - 1], r"^--queries: expected .* from 1 to 1000, f"),
+        (["--word", "dog", "--layer", "9" * 5000], r"^--layer: expected top, average or"),
         (["--word", "dog", "--layer", "3"], r"^--layer: expected top, average or .* found '3'$"),
         (["--word", "dog", "--layer", "-1"], r"^--layer: expected top, average or .* found '-1'$"),
         (["--word", "dog", "--cuda-device", 99], r"^--cuda-device: expected -1 or one of"),
     ],
 )
+@ends
 def test_bad_arguments(text: Path, bilm_archive: str, arguments: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
         elmo_nearest(text, *arguments, "--archive-file", bilm_archive)

@@ -350,6 +350,47 @@ def test_damaged_checkpoint_is_ignored(
     assert not trap.exists()
 
 
+@pytest.mark.parametrize("what", ["list", "nested", "repeated"])
+@pytest.mark.parametrize("kind", ["rank_state", "training_state"])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_checkpoint_of_unusual_tensors_is_ignored(
+    kind: str, what: str, expected: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    """As a damaged one: the checkpoint before it leads to the same end."""
+    _train(tmp_path)
+    (path,) = tmp_path.glob(f"{kind}_e3_b0*.th")
+    state = torch.load(path, weights_only=True)
+    tensors = {
+        "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+        "repeated": torch.ones(1).expand(10**12),
+    }
+    torch.save([state] if what == "list" else {**state, "more": [tensors[what]]}, path)
+    assert_identical(result(_train(tmp_path), tmp_path), expected)
+
+
+@pytest.mark.parametrize("found", ["nested tensor", "complex64", "sparse_coo", "type int"])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_weights_of_another_kind_are_named(found: str, tmp_path: Path) -> None:
+    """By definition: one sentence that names the file and the weight. PyTorch would raise an
+    internal error, or leave out the imaginary part."""
+    _train(tmp_path)
+    (path,) = tmp_path.glob("model_state_e3_b0*.th")
+    state = torch.load(path, weights_only=True)
+    name, weight = next(iter(state.items()))
+    state[name] = {
+        "nested tensor": lambda: torch.nested.nested_tensor([weight]),
+        "complex64": lambda: weight.to(torch.complex64),
+        "sparse_coo": weight.to_sparse,
+        "type int": lambda: 3,
+    }[found]()
+    path.unlink()  # and so leave best.th, a link to it, alone
+    torch.save(state, path)
+    with pytest.raises(
+        InputError, match=f"^{path}: {name}: expected a tensor of .*, found a .*{found}"
+    ):
+        _train(tmp_path)
+
+
 class _Trap:
     def __init__(self, path: Path) -> None:
         self._path = path

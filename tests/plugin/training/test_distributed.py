@@ -1,4 +1,4 @@
-"""These tests train a `bilm` in two processes, over gloo, through `allennlp train` and its
+"""These tests train a `bilm` in several processes, over gloo, through `allennlp train` and its
 `distributed` block."""
 
 import json
@@ -44,13 +44,13 @@ def forked() -> Iterator[None]:
         yield
 
 
-def two_processes(cache: Path) -> dict[str, Any]:
-    """Return the config of two processes with two rows each."""
+def processes(cache: Path, number: int) -> dict[str, Any]:
+    """Return the config of several processes with two rows each."""
     params = config(cache).as_dict()
     params["data_loader"]["batch_size"] = 2
     del params["trainer"]["cuda_device"]
     params["trainer"]["callbacks"] = [{"type": "sigkill_for_test"}]
-    params["distributed"] = {"cuda_devices": [-1, -1]}
+    params["distributed"] = {"cuda_devices": [-1] * number}
     return params
 
 
@@ -65,7 +65,7 @@ def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torc
 def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Path) -> None:
     """The expected weights, warm state and perplexities are those of one process, without dropout
     and sampling. Both validate within epochs too."""
-    params = two_processes(tmp_path / "cache")
+    params = processes(tmp_path / "cache", 2)
     params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 40}]
     params["model"].update(dropout=0.0, n_negative_samples=None, initial_state="zero")
     found = train(params, tmp_path / "two")
@@ -86,43 +86,47 @@ def whole(
 ) -> tuple[Path, dict[str, torch.Tensor]]:
     """Return the folder and the weights of the uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
-    return folder / "run", train(two_processes(folder / "cache"), folder / "run")
+    return folder / "run", train(processes(folder / "cache", 3), folder / "run")
 
 
 @pytest.mark.parametrize(
-    "checkpointer, last_saved",
+    "checkpointer, kills, last_saved",
     [
-        ({}, [Point(0, 21), Point(1, 7)]),
+        ({}, [25, 46], [Point(0, 21), Point(1, 21)]),
         # The first process announces each save one batch ahead.
-        ({"save_every_num_batches": None, "save_every_num_seconds": 0}, [Point(0, 24)]),
+        ({"save_every_num_batches": None, "save_every_num_seconds": 0}, [25], [Point(0, 24)]),
+        # PyTorch arranges gradients in another order after the first batch.
+        ({"save_every_num_batches": 1}, [2, 1], [Point(0, 1), Point(0, 1)]),
     ],
-    ids=["batches", "seconds"],
+    ids=["batches", "seconds", "first"],
 )
-def test_two_killed_processes_end_with_the_same_bits(
+def test_three_killed_processes_end_with_the_same_bits(
     checkpointer: dict[str, Any],
+    kills: list[int],
     last_saved: list[Point],
     whole: tuple[Path, dict[str, torch.Tensor]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both processes get a SIGKILL in mid-epoch, some batches after a checkpoint, and one run
+    """All processes get a SIGKILL in mid-epoch, some batches after a checkpoint, and one run
     another one after `--recover`, in the second epoch. The expected states are those of the
-    uninterrupted run, with each process's rows and random states."""
-    params = two_processes(tmp_path / "cache")
+    uninterrupted run, with each process's rows and random states. Two processes would not show in
+    which order gradients are summed, because a sum of two numbers has only one."""
+    params = processes(tmp_path / "cache", 3)
     params["trainer"]["checkpointer"].update(checkpointer)
     killed = tmp_path / "killed"
-    for after, options, last in zip([25, 46], [[], ["--recover"]], last_saved):
+    for after, options, last in zip(kills, [[], ["--recover"]], last_saved):
         monkeypatch.setattr(SigkillCallback, "after", after)
         with pytest.raises(ProcessExitedException, match="SIG"):
             train(params, killed, *options)
-        for rank in range(2):
-            assert CheckpointFiles(str(killed), rank, world_size=2).complete()[0] == last
+        for rank in range(3):
+            assert CheckpointFiles(str(killed), rank, world_size=3).complete()[0] == last
     monkeypatch.setattr(SigkillCallback, "after", None)
     found = train(params, killed, "--recover")
     folder, expected = whole
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
         assert torch.equal(tensor, found[name]), name
-    for rank in range(2):
-        name = f"rank_state_e2_b0_w{rank}of2.th"
+    for rank in range(3):
+        name = f"rank_state_e2_b0_w{rank}of3.th"
         assert (killed / name).read_bytes() == (folder / name).read_bytes()

@@ -15,7 +15,7 @@ from elmo_plugin.checks import InputError
 from tests.compare import assert_close
 from tests.plugin.models.running_text import TEXT, batch, language_model, windows
 from tests.plugin.models.test_training import KillCallback, config
-from tests.plugin.training.test_distributed import forked, two_processes  # noqa: F401 (a fixture)
+from tests.plugin.training.test_distributed import forked, processes  # noqa: F401 (a fixture)
 from tests.plugin.training.test_distributed import train as train_in_processes
 from tests.plugin.training.toy_training import Killed
 
@@ -212,7 +212,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
 def test_two_processes_follow_one_with_dense_gradients(tmp_path):
     """The expected weights are those of one process with the optimizer `adagrad`, the trainer's
     `grad_norm` and all rows. Every process draws the same samples, and there is no dropout."""
-    two, one = two_processes(tmp_path / "cache"), two_processes(tmp_path / "cache")
+    two, one = processes(tmp_path / "cache", 2), processes(tmp_path / "cache", 2)
     for params in (two, one):
         params["model"]["dropout"] = 0.0
     del one["distributed"]

@@ -12,15 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import kernel_losses, takes
-from elmo_plugin.ops.linear import is_on_cpu, matmul
+from elmo_plugin.ops.kernels import takes
 from elmo_plugin.ops.no_double_backward import no_double_backward, no_forward_mode
+from elmo_plugin.ops.softmax.kernel import kernel_losses
+from elmo_plugin.ops.softmax.reference import reference_sampled_softmax_loss
+from elmo_plugin.ops.softmax.torch_ops import losses
 
-BLOCK_NUMBERS = 2**21
-"""Number of logits in a block: 8 MiB in fp32."""
-
-DEVICE_BLOCK_NUMBERS = 2**27
-"""The same on other devices, where a few large products are faster: 512 MiB in fp32."""
+__all__ = [
+    "log_likelihoods",
+    "reference_sampled_softmax_loss",
+    "sampled_softmax_loss",
+    "softmax_loss",
+]
 
 
 def sampled_softmax_loss(
@@ -50,17 +53,6 @@ def softmax_loss(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) 
 def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The terms of `softmax_loss`, negated, shape `(n,)`, without a gradient."""
     return -_losses(hidden, targets, targets, weight, bias, gradients=False)[0]
-
-
-def reference_sampled_softmax_loss(
-    hidden: Tensor, targets: Tensor, samples: Tensor, weight: Tensor, bias: Tensor
-) -> Tensor:
-    """The definition of `sampled_softmax_loss`."""
-    n = len(hidden)
-    true = (hidden * weight[:n]).sum(dim=1) + bias[:n]
-    sampled = hidden @ weight[n:].T + bias[n:]
-    sampled = sampled.masked_fill(targets[:, None] == samples, -torch.inf)
-    return (torch.cat([true[:, None], sampled], dim=1).logsumexp(dim=1) - true).sum()
 
 
 def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
@@ -139,51 +131,3 @@ def _losses(
         return losses_of_rows, d_hidden, d_weight, torch.cat([d_true, d_bias])
     d_weight.index_add_(0, targets, hidden * d_true[:, None])
     return losses_of_rows, d_hidden, d_weight, d_bias.index_add_(0, targets, d_true)
-
-
-def losses(
-    hidden: Tensor,
-    hits: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    true_logits: Tensor,
-    d_weight: Tensor | None,
-) -> tuple[Tensor, ...]:
-    """
-    log(exp(y_n) + sum_s exp(y_ns)) - y_n of each row, shape `(n,)`. y_n are the `true_logits`,
-    shape `(n,)`, and y_ns the logits of `hidden`, shape `(n, P)`, for the words s other than the
-    row's hit, with `weight`, shape `(S, P)`, and `bias`, shape `(S,)`.
-
-    If there is a `d_weight`, shape `(S, P)`, the gradient of `weight` is written to it, and the
-    gradients of `true_logits`, of `hidden` (through y_ns alone) and of `bias` follow.
-    """
-    n, weight_t = len(hidden), weight.t()
-    found = torch.empty_like(true_logits)
-    if d_weight is not None:
-        d_hidden, d_true = torch.empty_like(hidden), torch.empty_like(true_logits)
-        d_weight_t, d_bias = hidden.new_zeros(weight_t.shape), torch.zeros_like(bias)
-    numbers = BLOCK_NUMBERS if is_on_cpu(hidden) else DEVICE_BLOCK_NUMBERS
-    n_rows = max(1, numbers // len(weight))
-    for first in range(0, n, n_rows):
-        rows = slice(first, first + n_rows)
-        h, y = hidden[rows].to(weight.dtype), true_logits[rows]
-        p = matmul(h, weight_t).to(hidden.dtype).add_(bias)
-        hit = hits[rows, None]
-        at = hit.clamp(min=0)  # without an index of the hits, for which a GPU would wait
-        p.scatter_(1, at, p.gather(1, at).masked_fill_(hit >= 0, -torch.inf))
-        top = torch.maximum(p.amax(dim=1), y)
-        p.sub_(top[:, None]).exp_()
-        e = torch.exp(y - top)
-        total = p.sum(dim=1) + e
-        found[rows] = top + total.log() - y
-        if d_weight is not None:
-            p.div_(total[:, None])
-            d_true[rows] = e / total - 1
-            d_bias += p.sum(dim=0)
-            p = p.to(weight.dtype)
-            d_hidden[rows] = matmul(p, weight)
-            d_weight_t += matmul(h.t(), p)
-    if d_weight is None:
-        return (found,)
-    d_weight.copy_(d_weight_t.t())
-    return found, d_true, d_hidden, d_bias

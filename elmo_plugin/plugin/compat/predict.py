@@ -1,37 +1,49 @@
 """
 AllenNLP's command `predict` skips blank lines, so that the line numbers of its output are not those
-of its input. It also opens the output first, so that an error leaves a part of it.
+of its input; opens the output before it predicts, so that an error leaves a part of it; fails with
+an error about `NoneType` if standard input or output is closed; and predicts nothing for
+`--batch-size 0`.
 
-A predictor that has the methods `load_file` and `check_text`, as `bilm` and `elmo` have, reads the
-input itself. For it, importing this module makes `predict` check a file before anything is
-computed, and write the output completely or not at all. For all predictors, an `InputError` names
-the input. Remove it when AllenNLP passes all lines to a predictor.
+Importing this makes the output appear whole or not at all, and these clear errors. An `InputError`
+names the input. A predictor that has the methods `load_file` and `check_text`, as `bilm` and `elmo`
+have, reads the input itself, and a file is checked before anything is computed. Remove it when
+AllenNLP passes all lines to a predictor.
 """
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, TextIO
 
 from allennlp.commands import predict
 from allennlp.common import JsonDict
 from allennlp.data import Instance
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, check_count
 from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
 
 
 class PredictManager(predict._PredictManager):
     """AllenNLP's class, for which a predictor can read the lines of a file itself."""
 
     def __init__(
-        self, predictor: Predictor, input_file: str, output_file: str | None, *rest: Any
+        self,
+        predictor: Predictor,
+        input_file: str,
+        output_file: str | None,
+        batch_size: int,
+        *rest: Any,
     ) -> None:
+        check_count("--batch-size", batch_size)
+        if input_file == "-":
+            standard_input("input_file")
+        if output_file is None:
+            check_standard_output()
         self._line_reader: Any = predictor if hasattr(predictor, "load_file") else None
-        self._whole_file = None
-        if self._line_reader is not None and output_file and not _is_pipe(output_file):
-            self._whole_file = output_file
-        super().__init__(predictor, input_file, None if self._whole_file else output_file, *rest)
+        self._output_path = output_file
+        super().__init__(predictor, input_file, None, batch_size, *rest)
 
     def _get_json_data(self) -> Iterator[JsonDict]:
         if self._line_reader is None:
@@ -60,12 +72,26 @@ class PredictManager(predict._PredictManager):
             if self._input_file != "-" and not _is_pipe(self._input_file):
                 for _ in self._get_json_data():
                     pass
-        if self._whole_file is None:
+        with piped_output(), ExitStack() as stack:
+            if self._output_path is not None:
+                try:
+                    self._output_file: Any = stack.enter_context(_opened(self._output_path))
+                except OSError as error:
+                    raise InputError(
+                        f"--output-file: {self._output_path}: expected a place to write to, found: "
+                        f"{error.strerror}"
+                    ) from None
             super().run()
-            return
-        with atomic_write(self._whole_file) as temporary, temporary.open("w") as output:
-            self._output_file = output
-            super().run()
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[TextIO]:
+    if _is_pipe(path):
+        with open(path, "w") as file:
+            yield file
+    else:
+        with atomic_write(path) as temporary, temporary.open("w") as file:
+            yield file
 
 
 def _is_pipe(path: str) -> bool:

@@ -1,7 +1,7 @@
 """
-The recurrence of `ProjectedLSTM` with a hand-written gradient. Symbols and shapes are those of
-`ProjectedLSTM`, and `reference_lstm` is the equation. The compiled kernel (`kernels.py`) is
-used instead where available; this file serves all other machines and types.
+The recurrence of `ProjectedLSTM` with a hand-written gradient, by PyTorch's operators, for machines
+and types without the compiled kernel. Symbols and shapes are those of `ProjectedLSTM`, and
+`reference_lstm` is the equation.
 
 All inputs are multiplied in one matrix product before the first step, and all weight gradients in
 one after the last step; only the recurrent part is inside the loop. Matrix products with bfloat16
@@ -14,10 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import KernelScan, KernelWeights, kernel_scan, pack_for_kernel, takes
-from elmo_plugin.ops.linear import Weights, batched_matmul, is_on_cpu, pack_weights
-from elmo_plugin.ops.lstm_reference import LSTMWeights, scan_gradients
-from elmo_plugin.ops.no_double_backward import no_double_backward, no_forward_mode
+from elmo_plugin.ops.linear import Weights, batched_matmul, is_on_cpu
+from elmo_plugin.ops.lstm.reference import scan_gradients
+from elmo_plugin.ops.no_double_backward import no_double_backward
 from elmo_plugin.ops.private_torch import is_graph_kept
 
 BLOCK = 128
@@ -27,49 +26,10 @@ DEVICE_BLOCK = 4096
 """The same on other devices, where fewer and larger products are faster."""
 
 
-def pack_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
-    """Pack the matrices of weights that do not change, for scans without a gradient."""
-    if _kernel_takes(weights):
-        return pack_for_kernel(weights)
-    return weights.map_matrices(lambda x, _: pack_weights([x])[0])
-
-
-def lstm_scan(
-    inputs: Tensor,
-    c_0: Tensor,
-    h_0: Tensor,
-    weights: LSTMWeights,
-    batch_sizes: Sequence[int] | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """
-    See `ProjectedLSTM.forward`. Tensors for the backward pass are kept only if a gradient is
-    needed.
-    """
-    no_forward_mode(inputs, c_0, h_0, *weights)
-    if batch_sizes is None:
-        batch_sizes = [inputs.size(2)] * inputs.size(1)
-    c_0, h_0 = c_0.detach(), h_0.detach()
-    uses_kernel = isinstance(weights.recurrent, KernelWeights) or _kernel_takes(weights)
-    scan: Callable[..., tuple[Tensor, ...]] = kernel_scan if uses_kernel else _scan
-    tensors = (inputs, *weights.matrices(), weights.bias)
-    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
-        scan = (KernelScan if uses_kernel else _Scan).apply
-    elif uses_kernel and isinstance(weights.recurrent, Tensor):
-        weights = pack_for_kernel(weights)  # they are trained and change between evaluations
-    outputs, c, h, *_ = scan(inputs, c_0, h_0, *weights, batch_sizes)
-    return outputs, c, h
-
-
-def _kernel_takes(weights: LSTMWeights) -> bool:
-    """Whether the kernels take these weights, whose matrices must have one dtype."""
-    matrices = weights.matrices()
-    return all(map(takes, matrices)) and len({x.dtype for x in matrices}) == 1
-
-
-def _scan(
+def scan(
     inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The scan without a gradient, with PyTorch's operators. Arguments are those of `lstm_scan`."""
+    """The scan without a gradient. The arguments are `LSTMWeights` and batch sizes."""
     w_x, w_h, bias, w_p, cell_clip, proj_clip, batch_sizes = arguments
     # bf16 rounds to 1e-3 anyway, and training does not need the exact tanh.
     tanh = torch.tanh if w_h.dtype == inputs.dtype else quick_tanh
@@ -151,7 +111,7 @@ def _last(states: Tensor, batch_sizes: Sequence[int]) -> Tensor:
     )
 
 
-class _Scan(torch.autograd.Function):
+class Scan(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any

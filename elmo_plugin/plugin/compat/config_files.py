@@ -1,0 +1,40 @@
+"""
+A folder in place of a config aborts the process within Jsonnet, and a device such as /dev/zero
+fills the memory. Importing this lets Python read configs and the files that they import, of at most
+16 MiB each, so that both are errors that name the file.
+"""
+
+import os
+from typing import Any
+
+from _jsonnet import evaluate_snippet
+from allennlp.common import params
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.bounds import read_small_file
+
+MOST_BYTES = 1 << 24
+
+
+def _imported(folder: str, name: str) -> tuple[str, bytes]:
+    path = os.path.join(folder, name)
+    return path, read_small_file(path, MOST_BYTES, "a file")
+
+
+def _evaluate_snippet(source: str, text: str, **kwargs: Any) -> str:
+    return evaluate_snippet(source, text, import_callback=_imported, **kwargs)
+
+
+def _evaluate_file(file: str | os.PathLike, **kwargs: Any) -> str:
+    content = read_small_file(file, MOST_BYTES, "a config in Jsonnet or JSON")
+    if b"\0" in content:
+        raise InputError(f"{file}: expected a config in Jsonnet or JSON, found a NUL byte")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: expected a config in UTF-8, found {error}") from None
+    return _evaluate_snippet(str(file), text, **kwargs)
+
+
+params.evaluate_file = _evaluate_file
+params.evaluate_snippet = _evaluate_snippet

@@ -1,0 +1,174 @@
+"""Whether the compiled kernels are on or off, and why."""
+
+import logging
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmo_plugin.ops import char_conv, kernel_sources, kernels, lstm, softmax
+from tests.conftest import python, threads
+
+needs_kernel = pytest.mark.skipif(
+    not kernels.KERNEL_DTYPES, reason=f"the compiled kernels are {kernels.KERNEL_STATUS}"
+)
+
+CONTEXTS = """
+import torch
+context = {context}
+context.__enter__()
+from elmo_plugin.ops.kernels import KERNEL_STATUS
+print(KERNEL_STATUS)
+"""
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "context",
+    ["torch.inference_mode()", "torch.autocast('cpu', torch.bfloat16)", "torch.device('meta')"],
+)
+def test_the_context_of_the_import_does_not_matter(context):
+    """The self-tests would fail in it."""
+    assert python("-c", CONTEXTS.format(context=context)).stdout.strip() == kernels.KERNEL_STATUS
+
+
+SELF_TESTS = [operator.kernel.self_test for operator in (char_conv, lstm, softmax)]
+
+
+@needs_kernel
+@pytest.mark.parametrize("self_test", SELF_TESTS)
+def test_the_default_dtype_of_the_import_does_not_matter(self_test):
+    """The self-tests are in fp32, and the default dtype stays what it was."""
+    status = kernels.KERNEL_STATUS
+    torch.set_default_dtype(torch.float64)
+    try:
+        kernels.check(self_test)
+        assert kernels.KERNEL_STATUS == status and torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_the_kernel_is_switched_off(monkeypatch):
+    """Expected: as documented, for the variable's value 0."""
+    monkeypatch.setenv("ELMO_PLUGIN_KERNEL", "0")
+    assert kernels._load() == (frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0")
+
+
+def test_no_kernel_is_no_fault(monkeypatch, tmp_path, caplog):
+    """Expected: no warning where there was no compiler."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "absent.so")
+    assert kernels._load() == (frozenset(), "off, because it was not built")
+    assert not caplog.records
+
+
+def test_a_file_that_does_not_load_is_not_used(monkeypatch, tmp_path, caplog):
+    """Expected: PyTorch's operators and one warning that says why."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "broken.so")
+    (tmp_path / "broken.so").write_bytes(b"no library")
+    dtypes, status = kernels._load()
+    assert not dtypes and status.startswith("off, because ") and "broken.so" in status
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING and "broken.so" in record.getMessage()
+
+
+@needs_kernel
+def test_the_self_test_starts_no_threads():
+    """Expected: one thread while the self-test runs, and as many as before after it. A process that
+    is forked later would wait for threads that it does not have."""
+    counts = []
+    with threads(3):
+        kernels.check(lambda _: counts.append(torch.get_num_threads()))
+        assert set(counts) == {1} and torch.get_num_threads() == 3
+
+
+def test_wrong_numbers_are_found(monkeypatch, caplog):
+    """Expected: no kernel is used if one differs from its definition, here by 0.1."""
+    monkeypatch.setattr(kernels, "KERNEL_DTYPES", kernels.KERNEL_DTYPES)  # restored after the test
+    monkeypatch.setattr(kernels, "KERNEL_STATUS", kernels.KERNEL_STATUS)
+    for operator, name, message in (
+        (lstm.kernel, "kernel_scan", "numbers are wrong by 0.1"),
+        (softmax.kernel, "kernel_losses", "numbers of the softmax are wrong by 0.1"),
+        (char_conv.kernel, "kernel_best_windows", "numbers of the convolutions are wrong by 0.1"),
+    ):
+        if not (dtypes := kernels.KERNEL_DTYPES):
+            pytest.skip(f"the compiled kernels are {kernels.KERNEL_STATUS}")
+        with monkeypatch.context() as patch:
+            patch.setattr(operator, name, _shifted(getattr(operator, name)))
+            kernels.check(operator.self_test)
+        assert not kernels.KERNEL_DTYPES and message in kernels.KERNEL_STATUS
+        assert message in caplog.records.pop().getMessage() and not caplog.records
+        kernels.KERNEL_DTYPES = dtypes
+
+
+def _shifted(function):
+    """The first result is wrong by 0.1."""
+
+    def shifted(*arguments):
+        first, *others = function(*arguments)
+        return first + 0.1, *others
+
+    return shifted
+
+
+@needs_kernel
+def test_another_pytorch_is_refused(monkeypatch, caplog):
+    """Expected: a kernel built for one version of PyTorch is not used with another."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    this = torch.__version__.partition("+")[0]
+    monkeypatch.setattr(torch, "__version__", "2.99.0+cpu")
+    dtypes, status = kernels._load()
+    assert not dtypes and f"built for PyTorch {this}, not 2.99.0" in status
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "change, status",
+    [
+        ((torch, "__version__", "2.99.0+cpu"), "built for PyTorch"),
+        ((kernels, "sources_digest", lambda: "another"), "built from other sources"),
+    ],
+)
+def test_a_library_of_something_else_is_not_loaded(monkeypatch, change, status):
+    """Expected: the file says what it was built from, so that it need not be loaded, which may
+    crash with another PyTorch. Without sources, as in a wheel, nothing is compared with them."""
+    monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
+    loaded = []
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.ops, "load_library", loaded.append)
+        patch.setattr(*change)
+        dtypes, found = kernels._load()
+    assert not dtypes and status in found and not loaded
+    monkeypatch.setattr(kernels, "sources_digest", lambda: None)
+    assert kernels._load() == (kernels.KERNEL_DTYPES, kernels.KERNEL_STATUS)
+
+
+def test_the_digest_of_the_sources(monkeypatch, tmp_path):
+    """By hand: another content, name or number of files is another digest, and other files do not
+    matter."""
+    monkeypatch.setattr(kernel_sources, "__file__", str(tmp_path / "kernel_sources.py"))
+    assert kernel_sources.sources_digest() is None
+    found = []
+    files = ("a/kernel.cpp", "1"), ("a/kernel.cpp", "2"), ("b/kernel.cpp", "2"), ("c.h", "")
+    for name, content in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+        found.append(kernel_sources.sources_digest())
+    (tmp_path / "kernels.so").touch()
+    assert kernel_sources.sources_digest() == found[-1] and len(set(found)) == 4
+
+
+@pytest.mark.parametrize("name", ["char_conv", "lstm", "softmax"])
+def test_the_source_is_empty_for_other_processors(name: str) -> None:
+    """The preprocessor without the macro of x86-64 leaves nothing to compile, and needs no headers
+    of PyTorch."""
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("there is no C++ compiler")
+    source = Path(kernels.__file__).parent / name / "kernel.cpp"
+    command = [compiler, "-E", "-P", "-U__x86_64__", source]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not done.stdout.strip()
