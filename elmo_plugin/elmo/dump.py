@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,10 +44,10 @@ STATE = "state"
 """Group of a part with the LSTM state after its last sentence, for `carry`."""
 
 
-class Sentence(NamedTuple):
-    """A line of the text; lines are counted from 0."""
+class Line(NamedTuple):
+    """A line of the text, which is a sentence; lines are counted from 0."""
 
-    line: int
+    number: int
     text: str
 
     @property
@@ -54,40 +55,53 @@ class Sentence(NamedTuple):
         return self.text.split()
 
 
+@dataclass(frozen=True, kw_only=True)
+class DumpSettings:
+    """
+    What a dump contains. `layer`: `"all"`, `"top"` or `"average"`. `pool`: see `Elmo.embed`.
+    `batch_size`: sentences per batch; without `carry` these are sentences of `ORDINARY_LENGTH`
+    tokens, so that memory is bounded. `dtype`: `"float32"` or `"float16"`. `use_sentence_keys`:
+    name datasets by sentences instead of line numbers; of equal sentences, the last one is written.
+    `forget_sentences`: omit `sentence_to_index`; memory then does not grow with the text.
+    """
+
+    layer: str
+    pool: str | None = None
+    batch_size: int = 64
+    dtype: str = "float32"
+    use_sentence_keys: bool = False
+    forget_sentences: bool = False
+
+    @property
+    def has_index(self) -> bool:
+        """Whether the file has a `sentence_to_index`."""
+        return not (self.use_sentence_keys or self.forget_sentences)
+
+
 def dump(
     elmo: Elmo,
-    sentences: Iterable[Sentence],
+    lines: Iterable[Line],
     out: str | os.PathLike,
-    *,
-    layer: str,
-    pool: str | None = None,
-    batch_size: int = 64,
-    dtype: str = "float32",
-    use_sentence_keys: bool = False,
-    forget_sentences: bool = False,
+    settings: DumpSettings,
     total: int | None = None,
 ) -> None:
     """
     Compute and write the vectors of a text, or resume an interrupted dump.
 
-    `sentences`: a text without empty sentences. With `carry` they are read in order; otherwise the
-    sentences of a part are sorted by length. `out`: HDF5 file to write. `layer`: `"all"`, `"top"`
-    or `"average"`. `pool`: see `Elmo.embed`. `batch_size`: sentences per batch; without `carry`
-    these are sentences of `ORDINARY_LENGTH` tokens, so that memory is bounded. `dtype`: `"float32"`
-    or `"float16"`. `use_sentence_keys`: name datasets by sentences instead of line numbers; of
-    equal sentences, the last one is written. `forget_sentences`: omit `sentence_to_index`; memory
-    then does not grow with the text. `total`: number of sentences, for the progress bar.
+    `lines`: a text without empty sentences. With `carry` they are read in order; otherwise the
+    sentences of a part are sorted by length. `out`: HDF5 file to write. `total`: number of lines,
+    for the progress bar.
 
     Raises an `InputError` if `out` exists, if another process is writing it, if an interrupted dump
     has another model, text or settings, or if a sentence cannot be the name of a dataset; and a
     `DiskFullError` if the disk is full, in which case finished parts are kept.
     """
     out = Path(os.path.realpath(out))  # a link stays
-    settings = _settings(elmo, layer, pool, batch_size, dtype)
+    facts = _facts(elmo, settings)
     part_size = PART_SENTENCES
     if elmo.layers.initial_state == "carry":
         # Whole batches, because their rows continue those of the previous batch.
-        part_size = max(1, PART_SENTENCES // batch_size) * batch_size
+        part_size = max(1, PART_SENTENCES // settings.batch_size) * settings.batch_size
     elmo.layers.same_bits = True
     index: dict[str, int] = {}
     paths = []
@@ -96,17 +110,15 @@ def dump(
             _parts_folder(out) as parts,
             tqdm(total=total, unit=" sentences", desc=out.name) as progress,
         ):
-            for number, part in enumerate(_groups(sentences, part_size)):
+            for number, part in enumerate(_groups(lines, part_size)):
                 paths.append(path := parts / f"{number:08d}.hdf5")
-                if path.exists() and _resume(elmo, path, part, settings):
+                if path.exists() and _resume(elmo, path, part, facts):
                     progress.update(len(part))
                 else:
-                    batches = batches_of(elmo, part, batch_size)
-                    _write_part(elmo, part, path, batches, layer, pool, dtype, settings, progress)
-                if use_sentence_keys or not forget_sentences:
-                    index.update((sentence.text, sentence.line) for sentence in part)
-            keys = {line: text for text, line in index.items()} if use_sentence_keys else None
-            _join(paths, parts, out, keys, None if forget_sentences or use_sentence_keys else index)
+                    _write_part(elmo, part, path, settings, facts, progress)
+                if settings.use_sentence_keys or settings.has_index:
+                    index.update((line.text, line.number) for line in part)
+            _join(paths, parts / "joined", out, settings, index)
             shutil.rmtree(parts, ignore_errors=True)  # another process may just have opened it
     except DiskFullError as error:
         raise DiskFullError(
@@ -114,12 +126,12 @@ def dump(
         ) from None
 
 
-def batches_of(elmo: Elmo, part: list[Sentence], batch_size: int) -> Iterator[list[Sentence]]:
+def batches_of(elmo: Elmo, part: list[Line], batch_size: int) -> Iterator[list[Line]]:
     """The batches in which a part is read."""
     if elmo.layers.initial_state == "carry":
         yield from _groups(part, batch_size)
         return
-    lengths = [len(sentence.tokens) for sentence in part]
+    lengths = [len(line.tokens) for line in part]
     for places in batches_by_length(lengths, batch_size * ORDINARY_LENGTH):
         yield [part[place] for place in places]
 
@@ -129,7 +141,6 @@ def _parts_folder(out: Path) -> Iterator[Path]:
     """The folder of the parts, locked against other processes."""
     parts = out.with_name(f".{out.name}.parts")
     lock = FileLock(parts / "lock", timeout=0)
-    check_is_new(out)
     try:
         parts.mkdir(exist_ok=True)
         lock.acquire()
@@ -137,7 +148,7 @@ def _parts_folder(out: Path) -> Iterator[Path]:
         raise InputError(
             f"{out}: expected to be the only process that writes it, found another one"
         ) from None
-    except OSError as error:
+    except OSError as error:  # for example a name that is too long
         raise InputError(f"{out}: expected a place to write to, found: {error}") from None
     try:
         check_is_new(out)  # it may have been created meanwhile
@@ -150,32 +161,29 @@ def _parts_folder(out: Path) -> Iterator[Path]:
 
 def _write_part(
     elmo: Elmo,
-    part: list[Sentence],
+    part: list[Line],
     path: Path,
-    batches: Iterable[list[Sentence]],
-    layer: str,
-    pool: str | None,
-    dtype: str,
-    settings: dict[str, Any],
+    settings: DumpSettings,
+    facts: dict[str, Any],
     progress: Any,
 ) -> None:
-    elmo.cache_words({word for sentence in part for word in sentence.tokens})
+    elmo.cache_words({word for line in part for word in line.tokens})
     with atomic_write(path) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
-            file.attrs["settings"] = json.dumps(settings)
+            file.attrs["settings"] = json.dumps(facts)
             file.attrs["text"] = _digest(part)
-            for batch in batches:
-                tokens = [sentence.tokens for sentence in batch]
-                vectors = elmo.embed(tokens, layer, pool=pool, max_tokens=MOST)
-                for sentence, found in zip(batch, vectors):
+            for batch in batches_of(elmo, part, settings.batch_size):
+                tokens = [line.tokens for line in batch]
+                vectors = elmo.embed(tokens, settings.layer, pool=settings.pool, max_tokens=MOST)
+                for line, found in zip(batch, vectors):
                     with np.errstate(over="ignore"):
-                        numbers = found.astype(dtype)
+                        numbers = found.astype(settings.dtype)
                     if not np.isfinite(numbers).all():
                         raise InputError(
-                            f"line {sentence.line + 1}: expected numbers that {dtype} can hold, "
-                            f"found {np.abs(found).max():.3g} in its vectors"
+                            f"line {line.number + 1}: expected numbers that {settings.dtype} can "
+                            f"hold, found {np.abs(found).max():.3g} in its vectors"
                         )
-                    file.create_dataset(str(sentence.line), data=numbers)
+                    file.create_dataset(str(line.number), data=numbers)
                 disk.check()
                 progress.update(len(batch))
             for name, numbers in elmo.carried.resume_state().items():
@@ -183,17 +191,17 @@ def _write_part(
         append_checksum(temporary)
 
 
-def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: dict[str, Any]) -> bool:
+def _resume(elmo: Elmo, path: Path, part: list[Line], facts: dict[str, Any]) -> bool:
     """
     Whether an existing part is undamaged. With `carry`, sets the state that the next part needs.
-    Raises an `InputError` if the part has other settings or another text.
+    Raises an `InputError` if the part has other facts or another text.
     """
     if not ends_in_checksum(path):
         logger.warning("%s: this part of an interrupted dump is damaged, computing it again", path)
         return False
     with h5py.File(path, "r") as file:
         stored = json.loads(file.attrs["settings"])
-        for name, value in settings.items():
+        for name, value in facts.items():
             if (before := stored.get(name)) != value:
                 raise InputError(
                     f"{path.parent}: expected the {name} of the interrupted dump, {before}, "
@@ -202,8 +210,8 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: dict[str, An
         if file.attrs["text"] != _digest(part):
             raise InputError(
                 f"{path.parent}: expected an interrupted dump of the same text, found one of "
-                f"another text in lines {part[0].line + 1} to {part[-1].line + 1}; remove it to "
-                "start from scratch"
+                f"another text in lines {part[0].number + 1} to {part[-1].number + 1}; remove it "
+                "to start from scratch"
             )
         if STATE in file:
             carried = {name: torch.from_numpy(x[()]) for name, x in file[STATE].items()}
@@ -212,17 +220,10 @@ def _resume(elmo: Elmo, path: Path, part: list[Sentence], settings: dict[str, An
 
 
 def _join(
-    paths: list[Path],
-    folder: Path,
-    out: Path,
-    keys: dict[int, str] | None,
-    index: dict[str, int] | None,
+    paths: list[Path], whole: Path, out: Path, settings: DumpSettings, index: dict[str, int]
 ) -> None:
-    """
-    Join the parts, first in their `folder`. `keys`: names of lines, by default their numbers; lines
-    without a name are skipped. `index`: `sentence_to_index`, if needed.
-    """
-    whole = folder / "joined"
+    """Join the parts, first as `whole`. `index`: the last line of each sentence."""
+    keys = {line: text for text, line in index.items()} if settings.use_sentence_keys else None
     with (
         atomic_write(whole) as temporary,
         HDF5Bytes(temporary) as disk,
@@ -250,7 +251,7 @@ def _join(
                             "groups; leave out --use-sentence-keys, and nothing is computed again"
                         ) from None
             disk.check()
-        if index is not None:
+        if settings.has_index:
             string = h5py.special_dtype(vlen=str)
             joined.create_dataset("sentence_to_index", (1,), dtype=string)
             names = {text: str(line) for text, line in index.items()}
@@ -258,19 +259,17 @@ def _join(
     os.replace(whole, out)
 
 
-def _settings(
-    elmo: Elmo, layer: str, pool: str | None, batch_size: int, dtype: str
-) -> dict[str, Any]:
+def _facts(elmo: Elmo, settings: DumpSettings) -> dict[str, Any]:
     """Everything that affects the numbers bit by bit, except the text."""
     device = elmo.device
     # Other numbers of threads, and other processors, may round differently.
     is_gpu = device.type == "cuda"
     return {
         "model": elmo.fingerprint().hex(),
-        "layers": layer,
-        "pool": pool,
-        "batch size": batch_size,
-        "type of numbers": dtype,
+        "layers": settings.layer,
+        "pool": settings.pool,
+        "batch size": settings.batch_size,
+        "type of numbers": settings.dtype,
         "version of PyTorch": torch.__version__,
         "kernels": KERNEL_STATUS,
         "GPU": torch.cuda.get_device_name(device) if is_gpu else None,
@@ -279,8 +278,8 @@ def _settings(
     }
 
 
-def _digest(part: list[Sentence]) -> str:
-    return digest("\n".join(f"{sentence.line} {sentence.text}" for sentence in part).encode())
+def _digest(part: list[Line]) -> str:
+    return digest("\n".join(f"{line.number} {line.text}" for line in part).encode())
 
 
 def _groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

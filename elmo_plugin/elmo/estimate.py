@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
-from elmo_plugin.elmo.dump import Sentence, batches_of
+from elmo_plugin.elmo.dump import DumpSettings, Line, batches_of
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.word_cache import CAPACITY
 
@@ -30,47 +31,46 @@ class TextSize(NamedTuple):
     n_tokens: int
     n_words: int
     n_bytes: int
-    sample: list[Sentence]
+    sample: list[Line]
 
 
-def measure_text(sentences: Iterable[Sentence]) -> TextSize:
+def measure_text(lines: Iterable[Line]) -> TextSize:
     """Reads a text once."""
     n_sentences = n_tokens = n_words = n_bytes = 0
-    sample: list[Sentence] = []
+    sample: list[Line] = []
     cached: set[str] = set()
     random = Random(0)
-    for sentence in sentences:
-        tokens = sentence.tokens
+    for line in lines:
+        tokens = line.tokens
         n_sentences += 1
         n_tokens += len(tokens)
-        n_bytes += len(sentence.text.encode())
+        n_bytes += len(line.text.encode())
         n_words += len(new := set(tokens) - cached)
         if len(cached) + len(new) > CAPACITY:
             cached.clear()
         cached |= new
         if len(sample) < SAMPLE:
-            sample.append(sentence)
+            sample.append(line)
         elif (place := random.randrange(n_sentences)) < SAMPLE:
-            sample[place] = sentence
+            sample[place] = line
     return TextSize(n_sentences, n_tokens, n_words, n_bytes, sample)
 
 
-def bytes_of_dump(
-    elmo: Elmo, size: TextSize, layer: str, pool: str | None, dtype: str, has_index: bool
-) -> int:
+def bytes_of_dump(elmo: Elmo, size: TextSize, settings: DumpSettings) -> int:
     """
     The bytes of the file, within a few percent. The parts, which are deleted at the end, take as
-    many. `has_index`: whether there is a `sentence_to_index`; see `dump` for the others.
+    many.
     """
-    n_vectors = (size.n_sentences if pool else size.n_tokens) * (
-        elmo.n_layers if layer == "all" else 1
-    )
-    numbers = n_vectors * elmo.output_dim * torch.finfo(getattr(torch, dtype)).bits // 8
-    index = size.n_bytes + size.n_sentences * len(f'"": "{size.n_sentences}", ') if has_index else 0
-    return numbers + size.n_sentences * BYTES_PER_SENTENCE + index
+    n_layers = elmo.n_layers if settings.layer == "all" else 1
+    n_vectors = (size.n_sentences if settings.pool else size.n_tokens) * n_layers
+    numbers = n_vectors * elmo.output_dim * np.dtype(settings.dtype).itemsize
+    n_bytes = numbers + size.n_sentences * BYTES_PER_SENTENCE
+    if settings.has_index:
+        n_bytes += size.n_bytes + size.n_sentences * len(f'"": "{size.n_sentences}", ')
+    return n_bytes
 
 
-def seconds_of_dump(elmo: Elmo, size: TextSize, batch_size: int) -> float:
+def seconds_of_dump(elmo: Elmo, size: TextSize, settings: DumpSettings) -> float:
     """
     The time that the dump of a whole text takes, from that of its sample: one rate for words to
     encode, and one for tokens to read. Clears carried states.
@@ -78,13 +78,13 @@ def seconds_of_dump(elmo: Elmo, size: TextSize, batch_size: int) -> float:
     if not size.sample:
         return 0.0
     elmo.layers(elmo.bilm, elmo.characters([["the"]]))  # packs weights
-    words = {word for sentence in size.sample for word in sentence.tokens}
+    words = {word for line in size.sample for word in line.tokens}
     start = time.perf_counter()
     elmo.cache_words(words)
     encoded = time.perf_counter()
     n_read = 0
-    for batch in batches_of(elmo, size.sample, batch_size):
-        tokens = [sentence.tokens for sentence in batch]
+    for batch in batches_of(elmo, size.sample, settings.batch_size):
+        tokens = [line.tokens for line in batch]
         torch.stack(elmo.layers(elmo.bilm, elmo.characters(tokens), boundaries=False)[0]).cpu()
         n_read += sum(map(len, tokens))
         if (end := time.perf_counter()) > start + SECONDS:

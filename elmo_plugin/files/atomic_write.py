@@ -20,12 +20,18 @@ class DiskFullError(OSError):
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike, temporary: Path | None = None) -> Iterator[Path]:
     """
     Yield a temporary file next to `path`. It is renamed to `path` if the context ends without an
     error, and removed otherwise. If `path` is a symbolic link, the link stays and its target is
     written, as by `open`; the target need not exist. Raises a `DiskFullError` if the disk is full.
+
+    `temporary`: file that an outer call with this `path` has yielded, and renames itself. A set of
+    files can thus be written by functions that know their names, and renamed together.
     """
+    if temporary is not None:
+        yield temporary
+        return
     path = Path(os.path.realpath(path))
     with name_full_disk(path):
         temporary = path.with_name(f".{path.name}.{token_hex(4)}")
@@ -38,11 +44,6 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())  # otherwise a power failure may leave an empty file
             os.replace(temporary, path)
-        except (DiskFullError, InputError) as error:
-            if str(temporary) not in str(error):
-                raise
-            # The writer knows no other name.
-            raise type(error)(str(error).replace(str(temporary), str(path))) from error
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -58,6 +59,24 @@ def name_full_disk(path: str | os.PathLike) -> Iterator[None]:
         raise DiskFullError(
             f"{path}: could not be written, the disk may be full ({error.strerror})"
         ) from error
+
+
+@contextmanager
+def writable_folder(name: str, folder: str | os.PathLike) -> Iterator[None]:
+    """
+    Create the folder that the argument `name` names, unless it exists. Raises an `InputError` if it
+    cannot be created, or if a file cannot be written there inside the context, and a
+    `DiskFullError` if the disk is full.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        yield
+    except DiskFullError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"{name}: {folder}: expected a folder to write to, found {error}"
+        ) from None
 
 
 def check_is_new(out: str | os.PathLike) -> None:

@@ -32,8 +32,10 @@ def meta_modules(
                 return bilm, None
             size = options.lstm.projection_dim
             return bilm, SampledSoftmax(n_words=n_words, dim=size, n_negative_samples=None)
-    except (ValueError, OverflowError, RuntimeError, TypeError) as error:
-        raise InputError(str(error).partition("\n")[0]) from error
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except (OverflowError, RuntimeError, TypeError) as error:
+        raise InputError("expected sizes within PyTorch's limits, found larger ones") from error
 
 
 class _NoInitialValues(TorchFunctionMode):

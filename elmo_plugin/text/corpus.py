@@ -10,7 +10,6 @@ A corpus is a folder with the files
     word_counts.npy       (W,) int64, number of occurrences of each word in the text
     tokens-00000.npy      int32, the words' ranks, in reading order, without boundaries
     sentences-00000.npy   int64, offset of each sentence in the tokens, and the end of the last one
-    documents-00000.npy   int64, offset of each document in the sentences, and the end of the last
     tokens-00001.npy ...  the next shard
 
 Digests are checked when a corpus is opened, except those of tokens-*, which are checked when a
@@ -24,10 +23,9 @@ A word's characters are its UTF-8 bytes, so words.txt serves models of every
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -43,7 +41,7 @@ from elmo_plugin.text.characters import (
 from elmo_plugin.text.special_words import BEGIN, END
 
 FORMAT = "elmo_plugin encoded corpus"
-VERSION = 2
+FORMAT_VERSION = 2
 
 DESCRIPTION_FILE = "corpus.json"
 WORDS_FILE = "words.txt"
@@ -55,40 +53,30 @@ class CorpusError(InputError):
     """A file of an encoded corpus is missing, damaged, or of another version."""
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(NamedTuple):
     """
-    A part of the text, in whole sentences: word ranks, shape `(tokens,)`, int32; offsets of the
-    sentences into them, shape `(sentences + 1,)`, int64; and offsets of the documents into the
-    sentences, shape `(documents + 1,)`, int64.
+    A part of the text, in whole sentences: word ranks, shape `(tokens,)`, int32; and offsets of the
+    sentences into them, shape `(sentences + 1,)`, int64.
     """
 
     tokens: np.ndarray
     sentences: np.ndarray
-    documents: np.ndarray
 
     @property
     def num_sentences(self) -> int:
         return len(self.sentences) - 1
 
-    @property
-    def num_documents(self) -> int:
-        return len(self.documents) - 1
 
-
-def shard_files(folder: Path, index: int) -> tuple[Path, Path, Path]:
-    """The files of a shard's tokens, sentences and documents."""
-    tokens, sentences, documents = (
-        folder / f"{name}-{index:05}.npy" for name in ("tokens", "sentences", "documents")
-    )
-    return tokens, sentences, documents
+def shard_files(folder: Path, index: int) -> tuple[Path, Path]:
+    """The files of a shard's tokens and sentences."""
+    return folder / f"tokens-{index:05}.npy", folder / f"sentences-{index:05}.npy"
 
 
 class EncodedCorpus:
     """
-    A corpus written by `elmo_plugin.text.encoding.encode`. Use `open` to create it. `description`
-    is the content of corpus.json: `tokens`, `sentences`, `documents`, `words`, `shards` (number of
-    tokens of each), `files` (of the text), and `digests` (one for each other file).
+    A corpus written by `encode_corpus`. Use `open` to create it. `description`
+    is the content of corpus.json: `tokens`, `sentences`, `words`, `shards` (number of tokens of
+    each), `files` (of the text), and `digests` (one for each other file).
     """
 
     def __init__(self, folder: Path, description: dict[str, Any]) -> None:
@@ -96,7 +84,6 @@ class EncodedCorpus:
         self.description = description
         self.num_tokens: int = description["tokens"]
         self.num_sentences: int = description["sentences"]
-        self.num_documents: int = description["documents"]
         self.num_words: int = description["words"]
         self.digests: dict[str, str] = description["digests"]
         self._offsets = self._open(folder / OFFSETS_FILE, np.int64)
@@ -149,13 +136,11 @@ class EncodedCorpus:
                 yield [words[rank] for rank in tokens[start:end].tolist()]
 
     def _open_shard(self, index: int, num_tokens: int) -> Shard:
-        tokens_file, sentences_file, documents_file = shard_files(self.folder, index)
+        tokens_file, sentences_file = shard_files(self.folder, index)
         tokens = _map(tokens_file, np.int32)
         if len(tokens) != num_tokens:
             raise CorpusError(f"{tokens_file}: expected {num_tokens} tokens, found {len(tokens)}")
-        return Shard(
-            tokens, self._open(sentences_file, np.int64), self._open(documents_file, np.int64)
-        )
+        return Shard(tokens, self._open(sentences_file, np.int64))
 
     def _open(self, file: Path, dtype: type) -> np.ndarray:
         array = _map(file, dtype)
@@ -186,9 +171,9 @@ def read_description(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{file}: expected JSON, found damage ({error})") from error
     known = description if isinstance(description, dict) else {}
-    if (found := (known.get("format"), known.get("version"))) != (FORMAT, VERSION):
+    if (found := (known.get("format"), known.get("version"))) != (FORMAT, FORMAT_VERSION):
         raise CorpusError(
-            f"{file}: expected {FORMAT!r} of version {VERSION}, found {found}; "
+            f"{file}: expected {FORMAT!r} of version {FORMAT_VERSION}, found {found}; "
             "encode the text again"
         )
     if not is_sealed(description):

@@ -25,8 +25,14 @@ from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest, file_digest, is_sealed, sealed
 from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.local_path import CACHE
-from elmo_plugin.text.corpus import VERSION, CorpusError, EncodedCorpus, is_corpus, read_description
-from elmo_plugin.text.encoding import encode
+from elmo_plugin.text.corpus import (
+    FORMAT_VERSION,
+    CorpusError,
+    EncodedCorpus,
+    is_corpus,
+    read_description,
+)
+from elmo_plugin.text.encoding import encode_corpus
 from elmo_plugin.text.lines import file_facts, find_files
 
 logger = logging.getLogger(__name__)
@@ -79,7 +85,7 @@ def open_corpus(
                 _remove(cache / name)
         if corpus is None:
             logger.info("Encoding %s into %s", path, cache / name)
-            corpus = encode(files, cache / name)
+            corpus = encode_corpus(files, cache / name)
         if index.get(signature) != name:
             _write_index(cache, {**index, signature: name})
     return corpus
@@ -93,7 +99,7 @@ def _remove(folder: Path) -> None:
 
 
 def _signature(files: Sequence[Path]) -> str:
-    return digest(json.dumps([VERSION, file_facts(files)]).encode("utf-8"))[:20]
+    return digest(json.dumps([FORMAT_VERSION, file_facts(files)]).encode("utf-8"))[:20]
 
 
 def _find_by_content(files: Sequence[Path], cache: Path) -> str | None:

@@ -27,8 +27,8 @@ from elmo_plugin.text.corpus import (
     COUNTS_FILE,
     DESCRIPTION_FILE,
     FORMAT,
+    FORMAT_VERSION,
     OFFSETS_FILE,
-    VERSION,
     WORDS_FILE,
     EncodedCorpus,
     shard_files,
@@ -42,7 +42,7 @@ SHARD_TOKENS = 1 << 23
 """Tokens per shard: 32 MB, about a shard of the 1 Billion Word Benchmark."""
 
 
-def encode(
+def encode_corpus(
     files: Sequence[Path], folder: str | os.PathLike, shard_tokens: int = SHARD_TOKENS
 ) -> EncodedCorpus:
     """
@@ -50,16 +50,12 @@ def encode(
     the link stays. Only one process at a time encodes to a folder; it removes what a killed process
     left.
 
-    `shard_tokens`: largest number of tokens of a shard, unless one sentence has more. A shard ends
-    with a document if that leaves it at least half full. Otherwise the document is cut, and the
-    rest counts as another document when shuffling.
+    `shard_tokens`: largest number of tokens of a shard, unless one sentence has more.
 
     Raises an `InputError` if the folder exists or cannot be created, if the files contain no token,
     or if a file is not valid text; and an `OSError` if a file cannot be opened, or the corpus
     cannot be written.
     """
-    if shard_tokens < 1:
-        raise InputError(f"shard_tokens: expected at least 1, found {shard_tokens}")
     folder = Path(os.path.realpath(folder))  # a link stays, and "." has a name
     partial = folder.with_name(f".{folder.name}.partial")
     with ExitStack() as stack:
@@ -71,8 +67,11 @@ def encode(
             raise InputError(f"{folder}: expected a place to write to, found: {error}") from None
         try:
             if folder.exists():
-                raise InputError(f"{folder}: expected a folder to be made, found one that exists")
-            _encode(files, partial, shard_tokens)
+                raise InputError(
+                    f"{folder}: expected a new folder to write, found one; remove it to encode the "
+                    "text again"
+                )
+            _write_corpus(files, partial, shard_tokens)
             os.replace(partial, folder)
         except OSError as error:
             if error.filename is not None:
@@ -86,7 +85,7 @@ def encode(
     return EncodedCorpus.open(folder)
 
 
-def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
+def _write_corpus(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
     # Looking up a new word assigns it the next number without running Python code.
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
@@ -110,10 +109,9 @@ def _encode(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
     shards.renumber(_write_words(folder, list(numbers), shards.counts, shards.digests))
     description = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         "tokens": shards.num_tokens,
         "sentences": shards.num_sentences,
-        "documents": shards.num_documents,
         "words": len(numbers),
         "shards": shards.sizes,
         "files": sources,
@@ -139,7 +137,6 @@ def _encode_file(
         progress.update(len(piece))
 
     tokens_before = shards.num_tokens
-    after_blank = True
     for lines in read_blocks(file, on_bytes):
         sentences = [line.split() for line in lines]
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(lines))
@@ -148,10 +145,7 @@ def _encode_file(
             dtype=np.int32,
             count=lengths.sum(),
         )
-        blank = lengths == 0
-        opens_document = np.concatenate([[after_blank], blank[:-1]])
-        after_blank = bool(blank[-1])
-        shards.add(tokens, lengths[~blank], opens_document[~blank])
+        shards.add(tokens, lengths[lengths > 0])
     if shards.num_tokens == tokens_before:
         logger.warning("%s: expected sentences, found no token", file)
     return {"name": file.name, "bytes": num_bytes, "blake2b": content.hexdigest()}
@@ -188,26 +182,23 @@ class _ShardWriter:
     def __init__(self, folder: Path, shard_tokens: int) -> None:
         self._folder = folder
         self._shard_tokens = shard_tokens
-        self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._pending: list[tuple[np.ndarray, np.ndarray]] = []
         self._num_pending = 0
         self.num_tokens = 0
         self.num_sentences = 0
-        self.num_documents = 0
         self.sizes: list[int] = []
         self.digests: dict[str, str] = {}
         # The special words are numbered even if they do not occur in the text.
         self.counts = np.zeros(len(SPECIAL_WORDS), dtype=np.int64)
 
-    def add(self, tokens: np.ndarray, lengths: np.ndarray, opens_document: np.ndarray) -> None:
+    def add(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
         """
         Add sentences. `tokens`: word numbers, shape `(tokens,)`, int32. `lengths`: each sentence's
-        number of tokens, shape `(sentences,)`, int64. `opens_document`: whether a document starts
-        with the sentence, shape `(sentences,)`, bool.
+        number of tokens, shape `(sentences,)`, int64.
         """
         self.num_tokens += len(tokens)
         self.num_sentences += len(lengths)
-        self.num_documents += int(opens_document.sum())
-        self._pending.append((tokens, lengths, opens_document))
+        self._pending.append((tokens, lengths))
         self._num_pending += len(tokens)
         while self._num_pending > self._shard_tokens:
             self._write_shard()
@@ -224,29 +215,17 @@ class _ShardWriter:
             _save(file, ranks[np.load(file)], self.digests)
 
     def _write_shard(self) -> None:
-        tokens, lengths, opens = (np.concatenate(parts) for parts in zip(*self._pending))
+        tokens, lengths = (np.concatenate(parts) for parts in zip(*self._pending))
         ends = np.cumsum(lengths)
-        cut = self._cut(ends, opens)
+        cut = max(int(np.searchsorted(ends, self._shard_tokens, side="right")), 1)  # sentences
         size = int(ends[cut - 1])
         files = shard_files(self._folder, len(self.sizes))
-        opens[0] = True
         np.save(files[0], tokens[:size])
         _save(files[1], np.concatenate([[0], ends[:cut]]), self.digests)
-        _save(files[2], np.append(np.flatnonzero(opens[:cut]), cut), self.digests)
         self.sizes.append(size)
         counts = np.bincount(tokens[:size], minlength=len(self.counts))
         counts[: len(self.counts)] += self.counts
         self.counts = counts
         # Copies, because views would hold the memory of the whole shard.
-        self._pending = [(tokens[size:].copy(), lengths[cut:].copy(), opens[cut:].copy())]
+        self._pending = [(tokens[size:].copy(), lengths[cut:].copy())]
         self._num_pending = len(tokens) - size
-
-    def _cut(self, ends: np.ndarray, opens: np.ndarray) -> int:
-        """The number of pending sentences that go into the next shard."""
-        fitting = max(int(np.searchsorted(ends, self._shard_tokens, side="right")), 1)
-        if fitting == len(ends):
-            return fitting
-        documents = np.flatnonzero(opens[1 : fitting + 1]) + 1
-        if len(documents) and 2 * ends[documents[-1] - 1] >= self._shard_tokens:
-            return int(documents[-1])
-        return fitting

@@ -1,6 +1,6 @@
 """
-Reads text: one sentence per line, tokens separated by white space, in plain or compressed files. A
-blank line or a new file starts a new document. White space is what `str.split` splits at, which
+Reads text: one sentence per line, tokens separated by white space, in plain or compressed files.
+Blank lines have no meaning. White space is what `str.split` splits at, which
 includes the no-break space (U+00A0) and the ideographic space (U+3000). A line ends with a line
 feed, and not at U+0085 or U+2028, which are white space too.
 """

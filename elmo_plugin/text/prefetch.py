@@ -56,9 +56,7 @@ class LazyWindow:
     def _tensors(self) -> Tensors:
         return self._make()
 
-    def tensors(self, device: torch.device | None = None) -> Tensors:
-        """The window's tensors on `device`, by default on the CPU."""
-        if device is None:
-            return self._tensors
+    def tensors(self, device: torch.device | str = "cpu") -> Tensors:
+        """The window's tensors on `device`."""
         # Copied here, and not in the thread, so that the copies are queued on the model's stream.
         return {key: x.to(device, non_blocking=True) for key, x in self._tensors.items()}

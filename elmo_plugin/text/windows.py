@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo_plugin.text.corpus import EncodedCorpus, Shard
+from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.special_words import BEGIN, END
 
 NOTHING = -1
@@ -38,15 +38,15 @@ class Window(NamedTuple):
 class Epoch:
     """
     The windows of one epoch, which depend only on the arguments: `num_rows`, R, the rows of all
-    processes; `window`, T, the time steps of a window; `shuffle`, the unit to shuffle within each
-    shard, `"sentences"` or `"documents"` (the shards are also shuffled), or `None` for the order of
-    the text; and `seed` and `epoch`, the seeds of the order.
+    processes; `window`, T, the time steps of a window; `shuffle`, whether to shuffle the sentences
+    within each shard, and the shards, or to keep the order of the text; and `seed` and `epoch`, the
+    seeds of the order.
     """
 
     corpus: EncodedCorpus
     num_rows: int
     window: int
-    shuffle: str | None = None
+    shuffle: bool = False
     seed: int = 0
     epoch: int = 0
 
@@ -86,18 +86,18 @@ class Epoch:
 
     def _pieces(self) -> Iterator["_Pieces"]:
         shards = self.corpus.shards
-        order = np.arange(len(shards))
-        if self.shuffle:
-            order = self._random(0).permutation(len(shards))
         end = np.zeros(self.num_rows, dtype=np.int64)
-        for index in order.tolist():
-            sentences = _order(shards[index], self.shuffle, self._random(index + 1))
+        for index in self._order(0, len(shards)).tolist():
+            sentences = self._order(index + 1, shards[index].num_sentences)
             pieces = _Pieces(self.corpus, index, sentences, end)
             end = pieces.end
             yield pieces
 
-    def _random(self, stream: int) -> np.random.Generator:
-        return np.random.default_rng((self.seed, self.epoch, stream))
+    def _order(self, stream: int, size: int) -> np.ndarray:
+        """The order of the shards (stream 0) or of a shard's sentences, shape `(size,)`, int64."""
+        if not self.shuffle:
+            return np.arange(size)
+        return np.random.default_rng((self.seed, self.epoch, stream)).permutation(size)
 
 
 class _Pieces:
@@ -149,19 +149,6 @@ class _Pieces:
         window.forward_targets[here] = np.where(closes, END, tokens[following])
         window.backward_inputs[here] = np.where(opens, END, tokens[mirror - previous])
         window.backward_targets[here] = np.where(closes, BEGIN, tokens[mirror - following])
-
-
-def _order(shard: Shard, shuffle: str | None, random: np.random.Generator) -> np.ndarray:
-    """The order in which an epoch reads a shard's sentences, shape `(S,)`, int64."""
-    if shuffle == "sentences":
-        return random.permutation(shard.num_sentences)
-    if shuffle == "documents":
-        documents = random.permutation(shard.num_documents)
-        starts = shard.documents[documents]
-        lengths = shard.documents[documents + 1] - starts
-        before = np.cumsum(lengths) - lengths
-        return np.repeat(starts - before, lengths) + np.arange(shard.num_sentences)
-    return np.arange(shard.num_sentences)
 
 
 def _cut_into_rows(steps: np.ndarray, row_lengths: np.ndarray) -> np.ndarray:

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from elmo_plugin.checks import InputError
-from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
+from elmo_plugin.files.atomic_write import atomic_write
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
@@ -40,12 +39,13 @@ def test_a_link_stays(exists: bool, tmp_path: Path) -> None:
         assert (tmp_path / name / "below" / "file").read_text() == "new"
 
 
-@pytest.mark.parametrize("error", [DiskFullError, InputError])
-def test_an_error_of_the_writer_names_the_file(tmp_path: Path, error: type[Exception]) -> None:
-    """A writer that is given the temporary name knows no other."""
-    with pytest.raises(error, match=f"^{tmp_path}/file: expected"):
-        with atomic_write(tmp_path / "file") as temporary:
-            raise error(f"{temporary}: expected")
+def test_a_writer_in_a_set_leaves_the_renaming_to_the_outer_call(tmp_path: Path) -> None:
+    """By the definition: the inner call writes the outer one's temporary file."""
+    with atomic_write(tmp_path / "file") as outer:
+        with atomic_write(tmp_path / "file", outer) as inner:
+            inner.write_text("new")
+        assert [path.name for path in tmp_path.iterdir()] == [outer.name]
+    assert (tmp_path / "file").read_text() == "new"
 
 
 def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:

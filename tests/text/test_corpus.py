@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elmo_plugin.files.digest import digest, sealed
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import CorpusError, EncodedCorpus
-from elmo_plugin.text.encoding import encode
+from elmo_plugin.text.encoding import encode_corpus
 from tests.conftest import Fuzz
 from tests.damage import damage
 
@@ -18,7 +19,7 @@ TEXT = "the dog barks .\nthe 👍 and é\n\nanother <S> document\n" + "x" * 70 +
 def folder(tmp_path: Path) -> Path:
     file = tmp_path / "text"
     file.write_text(TEXT, "utf-8")
-    encode([file], tmp_path / "corpus", shard_tokens=10)
+    encode_corpus([file], tmp_path / "corpus", shard_tokens=10)
     return tmp_path / "corpus"
 
 
@@ -71,8 +72,7 @@ def pickle(file: Path) -> None:
         ("words.txt", remove),
         *[
             (f"{name}.npy", change)
-            for name in ("word_offsets", "word_counts", "tokens-00000")
-            + ("sentences-00000", "documents-00001")
+            for name in ("word_offsets", "word_counts", "tokens-00000", "sentences-00001")
             for change in (cut_short, remove, change_kind, change_length, pickle)
         ],
     ],
@@ -92,6 +92,16 @@ def test_another_version_is_refused(folder: Path) -> None:
         EncodedCorpus.open(folder)
 
 
+def test_a_corpus_with_other_files_is_read(folder: Path) -> None:
+    """Corpora once had the borders of documents, which nothing reads; the text is the same."""
+    text = content_of(folder)
+    file, description = folder / "corpus.json", json.loads((folder / "corpus.json").read_text())
+    np.save(folder / "documents-00000.npy", np.arange(3))
+    digests = {**description["digests"], "documents-00000.npy": digest(np.arange(3))}
+    file.write_text(json.dumps(sealed({**description, "documents": 2, "digests": digests})))
+    assert content_of(folder) == text
+
+
 def test_damaged_tokens_are_named_when_read(folder: Path) -> None:
     """One rank becomes another of the same corpus, which only a digest notices."""
     tokens = np.load(folder / "tokens-00001.npy")
@@ -105,10 +115,10 @@ def test_damaged_tokens_are_named_when_read(folder: Path) -> None:
 def content_of(folder: Path) -> tuple:
     """Return everything that a model can read of a corpus."""
     corpus = EncodedCorpus.open(folder)
-    documents = [shard.documents.tolist() for shard in corpus.shards]
+    offsets = [shard.sentences.tolist() for shard in corpus.shards]
     characters = corpus.characters(np.arange(corpus.num_words), 20).tolist()
-    sizes = corpus.num_tokens, corpus.num_sentences, corpus.num_documents, corpus.num_words
-    return list(corpus.sentences()), corpus.counts.tolist(), documents, characters, sizes
+    sizes = corpus.num_tokens, corpus.num_sentences, corpus.num_words
+    return list(corpus.sentences()), corpus.counts.tolist(), offsets, characters, sizes
 
 
 def test_damage_to_any_file_is_noticed(folder: Path, fuzz: Fuzz) -> None:

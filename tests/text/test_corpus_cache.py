@@ -21,13 +21,13 @@ from tests.ordinary_user import as_ordinary_user
 def encodings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return the folders of the encoded corpora."""
     folders: list[Path] = []
-    encode = corpus_cache.encode
+    encode = corpus_cache.encode_corpus
 
     def counting(files, folder):
         folders.append(folder)
         return encode(files, folder)
 
-    monkeypatch.setattr(corpus_cache, "encode", counting)
+    monkeypatch.setattr(corpus_cache, "encode_corpus", counting)
     return folders
 
 
@@ -152,7 +152,7 @@ def test_nothing_outside_the_cache_is_removed(
         (cache / "index.json").write_text(json.dumps(content))
         assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
         assert (precious / "words.txt").read_text() == "precious"
-        assert len(list(precious.iterdir())) == 7
+        assert len(list(precious.iterdir())) == 6
 
 
 def test_an_index_that_is_a_link(tmp_path: Path, file: Path) -> None:

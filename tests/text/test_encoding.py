@@ -14,113 +14,74 @@ from hypothesis import strategies as st
 from elmo_plugin.checks import InputError
 from elmo_plugin.text import lines
 from elmo_plugin.text.corpus import EncodedCorpus
-from elmo_plugin.text.encoding import encode
+from elmo_plugin.text.encoding import encode_corpus
 from elmo_plugin.text.special_words import SPECIAL_WORDS
 
-DOCUMENTS = st.lists(
-    st.lists(
-        st.lists(st.sampled_from(["a", "b", "c", "é", "👍", "<S>", "<UNK>", "x" * 60]), min_size=1),
-        min_size=1,
-        max_size=6,
-    ),
-    min_size=1,
-    max_size=6,
-)
+LINES = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "é", "👍", "<S>", "<UNK>", "x" * 60])), max_size=36
+).filter(any)
+"""Sentences, and empty lines."""
 
 
-def write_documents(file: Path, documents: list[list[list[str]]]) -> Path:
-    blocks = ["".join(" ".join(sentence) + "\n" for sentence in block) for block in documents]
-    file.write_text("\n".join(blocks), "utf-8")
+def write_lines(file: Path, text: list[list[str]]) -> Path:
+    file.write_text("".join(" ".join(line) + "\n" for line in text), "utf-8")
     return file
-
-
-def documents_of(corpus: EncodedCorpus) -> list[list[list[str]]]:
-    sentences = list(corpus.sentences())
-    documents = []
-    for shard in corpus.shards:
-        for start, end in zip(shard.documents[:-1], shard.documents[1:], strict=True):
-            documents.append(sentences[start:end])
-        del sentences[: shard.num_sentences]
-    return documents
 
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
 )
-@given(DOCUMENTS)
-def test_a_corpus_holds_the_text(tmp_path: Path, documents: list[list[list[str]]]) -> None:
+@given(LINES)
+def test_a_corpus_holds_the_text(tmp_path: Path, text: list[list[str]]) -> None:
     """The oracles are the text itself and `collections.Counter`, whose `most_common` keeps words of
     equal count in the order of their first occurrence."""
-    file = write_documents(tmp_path / "text", documents)
+    file = write_lines(tmp_path / "text", text)
     shutil.rmtree(tmp_path / "corpus", ignore_errors=True)
-    corpus = encode([file], tmp_path / "corpus")
-    tokens = [word for document in documents for sentence in document for word in sentence]
+    corpus = encode_corpus([file], tmp_path / "corpus")
+    tokens = [word for line in text for word in line]
     counter = Counter(tokens)
     ordinary = Counter(word for word in tokens if word not in SPECIAL_WORDS)
-    assert documents_of(corpus) == documents
+    assert list(corpus.sentences()) == [line for line in text if line]
     assert corpus.words() == [*SPECIAL_WORDS, *(word for word, _ in ordinary.most_common())]
     assert corpus.counts.tolist() == [counter[word] for word in corpus.words()]
     assert corpus.num_tokens == len(tokens)
-    assert corpus.num_documents == len(documents)
-    assert corpus.num_sentences == sum(map(len, documents))
+    assert corpus.num_sentences == sum(map(bool, text))
     assert corpus.word_lengths().tolist() == [len(word.encode("utf-8")) for word in corpus.words()]
 
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
 )
-@given(DOCUMENTS, st.integers(1, 30), st.integers(1, 50))
+@given(LINES, st.integers(1, 30), st.integers(1, 50))
 def test_shards_are_whole_sentences_up_to_a_size(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    documents: list[list[list[str]]],
+    text: list[list[str]],
     shard_tokens: int,
     block_bytes: int,
 ) -> None:
     """By definition, the text is unchanged, a shard has at most `shard_tokens` tokens or one
     sentence, and the cuts do not depend on how the text was read. Words are counted in Python."""
-    file = write_documents(tmp_path / "text", documents)
+    file = write_lines(tmp_path / "text", text)
     for folder in ("whole", "pieces"):
         shutil.rmtree(tmp_path / folder, ignore_errors=True)
-    whole = encode([file], tmp_path / "whole", shard_tokens)
+    whole = encode_corpus([file], tmp_path / "whole", shard_tokens)
     monkeypatch.setattr(lines, "BLOCK_BYTES", block_bytes)
-    corpus = encode([file], tmp_path / "pieces", shard_tokens)
-    assert list(corpus.sentences()) == [sentence for document in documents for sentence in document]
-    assert documents_of(corpus) == documents_of(whole)
+    corpus = encode_corpus([file], tmp_path / "pieces", shard_tokens)
+    assert list(corpus.sentences()) == [line for line in text if line]
+    assert [len(x.tokens) for x in corpus.shards] == [len(x.tokens) for x in whole.shards]
     for shard in corpus.shards:
         assert len(shard.tokens) <= shard_tokens or shard.num_sentences == 1
-    counts = Counter(word for document in documents for sentence in document for word in sentence)
+    counts = Counter(word for line in text for word in line)
     found = dict(zip(corpus.words(), corpus.counts.tolist(), strict=True))
     assert found == {**dict.fromkeys(SPECIAL_WORDS, 0), **counts}
-
-
-def test_a_shard_ends_with_a_document_where_it_can(tmp_path: Path) -> None:
-    """A shard has at most 5 tokens. The first one takes two documents of 2 tokens, and the document
-    of 8 has to be cut after 5."""
-    documents = [[["a", "b"]], [["c"], ["d"]], [["e"]] * 8]
-    file = write_documents(tmp_path / "text", documents)
-    corpus = encode([file], tmp_path / "corpus", shard_tokens=5)
-    assert [len(shard.tokens) for shard in corpus.shards] == [4, 5, 3]
-    assert [shard.documents.tolist() for shard in corpus.shards] == [[0, 1, 3], [0, 5], [0, 3]]
-    assert corpus.num_documents == 3
-
-
-def test_each_file_starts_a_document(tmp_path: Path) -> None:
-    """There are two files without a blank line, and one of two documents. Blank lines at the ends
-    of files start no document."""
-    contents = ["a\nb\n", "c\n\n\n", "\n\nd\n \n\t\ne"]
-    files = [tmp_path / str(index) for index in range(3)]
-    for file, content in zip(files, contents, strict=True):
-        file.write_text(content)
-    corpus = encode(files, tmp_path / "corpus")
-    assert documents_of(corpus) == [[["a"], ["b"]], [["c"]], [["d"]], [["e"]]]
 
 
 def test_a_line_of_a_million_tokens(tmp_path: Path) -> None:
     """One sentence is never cut, whatever the size of a shard."""
     file = tmp_path / "text"
     file.write_text("a b\n" + "x " * 1_000_000 + "\nc\n")
-    corpus = encode([file], tmp_path / "corpus", shard_tokens=1000)
+    corpus = encode_corpus([file], tmp_path / "corpus", shard_tokens=1000)
     assert [len(shard.tokens) for shard in corpus.shards] == [2, 1_000_000, 1]
 
 
@@ -130,7 +91,7 @@ def test_boundaries_in_the_text_are_noticed(
     """The warning names the file and the token, which would be doubled; `<UNK>` is usual."""
     for number, line in enumerate(("a </S>", "a <UNK>")):
         (tmp_path / f"{number}.txt").write_text(line)
-        encode([tmp_path / f"{number}.txt"], tmp_path / str(number))
+        encode_corpus([tmp_path / f"{number}.txt"], tmp_path / str(number))
     (message,) = caplog.messages
     assert "0.txt" in message and message.endswith("found the tokens </S>")
 
@@ -140,30 +101,30 @@ def test_a_text_without_tokens_is_an_error(tmp_path: Path, content: str) -> None
     """The error names the file, and only the lock is left."""
     (tmp_path / "empty.txt").write_text(content)
     with pytest.raises(InputError, match=r"empty\.txt: expected sentences, found no token"):
-        encode([tmp_path / "empty.txt"], tmp_path / "corpus")
+        encode_corpus([tmp_path / "empty.txt"], tmp_path / "corpus")
     assert {file.name for file in tmp_path.iterdir()} == {"empty.txt", ".corpus.lock"}
 
 
 def test_a_folder_that_exists_stays(tmp_path: Path) -> None:
     """The message names the folder, whose text is still the old one."""
-    file = write_documents(tmp_path / "text", [[["a"]]])
-    encode([file], tmp_path / "corpus")
+    file = write_lines(tmp_path / "text", [["a"]])
+    encode_corpus([file], tmp_path / "corpus")
     file.write_text("b\n")
-    with pytest.raises(InputError, match="corpus: expected a folder to be made"):
-        encode([file], tmp_path / "corpus")
+    with pytest.raises(InputError, match="corpus: expected a new folder to write"):
+        encode_corpus([file], tmp_path / "corpus")
     assert list(EncodedCorpus.open(tmp_path / "corpus").sentences()) == [["a"]]
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message is the system's own error after the folder's name."""
-    file = write_documents(tmp_path / "text", [[["a"]]])
+    file = write_lines(tmp_path / "text", [["a"]])
 
     def save(*arguments) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(np, "save", save)
     with pytest.raises(OSError, match=r"corpus: could not write .* No space left"):
-        encode([file], tmp_path / "corpus")
+        encode_corpus([file], tmp_path / "corpus")
     assert {file.name for file in tmp_path.iterdir()} == {"text", ".corpus.lock"}
 
 
@@ -172,7 +133,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     folder."""
     for file, error in ((tmp_path / "missing", FileNotFoundError), (tmp_path, IsADirectoryError)):
         with pytest.raises(error) as raised:
-            encode([file], tmp_path / "corpus")
+            encode_corpus([file], tmp_path / "corpus")
         assert raised.value.filename in (file, str(file))
         assert "corpus" not in str(raised.value)
     assert {file.name for file in tmp_path.iterdir()} == {".corpus.lock"}
@@ -191,13 +152,13 @@ def _encode_and_die(file: Path, folder: Path, saves: int) -> None:
         save(*arguments)
 
     np.save = save_or_die  # type: ignore[assignment]
-    encode([file], folder)
+    encode_corpus([file], folder)
 
 
-@pytest.mark.parametrize("saves", [0, 2, 5])
+@pytest.mark.parametrize("saves", [0, 2, 4])
 def test_a_killed_encoding_leaves_no_corpus_and_is_cleared_away(tmp_path: Path, saves: int) -> None:
-    """SIGKILL comes before the first of six saves, in the first pass, and in the second."""
-    file = write_documents(tmp_path / "text", [[["a", "b"]], [["c", "a"]]])
+    """SIGKILL comes before the first of five saves, in the first pass, and in the second."""
+    file = write_lines(tmp_path / "text", [["a", "b"], ["c", "a"]])
     process = get_context("fork").Process(
         target=_encode_and_die, args=(file, tmp_path / "corpus", saves)
     )
@@ -205,5 +166,5 @@ def test_a_killed_encoding_leaves_no_corpus_and_is_cleared_away(tmp_path: Path, 
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert not (tmp_path / "corpus").exists()
-    assert list(encode([file], tmp_path / "corpus").sentences()) == [["a", "b"], ["c", "a"]]
+    assert list(encode_corpus([file], tmp_path / "corpus").sentences()) == [["a", "b"], ["c", "a"]]
     assert {file.name for file in tmp_path.iterdir()} == {"text", ".corpus.lock", "corpus"}

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 from elmo_plugin.checks import InputError
@@ -48,10 +49,12 @@ def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions
     return BiLMOptions.from_dict(known, source=source)
 
 
-def write_options(options: BiLMOptions, path: str | os.PathLike) -> None:
-    """Write an options file for inference, atomically."""
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(options.to_dict(), indent=2) + "\n")
+def write_options(
+    options: BiLMOptions, path: str | os.PathLike, temporary: Path | None = None
+) -> None:
+    """Write an options file for inference, atomically; see `atomic_write` for `temporary`."""
+    with atomic_write(path, temporary) as file:
+        file.write_text(json.dumps(options.to_dict(), indent=2) + "\n")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -46,10 +46,13 @@ def _has_space(word: str) -> bool:
     return " " in word or "\t" in word
 
 
-def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None:
+def write_vocabulary_file(
+    words: Iterable[str], file: str | os.PathLike, temporary: Path | None = None
+) -> None:
     """
-    Write bilm-tf's vocabulary file. Raises an `InputError` if a word is empty, begins or ends with
-    white space, contains a space, a tab or a line break, or cannot be encoded in UTF-8.
+    Write bilm-tf's vocabulary file; see `atomic_write` for `temporary`. Raises an `InputError` if a
+    word is empty, begins or ends with white space, contains a space, a tab or a line break, or
+    cannot be encoded in UTF-8.
     """
     words = list(words)
     for index, word in enumerate(words):
@@ -63,5 +66,5 @@ def write_vocabulary_file(words: Iterable[str], file: str | os.PathLike) -> None
         raise InputError(
             f"{file}: expected words that UTF-8 can hold, found {error.object[error.start]!r}"
         ) from error
-    with atomic_write(file) as temporary:
-        temporary.write_bytes(text)
+    with atomic_write(file, temporary) as written:
+        written.write_bytes(text)

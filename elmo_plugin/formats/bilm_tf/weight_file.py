@@ -7,6 +7,7 @@ programs ignore both, and their files are read without these checks.
 
 import json
 import os
+from pathlib import Path
 
 import h5py
 import torch
@@ -115,12 +116,13 @@ def write_weights(
     path: str | os.PathLike,
     softmax: SampledSoftmax | None = None,
     dtype: torch.dtype = torch.float32,
+    temporary: Path | None = None,
 ) -> None:
     """
     Write a weight file that bilm-tf, AllenNLP and others read, atomically. It also contains the
     `warm_state`, which other programs ignore, and the `softmax` if given. `dtype` is the type of
     the numbers, but the LSTM biases are always float32, because AllenNLP adds the forget gate's 1
-    to them in the type of the file.
+    to them in the type of the file. See `atomic_write` for `temporary`.
 
     Raises an `InputError` if a setting of the biLM was changed after it was built from its options,
     or a number is not finite or too large for `dtype`, and a `DiskFullError` if the disk is full.
@@ -130,8 +132,8 @@ def write_weights(
     arrays["warm_state/memory"] = [bilm.warm_state.memory]
     arrays["warm_state/output"] = [bilm.warm_state.output]
     with (
-        atomic_write(path) as temporary,
-        HDF5Bytes(temporary) as disk,
+        atomic_write(path, temporary) as written,
+        HDF5Bytes(written) as disk,
         h5py.File(disk, "w", libver=(VERSION, VERSION)) as file,
     ):
         write_text(file, WRITTEN_FOR, json.dumps(bilm.options.to_dict()))

@@ -5,7 +5,7 @@ from typing import Any
 from allennlp.training.callbacks import TrainerCallback
 
 from elmo_plugin.checks import InputError, check_flag
-from elmo_plugin.plugin.models.export import export, refused_by_allennlp, who_reads
+from elmo_plugin.plugin.models.export_files import export_files, refused_by_allennlp, who_reads
 from elmo_plugin.plugin.models.language_model import LanguageModel
 
 logger = logging.getLogger(__name__)
@@ -45,4 +45,4 @@ class BiLMExportCallback(TrainerCallback):
         # The trainer has loaded the best weights, unless it failed and there are no metrics.
         if is_primary and metrics is not None:
             folder = Path(self.serialization_dir) / "bilm-tf"
-            export(trainer.model, folder, with_softmax=self.softmax)
+            export_files(trainer.model, folder, with_softmax=self.softmax)

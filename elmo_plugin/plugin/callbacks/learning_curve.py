@@ -53,12 +53,10 @@ class LearningCurveCallback(TrainerCallback):
         batch_inputs: Any,
         batch_outputs: Any,
         batch_metrics: Any,
-        epoch: int,
-        batch_number: int,
-        is_training: bool,
+        *_: Any,
+        is_training: bool = True,
         is_primary: bool = True,
-        batch_grad_norm: float | None = None,
-        **kwargs: Any,
+        **__: Any,
     ) -> None:
         if not (is_training and is_primary):
             return

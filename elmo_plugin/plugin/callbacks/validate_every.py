@@ -88,18 +88,9 @@ class ValidateEveryCallback(TrainerCallback):
         self._clock.restart()
 
     def on_batch(
-        self,
-        trainer: Any,
-        batch_inputs: Any,
-        batch_outputs: Any,
-        batch_metrics: Any,
-        epoch: int,
-        batch_number: int,
-        is_training: bool,
-        is_primary: bool = True,
-        batch_grad_norm: Optional[float] = None,
-        **kwargs: Any,
+        self, trainer: Any, *batch: Any, is_training: bool = True, is_primary: bool = True, **_: Any
     ) -> None:
+        epoch, batch_number = batch[-2:]
         if is_training and self._is_time(Point(epoch, batch_number)):
             metrics = _validate(trainer, epoch)
             self._clock.restart()

@@ -6,7 +6,7 @@ from allennlp.commands.subcommand import Subcommand
 from elmo_plugin.checks import check_path
 from elmo_plugin.plugin.commands.command import Command, input_path, print_text
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.export import export, who_reads
+from elmo_plugin.plugin.models.export_files import export_files, who_reads
 
 
 @Subcommand.register("bilm-export")
@@ -33,6 +33,6 @@ class BiLMExport(Command):
         dtype = torch.float16 if args.float16 else torch.float32
         archive = input_path("archive", args.archive, "the model.tar.gz of a trained bilm")
         model = load_language_model(archive)
-        export(model, args.folder, with_softmax=args.softmax, dtype=dtype)
+        export_files(model, args.folder, with_softmax=args.softmax, dtype=dtype)
         print_text(f"wrote options.json, weights.hdf5 and vocabulary.txt to {args.folder}")
         print(who_reads(model.bilm.options))

@@ -4,7 +4,7 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError, check_path
-from elmo_plugin.files.atomic_write import DiskFullError, atomic_write
+from elmo_plugin.files.atomic_write import atomic_write, writable_folder
 from elmo_plugin.plugin.commands.command import Command, print_text
 
 CONFIGS = (Path(__file__).parents[2] / "training_configs").resolve()
@@ -34,17 +34,11 @@ class ElmoConfigs(Command):
                 f"folder: {args.folder}: expected no files or unedited ones, found others: "
                 f"{', '.join(edited)}; --force replaces them"
             )
-        try:
+        with writable_folder("folder", args.folder):
             for path, text in texts.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with atomic_write(path) as temporary:
                     temporary.write_text(text, "utf-8")
-        except DiskFullError:
-            raise
-        except OSError as error:
-            raise InputError(
-                f"folder: {args.folder}: expected a folder to write to, found {error}"
-            ) from None
         print_text(
             f"wrote {len(texts)} files to {args.folder}; in a config: "
             f"local elmo = import '{args.folder}/lib/elmo.libsonnet'; fixtures/ is only in "

@@ -8,7 +8,7 @@ from allennlp.commands.subcommand import Subcommand
 from tqdm import tqdm
 
 from elmo_plugin.checks import MOST, InputError, check_count, shown
-from elmo_plugin.elmo.dump import PART_SENTENCES, Sentence, dump
+from elmo_plugin.elmo.dump import PART_SENTENCES, DumpSettings, Line, dump
 from elmo_plugin.elmo.elmo import POOLS
 from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text, seconds_of_dump
 from elmo_plugin.files.standard_streams import standard_input
@@ -111,45 +111,40 @@ class ElmoCommand(Command):
         most = elmo.bilm.max_characters_per_token
         n_tokens = n_cropped = 0
 
-        def sentences() -> Iterator[Sentence]:
+        def lines() -> Iterator[Line]:
             nonlocal n_tokens, n_cropped
             n_tokens = n_cropped = 0
-            lines = chain.from_iterable(read_blocks(file, name=name))
-            for number, line in islice(enumerate(lines), shard, None, n_shards):
-                if not line.strip():
+            texts = chain.from_iterable(read_blocks(file, name=name))
+            for number, text in islice(enumerate(texts), shard, None, n_shards):
+                line = Line(number, text.strip())
+                if not line.text:
                     raise InputError(
                         f"{name}, line {number + 1}: expected a sentence, found an empty line"
                     )
-                sentence = Sentence(number, line.strip())
-                n_tokens += len(tokens := sentence.tokens)
+                n_tokens += len(tokens := line.tokens)
                 n_cropped += count_cropped(tokens, most)
-                yield sentence
+                yield line
 
-        dtype = "float16" if args.float16 else "float32"
+        settings = DumpSettings(
+            layer=args.layer,
+            pool=args.pool,
+            batch_size=args.batch_size,
+            dtype="float16" if args.float16 else "float32",
+            use_sentence_keys=args.use_sentence_keys,
+            forget_sentences=args.forget_sentences,
+        )
         size = None
         if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
-            size = measure_text(sentences())  # also finds blank lines now instead of after hours
+            size = measure_text(lines())  # also finds blank lines now instead of after hours
             warn_of_cropped(name, n_cropped, n_tokens, most)
-            has_index = not (args.forget_sentences or args.use_sentence_keys)
-            n_bytes = bytes_of_dump(elmo, size, args.layer, args.pool, dtype, has_index)
-            seconds = seconds_of_dump(elmo, size, args.batch_size)
+            n_bytes = bytes_of_dump(elmo, size, settings)
+            seconds = seconds_of_dump(elmo, size, settings)
             print_text(
                 f"{args.output_file}: about {tqdm.format_sizeof(n_bytes, 'B')} in about "
                 f"{tqdm.format_interval(seconds)}, for {size.n_sentences:,} sentences with "
                 f"{size.n_tokens:,} tokens; twice the space while it is written"
             )
-        dump(
-            elmo,
-            sentences(),
-            args.output_file,
-            layer=args.layer,
-            pool=args.pool,
-            batch_size=args.batch_size,
-            dtype=dtype,
-            use_sentence_keys=args.use_sentence_keys,
-            forget_sentences=args.forget_sentences,
-            total=size and size.n_sentences,
-        )
+        dump(elmo, lines(), args.output_file, settings, total=size and size.n_sentences)
         if size is None:
             warn_of_cropped(name, n_cropped, n_tokens, most)
 

@@ -1,13 +1,12 @@
 import argparse
-import os
 import time
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import InputError, check_path
+from elmo_plugin.checks import check_path
 from elmo_plugin.plugin.commands.command import Command
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
-from elmo_plugin.text.encoding import encode
+from elmo_plugin.text.encoding import encode_corpus
 from elmo_plugin.text.lines import find_files
 
 
@@ -25,13 +24,8 @@ class BiLMEncode(Command):
     def run(self, args: argparse.Namespace) -> None:
         check_path("text", args.text)
         check_path("out", args.out)
-        if os.path.exists(args.out):
-            raise InputError(
-                f"out: {args.out}: expected a new folder to write, found one; remove it to encode "
-                "the text again"
-            )
         started = time.monotonic()
-        corpus = encode(find_files(args.text), args.out)
+        corpus = encode_corpus(find_files(args.text), args.out)
         seconds = time.monotonic() - started
         most = DEFAULT_MAX_CHARACTERS - 2  # and the word's two boundaries
         occurs = corpus.counts > 0  # the special words are always listed
@@ -40,7 +34,6 @@ class BiLMEncode(Command):
         occurrences = int(counts[cropped].sum())
         print(f"tokens          {corpus.num_tokens:>15,}")
         print(f"sentences       {corpus.num_sentences:>15,}")
-        print(f"documents       {corpus.num_documents:>15,}")
         print(f"distinct words  {len(lengths):>15,}")
         print(
             f"cropped words   {int(cropped.sum()):>15,}  longer than {most} bytes, "

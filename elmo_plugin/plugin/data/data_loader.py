@@ -28,11 +28,11 @@ from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)
 
-SHUFFLES = ("sentences", "documents", None)
+SHUFFLES = ("sentences", None)
 MOST_ROWS = 1 << 20
 WINDOW_TOKENS = 1 << 24
 """Maximum number of tokens of a window. Its ids take up to half a gigabyte."""
-MANY_UNKNOWN = 0.1
+MANY_MORE_UNKNOWN = 0.1
 """Share of unknown tokens, beyond that of the vocabulary's own text, that causes a warning."""
 
 
@@ -73,8 +73,8 @@ class BiLMDataLoader(DataLoader):
     window : `int`, optional (default = `20`)
         T, the number of time steps of backpropagation.
     shuffle : `str`, optional (default = `"sentences"`)
-        Unit to shuffle in each epoch: `"sentences"` or `"documents"`. `null` keeps the order of the
-        text, for evaluation (the shards of a corpus are cut into rows one after another).
+        `"sentences"` shuffles the sentences in each epoch. `null` keeps the order of the text, for
+        evaluation (the shards of a corpus are cut into rows one after another).
     seed : `int`, optional (default = `13370`)
         Seed of the order, which depends only on this and the number of the epoch.
     restart_every : `int`, optional
@@ -175,8 +175,7 @@ class BiLMDataLoader(DataLoader):
         Start the next epoch. `starts` comes first, because AllenNLP's log writers take the batch
         size from the first value.
         """
-        if self._ids is None:
-            raise ValueError('data_loader of type "bilm": call index_with(vocab) before iterating')
+        assert self._ids is not None  # AllenNLP calls `index_with` before
         self._epoch = self._make_epoch(self._epochs_begun)
         self._epochs_begun += 1
         prefetcher = Prefetcher(partial(self._windows, self._epoch, self._ids))
@@ -189,14 +188,11 @@ class BiLMDataLoader(DataLoader):
         return iter(self.reader.read(self.data_path))
 
     def index_with(self, vocab: Vocabulary) -> None:
+        """
+        Look up the corpus's words. Logs the share of unknown tokens, which shows whether the
+        vocabulary is from another text.
+        """
         self._ids = ids_of_corpus_words(self.corpus, vocab)
-        self._report_unknown(vocab)
-
-    def _report_unknown(self, vocab: Vocabulary) -> None:
-        """
-        Log the share of unknown tokens, which shows whether the vocabulary is from another text.
-        """
-        assert self._ids is not None
         share, own = unknown_share(self.corpus, self._ids), own_unknown_share(vocab)
         message = (
             f"{self.data_path}: {100 * share:.1f} % of its {self.corpus.counts.sum()} tokens are "
@@ -204,7 +200,7 @@ class BiLMDataLoader(DataLoader):
         )
         if own:
             message += f", against {100 * own:.1f} % in the text that it was made from"
-        if share <= own + MANY_UNKNOWN:
+        if share <= own + MANY_MORE_UNKNOWN:
             logger.info(message)
         else:
             message += ", and a perplexity counts them as one word, <UNK>"
@@ -215,7 +211,7 @@ class BiLMDataLoader(DataLoader):
 
     def _make_epoch(self, number: int) -> Epoch:
         rows = self.batch_size * self._world_size
-        return Epoch(self.corpus, rows, self.window, self.shuffle, self.seed, number)
+        return Epoch(self.corpus, rows, self.window, self.shuffle is not None, self.seed, number)
 
     @property
     def _rows(self) -> slice:

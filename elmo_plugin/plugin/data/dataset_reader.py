@@ -40,8 +40,7 @@ class WordIdsField(Field[torch.Tensor]):
         return {"num_tokens": len(self.words)}
 
     def as_tensor(self, padding_lengths: dict[str, int]) -> torch.Tensor:
-        if self._ids is None:
-            raise ValueError("WordIdsField: call index(vocab) before as_tensor")
+        assert self._ids is not None  # AllenNLP calls `index` before
         tensor = torch.full((padding_lengths["num_tokens"],), IGNORE)
         tensor[: len(self._ids)] = torch.tensor(self._ids)
         return tensor
@@ -57,9 +56,9 @@ class WordIdsField(Field[torch.Tensor]):
 class BiLMDatasetReader(DatasetReader):
     """
     Reads text with one sentence per line, tokens separated by white space (as `str.split` has it,
-    which includes no-break and ideographic spaces), and blank lines between documents. The path may
-    be an encoded corpus, or text: a file, a glob, a folder, or anything else that `cached_path`
-    resolves, plain or compressed with gzip, xz or zstd. Sentences are read lazily.
+    which includes no-break and ideographic spaces). Blank lines are skipped. The path may be an
+    encoded corpus, or text: a file, a glob, a folder, or anything else that `cached_path` resolves,
+    plain or compressed with gzip, xz or zstd. Sentences are read lazily.
 
     Registered as a `DatasetReader` with name "bilm".
 

@@ -21,10 +21,10 @@ from elmo_plugin.plugin.models.language_model import LanguageModel, exp
 OPTION = "--predictions-output-file"
 SENTENCES = """-o '{"validation_data_loader": {"type": "multiprocess", "batch_size": 32}}'"""
 
-_evaluate = SimpleEvaluator.__call__
-
-
 FORWARD, BACKWARD = "forward_log_probabilities", "backward_log_probabilities"
+KEYS = ("tokens", "in_vocabulary", FORWARD, BACKWARD)
+
+_evaluate = SimpleEvaluator.__call__
 
 
 def sentence_output(output: JsonDict) -> JsonDict:
@@ -54,14 +54,8 @@ class _SentenceSerializer(SimpleSerializer):
         output_postprocess_function: Any = None,
     ) -> str:
         columns = output_postprocess_function(output_dict)
-        keys = (
-            "tokens",
-            "in_vocabulary",
-            "forward_log_probabilities",
-            "backward_log_probabilities",
-        )
-        rows = zip(*(columns[key] for key in keys))
-        return "\n".join(json_line(sentence_output(dict(zip(keys, row)))) for row in rows)
+        rows = zip(*(columns[key] for key in KEYS))
+        return "\n".join(json_line(sentence_output(dict(zip(KEYS, row)))) for row in rows)
 
 
 @wraps(_evaluate)

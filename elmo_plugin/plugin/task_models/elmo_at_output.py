@@ -103,14 +103,10 @@ class PassElmo(nn.Module):
 
 def _check_columns(columns: Any, n_columns: int) -> None:
     try:
-        pairs = [(start, end) for start, end in columns]
+        edges = [0, *chain(*sorted((start, end) for start, end in columns)), n_columns]
     except (TypeError, ValueError):
-        pairs = []
-    is_right = bool(pairs) and all(type(edge) is int for edge in chain(*pairs))
-    if is_right:
-        edges = [0, *chain(*sorted(pairs)), n_columns]
-        is_right = edges == sorted(edges)
-    if not is_right:
+        edges = []
+    if len(edges) < 4 or {*map(type, edges)} != {int} or edges != sorted(edges):
         expected = "pairs of a first column and the one after the last, among the "
         fail("elmo_columns", f"{expected}{n_columns} of the embedded text", columns)
 

@@ -118,14 +118,15 @@ def test_the_time_of_a_dump(bilm_files, monkeypatch):
     monkeypatch.setattr(estimate, "SECONDS", 100)
     monkeypatch.setattr(estimate, "CAPACITY", 3)
     text = ["a b", "a b c", "d", "a a", "a"]
-    size = estimate.measure_text(dump.Sentence(*item) for item in enumerate(text))
+    size = estimate.measure_text(dump.Line(*item) for item in enumerate(text))
     assert size[:4] == (5, 9, 5, sum(map(len, text)))  # words a, b, c, then d and a again
-    assert len(size.sample) == 2 and set(size.sample) <= set(map(dump.Sentence, range(5), text))
-    size = size._replace(sample=[dump.Sentence(0, "a b"), dump.Sentence(1, "a b c")])
+    assert len(size.sample) == 2 and set(size.sample) <= set(map(dump.Line, range(5), text))
+    size = size._replace(sample=[dump.Line(0, "a b"), dump.Line(1, "a b c")])
     elmo = Elmo.from_files(*bilm_files, initial_state="carry")
     clock = iter([0.0, 3.0, 5.0, 8.0])
     monkeypatch.setattr(estimate.time, "perf_counter", lambda: next(clock))
-    seconds = estimate.seconds_of_dump(elmo, size, batch_size=1)
+    settings = dump.DumpSettings(layer="all", batch_size=1)
+    seconds = estimate.seconds_of_dump(elmo, size, settings)
     assert seconds == pytest.approx(3 / 3 * 5 + 5 / 5 * 9)
     assert elmo.carried.state is None
 
@@ -280,8 +281,8 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
 
         def again(out=tmp_path / "out", text=TEXT):
             elmo.carried.state = None
-            sentences = [dump.Sentence(line, sentence) for line, sentence in enumerate(text)]
-            dump.dump(elmo, sentences, out, layer="all", batch_size=2)
+            lines = [dump.Line(*item) for item in enumerate(text)]
+            dump.dump(elmo, lines, out, dump.DumpSettings(layer="all", batch_size=2))
             return read(out)
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -468,9 +469,9 @@ def test_numbers_that_half_precision_cannot_hold(tmp_path, bilm_files):
     elmo = Elmo.from_files(*bilm_files)
     with torch.no_grad():
         elmo.bilm.token_encoder.projection.weight.mul_(1e9)
-    sentences = [dump.Sentence(4, "the dog")]
+    settings = dump.DumpSettings(layer="all", dtype="float16")
     with pytest.raises(InputError, match="line 5: expected numbers that float16 can hold, found"):
-        dump.dump(elmo, sentences, tmp_path / "out", layer="all", dtype="float16")
+        dump.dump(elmo, [dump.Line(4, "the dog")], tmp_path / "out", settings)
     assert not (tmp_path / "out").exists()
 
 

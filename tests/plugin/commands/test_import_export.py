@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import h5py
 import numpy as np
@@ -33,7 +35,7 @@ from elmo_plugin.plugin.callbacks.bilm_export import BiLMExportCallback
 from elmo_plugin.plugin.commands.bilm_import import import_files
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.export import export, refused_by_allennlp, who_reads
+from elmo_plugin.plugin.models.export_files import export_files, refused_by_allennlp, who_reads
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, allennlp
 
@@ -44,7 +46,7 @@ def test_export_then_import_is_the_same_model(bilm_archive, tmp_path, caplog):
     """Every weight and the number of every word are those of the model before. There is no
     warning."""
     before = load_language_model(bilm_archive)
-    export(before, tmp_path, with_softmax=True)
+    export_files(before, tmp_path, with_softmax=True)
     files = (str(tmp_path / name) for name in FILES)
     with caplog.at_level(logging.WARNING):
         import_files(*files, str(tmp_path / "model.tar.gz"))
@@ -59,7 +61,7 @@ def test_export_then_import_is_the_same_model(bilm_archive, tmp_path, caplog):
 
 def test_allennlp_gives_an_exported_models_vectors(bilm_archive, tmp_path):
     """The expected values are those of AllenNLP's stock `Elmo` on the exported files."""
-    export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=False)
     stock = StockElmo(str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5"), 1, dropout=0)
     sentence = ["He", "threw", "the", "stick", "."]
     expected = stock(batch_to_ids([sentence]))["elmo_representations"][0][0]
@@ -75,7 +77,7 @@ def test_rounded_weights(bilm_archive, tmp_path):
         {"full": torch.float32, "half": torch.float16},
     )
     for folder, dtype in dtypes.items():
-        export(model, tmp_path / folder, with_softmax=True, dtype=dtype)
+        export_files(model, tmp_path / folder, with_softmax=True, dtype=dtype)
     with (
         h5py.File(tmp_path / "full" / "weights.hdf5") as full,
         h5py.File(tmp_path / "half" / "weights.hdf5") as half,
@@ -117,7 +119,7 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
     models[1].vocab = BiLMVocabulary.from_words(words)
     sets = []
     for number, model in enumerate(models):
-        export(model, tmp_path / str(number), with_softmax=False)
+        export_files(model, tmp_path / str(number), with_softmax=False)
         sets.append([(tmp_path / str(number) / name).read_bytes() for name in FILES])
     assert all(old != new for old, new in zip(*sets))
 
@@ -138,8 +140,8 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
         sys.addaudithook(_audit)
         hooks.append(stop)
         try:
-            export(models[1], folder, with_softmax=False)
-        except OSError:
+            export_files(models[1], folder, with_softmax=False)
+        except InputError:
             assert not hooks
         os._exit(0 if hooks else 1)
 
@@ -173,13 +175,28 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
 def test_an_error_before_all_is_written_changes_nothing(bilm_archive, tmp_path, monkeypatch):
     """The folder has the previous files, bit-identical, and no others."""
     model = load_language_model(bilm_archive)
-    export(model, tmp_path, with_softmax=False)
+    export_files(model, tmp_path, with_softmax=False)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     model.bilm.token_encoder.projection.weight.data.zero_()
     monkeypatch.setattr(hdf5, "_digest", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        export(model, tmp_path, with_softmax=False)
+        export_files(model, tmp_path, with_softmax=False)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["weights.hdf5", "vocabulary.txt"])
+def test_a_model_that_the_files_cannot_hold(bilm_archive, tmp_path, name):
+    """The error names the file, and not the temporary one: 65,504 is the largest number in float16,
+    and a line of the vocabulary cannot have two words."""
+    model = load_language_model(bilm_archive)
+    if name == "weights.hdf5":
+        model.bilm.token_encoder.char_embedding.weight.data[5, 0] = 70_000.0
+    else:
+        words = [*vocabulary_words(model.vocab)[:-1], "two words"]
+        model.vocab = BiLMVocabulary.from_words(words)
+    with pytest.raises(InputError, match=f"^{tmp_path}/{name}: .*expected"):
+        export_files(model, tmp_path, with_softmax=False, dtype=torch.float16)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -232,7 +249,7 @@ def test_an_export_says_who_reads_it(bilm_archive, tmp_path, capsys):
 def test_an_import_to_a_full_disk(bilm_archive, tmp_path):
     """A file size limit simulates the full disk, at each of the archive's files. The error is one
     sentence with the archive's name, and nothing of it is left."""
-    export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=True)
     names = sorted(tmp_path.iterdir())
 
     def import_with(limit: int) -> None:
@@ -250,7 +267,7 @@ def test_an_import_to_a_full_disk(bilm_archive, tmp_path):
 
 def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):
     """The message names the file and the missing array."""
-    export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=False)
     with pytest.raises(InputError, match=r"weights\.hdf5: expected a softmax"):
         import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
     assert not (tmp_path / "model.tar.gz").exists()
@@ -258,7 +275,7 @@ def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):
 
 def test_another_models_vocabulary(bilm_archive, tmp_path):
     """The softmax has the 10 words of the archive, and the file has the first 9 of them."""
-    export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=True)
     vocabulary = tmp_path / "vocabulary.txt"
     vocabulary.write_text("\n".join(vocabulary.read_text("utf-8").split()[:-1]), "utf-8")
     with pytest.raises(
@@ -269,7 +286,7 @@ def test_another_models_vocabulary(bilm_archive, tmp_path):
 
 def test_paths_of_an_import(bilm_archive, tmp_path):
     """Each error names its argument and the path."""
-    export(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=True)
     files = [tmp_path / f for f in FILES]
     for number, argument in enumerate(("options", "weights", "vocabulary")):
         given = [*files[:number], tmp_path / "no", *files[number + 1 :]]
@@ -293,18 +310,19 @@ def test_an_import_replaces_no_archive(tmp_path):
 
 
 def test_paths_of_an_export(bilm_archive, tmp_path, monkeypatch):
-    """Each error names its argument and the path. Root may write anywhere, so the system's answer
-    that a folder cannot be written to is simulated."""
+    """Each error names its argument and the path, after which it is the system's. Root may write
+    anywhere, so the answer that a folder cannot be written to is simulated."""
     no, file = tmp_path / "no", tmp_path / "file"
     with pytest.raises(FileNotFoundError, match=rf"^archive: {no}: expected the model\.tar\.gz"):
         allennlp("bilm-export", no, tmp_path / "out")
     file.write_text("mine")
-    for folder, found in ((file, "a file"), (file / "out", "none, and .* \\(Not a directory\\)")):
-        with pytest.raises(InputError, match=f"^folder: {folder}: .* found {found}$"):
+    for folder, found in ((file, "File exists"), (file / "out", "Not a directory")):
+        with pytest.raises(InputError, match=f"^folder: {folder}: .* found .*{found}: '{folder}'$"):
             allennlp("bilm-export", bilm_archive, folder)
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(InputError, match=f"^folder: {tmp_path}: .* can be written to"):
-        export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    monkeypatch.setattr(Path, "touch", Mock(side_effect=refused))
+    with pytest.raises(InputError, match=f"^folder: {tmp_path}: expected .* Permission denied"):
+        export_files(load_language_model(bilm_archive), tmp_path, with_softmax=False)
 
 
 def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):

@@ -249,7 +249,7 @@ def test_the_thread_ends_with_its_epoch(file: Path) -> None:
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("shuffle", ["sentences", "documents", None])
+@pytest.mark.parametrize("shuffle", ["sentences", None])
 def test_ranks_read_what_one_process_would(
     file: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str | None
 ) -> None:

@@ -14,7 +14,7 @@ from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.text.characters import words_to_characters
-from elmo_plugin.text.encoding import encode
+from elmo_plugin.text.encoding import encode_corpus
 
 TEXT = "the dog barks\n\n \nthe 👍\nx\n"
 SENTENCES = [["the", "dog", "barks"], ["the", "👍"], ["x"]]
@@ -38,7 +38,7 @@ def test_sentences_of_text_and_of_a_corpus(
     text. `~` is the home folder."""
     monkeypatch.setenv("HOME", str(tmp_path))
     reader = BiLMDatasetReader()
-    encode([file], tmp_path / "corpus")
+    encode_corpus([file], tmp_path / "corpus")
     assert words_of(reader.read(str(file))) == SENTENCES
     assert words_of(reader.read(str(tmp_path / "corpus"))) == SENTENCES
     assert words_of(reader.read("~/corpus")) == SENTENCES

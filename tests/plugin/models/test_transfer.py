@@ -19,7 +19,7 @@ from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.export import export
+from elmo_plugin.plugin.models.export_files import export_files
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS
@@ -78,7 +78,7 @@ def test_a_missing_file_is_named(bilm_archive, key):
 def test_from_bilm_tfs_files(bilm_archive, tmp_path):
     """The expected weights are those of the archive that the files were exported from."""
     source = load_language_model(bilm_archive)
-    export(source, tmp_path, with_softmax=True)
+    export_files(source, tmp_path, with_softmax=True)
     weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
     both = {"pretrained_file": weights, "pretrained_vocabulary_file": vocabulary}
     check_carried_over(source, tuned(NEW_WORDS, **both))
@@ -90,7 +90,7 @@ def test_from_bilm_tfs_files(bilm_archive, tmp_path):
 
 def test_an_archive_of_a_model_from_bilm_tfs_files(bilm_archive, tmp_path):
     """AllenNLP loads the archive without the files that training started from."""
-    export(load_language_model(bilm_archive), tmp_path / "start", with_softmax=True)
+    export_files(load_language_model(bilm_archive), tmp_path / "start", with_softmax=True)
     params = config(tmp_path / "cache").as_dict()
     weights, vocabulary = (tmp_path / "start" / f for f in ("weights.hdf5", "vocabulary.txt"))
     files = {"pretrained_file": str(weights), "pretrained_vocabulary_file": str(vocabulary)}
@@ -128,7 +128,7 @@ def test_other_sizes_are_refused(bilm_archive):
 
 def test_a_vocabulary_without_a_softmax_is_refused(bilm_archive, tmp_path):
     """The message names the file and the missing array."""
-    export(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=False)
     weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
     with pytest.raises(InputError, match=r"weights\.hdf5: softmax/W: expected"):
         tuned(NEW_WORDS, pretrained_file=weights, pretrained_vocabulary_file=vocabulary)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import torch
 
-from elmo_plugin.checks import InputError
-from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.atomic_write import atomic_write, writable_folder
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
@@ -16,7 +15,7 @@ from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 
 
-def export(
+def export_files(
     model: LanguageModel,
     folder: str | Path,
     *,
@@ -30,30 +29,19 @@ def export(
     folder cannot be used or created, and a `DiskFullError` if the disk is full.
     """
     softmax = model.softmax if with_softmax else None
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        found = "a file" if folder.is_file() else f"none, and it cannot be made ({error.strerror})"
-        raise InputError(
-            f"folder: {folder}: expected a folder to write to, found {found}"
-        ) from None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(
-            f"folder: {folder}: expected a folder that can be written to, found one that cannot"
-        )
     # For links, their targets are removed below.
-    names = (os.path.realpath(folder / name) for name in ("options.json", "vocabulary.txt"))
-    options, vocabulary = map(Path, names)
+    names = ("options.json", "vocabulary.txt", "weights.hdf5")
+    options, vocabulary, weights = (Path(os.path.realpath(Path(folder, name))) for name in names)
     # The weights are renamed first and the options last; without the options nothing loads.
     with (
+        writable_folder("folder", folder),
         atomic_write(options) as new_options,
         atomic_write(vocabulary) as new_vocabulary,
-        atomic_write(folder / "weights.hdf5") as new_weights,
+        atomic_write(weights) as new_weights,
     ):
-        write_options(model.bilm.options, new_options)
-        write_vocabulary_file(vocabulary_words(model.vocab), new_vocabulary)
-        write_weights(model.bilm, new_weights, softmax, dtype)
+        write_options(model.bilm.options, options, new_options)
+        write_vocabulary_file(vocabulary_words(model.vocab), vocabulary, new_vocabulary)
+        write_weights(model.bilm, weights, softmax, dtype, new_weights)
         options.unlink(missing_ok=True)
         vocabulary.unlink(missing_ok=True)
 
