@@ -22,7 +22,7 @@ from allennlp.common.file_utils import cached_path
 from allennlp.common.plugins import import_plugins
 
 from elmo_plugin.files.digest import file_digest, new_digest
-from elmo_plugin.formats.archive import read_archive
+from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import run
@@ -42,7 +42,7 @@ def fine_tune(archive_file: str, task: Path, out: Path) -> str:
     Fine-tune a biLM on a task's text, unless `out` has its archive. Returns the archive. The number
     of negative samples is the biLM's, or the config's for a model in the package, which lacks it.
     """
-    parameters = read_archive(archive_file).parameters
+    parameters = find_bilm(archive_file).parameters
     keys = ("lstm", "char_cnn", "n_negative_samples")
     sizes = {f"model.{key}": parameters[key] for key in keys if parameters[key] is not None}
     os.environ["BILM_ARCHIVE"] = archive_file
@@ -56,7 +56,7 @@ def train_task(archive_file: str, task: Path, out: Path) -> float:
     Train a task with the frozen vectors of a biLM, unless `out` has its metrics. Returns the best
     value of its validation metric.
     """
-    dim = 2 * read_archive(archive_file).options.lstm.projection_dim
+    dim = 2 * find_bilm(archive_file).options.lstm.projection_dim
     embedder = {"archive_file": archive_file, "cache_dir": str(out.parent / "layers")}
     out.parent.mkdir(parents=True, exist_ok=True)
     config = out.with_suffix(".jsonnet")
