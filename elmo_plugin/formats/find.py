@@ -83,9 +83,9 @@ def _read_format(path: Path, words: str | None, with_softmax: bool, expected: st
     for has_format, read in FORMATS:
         if has_format(path):
             return read(path, words, with_softmax)
-    found = (
-        "a folder without config.json and options.json" if path.is_dir() else "another kind of file"
-    )
+    found = "another kind of file"
+    if path.is_dir():
+        found = "a folder without config.json and options.json"
     raise InputError(
         f"{path}: expected {expected}, found {found}; the options and weights of bilm-tf are "
         "options_file and weight_file"
@@ -118,7 +118,7 @@ def one_bilm(given: Mapping[str, File | None]) -> dict[str, File]:
     if list(found) not in ([pretrained], [archive_file], [options_file, weight_file]):
         raise InputError(
             f"expected one of {pretrained}, {archive_file}, or {options_file} and {weight_file}, "
-            f"found {' and '.join(found) or 'none of them'}"
+            f"found {' and '.join(found) or 'none'}"
         )
     if pretrained in found:
         found[pretrained] = PRETRAINED + str(found[pretrained]).removeprefix(PRETRAINED)

@@ -267,8 +267,8 @@ def test_regularizers_find_the_mix(bilm_files):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({}, "pretrained, archive_file, or options_file and weight_file, found none of them"),
-        ({"pretrained": "small", "archive_file": "a"}, "found archive_file and pretrained"),
+        ({}, "pretrained, archive_file, or options_file and weight_file, found none"),
+        ({"pretrained": "small", "archive_file": "a"}, "found pretrained and archive_file"),
         ({"options_file": "o.json"}, "weight_file"),
         ({"options_file": "o", "weight_file": "w", "archive_file": "a"}, "archive_file"),
         ({"options_file": "o.json", "weight_file": "w.hdf5"}, r"o\.json"),
