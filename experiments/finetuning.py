@@ -43,6 +43,7 @@ def fine_tune(archive_file: str, task: Path, out: Path) -> str:
     of negative samples is the biLM's, or the config's for a model in the package, which lacks it.
     """
     parameters = find_bilm(archive_file).parameters
+    assert parameters is not None  # it is an archive
     keys = ("lstm", "char_cnn", "n_negative_samples")
     sizes = {f"model.{key}": parameters[key] for key in keys if parameters[key] is not None}
     os.environ["BILM_ARCHIVE"] = archive_file

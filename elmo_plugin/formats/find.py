@@ -4,7 +4,7 @@ path has this format and one that reads it, and a line in `FORMATS`.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import h5py
@@ -23,6 +23,9 @@ File = str | os.PathLike
 
 PRETRAINED = "pretrained://"
 """The prefix of the models in the package, in place of a path."""
+
+KEYS = ("pretrained", "archive_file", "options_file", "weight_file")
+"""The parameters that name a biLM."""
 
 FORMATS = ((holds_model_files, read_model_files), (is_archive, read_archive))
 
@@ -52,13 +55,11 @@ def find_bilm(
         f"a model in the package ({', '.join(pretrained_names())}), the model.tar.gz or the folder "
         "of a trained bilm, or a folder or zip file with options.json and an HDF5 file of bilm-tf"
     )
-    names = (name, weight_file, vocabulary_file)
-    kinds = (expected, "", "bilm-tf's vocabulary, a file of words")
-    if weight_file is not None:
-        kinds = ("bilm-tf's options.json", "bilm-tf's weights in HDF5", kinds[2])
-    elif (in_package := _in_package(name)) is not None:
-        name = in_package
-    path, weights, words = (f and local_path(f, kind) for f, kind in zip((name, *names[1:]), kinds))
+    path = _in_package(name) if weight_file is None else None
+    if path is None:
+        path = local_path(name, expected if weight_file is None else "bilm-tf's options.json")
+    weights = _local(weight_file, "bilm-tf's weights in HDF5")
+    words = _local(vocabulary_file, "bilm-tf's vocabulary, a file of words")
     try:
         if weights is not None:
             found = read_weights(read_options(path), weights, words)
@@ -72,11 +73,16 @@ def find_bilm(
                 "vectors only, name the files in the embedder"
             )
     except InputError as error:
-        for local, named in zip((path, weights, words), names):  # a download has another name
+        named = {path: name, weights: weight_file, words: vocabulary_file}
+        for local, given in named.items():  # a download has another name
             if local is not None and str(error).startswith(local):
-                raise InputError(f"{named}{str(error).removeprefix(local)}") from error
+                raise InputError(f"{given}{str(error).removeprefix(local)}") from error
         raise
     return found
+
+
+def _local(file: File | None, expected: str) -> str | None:
+    return None if file is None else local_path(file, expected)
 
 
 def _read_format(path: Path, words: str | None, with_softmax: bool, expected: str) -> FoundBiLM:
@@ -105,16 +111,15 @@ def _in_package(name: File) -> str | None:
     return os.path.dirname(pretrained_files(str(name).removeprefix(PRETRAINED)).options_file)
 
 
-def one_bilm(given: Mapping[str, File | None]) -> dict[str, File]:
+def one_bilm(values: Iterable[File | None], keys: Sequence[str] = KEYS) -> dict[str, File]:
     """
-    Those of the parameters `pretrained`, `archive_file`, `options_file` and `weight_file`, in this
-    order and under any spelling, that are not `None`. Their values are arguments of `find_bilm`.
-    Raises an `InputError` if they do not name exactly one biLM.
+    The values of the parameters `keys`, those of `KEYS` under any spelling, without `None`. They
+    are arguments of `find_bilm`. Raises an `InputError` if they do not name exactly one biLM.
     """
-    found = {key: value for key, value in given.items() if value is not None}
+    found = {key: value for key, value in zip(keys, values) if value is not None}
     for key, value in found.items():
         check_path(key, value)
-    pretrained, archive_file, options_file, weight_file = given
+    pretrained, archive_file, options_file, weight_file = keys
     if list(found) not in ([pretrained], [archive_file], [options_file, weight_file]):
         raise InputError(
             f"expected one of {pretrained}, {archive_file}, or {options_file} and {weight_file}, "

@@ -8,7 +8,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.formats.find import find_bilm, one_bilm
+from elmo_plugin.formats.find import KEYS, find_bilm, one_bilm
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
 from experiments import random_bilm
@@ -22,7 +22,6 @@ KINDS = (
     {"options_file", "weight_file"},
 )
 """The keys of a biLM in a grid."""
-NAMES = ("pretrained", "archive_file", "options_file", "weight_file")
 RESERVED = ("none", "data", "work")
 
 
@@ -70,7 +69,7 @@ def bilm_sizes(bilm: dict[str, Any]) -> dict[str, int]:
 
 def _options(bilm: dict[str, Any]) -> BiLMOptions:
     named = {"pretrained": bilm.get("like"), **bilm}
-    return find_bilm(*one_bilm({key: named.get(key) for key in NAMES}).values()).options
+    return find_bilm(*one_bilm(map(named.get, KEYS)).values()).options
 
 
 def find_bilms(bilms: dict[str, dict[str, Any]], work: Path) -> dict[str, Bilm]:

@@ -17,7 +17,7 @@ class BiLMExport(Command):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("archive", help="the model.tar.gz of a trained bilm")
+        parser.add_argument("archive", help="the model.tar.gz or folder of a trained bilm")
         parser.add_argument("folder", help="the folder for the three files")
         parser.add_argument(
             "--softmax",

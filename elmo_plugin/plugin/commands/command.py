@@ -12,7 +12,7 @@ from elmo_plugin.checks import InputError, check_path, fail
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.formats.find import find_bilm, one_bilm
+from elmo_plugin.formats.find import KEYS, find_bilm, one_bilm
 from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.pretrained import pretrained_names
 
@@ -39,8 +39,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--archive-file",
-        help="the model.tar.gz of a trained bilm, or a folder or zip file with bilm-tf's "
-        "options.json and an HDF5 file",
+        help="the model.tar.gz or the folder of a trained bilm, or a folder or zip file with "
+        "bilm-tf's options.json and an HDF5 file",
     )
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")
@@ -56,9 +56,8 @@ def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     n_gpus = torch.cuda.device_count()
     if not -1 <= args.cuda_device < n_gpus:
         fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
-    names = ("--pretrained", "--archive-file", "--options-file", "--weight-file")
-    values = (args.pretrained, args.archive_file, args.options_file, args.weight_file)
-    named = one_bilm(dict(zip(names, values)))
+    values = (getattr(args, key) for key in KEYS)
+    named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
     elmo = Elmo(find_bilm(*named.values()).bilm, initial_state=initial_state)
     return elmo.eval().to("cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}")
 

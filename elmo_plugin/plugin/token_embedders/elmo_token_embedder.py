@@ -48,8 +48,8 @@ class ElmoEmbedder(TokenEmbedder):
         Words, of which the first is the padding token. A token whose `word_inputs` is an index in
         this list is read as that word, and any other token from its characters.
     archive_file : `str`, optional
-        `model.tar.gz` of a trained `bilm`, or a folder or zip file with bilm-tf's `options.json`
-        and one HDF5 file.
+        `model.tar.gz` or folder of a trained `bilm`, a folder or zip file with bilm-tf's
+        `options.json` and one HDF5 file, or the name of a model in the package.
     pretrained : `str`, optional
         Name of a model in the package.
     elmo_dim : `int`, optional
@@ -88,15 +88,9 @@ class ElmoEmbedder(TokenEmbedder):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        files = {
-            "pretrained": pretrained,
-            "archive_file": archive_file,
-            "options_file": options_file,
-            "weight_file": weight_file,
-        }
         with _errors_in_config():
-            files = one_bilm(files)
-        source = " ".join(map(os.fspath, files.values()))  # as archives store it
+            files = one_bilm((pretrained, archive_file, options_file, weight_file))
+        source = " ".join(map(str, files.values()))  # as archives store it
         if pretrained is not None:
             source = f"pretrained {pretrained}"
         cache_dir = None if is_archive(serialization_dir) else cache_dir
