@@ -17,25 +17,18 @@ from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, lists_of_tokens, token_lists
 from elmo_plugin.elmo.shared_lock import lock_of
-from elmo_plugin.files.local_path import local_path
-from elmo_plugin.formats.archive import read_archive
-from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, model_files
-from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
+from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.text.characters import words_to_characters
 
 MOST_MIXES = 1000
 
 LARGEST = torch.finfo(torch.float32).max
 """Largest weight of a mix, because the softmax of an infinite weight is NaN."""
-
-PRETRAINED = "pretrained://"
-"""The prefix of the models in the package, in place of a path."""
 
 POOLS = ("mean",)
 """The ways to make one vector of those of a sentence."""
@@ -150,41 +143,28 @@ class Elmo(nn.Module):
         **kwargs: Any,
     ) -> Elmo:
         """
-        Load a model from bilm-tf's two files, or from a folder or zip file that contains them as
-        `options.json` and an HDF5 file. A URL is downloaded once, with the package `cached-path`.
-        `kwargs` are those of `Elmo`.
+        Load a model from bilm-tf's two files, or from all that `from_archive` accepts. A URL is
+        downloaded once, with the package `cached-path`. `kwargs` are those of `Elmo`.
 
         # Raises
 
-        As `load_bilm` and `model_files`, and as `local_path` for a URL.
+        As `find_bilm`.
         """
-        if weight_file is None:
-            with model_files(_local(options_file)) as files:
-                return cls.from_files(*files, **kwargs)
-        return cls(load_bilm(_local(options_file), _local(weight_file)), **kwargs)
+        return cls(find_bilm(options_file, weight_file).bilm, **kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
         """Load a model in the package. `kwargs` are those of `Elmo`."""
-        files = pretrained_files(name)
-        return cls.from_files(files.options_file, files.weight_file, **kwargs)
+        return cls(find_bilm(PRETRAINED + str(name).removeprefix(PRETRAINED)).bilm, **kwargs)
 
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
         """
-        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, or from a folder or
-        zip file with bilm-tf's two files, or one in the package by `pretrained://NAME`. `kwargs`
-        are those of `Elmo`.
+        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, from a folder or zip
+        file with bilm-tf's two files, or from a URL of either, or load one in the package by its
+        name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
         """
-        if str(archive_file).startswith(PRETRAINED):
-            return cls.from_pretrained(str(archive_file).removeprefix(PRETRAINED), **kwargs)
-        path = local_path(archive_file)
-        if holds_model_files(path):
-            return cls.from_files(path, **kwargs)
-        archive = read_archive(path)
-        bilm = BiLM(archive.options)
-        bilm.load_state_dict(archive.weights("bilm"))
-        return cls(bilm, **kwargs)
+        return cls(find_bilm(archive_file).bilm, **kwargs)
 
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
@@ -495,12 +475,6 @@ def _choose(layers: list[Tensor], layer: str | int) -> Tensor:
     if layer == "top":
         return layers[-1]
     return layers[int(layer)]
-
-
-def _local(file: str | os.PathLike) -> str:
-    """The path of a file, or of what was downloaded from a URL. The file need not exist."""
-    name = os.fspath(file)
-    return local_path(name) if "://" in name else os.path.expanduser(name)
 
 
 def _check_layer(layer: Any, n_layers: int) -> None:

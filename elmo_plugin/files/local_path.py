@@ -7,23 +7,34 @@ CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", os.path.expanduser("~/.allennlp"))
 """AllenNLP's download cache, which is shared with it."""
 
 
-def local_path(path: str | os.PathLike, extract_archive: bool = False) -> str:
+def local_path(
+    path: str | os.PathLike, expected: str = "a file or a folder", extract_archive: bool = False
+) -> str:
     """
-    The local path of a file or folder. A URL that `cached_path` supports is downloaded once. With
-    `extract_archive`, an archive is unpacked and the path is that of its folder.
+    The local path of a file or folder, where `~` is the home folder. A URL that `cached_path`
+    supports is downloaded once. With `extract_archive`, an archive is unpacked and the path is that
+    of its folder.
 
-    Raises a `FileNotFoundError` if the file does not exist, and an `InputError` for a URL if the
-    package `cached-path` is not installed.
+    Raises a `FileNotFoundError`, which says what was `expected`, if the file does not exist or
+    cannot be downloaded, and an `InputError` for a URL if the package `cached-path` is not
+    installed.
     """
     name = os.path.expanduser(os.fspath(path))
-    if os.path.exists(name) and not extract_archive:
+    exists = os.path.exists(name)
+    if exists and not extract_archive:
         return name
-    if "://" not in name and "!" not in name and not os.path.exists(name):
-        raise FileNotFoundError(f"file {path} not found")
+    missing = f"{path}: expected {expected}, found no such file"
+    if not exists and "://" not in name and "!" not in name:
+        raise FileNotFoundError(missing)
     try:
         from cached_path import cached_path
     except ModuleNotFoundError:
         raise InputError(
             f"{path}: expected a path, found an address, which needs: pip install cached-path"
         ) from None
-    return str(cached_path(name, cache_dir=CACHE, extract_archive=extract_archive))
+    try:
+        return str(cached_path(name, cache_dir=CACHE, extract_archive=extract_archive))
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # no such address, unknown host, or no answer
+        raise FileNotFoundError(f"{missing} ({error})") from error

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,83 +16,48 @@ from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.bounds import read_small_file
 from elmo_plugin.formats.archive_files import (
     CONFIG,
+    GZIP_MAGIC,
     MOST_BYTES,
     WORDS,
     opened_archive,
     read_weights,
 )
-from elmo_plugin.formats.meta_modules import meta_modules
+from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules
+from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.special_words import SPECIAL_WORDS
 
-PARAMETERS = (
-    "lstm",
-    "char_cnn",
-    "dropout",
-    "n_negative_samples",
-    "initial_state",
-    "precision",
-    "sparse_gradients",
-)
-"""Keys that the block `model` may have; options and model check their values."""
 
-TRAINING_ONLY = (
-    "type",
-    "regularizer",
-    "ddp_accelerator",
-    "pretrained_file",
-    "pretrained_vocabulary_file",
-)
-"""Keys of the block `model` that a trained model does not need. Their values are not read."""
+def is_archive(path: Path) -> bool:
+    """Whether `path` is a gzip file, or a folder with the config of a model."""
+    if path.is_dir():
+        return (path / CONFIG).exists()
+    with path.open("rb") as file:
+        return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
-class Archive(NamedTuple):
-    """
-    Contents of an archive, checked against each other: the model's parameters except the
-    vocabulary, the sizes of the biLM, the words of the softmax, and the weights of the biLM (names
-    with the prefix `bilm.`) and of the softmax (prefix `softmax.`).
-    """
-
-    parameters: dict[str, Any]
-    options: BiLMOptions
-    words: list[str]
-    state: dict[str, Tensor]
-
-    def weights(self, module: str) -> dict[str, Tensor]:
-        """The weights of `bilm` or `softmax`, without the prefix."""
-        prefix = f"{module}."
-        return {
-            name.removeprefix(prefix): x
-            for name, x in self.state.items()
-            if name.startswith(prefix)
-        }
-
-
-def read_archive(archive_file: str | os.PathLike) -> Archive:
+def read_archive(
+    archive_file: str | os.PathLike, vocabulary_file: str | None, with_softmax: bool
+) -> FoundBiLM:
     """
     Read an archive, or the folder of a training run. Reading never executes code: only the block
     `model`, the vocabulary and the weights are read, and nothing that the archive names is imported
-    or constructed.
+    or constructed. Of the block `model`, only the sizes of the biLM are checked here.
 
     Raises an `InputError`, which begins with the archive's path, if the archive is damaged, has
-    members outside its own folder, or contains another kind of model; and a `DiskFullError` if the
-    disk has no space to unpack it.
+    members outside its own folder, or contains another kind of model, or if there is a
+    `vocabulary_file`; and a `DiskFullError` if the disk has no space to unpack it.
     """
-    with opened_archive(archive_file) as folder:
-        return _read_folder(folder)
-
-
-def _read_folder(folder: Path) -> Archive:
-    if not (folder / CONFIG).exists():
-        if any(folder.glob("*options.json")):
-            raise InputError(
-                f"expected {CONFIG} of a trained bilm, found options.json of bilm-tf; the command "
-                "bilm-import makes an archive of bilm-tf's files"
-            )
+    if vocabulary_file is not None:
         raise InputError(
-            f"expected {CONFIG} of a trained bilm, or options.json and an HDF5 file of bilm-tf, "
-            "found none of them"
+            f"{archive_file}: expected no vocabulary file with an archive, which has its own "
+            f"words, found {vocabulary_file}"
         )
+    with opened_archive(archive_file) as folder:
+        return _read_folder(folder, with_softmax)
+
+
+def _read_folder(folder: Path, with_softmax: bool) -> FoundBiLM:
     parameters = _read_parameters(folder)
     words = re.split(r"\r?\n", _read_text(folder, WORDS))
     words = words[:-1] if words[-1] == "" else words
@@ -101,8 +66,12 @@ def _read_folder(folder: Path) -> Archive:
             f"{WORDS}: expected each word once, and first {', '.join(SPECIAL_WORDS)}, found others"
         )
     state = read_weights(folder)
-    options = _checked_options(parameters, len(words), state)
-    return Archive(parameters, options, words, state)
+    bilm, softmax = _checked_modules(parameters, len(words), state)
+    wanted = {"bilm": bilm, "softmax": softmax} if with_softmax else {"bilm": bilm}
+    modules = torch.nn.ModuleDict(wanted)
+    allocate(modules)
+    modules.load_state_dict(state, strict=with_softmax)  # the names have been checked
+    return FoundBiLM(bilm, softmax if with_softmax else None, words, parameters)
 
 
 def _read_text(folder: Path, name: str) -> str:
@@ -125,30 +94,22 @@ def _read_parameters(folder: Path) -> dict[str, Any]:
     if not isinstance(block, dict) or block.get("type") != "bilm":
         kind = block.get("type") if isinstance(block, dict) else block
         raise InputError(f"expected a model of type bilm, found {shown(kind)}")
-    parameters = {}
-    for key, value in block.items():
-        if key in TRAINING_ONLY:
-            continue
-        if key not in PARAMETERS:
-            raise InputError(
-                f"{CONFIG}: model: expected keys among {', '.join(PARAMETERS)}, found {shown(key)}"
-            )
-        parameters[key] = value
-    return parameters
+    return block
 
 
-def _checked_options(
+def _checked_modules(
     parameters: dict[str, Any], n_words: int, state: dict[str, Tensor]
-) -> BiLMOptions:
+) -> tuple[BiLM, SampledSoftmax]:
     """
     Compare the config's sizes with the weights before allocating memory, check that the weights are
-    finite, and return the options.
+    finite, and return the modules, without memory.
     """
     options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model")
     bilm, softmax = meta_modules(options, n_words, most_layers=len(state))
     assert softmax is not None
+    expected = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax}).state_dict()
     # In float32, as weights are trained and stored, whatever PyTorch's default type is.
-    expected = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax}).float().state_dict()
+    expected = {n: x.float() if x.is_floating_point() else x for n, x in expected.items()}
     for name in sorted(expected.keys() | state.keys()):
         one, other = (_described(tensors.get(name)) for tensors in (expected, state))
         if one != other:
@@ -162,7 +123,7 @@ def _checked_options(
         raise InputError(
             f"expected weights of {size:,} bytes, each stored by itself, found {stored:,} bytes"
         )
-    return options
+    return bilm, softmax
 
 
 def _described(tensor: Tensor | None) -> str:

@@ -91,14 +91,7 @@ def find_files(path: str | os.PathLike) -> list[Path]:
                 for folder in sorted({above for file in files for above in file.parents}):
                     _refuse_loop(folder, start)
             return files
-        try:
-            path = local_path(path, extract_archive=True)
-        except InputError:
-            raise
-        except (OSError, ValueError) as error:  # invalid name, unknown host, or no answer
-            raise FileNotFoundError(
-                f"{path}: expected a file, a folder, a glob or a URL, found nothing ({error})"
-            ) from error
+        path = local_path(path, "a file, a folder, a glob or a URL", extract_archive=True)
     resolved = Path(path)
     if not resolved.is_dir():
         return [resolved]

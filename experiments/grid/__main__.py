@@ -54,7 +54,7 @@ class GridRunner:
         self.rows_file = rows_file
         self.work = work.resolve()
         self.bilms = find_bilms(grid.bilms, self.work)
-        self.folders = {"data": data.resolve(), "work": self.work}
+        self.folders: dict[str, Path | str] = {"data": data.resolve(), "work": self.work}
         self.folders |= {name: bilm.path for name, bilm in self.bilms.items()}
 
     def left(self, where: dict[str, set[str]]) -> list[Cell]:

@@ -4,12 +4,11 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allennlp.common.file_utils import cached_path
-
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, file_digest
-from elmo_plugin.formats.bilm_tf.options_file import read_options
+from elmo_plugin.files.local_path import local_path
+from elmo_plugin.formats.find import KEYS, find_bilm, one_bilm
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
 from experiments import random_bilm
@@ -28,13 +27,13 @@ RESERVED = ("none", "data", "work")
 
 class Bilm(NamedTuple):
     """
-    path : `Path`
+    path : `str`
         What `archive_file` takes.
     digest : `str`
         Digest of its options and weights.
     """
 
-    path: Path
+    path: str
     digest: str
 
 
@@ -69,11 +68,8 @@ def bilm_sizes(bilm: dict[str, Any]) -> dict[str, int]:
 
 
 def _options(bilm: dict[str, Any]) -> BiLMOptions:
-    if "archive_file" in bilm:
-        return Elmo.from_archive(cached_path(bilm["archive_file"])).bilm.options
-    if "options_file" in bilm:
-        return read_options(cached_path(bilm["options_file"]))
-    return read_options(pretrained_files(bilm.get("pretrained") or bilm["like"]).options_file)
+    named = {"pretrained": bilm.get("like"), **bilm}
+    return find_bilm(*one_bilm(map(named.get, KEYS)).values()).options
 
 
 def find_bilms(bilms: dict[str, dict[str, Any]], work: Path) -> dict[str, Bilm]:
@@ -86,8 +82,10 @@ def find_bilms(bilms: dict[str, dict[str, Any]], work: Path) -> dict[str, Bilm]:
 
 def _find(name: str, bilm: dict[str, Any], folder: Path) -> Bilm:
     if "archive_file" in bilm:
-        path = Path(cached_path(bilm["archive_file"])).resolve()
-        return Bilm(path, bilm_digest(Elmo.from_archive(path)))
+        name = bilm["archive_file"]
+        found = Elmo.from_archive(name)
+        path = os.path.expanduser(name)
+        return Bilm(os.path.realpath(path) if os.path.exists(path) else name, bilm_digest(found))
     if "pretrained" in bilm:
         folder = Path(pretrained_files(bilm["pretrained"]).options_file).parent
     elif "like" in bilm:
@@ -104,6 +102,6 @@ def _find(name: str, bilm: dict[str, Any], folder: Path) -> Bilm:
         folder.mkdir(parents=True, exist_ok=True)
         for key, file in (("options_file", "options.json"), ("weight_file", "weights.hdf5")):
             (folder / file).unlink(missing_ok=True)
-            os.symlink(Path(cached_path(bilm[key])).resolve(), folder / file)
+            os.symlink(Path(local_path(bilm[key])).resolve(), folder / file)
     files = [file_digest(folder / file) for file in ("options.json", "weights.hdf5")]
-    return Bilm(folder, digest(" ".join(files).encode()))
+    return Bilm(str(folder), digest(" ".join(files).encode()))

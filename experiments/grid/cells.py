@@ -53,7 +53,7 @@ class Cell:
     def config_digest(self) -> str:
         return digest(json.dumps(self.config, sort_keys=True).encode("utf-8"))
 
-    def config_in(self, folders: dict[str, Path]) -> dict[str, Any]:
+    def config_in(self, folders: dict[str, Path | str]) -> dict[str, Any]:
         """The config with the placeholders replaced by this machine's folders."""
         text = json.dumps(self.config)
         for name, folder in folders.items():

@@ -1,7 +1,6 @@
-"""The two files of a model that is published as a folder or as a zip file."""
+"""The files of a model that is published as a folder or as a zip file."""
 
 import json
-import os
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -12,43 +11,56 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError, name_full_disk
 from elmo_plugin.files.bounds import check_expansion, read_small_file
 from elmo_plugin.formats.archive_files import GZIP_MAGIC
-from elmo_plugin.formats.bilm_tf.options_file import MOST_BYTES
+from elmo_plugin.formats.bilm_tf.options_file import MOST_BYTES, read_options
+from elmo_plugin.formats.bilm_tf.weight_file import read_weights
+from elmo_plugin.formats.found import FoundBiLM
 
 OPTIONS = "options.json"
+VOCABULARY = "vocabulary.txt"
 HDF5_ENDINGS = (".hdf5", ".h5")
+MOST_BYTES_OF_WORDS = 1 << 27
+"""Largest vocabulary in a zip file, so that a small one cannot fill the memory."""
+
+
+def read_model_files(path: Path, vocabulary_file: str | None, with_softmax: bool) -> FoundBiLM:
+    """
+    Read the biLM in a folder or a zip file and, if it is there and asked for, its softmax. Its
+    words are in `vocabulary_file`, or in a file `vocabulary.txt` next to the weights. Raises errors
+    as `model_files`, `read_options` and `read_weights`.
+    """
+    with model_files(path) as (options, weights, *own):
+        words = next(filter(None, (vocabulary_file, *own)), None) if with_softmax else None
+        return read_weights(read_options(options), weights, words)
 
 
 @contextmanager
-def model_files(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
+def model_files(path: Path) -> Iterator[list[str]]:
     """
-    The only options file, whose name ends in `options.json`, and the only HDF5 file in a folder or
-    a zip file. A zip file is unpacked into a temporary folder, which exists inside the context.
+    The only options file, whose name ends in `options.json`, the only HDF5 file and, if there is
+    one, the `vocabulary.txt` in a folder or a zip file. A zip file is unpacked into a temporary
+    folder, which exists inside the context.
 
-    Raises an `InputError` if `path` is neither a folder nor a zip file, if it does not contain
-    exactly one file of each kind, or if the zip file is damaged; and a `DiskFullError` if the disk
-    has no space to unpack it.
+    Raises an `InputError` if there is not exactly one file of the first two kinds, or if the zip
+    file is damaged; and a `DiskFullError` if the disk has no space to unpack it.
     """
-    path = Path(path)
     if path.is_dir():
         yield _choose(path, [file for file in path.iterdir() if file.is_file()])
-    elif _is_zip(path):
-        with tempfile.TemporaryDirectory() as folder:
-            yield _extract(path, Path(folder))
     else:
-        found = "another kind of file" if path.is_file() else "none"
-        raise InputError(
-            f"{path}: expected a folder or a zip file with {OPTIONS} and an HDF5 file, "
-            f"found {found}"
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                yield _extract(path, Path(folder))
+            except InputError as error:  # of a file whose name the user does not know
+                raise InputError(str(error).replace(folder, str(path))) from error
 
 
-def holds_model_files(path: str | os.PathLike) -> bool:
+def holds_model_files(path: Path) -> bool:
     """
-    Whether `path` is a zip file, or a folder with an options file. The folder of a training run is
-    none, because an older export may be in it.
+    Whether `path` is a zip file, or a folder with an options file or an HDF5 file. The folder of a
+    training run is none, because an older export may be in it.
     """
-    path = Path(path)
-    return _is_zip(path) or (any(path.glob(f"*{OPTIONS}")) and not _is_run(path))
+    names = (file.name.lower() for file in path.glob("*"))
+    has_files = any(name.endswith((OPTIONS, *HDF5_ENDINGS)) for name in names)
+    return _is_zip(path) or (has_files and not _is_run(path))
 
 
 def _is_zip(path: Path) -> bool:
@@ -70,7 +82,7 @@ def _is_run(folder: Path) -> bool:
     return not isinstance(config, dict) or "model" in config
 
 
-def _choose(source: Path, files: Iterable[PurePath]) -> tuple[str, str]:
+def _choose(source: Path, files: Iterable[PurePath]) -> list[str]:
     shown = sorted((file for file in files if not file.name.startswith(".")), key=str)
     options = [file for file in shown if file.name.endswith(OPTIONS)]
     weights = [file for file in shown if file.name.lower().endswith(HDF5_ENDINGS)]
@@ -78,24 +90,25 @@ def _choose(source: Path, files: Iterable[PurePath]) -> tuple[str, str]:
         if len(found) != 1:
             names = ", ".join(str(file) for file in found) or "none"
             raise InputError(f"{source}: expected one {expected} in it, found {names}")
-    return str(options[0]), str(weights[0])
+    vocabularies = [file for file in shown if file.name == VOCABULARY]
+    return [str(file) for file in (*options, *weights, *vocabularies[:1])]
 
 
-def _extract(path: Path, folder: Path) -> tuple[str, str]:
+def _extract(path: Path, folder: Path) -> list[str]:
     try:
         with name_full_disk(folder), zipfile.ZipFile(path) as archive:
             # A member's name may begin with "./".
             names = {str(PurePosixPath(name)): name for name in archive.namelist()}
-            options, weights = _choose(path, map(PurePosixPath, archive.namelist()))
-            options, weights = names[options], names[weights]
-            n_bytes = archive.getinfo(weights).file_size
-            check_expansion(f"{path}: {weights}", n_bytes, path.stat().st_size)
-            if (size := archive.getinfo(options).file_size) > MOST_BYTES:
-                raise InputError(
-                    f"{path}: {options}: expected at most {MOST_BYTES:,} bytes, found {size:,}"
-                )
+            chosen = [names[name] for name in _choose(path, map(PurePosixPath, names))]
+            n_bytes = archive.getinfo(chosen[1]).file_size
+            check_expansion(f"{path}: {chosen[1]}", n_bytes, path.stat().st_size)
+            for name, most in zip((chosen[0], *chosen[2:]), (MOST_BYTES, MOST_BYTES_OF_WORDS)):
+                if (size := archive.getinfo(name).file_size) > most:
+                    raise InputError(
+                        f"{path}: {name}: expected at most {most:,} bytes, found {size:,}"
+                    )
             # This checks each CRC, and no member can be written outside the folder.
-            return archive.extract(options, folder), archive.extract(weights, folder)
+            return [archive.extract(name, folder) for name in chosen]
     except (InputError, DiskFullError):
         raise
     except Exception as error:  # zipfile raises many kinds of errors for damage

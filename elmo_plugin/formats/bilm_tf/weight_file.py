@@ -27,9 +27,9 @@ from elmo_plugin.files.hdf5 import (
     write_array,
     write_text,
 )
-from elmo_plugin.formats.bilm_tf.options_file import parse_options, read_options
-from elmo_plugin.formats.meta_modules import meta_modules
-from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
+from elmo_plugin.formats.bilm_tf.options_file import parse_options
+from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules
+from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
@@ -40,75 +40,63 @@ FIRST_CELL = "MultiRNNCell/Cell0/"
 """A level of the names that bilm-tf's files of one-layer models lack."""
 
 
-def load_bilm(options_file: str | os.PathLike, weight_file: str | os.PathLike) -> BiLM:
+def read_weights(
+    options: BiLMOptions, path: str | os.PathLike, vocabulary_file: str | os.PathLike | None = None
+) -> FoundBiLM:
     """
-    Load a biLM from its two files. Raises an `InputError` that names the file and the key if a file
-    is damaged, or the two do not match.
-    """
-    options = read_options(options_file)
-    check_weights(options, weight_file)
-    bilm = BiLM(options)
-    read_weights(bilm, weight_file)
-    return bilm
+    Read a biLM of these `options` and, if there is a `vocabulary_file` with its words, the softmax
+    that is in the file. The arrays may be float32 or float16, and compressed. The warm state is
+    read if the file has one, and computed otherwise.
 
-
-def check_weights(
-    options: BiLMOptions, path: str | os.PathLike, n_softmax_words: int | None = None
-) -> None:
-    """
-    Check that a weight file matches `options`, before a biLM of these sizes is built.
-    `n_softmax_words`: number of words of the softmax, if the file must contain one. Raises an
-    `InputError` if the file was written for other options, if it would become much larger in
-    memory, or if an array is missing or has another shape; the message names the first such array.
+    Raises an `InputError` that names the file and the array as `check_weights`, and if the file is
+    not HDF5 or was written for other options, if an array is damaged or contains NaN or infinity,
+    or if the vocabulary is not that of the softmax.
     """
     with open_hdf5(path) as file:
         _check_options(file, options)
-        try:
-            # Every array takes more than 100 bytes, which bounds the number of layers.
-            modules = meta_modules(options, n_softmax_words, os.path.getsize(path) // 100)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
-        views = array_views(*modules)
+        words = _softmax_words(file, vocabulary_file)
+        bilm, softmax = check_weights(options, file, None if words is None else len(words))
+        allocate(bilm)
+        allocate(softmax)
+        views = array_views(bilm, softmax)
+        if has_warm_state := find_array(file, "warm_state/memory") is not None:
+            views.update(_warm_state_views(bilm))
         for name, parts in views.items():
-            _find(file, name, parts)
-        size = sum(part.nbytes for parts in views.values() for part in parts)
-        check_expansion(str(path), size, os.path.getsize(path))
-
-
-def read_weights(
-    bilm: BiLM, path: str | os.PathLike, softmax: SampledSoftmax | None = None
-) -> None:
-    """
-    Read the weights of a biLM and, if given, of its softmax. The arrays may be float32 or float16,
-    and compressed. The warm state is read if the file has one, and computed otherwise. The biLM is
-    modified only after all arrays have been checked: an `InputError` is raised if the file is not
-    HDF5 or was written for other options, or if an array is missing, has another shape, is damaged,
-    contains NaN or infinity, or belongs to a layer that the options do not have.
-    """
-    views = array_views(bilm, softmax)
-    with open_hdf5(path) as file:
-        _check_options(file, bilm.options)
-        arrays = {name: _read(file, name, parts) for name, parts in views.items()}
-        known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
-        for name in array_names(file):
-            if name.startswith(("CNN", "RNN")) and name not in known:
-                raise InputError(
-                    f"{path}: {name}: expected only arrays that the options describe, found this "
-                    "one too"
-                )
-        warm = None
-        if find_array(file, "warm_state/memory") is not None:
-            warm = LSTMState(
-                _read(file, "warm_state/memory", [bilm.warm_state.memory]),
-                _read(file, "warm_state/output", [bilm.warm_state.output]),
-            )
-    for name, parts in views.items():
-        for view, array in zip(parts, arrays[name].split([len(part) for part in parts])):
-            view.copy_(array)
-    if warm is None:
+            array = torch.from_numpy(read_array(_find(file, name, parts)))
+            for view, numbers in zip(parts, array.split([len(part) for part in parts])):
+                view.copy_(numbers)
+    if not has_warm_state:
         bilm.warm_up()
-    else:
-        bilm.warm_state.set(warm)
+    return FoundBiLM(bilm, softmax, words)
+
+
+def check_weights(
+    options: BiLMOptions, file: h5py.File, n_softmax_words: int | None
+) -> tuple[BiLM, SampledSoftmax | None]:
+    """
+    Check that a weight file matches `options`, and return modules of these sizes without memory.
+    `n_softmax_words`: number of words of the softmax, if it is to be read. Raises an `InputError`
+    if an array is missing, has another shape, or belongs to a layer that the options do not have;
+    the message names the first such array. The same if the file would become much larger in memory.
+    """
+    try:
+        # Every array takes more than 100 bytes, which bounds the number of layers.
+        modules = meta_modules(options, n_softmax_words, os.path.getsize(file.filename) // 100)
+    except InputError as error:
+        raise InputError(f"{file.filename}: {error}") from None
+    views = array_views(*modules)
+    for name, parts in views.items():
+        _find(file, name, parts)
+    size = sum(part.nbytes for parts in views.values() for part in parts)
+    check_expansion(file.filename, size, os.path.getsize(file.filename))
+    known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
+    for name in array_names(file):
+        if name.startswith(("CNN", "RNN")) and name not in known:
+            raise InputError(
+                f"{file.filename}: {name}: expected only arrays that the options describe, found "
+                "this one too"
+            )
+    return modules
 
 
 def write_weights(
@@ -128,9 +116,7 @@ def write_weights(
     or a number is not finite or too large for `dtype`, and a `DiskFullError` if the disk is full.
     """
     _check_settings(bilm)
-    arrays = array_views(bilm, softmax)
-    arrays["warm_state/memory"] = [bilm.warm_state.memory]
-    arrays["warm_state/output"] = [bilm.warm_state.output]
+    arrays = {**array_views(bilm, softmax), **_warm_state_views(bilm)}
     with (
         atomic_write(path, temporary) as written,
         HDF5Bytes(written) as disk,
@@ -148,18 +134,24 @@ def write_weights(
             disk.check()
 
 
-def n_softmax_words(path: str | os.PathLike) -> int | None:
+def _softmax_words(file: h5py.File, vocabulary_file: str | os.PathLike | None) -> list[str] | None:
     """
-    Number of words of the softmax in a weight file; `None` without a softmax, as in bilm-tf's own
-    files.
+    The words of the softmax in a weight file; `None` if the file has no softmax, as bilm-tf's own,
+    or if it is not to be read.
     """
-    with open_hdf5(path) as file:
-        weight = find_array(file, "softmax/W")
-        return None if weight is None else int(weight.shape[0]) if weight.shape else 0
+    weight = find_array(file, "softmax/W")
+    if weight is None or vocabulary_file is None:
+        return None
+    # What reads text, compressed or not, is not needed for vectors.
+    from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 
-
-def _read(file: h5py.File, name: str, parts: list[Tensor]) -> Tensor:
-    return torch.from_numpy(read_array(_find(file, name, parts)))
+    words = read_vocabulary_file(vocabulary_file)
+    if len(words) != (n_words := weight.shape[0] if weight.shape else 0):
+        raise InputError(
+            f"{vocabulary_file}: expected {n_words} words, as the softmax in {file.filename} has, "
+            f"found {len(words)}"
+        )
+    return words
 
 
 def _find(file: h5py.File, name: str, parts: list[Tensor]) -> h5py.Dataset:
@@ -184,7 +176,7 @@ def _find(file: h5py.File, name: str, parts: list[Tensor]) -> h5py.Dataset:
 def _check_options(file: h5py.File, options: BiLMOptions) -> None:
     """Reject a file that was written for other options. Only files written here record them."""
     text = read_text(file, WRITTEN_FOR)
-    if text is None:
+    if text is None or text == json.dumps(options.to_dict()):
         return
     found = parse_options(text, f"{file.filename}: {WRITTEN_FOR}")
     difference = options.difference(found)
@@ -214,6 +206,10 @@ def _check_settings(bilm: BiLM) -> None:
                 f"{name}: expected {expected}, as the biLM was built, found "
                 f"{', '.join(map(str, found))}, which was set later"
             )
+
+
+def _warm_state_views(bilm: BiLM) -> dict[str, list[Tensor]]:
+    return {f"warm_state/{x}": [getattr(bilm.warm_state, x)] for x in ("memory", "output")}
 
 
 def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[Tensor]]:

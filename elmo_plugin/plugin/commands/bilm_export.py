@@ -4,7 +4,7 @@ import torch
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import check_path
-from elmo_plugin.plugin.commands.command import Command, input_path, print_text
+from elmo_plugin.plugin.commands.command import Command, print_text
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export_files import export_files, who_reads
 
@@ -17,7 +17,7 @@ class BiLMExport(Command):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("archive", help="the model.tar.gz of a trained bilm")
+        parser.add_argument("archive", help="the model.tar.gz or folder of a trained bilm")
         parser.add_argument("folder", help="the folder for the three files")
         parser.add_argument(
             "--softmax",
@@ -29,10 +29,10 @@ class BiLMExport(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
+        check_path("archive", args.archive)
         check_path("folder", args.folder)
         dtype = torch.float16 if args.float16 else torch.float32
-        archive = input_path("archive", args.archive, "the model.tar.gz of a trained bilm")
-        model = load_language_model(archive)
+        model = load_language_model(args.archive)
         export_files(model, args.folder, with_softmax=args.softmax, dtype=dtype)
         print_text(f"wrote options.json, weights.hdf5 and vocabulary.txt to {args.folder}")
         print(who_reads(model.bilm.options))

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import torch
 from allennlp.commands.subcommand import Subcommand
-from allennlp.common.file_utils import cached_path
 
 from elmo_plugin.checks import InputError, check_path, fail
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.atomic_write import check_is_new
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, output_encoding, piped_output
+from elmo_plugin.formats.find import KEYS, find_bilm, one_bilm
 from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.pretrained import pretrained_names
 
@@ -48,8 +49,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--archive-file",
-        help="the model.tar.gz of a trained bilm, or a folder or zip file with bilm-tf's "
-        "options.json and an HDF5 file",
+        help="the model.tar.gz or the folder of a trained bilm, or a folder or zip file with "
+        "bilm-tf's options.json and an HDF5 file",
     )
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")
@@ -65,25 +66,9 @@ def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     n_gpus = torch.cuda.device_count()
     if not -1 <= args.cuda_device < n_gpus:
         fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
-    names = ("--pretrained", "--archive-file", "--options-file", "--weight-file")
-    values = (args.pretrained, args.archive_file, args.options_file, args.weight_file)
-    given = [name for name, value in zip(names, values) if value is not None]
-    match given:
-        case ["--pretrained"]:
-            elmo = Elmo.from_pretrained(args.pretrained, initial_state=initial_state)
-        case ["--archive-file"]:
-            expected = "the model.tar.gz of a trained bilm, or a folder or zip of bilm-tf's files"
-            archive = input_path("--archive-file", args.archive_file, expected)
-            elmo = Elmo.from_archive(archive, initial_state=initial_state)
-        case ["--options-file", "--weight-file"]:
-            options = input_path("--options-file", args.options_file, "bilm-tf's options.json")
-            weights = input_path("--weight-file", args.weight_file, "bilm-tf's weights in HDF5")
-            elmo = Elmo.from_files(options, weights, initial_state=initial_state)
-        case _:
-            raise InputError(
-                "expected one of --pretrained, --archive-file, or --options-file and "
-                f"--weight-file, found {' and '.join(given) or 'none'}"
-            )
+    values = (getattr(args, key) for key in KEYS)
+    named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
+    elmo = Elmo(find_bilm(*named.values()).bilm, initial_state=initial_state)
     return elmo.eval().to("cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}")
 
 
@@ -94,12 +79,9 @@ def input_path(argument: str, path: str, expected: str) -> str:
     """
     check_path(argument, path)
     try:
-        return cached_path(with_repeats(path))
+        return local_path(with_repeats(path), expected)
     except FileNotFoundError as error:
-        cause = f" ({error})" if "://" in path else ""
-        raise FileNotFoundError(
-            f"{argument}: {path}: expected {expected}, found no such file{cause}"
-        ) from None
+        raise FileNotFoundError(f"{argument}: {error}") from None
 
 
 def check_output_file(argument: str, file: str) -> None:

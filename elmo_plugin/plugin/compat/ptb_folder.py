@@ -10,15 +10,16 @@ import os
 from collections.abc import Iterator
 
 import nltk
-from allennlp.common.file_utils import cached_path
 from allennlp.data import Instance
 from allennlp_models.structured_prediction import PennTreeBankConstituencySpanDatasetReader
+
+from elmo_plugin.files.local_path import local_path
 
 _read_unauthorized = PennTreeBankConstituencySpanDatasetReader._read
 
 
 def _read(self: PennTreeBankConstituencySpanDatasetReader, file_path: str) -> Iterator[Instance]:
-    file_path = os.path.abspath(cached_path(file_path))
+    file_path = os.path.abspath(local_path(file_path))
     folder = os.path.dirname(file_path)
     nltk.data.path.append(folder)
     try:

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from allennlp.common import Params, util
-from allennlp.common.file_utils import cached_path
 from allennlp.common.params import parse_overrides
 from allennlp.common.plugins import import_plugins
 from allennlp.common.util import END_SYMBOL, START_SYMBOL
@@ -37,6 +36,7 @@ from cached_path import SchemeClient, add_scheme_client
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.digest import digest
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.lines import file_facts, find_files
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class TaskTextClient(SchemeClient):
         The task's reader and data paths. The rest of the config, such as its model, is not
         evaluated.
         """
-        file = str(cached_path(self.config_file))
+        file = local_path(self.config_file, "the config of a task")
         wanted = json.dumps([*READERS, self.key])
         snippet = (
             f"local config = import {json.dumps(os.path.abspath(file))}; "

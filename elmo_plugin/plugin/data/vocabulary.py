@@ -12,10 +12,10 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from allennlp.common.file_utils import cached_path
 from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 
 from elmo_plugin.checks import InputError, check_count, check_path
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
@@ -90,8 +90,8 @@ class BiLMVocabulary(Vocabulary):
                 if value is not None:
                     raise InputError(f'{name}: "{key}" needs a "corpus", found a "file"')
             try:
-                file = cached_path(file)
-            except (OSError, ValueError) as error:
+                file = local_path(file, "a file of words, one per line")
+            except FileNotFoundError as error:
                 raise FileNotFoundError(f"{name}: file: {error}") from error
             if os.path.isdir(file):
                 raise InputError(f"{name}: file: {file}: expected a file, found a folder")

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import tempfile
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -20,63 +21,71 @@ from allennlp.common.meta import META_NAME, Meta
 from allennlp.models.archival import archive_model
 from cached_path import SchemeClient, add_scheme_client
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
-from elmo_plugin.formats.archive import read_archive
-from elmo_plugin.formats.bilm_tf.options_file import read_options
-from elmo_plugin.formats.bilm_tf.weight_file import check_weights, n_softmax_words, read_weights
-from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
+from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.version import VERSION
 
+TRAINING_ONLY = {
+    "type",
+    "regularizer",
+    "ddp_accelerator",
+    "pretrained_file",
+    "pretrained_vocabulary_file",
+}
+"""Keys of the block `model` that a trained model does not need. Their values are not read."""
 
-def load_language_model(archive_file: str | os.PathLike) -> LanguageModel:
+
+def load_language_model(*files: str | os.PathLike) -> LanguageModel:
     """
-    Load the language model from an archive or the folder of a training run, without executing code.
-    Raises errors as `read_archive`, and an `InputError` if the model rejects a value of the config.
+    Load a language model, which `files` name as in `find_bilm`, without executing code. Raises
+    errors as `find_bilm`, and an `InputError` if there is no softmax, or if the model has no such
+    parameter as one in the archive's config, or rejects its value.
     """
-    archive = read_archive(archive_file)
+    found = find_bilm(*files, with_softmax=True)
     try:
-        model = LanguageModel(BiLMVocabulary.from_words(archive.words), **archive.parameters)
+        if found.softmax is None or found.words is None:
+            raise InputError(
+                "expected a softmax with its vocabulary, which a language model needs, found none"
+            )
+        parameters = found.parameters or {"n_negative_samples": None, **found.options.to_dict()}
+        parameters = {k: v for k, v in parameters.items() if k not in TRAINING_ONLY}
+        known = signature(LanguageModel).parameters.keys() - {"vocab", "serialization_dir"}
+        if unknown := sorted(parameters.keys() - known):
+            expected = ", ".join(sorted(known - TRAINING_ONLY))
+            raise InputError(f"model: expected keys among {expected}, found {shown(unknown[0])}")
+        model = LanguageModel(BiLMVocabulary.from_words(found.words), **parameters)
     except InputError as error:
-        raise InputError(f"{archive_file}: {error}") from error
-    model.load_state_dict(archive.state)
+        raise InputError(f"{files[0]}: {error}") from error
+    model.bilm.load_state_dict(found.bilm.state_dict())
+    model.softmax.load_state_dict(found.softmax.state_dict())
     return model
 
 
-def import_files(options: str, weights: str, vocabulary: str, archive: str) -> None:
+def import_files(
+    options: str | os.PathLike,
+    weights: str | os.PathLike,
+    vocabulary: str | os.PathLike,
+    archive: str | os.PathLike,
+) -> None:
     """
     Make the archive of a language model from bilm-tf's three files, with a config that suffices for
     `evaluate` and `predict`. Raises an `InputError` if a file is damaged or missing, if there is no
     softmax, or if its size differs from the vocabulary's; and a `DiskFullError` if the disk is
     full.
     """
-    n_words = n_softmax_words(weights)
-    if n_words is None:
-        raise InputError(
-            f"{weights}: expected a softmax, which a language model needs, found none; for vectors "
-            "only, name the files in the embedder"
-        )
-    vocab = BiLMVocabulary.from_corpus(file=vocabulary)
-    n_listed = len(vocabulary_words(vocab))
-    if n_words != n_listed:
-        raise InputError(
-            f"{vocabulary}: expected {n_words} words, as the softmax in {weights} has, found "
-            f"{n_listed}"
-        )
-    sizes = read_options(options)
-    check_weights(sizes, weights, n_words)
-    blocks = sizes.to_dict()
-    model = LanguageModel(vocab, n_negative_samples=None, **blocks)
-    read_weights(model.bilm, weights, model.softmax)
+    model = load_language_model(options, weights, vocabulary)
+    sizes = model.bilm.options
     n_characters = sizes.char_cnn.max_characters_per_token
     config = {
         "dataset_reader": {"type": "bilm", "max_characters_per_token": n_characters},
         "vocabulary": {"type": "bilm"},
-        "model": {"type": "bilm", "n_negative_samples": None, **blocks},
+        "model": {"type": "bilm", "n_negative_samples": None, **sizes.to_dict()},
         "data_loader": {"type": "bilm", "batch_size": 32, "shuffle": None},
     }
     with name_full_disk(archive):

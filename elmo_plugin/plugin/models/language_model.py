@@ -75,8 +75,8 @@ class LanguageModel(language_model.LanguageModel, Model):
         step then does not depend on the size of the vocabulary. Requires the optimizer
         `clipped_adagrad`, which replaces the trainer's `grad_norm`.
     pretrained_file : `str`, optional
-        Pretrained weights of the same sizes to continue training from: the archive of a `bilm`,
-        bilm-tf's weight file, or the name of a model in the package. Softmax rows are loaded for
+        Pretrained weights of the same sizes to continue training from: a biLM as in `archive_file`
+        of the embedder `elmo`, or bilm-tf's weight file alone. Softmax rows are loaded for
         words in both vocabularies. AllenNLP removes a parameter of this name from the config in an
         archive, so that the archive needs no other file.
     pretrained_vocabulary_file : `str`, optional

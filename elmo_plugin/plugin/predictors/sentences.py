@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from allennlp.common import JsonDict
-from allennlp.common.file_utils import cached_path, open_compressed
+from allennlp.common.file_utils import open_compressed
 from allennlp.data import Batch, DatasetReader, Instance
 from allennlp.models import Model
 from allennlp.nn import util
@@ -20,6 +20,7 @@ from allennlp.predictors import Predictor
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
 from elmo_plugin.plugin.data.task_text import with_repeats
@@ -133,7 +134,7 @@ class BiLMPredictor(Predictor):
 def _open(input_file: str) -> AbstractContextManager[Iterable[str]]:
     # As in a text, only a line feed ends a line.
     if input_file != "-":
-        return open_compressed(cached_path(with_repeats(input_file)), newline="\n")
+        return open_compressed(local_path(with_repeats(input_file)), newline="\n")
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(newline="\n")
     return nullcontext(sys.stdin)

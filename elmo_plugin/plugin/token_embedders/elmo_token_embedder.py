@@ -1,4 +1,6 @@
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any, Optional
 
@@ -7,10 +9,9 @@ from allennlp.data import Vocabulary
 from allennlp.modules.token_embedders import TokenEmbedder
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, check_count, check_path, fail
+from elmo_plugin.checks import InputError, check_count, fail
 from elmo_plugin.elmo import Elmo
-from elmo_plugin.files.local_path import local_path
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.formats.find import find_bilm, one_bilm
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     is_archive,
     options_in_vocabulary,
@@ -47,8 +48,8 @@ class ElmoEmbedder(TokenEmbedder):
         Words, of which the first is the padding token. A token whose `word_inputs` is an index in
         this list is read as that word, and any other token from its characters.
     archive_file : `str`, optional
-        `model.tar.gz` of a trained `bilm`, or a folder or zip file with bilm-tf's `options.json`
-        and one HDF5 file.
+        `model.tar.gz` or folder of a trained `bilm`, a folder or zip file with bilm-tf's
+        `options.json` and one HDF5 file, or the name of a model in the package.
     pretrained : `str`, optional
         Name of a model in the package.
     elmo_dim : `int`, optional
@@ -87,18 +88,24 @@ class ElmoEmbedder(TokenEmbedder):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        files = {
-            "options_file": options_file,
-            "weight_file": weight_file,
-            "archive_file": archive_file,
-            "pretrained": pretrained,
-        }
-        source = _source(files)
+        with _errors_in_config():
+            files = one_bilm((pretrained, archive_file, options_file, weight_file))
+        source = " ".join(map(str, files.values()))  # as archives store it
+        if pretrained is not None:
+            source = f"pretrained {pretrained}"
         cache_dir = None if is_archive(serialization_dir) else cache_dir
         known = options_in_vocabulary(vocab, source, serialization_dir)
-        self._elmo = _load(files, known, dropout=dropout, cache_dir=cache_dir, **kwargs)
-        if known is None:
-            put_options_in_vocabulary(vocab, source, self._elmo.bilm.options)
+        # The boundaries would be misread as tokens.
+        passed_on = signature(Elmo).parameters.keys() - {"bilm", "keep_sentence_boundaries"}
+        if other := sorted(kwargs.keys() - passed_on):
+            raise InputError(f"{NAME}: unknown keys {', '.join(other)}")
+        kwargs.update(dropout=dropout, cache_dir=cache_dir)
+        with _errors_in_config():
+            if known is not None:
+                self._elmo = Elmo.from_options(known, **kwargs)
+            else:
+                self._elmo = Elmo(find_bilm(*files.values()).bilm, **kwargs)
+                put_options_in_vocabulary(vocab, source, self._elmo.bilm.options)
         table = None
         if vocab_to_cache is not None:
             words = vocab_to_cache if isinstance(vocab_to_cache, list) else []
@@ -190,39 +197,12 @@ class ElmoEmbedder(TokenEmbedder):
         return torch.where(is_known.unsqueeze(-1), words, elmo_tokens)
 
 
-def _source(files: dict[str, Optional[str]]) -> str:
-    """The biLM's name in the config. The archive stores the options under it."""
-    found = {key: value for key, value in files.items() if value is not None}
-    for key, value in found.items():
-        check_path(key, value)
-    if found.keys() not in ({"options_file", "weight_file"}, {"archive_file"}, {"pretrained"}):
-        raise InputError(
-            f"{NAME}: expected one of pretrained, archive_file, or options_file and weight_file, "
-            f"found {' and '.join(found) or 'none of them'}"
-        )
-    if "pretrained" in found:
-        return f"pretrained {found['pretrained']}"
-    return " ".join(map(os.fspath, found.values()))
-
-
-def _load(files: dict[str, Any], known: Optional[BiLMOptions], **kwargs: Any) -> Elmo:
-    """The model of these files, or a model without weights if its options are `known`."""
-    # The boundaries would be misread as tokens.
-    passed_on = signature(Elmo).parameters.keys() - {"bilm", "keep_sentence_boundaries"}
-    if other := sorted(kwargs.keys() - passed_on):
-        raise InputError(f"{NAME}: unknown keys {', '.join(other)}")
+@contextmanager
+def _errors_in_config() -> Iterator[None]:
+    """Let the errors of a biLM name the embedder."""
     try:
-        if known is not None:
-            return Elmo.from_options(known, **kwargs)
-        if files["archive_file"] is not None:
-            return Elmo.from_archive(files["archive_file"], **kwargs)
-        if files["pretrained"] is not None:
-            return Elmo.from_pretrained(files["pretrained"], **kwargs)
-        paths = local_path(files["options_file"]), local_path(files["weight_file"])
-        return Elmo.from_files(*paths, **kwargs)
+        yield
     except FileNotFoundError as error:
-        raise InputError(
-            f"{NAME}: expected a file, found none: {error} (relative paths start at {os.getcwd()})"
-        ) from error
+        raise InputError(f"{NAME}: {error} (relative paths start at {os.getcwd()})") from error
     except ValueError as error:
         raise InputError(f"{NAME}: {error}") from error

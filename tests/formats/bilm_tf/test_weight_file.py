@@ -17,12 +17,8 @@ from allennlp.modules.elmo import batch_to_ids
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.formats.bilm_tf.options_file import options_from_dict, read_options, write_options
-from elmo_plugin.formats.bilm_tf.weight_file import (
-    load_bilm,
-    n_softmax_words,
-    read_weights,
-    write_weights,
-)
+from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
+from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from tests import conftest
@@ -76,7 +72,7 @@ def golden_batches(folder: Path) -> list[list[list[str]]]:
 def test_activations_are_those_of_the_original(golden):
     """The expected values are bilm-tf's results in TensorFlow, with a state carried over ten
     batches."""
-    bilm = load_bilm(golden / "options.json", golden / "lm_weights.hdf5")
+    bilm = find_bilm(golden / "options.json", golden / "lm_weights.hdf5").bilm
     state = bilm.bilstm.zero_state(3)
     for k, batch in enumerate(golden_batches(golden)):
         ids = batch_to_ids(batch)
@@ -92,7 +88,7 @@ def test_activations_are_those_of_the_original(golden):
 
 def test_token_vectors_are_those_of_the_original(golden):
     """The expected values are bilm-tf's own dump of the token vectors of its vocabulary."""
-    bilm = load_bilm(golden / "options.json", golden / "lm_weights.hdf5")
+    bilm = find_bilm(golden / "options.json", golden / "lm_weights.hdf5").bilm
     words = (golden / "vocab_test.txt").read_text().split()
     with h5py.File(golden / "elmo_token_embeddings.hdf5") as file:
         expected = file["embedding"][()]
@@ -106,7 +102,7 @@ def test_every_layer_is_that_of_allennlp(golden):
     state too."""
     files = str(golden / "options.json"), str(golden / "lm_weights.hdf5")
     stock = StockElmo(*files, 1)._elmo_lstm.eval()
-    bilm = load_bilm(*files)
+    bilm = find_bilm(*files).bilm
     state = bilm.bilstm.zero_state(3)
     for batch in golden_batches(golden):
         ids = batch_to_ids(batch)
@@ -124,7 +120,7 @@ def test_gradients_are_those_of_allennlp(golden):
     batch."""
     files = str(golden / "options.json"), str(golden / "lm_weights.hdf5")
     stock = StockElmo(*files, 1, requires_grad=True)._elmo_lstm
-    bilm = load_bilm(*files)
+    bilm = find_bilm(*files).bilm
     ids = batch_to_ids(golden_batches(golden)[0])
     read = read_sentences(bilm, ids, bilm.bilstm.zero_state(3))
     for layers in (stock(ids)["activations"], read.layers):
@@ -210,14 +206,17 @@ def test_export_then_import_changes_no_bit(tmp_path, changes):
     read."""
     torch.manual_seed(0)
     options = options_with(**changes)
-    bilm, softmax = BiLM(options), SampledSoftmax(n_words=7, dim=6, n_negative_samples=None)
+    bilm = BiLM(options)
+    dim = options.lstm.projection_dim
+    softmax = SampledSoftmax(n_words=7, dim=dim, n_negative_samples=None)
     write_options(options, tmp_path / "options.json")
     write_weights(bilm, tmp_path / "weights.hdf5", softmax)
-    again = load_bilm(tmp_path / "options.json", tmp_path / "weights.hdf5")
-    softmax_again = SampledSoftmax(n_words=7, dim=6, n_negative_samples=None)
-    read_weights(again, tmp_path / "weights.hdf5", softmax_again)
-    assert read_options(tmp_path / "options.json") == options
-    for before, after in ((bilm, again), (softmax, softmax_again)):
+    words = ["<S>", "</S>", "<UNK>", *"abcd"]
+    (tmp_path / "vocabulary.txt").write_text("\n".join(words))
+    again = find_bilm(tmp_path, with_softmax=True)
+    assert again.options == options
+    assert again.words == words
+    for before, after in ((bilm, again.bilm), (softmax, again.softmax)):
         for name, tensor in before.named_parameters():
             assert torch.equal(tensor, after.get_parameter(name)), name
 
@@ -264,8 +263,7 @@ def test_one_layer_dumps_lack_a_level(tmp_path):
         for d in (0, 1):
             file.move(f"RNN_{d}/RNN/MultiRNNCell/Cell0/LSTMCell", f"RNN_{d}/RNN/LSTMCell")
             del file[f"RNN_{d}/RNN/MultiRNNCell"]
-    again = BiLM(options)
-    read_weights(again, path)
+    again = read_weights(options, path).bilm
     for name, tensor in bilm.named_parameters():
         assert torch.equal(tensor, again.get_parameter(name)), name
 
@@ -277,8 +275,8 @@ def test_float16_and_compressed_files_are_read(files):
         half = file["char_embed"][()].astype("float16")
         del file["char_embed"]
         file.create_dataset("char_embed", data=half, compression="gzip")
-    read_weights(bilm, path)
-    found = bilm.token_encoder.char_embedding.weight[1:].detach().numpy()
+    found = read_weights(bilm.options, path).bilm
+    found = found.token_encoder.char_embedding.weight[1:].detach().numpy()
     np.testing.assert_array_equal(found, half.astype("float32"))
 
 
@@ -288,7 +286,7 @@ def test_the_warm_state_is_written_and_read(files):
     bilm.warm_state.memory.normal_()
     bilm.warm_state.output.normal_()
     write_weights(bilm, path)
-    again = load_bilm(options_file, path)
+    again = find_bilm(options_file, path).bilm
     assert torch.equal(again.warm_state.memory, bilm.warm_state.memory)
     assert torch.equal(again.warm_state.output, bilm.warm_state.output)
 
@@ -321,7 +319,7 @@ def test_sizes_are_checked_before_memory_is_taken(files, monkeypatch, block, key
 
     monkeypatch.setattr(torch.nn.Module, "__init__", only_meta)
     with pytest.raises(InputError, match=rf"weights\.hdf5: .*{message}"):
-        load_bilm(options_file, path)
+        find_bilm(options_file, path)
 
 
 @pytest.mark.parametrize(
@@ -341,10 +339,10 @@ def test_weights_belong_to_their_options(files, block, key, value, message):
     options[block][key] = value
     options_file.write_text(json.dumps(options))
     with pytest.raises(InputError, match=rf"weights\.hdf5: expected weights .*{message}"):
-        load_bilm(options_file, path)
+        find_bilm(options_file, path)
     with h5py.File(path, "a") as file:
         del file.attrs["options.json"]
-    load_bilm(options_file, path)
+    find_bilm(options_file, path)
 
 
 def test_damage_is_noticed(files, fuzz):
@@ -352,7 +350,7 @@ def test_damage_is_noticed(files, fuzz):
     numbers."""
     *paths, _ = files
     whole = [path.read_bytes() for path in paths]
-    expected = load_bilm(*paths).state_dict()
+    expected = find_bilm(*paths).bilm.state_dict()
     for random in fuzz.cases(60):
         for path, data in zip(paths, whole):
             path.write_bytes(data)
@@ -360,7 +358,7 @@ def test_damage_is_noticed(files, fuzz):
         way, data = damage(whole[damaged], random)
         paths[damaged].write_bytes(data)
         try:
-            found = load_bilm(*paths).state_dict()
+            found = find_bilm(*paths).bilm.state_dict()
         except InputError as error:
             assert ".json: " in str(error) or ".hdf5: " in str(error), way
             continue
@@ -368,12 +366,22 @@ def test_damage_is_noticed(files, fuzz):
             assert torch.equal(found[name], tensor), f"{paths[damaged].name}: {way}: {name}"
 
 
-def test_n_softmax_words(files):
-    """A file is written first without the softmax and then with one of five words."""
-    _, path, bilm = files
-    assert n_softmax_words(path) is None
-    write_weights(bilm, path, SampledSoftmax(n_words=5, dim=6, n_negative_samples=None))
-    assert n_softmax_words(path) == 5
+def test_the_softmax_is_read_if_it_is_asked_for(files):
+    """A file is written first without the softmax and then with one of five words. Words without a
+    softmax are refused if they were named, and otherwise not needed."""
+    options_file, path, bilm = files
+    vocabulary = path.parent / "vocabulary.txt"
+    vocabulary.write_text("\n".join(["<S>", "</S>", "<UNK>", "a", "b"]))
+    assert find_bilm(path.parent, with_softmax=True).softmax is None
+    with pytest.raises(
+        InputError, match=rf"^{path}: expected a softmax, of the words in {vocabulary}"
+    ):
+        find_bilm(options_file, path, vocabulary, with_softmax=True)
+    softmax = SampledSoftmax(n_words=5, dim=6, n_negative_samples=None)
+    write_weights(bilm, path, softmax)
+    assert find_bilm(path.parent).softmax is None
+    found = find_bilm(path.parent, with_softmax=True)
+    assert torch.equal(found.softmax.weight, softmax.weight)
 
 
 def test_training_options_are_read_as_those_for_inference(tmp_path):
@@ -459,21 +467,15 @@ def test_a_model_of_one_direction(value):
         ("CNN/b_cnn_0", [0.0] * 3, r"expected the shape \(4,\), as the options say, found \(3,\)"),
     ],
 )
-def test_wrong_weights_name_the_file_and_the_key_and_change_nothing(files, name, array, message):
-    """Each message names the file and the key, what was expected and what was found. The biLM does
-    not change."""
+def test_wrong_weights_name_the_file_and_the_key(files, name, array, message):
+    """Each message names the file and the key, what was expected and what was found."""
     _, path, bilm = files
     with h5py.File(path, "a") as file:
         del file[name]
         if array is not None:
             file[name] = array
-    before = {name: tensor.clone() for name, tensor in bilm.state_dict().items()}
-    bilm.token_encoder.char_embedding.weight.data.add_(1.0)
-    before["token_encoder.char_embedding.weight"] += 1.0
     with pytest.raises(InputError, match=rf"weights\.hdf5: {name}: {message}"):
-        read_weights(bilm, path)
-    for name, tensor in bilm.state_dict().items():
-        assert torch.equal(tensor, before[name]), name
+        read_weights(bilm.options, path)
 
 
 @pytest.mark.parametrize(
@@ -493,7 +495,7 @@ def test_weights_of_more_layers_are_refused(files, block, key, value, name):
     with h5py.File(path, "a") as file:
         del file.attrs["options.json"]
     with pytest.raises(InputError, match=rf"weights\.hdf5: {name}: expected only arrays that the"):
-        load_bilm(options_file, path)
+        find_bilm(options_file, path)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.95])
@@ -503,7 +505,7 @@ def test_truncated_weights(files, share):
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
     with pytest.raises(InputError, match=r"weights\.hdf5: .*expected"):
-        read_weights(bilm, path)
+        read_weights(bilm.options, path)
 
 
 def test_files_appear_whole_or_not_at_all(files, monkeypatch):

@@ -11,8 +11,7 @@ from allennlp.common import Params
 from allennlp.models import Model
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.weight_file import read_weights
-from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.callbacks.bilm_export import BiLMExportCallback
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from tests.plugin.models.test_training import config
@@ -29,9 +28,7 @@ def test_the_best_weights_are_exported(tmp_path):
     """The exported weights are those of the model that the run returns, which are the best. The
     number of states that the warm state averages has no place in the files."""
     model = train(tmp_path / "run")
-    bilm = BiLM(model.bilm.options)
-    softmax = SampledSoftmax(n_words=model.softmax.n_words, dim=8, n_negative_samples=None)
-    read_weights(bilm, tmp_path / "run" / "bilm-tf" / "weights.hdf5", softmax)
+    bilm, softmax, *_ = find_bilm(tmp_path / "run" / "bilm-tf", with_softmax=True)
     for name, tensor in model.softmax.state_dict().items():
         assert torch.equal(softmax.state_dict()[name], tensor), name
     for name, tensor in model.bilm.state_dict().items():

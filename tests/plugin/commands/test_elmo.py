@@ -677,14 +677,16 @@ def test_no_model_or_two(text, tmp_path, options, bilm_archive):
 
 
 def test_missing_inputs_are_named(text, tmp_path, options):
-    """The error is one sentence that names the argument, the file and the expected kind of file."""
+    """The error is one sentence that names the file and the expected kind of file."""
     no, out = tmp_path / "no", tmp_path / "out"
-    for argument, arguments in {
-        "input_file": [no, out, *options],
-        "--archive-file": [text, out, "--archive-file", no],
-        "--weight-file": [text, out, *options[:2], "--weight-file", no],
+    for kind, arguments in {
+        "a text": [no, out, *options],
+        "a model in the package": [text, out, "--archive-file", no],
+        "bilm-tf's weights": [text, out, *options[:2], "--weight-file", no],
     }.items():
-        with pytest.raises(FileNotFoundError, match=rf"^{argument}: {no}: expected .* found no"):
+        with pytest.raises(
+            FileNotFoundError, match=rf"{no}: expected {kind}.* found no such file$"
+        ):
             run(*arguments, "--top")
     with pytest.raises(InputError, match=r"^input_file: .* a file, found a folder"):
         run(tmp_path, out, "--top", *options)

@@ -16,7 +16,7 @@ from allennlp.models import Model
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
-from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
+from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export_files import export_files
@@ -59,7 +59,7 @@ def test_from_a_model_that_comes_with_the_package():
     options = read_options(files.options_file).to_dict()
     blocks = {key: options[key] for key in ("lstm", "char_cnn")}
     model = tuned(["<S>", "</S>", "<UNK>", "the"], pretrained_file="tiny", **blocks)
-    expected = load_bilm(*files[:2]).state_dict()
+    expected = find_bilm(*files[:2]).bilm.state_dict()
     for name, tensor in model.bilm.state_dict().items():
         assert torch.equal(tensor, expected[name])
     row = read_vocabulary_file(files.vocabulary_file).index("the")
@@ -68,10 +68,13 @@ def test_from_a_model_that_comes_with_the_package():
         numpy.testing.assert_array_equal(model.softmax.bias[3].detach(), file["softmax/b"][row])
 
 
-@pytest.mark.parametrize("key", ["pretrained_file", "pretrained_vocabulary_file"])
-def test_a_missing_file_is_named(bilm_archive, key):
-    """The message has the key."""
-    with pytest.raises(InputError, match=f"{key}: expected a file, found none: .*nowhere"):
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [("pretrained_file", "a model"), ("pretrained_vocabulary_file", "bilm-tf's vocabulary")],
+)
+def test_a_missing_file_is_named(bilm_archive, key, kind):
+    """The message has the file and what it should be."""
+    with pytest.raises(InputError, match=rf"nowhere/model\.tar\.gz: expected {kind}"):
         tuned(NEW_WORDS, **{"pretrained_file": bilm_archive, key: "nowhere/model.tar.gz"})
 
 
@@ -107,7 +110,7 @@ def test_words_for_a_file_that_has_its_own(bilm_archive):
     """An archive contains its words, and without a file there are none to match."""
     words = {"pretrained_vocabulary_file": bilm_archive}
     with pytest.raises(
-        InputError, match=r"pretrained_vocabulary_file: .* archive with its own words"
+        InputError, match=r"pretrained_file: .* expected no vocabulary file with an archive"
     ):
         tuned(NEW_WORDS, pretrained_file=bilm_archive, **words)
     with pytest.raises(InputError, match=r"pretrained_file: expected one with .* found null"):
@@ -122,7 +125,7 @@ def test_other_sizes_are_refused(bilm_archive):
         tuned(NEW_WORDS, **other, pretrained_file=bilm_archive)
     with pytest.raises(InputError, match=r"^pretrained_file: pretrained://tiny: lstm\.dim"):
         tuned(NEW_WORDS, pretrained_file="pretrained://tiny")
-    with pytest.raises(InputError, match=r"^pretrained_file: expected a file, .* 'smal'"):
+    with pytest.raises(InputError, match=r"^pretrained_file: pretrained: expected .* 'smal'"):
         tuned(NEW_WORDS, pretrained_file="pretrained://smal")
 
 
@@ -130,7 +133,7 @@ def test_a_vocabulary_without_a_softmax_is_refused(bilm_archive, tmp_path):
     """The message names the file and the missing array."""
     export_files(load_language_model(bilm_archive), tmp_path, with_softmax=False)
     weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
-    with pytest.raises(InputError, match=r"weights\.hdf5: softmax/W: expected"):
+    with pytest.raises(InputError, match=r"weights\.hdf5: expected a softmax"):
         tuned(NEW_WORDS, pretrained_file=weights, pretrained_vocabulary_file=vocabulary)
 
 

@@ -15,7 +15,7 @@ from allennlp.training.optimizers import Optimizer
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.weight_file import load_bilm
+from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 
 SENTENCES = [
@@ -224,7 +224,7 @@ def test_the_bilm_may_have_its_own_learning_rate(bilm_files):
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     found = {name: rates[id(p)] for name, p in task.named_parameters()}
     prefix = "_text_field_embedder.token_embedder_elmo._elmo.bilm."
-    own = {prefix + name for name, _ in load_bilm(*bilm_files).named_parameters()}
+    own = {prefix + name for name, _ in find_bilm(*bilm_files).bilm.named_parameters()}
     assert own and found == {name: 1e-5 if name in own else 1e-3 for name in found}
     assert own < found.keys() and any("scalar_mix" in name for name in found.keys() - own)
 
@@ -267,8 +267,8 @@ def test_regularizers_find_the_mix(bilm_files):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({}, "pretrained, archive_file, or options_file and weight_file, found none of them"),
-        ({"pretrained": "small", "archive_file": "a"}, "found archive_file and pretrained"),
+        ({}, "pretrained, archive_file, or options_file and weight_file, found none"),
+        ({"pretrained": "small", "archive_file": "a"}, "found pretrained and archive_file"),
         ({"options_file": "o.json"}, "weight_file"),
         ({"options_file": "o", "weight_file": "w", "archive_file": "a"}, "archive_file"),
         ({"options_file": "o.json", "weight_file": "w.hdf5"}, r"o\.json"),

@@ -16,7 +16,8 @@ from torch import nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.options_file import write_options
-from elmo_plugin.formats.bilm_tf.weight_file import load_bilm, write_weights
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import put_options_in_vocabulary
@@ -165,7 +166,7 @@ def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
     )
     bilm = BiLM(options)
     if key != "projection_dim":
-        bilm.load_state_dict(load_bilm(*files).state_dict())
+        bilm.load_state_dict(find_bilm(*files).bilm.state_dict())
     write_options(options, files.options_file)
     write_weights(bilm, files.weight_file)
     return files

@@ -1,4 +1,6 @@
-from typing import Any
+"""What the reader of a format returns, and the modules that it fills."""
+
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -8,14 +10,31 @@ from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 
 
+class FoundBiLM(NamedTuple):
+    """
+    A biLM with its options and weights. If they were asked for and exist, also the softmax of the
+    language model and the words of its rows. `parameters`: the block `model` of an archive's
+    config, with the values that it has there.
+    """
+
+    bilm: BiLM
+    softmax: SampledSoftmax | None = None
+    words: list[str] | None = None
+    parameters: dict[str, Any] | None = None
+
+    @property
+    def options(self) -> BiLMOptions:
+        return self.bilm.options
+
+
 def meta_modules(
     options: BiLMOptions, n_words: int | None, most_layers: int
 ) -> tuple[BiLM, SampledSoftmax | None]:
     """
     A biLM and, if there are words, a softmax on PyTorch's device "meta". They have shapes but take
-    no memory, so that a file's arrays can be checked against them first. Raises an `InputError` if
-    `options` have more layers than `most_layers`, the most that the file can hold, or sizes beyond
-    PyTorch's limits.
+    no memory, so that a file's arrays can be checked against them before `allocate`. Raises an
+    `InputError` if `options` have more layers than `most_layers`, the most that the file can hold,
+    or sizes beyond PyTorch's limits.
     """
     n_layers = (
         options.lstm.n_layers + 1 + len(options.char_cnn.filters) + options.char_cnn.n_highway
@@ -36,6 +55,13 @@ def meta_modules(
         raise InputError(str(error)) from error
     except (OverflowError, RuntimeError, TypeError) as error:
         raise InputError("expected sizes within PyTorch's limits, found larger ones") from error
+
+
+def allocate(module: torch.nn.Module | None) -> None:
+    """Give a module of `meta_modules` memory on the CPU, with zeros."""
+    if module is not None:
+        zeros = {n: torch.zeros_like(x, device="cpu") for n, x in module.state_dict().items()}
+        module.load_state_dict(zeros, assign=True)
 
 
 class _NoInitialValues(TorchFunctionMode):

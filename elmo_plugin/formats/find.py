@@ -1,0 +1,130 @@
+"""
+Finds the biLM that a user names. A new format is a file with two functions, one that says whether a
+path has this format and one that reads it, and a line in `FORMATS`.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import h5py
+
+from elmo_plugin.checks import InputError, check_path
+from elmo_plugin.files.local_path import local_path
+from elmo_plugin.formats.archive import is_archive, read_archive
+from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, read_model_files
+from elmo_plugin.formats.bilm_tf.options_file import read_options
+from elmo_plugin.formats.bilm_tf.weight_file import read_weights
+from elmo_plugin.formats.found import FoundBiLM
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.pretrained import pretrained_files, pretrained_names
+
+File = str | os.PathLike
+
+PRETRAINED = "pretrained://"
+"""The prefix of the models in the package, in place of a path."""
+
+KEYS = ("pretrained", "archive_file", "options_file", "weight_file")
+"""The parameters that name a biLM."""
+
+FORMATS = ((holds_model_files, read_model_files), (is_archive, read_archive))
+
+
+def find_bilm(
+    name: File,
+    weight_file: File | None = None,
+    vocabulary_file: File | None = None,
+    *,
+    options: BiLMOptions | None = None,
+    with_softmax: bool = False,
+) -> FoundBiLM:
+    """
+    Find the biLM that a user names, and load it.
+
+    `name`: the name of a model in the package, also as `pretrained://NAME`; the `model.tar.gz` or
+    the folder of a trained `bilm`; or a folder or zip file with bilm-tf's files. With
+    `weight_file`, it is bilm-tf's options file. With `options`, it may also be bilm-tf's weight
+    file alone. Each may be a URL. `vocabulary_file`: the words of the softmax in bilm-tf's files.
+    `with_softmax`: whether to load the softmax and its words too, if there are any.
+
+    Raises an `InputError` that says what was expected and found if nothing has one of the formats,
+    or a file is damaged or of another model; a `FileNotFoundError` if a file does not exist; and a
+    `DiskFullError` if the disk has no space to unpack a file.
+    """
+    expected = (
+        f"a model in the package ({', '.join(pretrained_names())}), the model.tar.gz or the folder "
+        "of a trained bilm, or a folder or zip file with options.json and an HDF5 file of bilm-tf"
+    )
+    path = _in_package(name) if weight_file is None else None
+    if path is None:
+        path = local_path(name, expected if weight_file is None else "bilm-tf's options.json")
+    weights = _local(weight_file, "bilm-tf's weights in HDF5")
+    words = _local(vocabulary_file, "bilm-tf's vocabulary, a file of words")
+    try:
+        if weights is not None:
+            found = read_weights(read_options(path), weights, words)
+        elif options is not None and h5py.is_hdf5(path):
+            found = read_weights(options, path, words)
+        else:
+            found = _read_format(Path(path), words, with_softmax, expected)
+        if words is not None and found.softmax is None:
+            raise InputError(
+                f"{weights or path}: expected a softmax, of the words in {words}, found none; for "
+                "vectors only, name the files in the embedder"
+            )
+    except InputError as error:
+        named = {path: name, weights: weight_file, words: vocabulary_file}
+        for local, given in named.items():  # a download has another name
+            if local is not None and str(error).startswith(local):
+                raise InputError(f"{given}{str(error).removeprefix(local)}") from error
+        raise
+    return found
+
+
+def _local(file: File | None, expected: str) -> str | None:
+    return None if file is None else local_path(file, expected)
+
+
+def _read_format(path: Path, words: str | None, with_softmax: bool, expected: str) -> FoundBiLM:
+    for has_format, read in FORMATS:
+        if has_format(path):
+            return read(path, words, with_softmax)
+    found = "another kind of file"
+    if path.is_dir():
+        found = "a folder without config.json and options.json"
+    raise InputError(
+        f"{path}: expected {expected}, found {found}; the options and weights of bilm-tf are "
+        "options_file and weight_file"
+    )
+
+
+def _in_package(name: File) -> str | None:
+    """The folder of a model in the package; `None` if the name is none of one."""
+    is_address = str(name).startswith(PRETRAINED)
+    if not is_address and name not in pretrained_names():
+        return None
+    if not is_address and os.path.exists(name):
+        raise InputError(
+            f"{name}: expected {PRETRAINED}{name} or ./{name}, found the name of a model in the "
+            "package and of a file or folder"
+        )
+    return os.path.dirname(pretrained_files(str(name).removeprefix(PRETRAINED)).options_file)
+
+
+def one_bilm(values: Iterable[File | None], keys: Sequence[str] = KEYS) -> dict[str, File]:
+    """
+    The values of the parameters `keys`, those of `KEYS` under any spelling, without `None`. They
+    are arguments of `find_bilm`. Raises an `InputError` if they do not name exactly one biLM.
+    """
+    found = {key: value for key, value in zip(keys, values) if value is not None}
+    for key, value in found.items():
+        check_path(key, value)
+    pretrained, archive_file, options_file, weight_file = keys
+    if list(found) not in ([pretrained], [archive_file], [options_file, weight_file]):
+        raise InputError(
+            f"expected one of {pretrained}, {archive_file}, or {options_file} and {weight_file}, "
+            f"found {' and '.join(found) or 'none'}"
+        )
+    if pretrained in found:
+        found[pretrained] = PRETRAINED + str(found[pretrained]).removeprefix(PRETRAINED)
+    return found

@@ -1,0 +1,322 @@
+"""Every place where a biLM can be named, with everything that a user may name there."""
+
+import argparse
+import functools
+import os
+import shutil
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.data import Vocabulary
+from allennlp.models import Model
+from allennlp.models.archival import archive_model
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.files import local_path
+from elmo_plugin.formats import archive_files
+from elmo_plugin.formats.bilm_tf import options_file, weight_file
+from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.modules import BiLM
+from elmo_plugin.plugin.commands.command import add_model_arguments, load_elmo
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
+from elmo_plugin.pretrained import pretrained_files
+from experiments.grid.bilms import bilm_sizes, find_bilms
+from tests.conftest import BLOCKS, WORDS, allennlp
+
+MISSING = (FileNotFoundError, r"expected a model in the package .* found no such file")
+FORM = "expected a model in the package .*, found"
+
+FORMS: dict[str, str | tuple[type[Exception], str]] = {
+    "tiny": "tiny",
+    "pretrained://tiny": "tiny",
+    "gone": MISSING,
+    "pretrained://gone": (InputError, "pretrained: expected one of: small, tiny; found 'gone'"),
+    "{}/model.tar.gz": "mine",
+    "{}/run": "mine",
+    "{}/bilm-tf": "mine",
+    "{}/bilm-tf.zip": "mine",
+    "{}/gone.tar.gz": MISSING,
+    "{}/text.txt": (InputError, f"text.txt: {FORM} another kind of file; .*options_file and we"),
+    "{}/bilm-tf/options.json": (InputError, f"options.json: {FORM} another kind of file"),
+    "{}/empty": (InputError, f"empty: {FORM} a folder without config.json and options.json"),
+    "{}/half": (InputError, "half: expected one options.json in it, found none"),
+    "{}/task.tar.gz": (InputError, "expected a model of type bilm, found 'elmo_find_task'"),
+    "{url}/model.tar.gz": "mine",
+    "{url}/bilm-tf.zip": "mine",
+    "{url}/text.txt": (InputError, rf"http://\S*/text.txt: {FORM} another kind of file"),
+    "{url}/gone.zip": (FileNotFoundError, r"http://\S*/gone.zip: .* found no such file \(.*\)"),
+    "~/bilm-tf": "mine",
+    "bilm-tf": "mine",
+    "./bilm-tf.zip": "mine",
+}
+"""What a user names, and the model that it is or the error. `{}` is a folder, the working directory
+is this folder, and so is the home folder."""
+
+
+class _Task(Model):
+    """Some other model, which has an archive too."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Path:
+    """All forms of one biLM, which the archive contains, and files that are none."""
+    folder = tmp_path_factory.mktemp("forms")
+    shutil.copy(bilm_archive, folder)
+    with tarfile.open(bilm_archive) as archive:
+        archive.extractall(folder / "run")
+    allennlp("bilm-export", bilm_archive, folder / "bilm-tf", "--softmax")
+    shutil.make_archive(str(folder / "bilm-tf"), "zip", folder / "bilm-tf")
+    (folder / "text.txt").write_text("the dog\n")
+    (folder / "empty").mkdir()
+    (folder / "half").mkdir()
+    shutil.copy(folder / "bilm-tf" / "weights.hdf5", folder / "half")
+    Model.register("elmo_find_task", exist_ok=True)(_Task)
+    task = folder / "task"
+    vocabulary = Vocabulary()
+    vocabulary.save_to_files(str(task / "vocabulary"))
+    torch.save({}, task / "best.th")
+    Params({"model": {"type": "elmo_find_task"}}).to_file(str(task / "config.json"))
+    archive_model(task, archive_path=folder / "task.tar.gz")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=folder)
+    ) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _places(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setattr(local_path, "CACHE", tmp_path / "cache")
+
+
+def characters(bilm: Any) -> numpy.ndarray:
+    """The weights by which the tests tell one biLM from another."""
+    return bilm.token_encoder.char_embedding.weight[1:].detach().numpy()
+
+
+def in_file(file: str | os.PathLike) -> numpy.ndarray:
+    with h5py.File(file) as opened:
+        return opened["char_embed"][()]
+
+
+def of_command(out: Path, *arguments: str) -> numpy.ndarray:
+    parser = argparse.ArgumentParser()
+    add_model_arguments(parser)
+    return characters(load_elmo(parser.parse_args(arguments)).bilm)
+
+
+def of_export(out: Path, name: str) -> numpy.ndarray:
+    allennlp("bilm-export", name, out / "exported")
+    return in_file(out / "exported" / "weights.hdf5")
+
+
+def of_import(out: Path, options: str, weights: str) -> numpy.ndarray:
+    archive = out / "imported.tar.gz"
+    allennlp("bilm-import", options, weights, "bilm-tf/vocabulary.txt", archive)
+    return characters(find_bilm(archive).bilm)
+
+
+def of_language_model(out: Path, name: str) -> numpy.ndarray:
+    """A language model of the sizes of the biLM, which it begins with."""
+    sizes = find_bilm("tiny").options.to_dict() if "tiny" in name else BLOCKS
+    vocabulary = BiLMVocabulary.from_words(WORDS)
+    model = LanguageModel(vocabulary, **sizes, n_negative_samples=3, pretrained_file=name)
+    return characters(model.bilm)
+
+
+def of_grid(out: Path, **bilm: str) -> numpy.ndarray:
+    assert bilm_sizes(bilm)["dim"] in (16, 64)
+    return characters(Elmo.from_archive(find_bilms({"a": bilm}, out)["a"].path).bilm)
+
+
+PLACES: dict[str, Callable[[Path, str], numpy.ndarray]] = {
+    "find_bilm": lambda _, name: characters(find_bilm(name).bilm),
+    "from_archive": lambda _, name: characters(Elmo.from_archive(name).bilm),
+    "from_files": lambda _, name: characters(Elmo.from_files(name).bilm),
+    "archive_file": lambda _, name: characters(ElmoEmbedder(archive_file=name)._elmo.bilm),
+    "--archive-file": lambda out, name: of_command(out, "--archive-file", name),
+    "bilm-export": of_export,
+    "pretrained_file": of_language_model,
+    "grid": lambda out, name: of_grid(out, archive_file=name),
+}
+"""Places for one name of any kind."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_name(place: str, form: str, folder: Path, url: str, tmp_path: Path) -> None:
+    """The expected weights are those in the model's HDF5 file, read by h5py. The errors are the
+    same in all places, but that a config's errors have one type and begin with their key."""
+    name, expected = form.format(folder, url=url), FORMS[form]
+    if isinstance(expected, str):
+        file = pretrained_files("tiny").weight_file
+        expected_weights = in_file(file if expected == "tiny" else folder / "bilm-tf/weights.hdf5")
+        assert numpy.array_equal(PLACES[place](tmp_path, name), expected_weights)
+        return
+    kind, message = expected
+    if place in ("archive_file", "pretrained_file"):
+        kind, message = InputError, f'^(token embedder of type "elmo"|pretrained_file): .*{message}'
+    with pytest.raises(kind, match=message):
+        PLACES[place](tmp_path, name)
+
+
+PACKAGE: dict[str, Callable[[str], Any]] = {
+    "from_pretrained": lambda name: Elmo.from_pretrained(name).bilm,
+    "pretrained": lambda name: ElmoEmbedder(pretrained=name)._elmo.bilm,
+}
+"""Places for the name of a model in the package only."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("place", PACKAGE)
+def test_a_name_in_the_package(place: str, form: str, folder: Path, url: str) -> None:
+    """The expected weights are those in the model's HDF5 file. All other names are unknown."""
+    if FORMS[form] == "tiny":
+        expected = in_file(pretrained_files("tiny").weight_file)
+        assert numpy.array_equal(characters(PACKAGE[place](form)), expected)
+    else:
+        with pytest.raises(InputError, match="pretrained: expected one of: small, tiny; found '"):
+            PACKAGE[place](form.format(folder, url=url))
+
+
+PAIRS: dict[str, Callable[[Path, str, str], numpy.ndarray]] = {
+    "find_bilm": lambda _, *files: characters(find_bilm(*files).bilm),
+    "from_files": lambda _, *files: characters(Elmo.from_files(*files).bilm),
+    "options_file": lambda _, options, weights: characters(
+        ElmoEmbedder(options_file=options, weight_file=weights)._elmo.bilm
+    ),
+    "--options-file": lambda out, options, weights: of_command(
+        out, "--options-file", options, "--weight-file", weights
+    ),
+    "bilm-import": of_import,
+    "grid": lambda out, options, weights: of_grid(out, options_file=options, weight_file=weights),
+}
+"""Places for bilm-tf's two files."""
+
+FILES: dict[tuple[str, str], str | None] = {
+    ("{}/bilm-tf/options.json", "{}/bilm-tf/weights.hdf5"): None,
+    ("{url}/bilm-tf/options.json", "{url}/bilm-tf/weights.hdf5"): None,
+    ("~/bilm-tf/options.json", "~/bilm-tf/weights.hdf5"): None,
+    ("bilm-tf/options.json", "./bilm-tf/weights.hdf5"): None,
+    ("gone", "bilm-tf/weights.hdf5"): r"gone: expected bilm-tf's options\.json, found no such f",
+    ("tiny", "bilm-tf/weights.hdf5"): r"tiny: expected bilm-tf's options\.json, found no such f",
+    ("bilm-tf/options.json", "bilm-tf/gone"): r"gone: expected bilm-tf's weights in HDF5, found no",
+    ("text.txt", "bilm-tf/weights.hdf5"): r"text\.txt: expected an options file in JSON, found Ex",
+    ("bilm-tf/options.json", "text.txt"): r"text\.txt: expected a whole HDF5 file, found",
+    ("bilm-tf", "bilm-tf/weights.hdf5"): r"bilm-tf: expected an options file in JSON, found a f",
+    ("bilm-tf/weights.hdf5", "bilm-tf/options.json"): r"5: expected an options file .* HDF5 file",
+    ("{url}/gone", "bilm-tf/weights.hdf5"): r"http://\S+/gone: expected bilm-tf's options\.json",
+    ("{url}/text.txt", "bilm-tf/weights.hdf5"): r"http://\S+/text\.txt: expected an options file",
+}
+"""What a user names, and the message if it is not the model in the tests' folder."""
+
+
+@pytest.mark.parametrize("files", FILES, ids=" ".join)
+@pytest.mark.parametrize("place", PAIRS)
+def test_two_files(
+    place: str, files: tuple[str, str], folder: Path, url: str, tmp_path: Path
+) -> None:
+    """The expected weights are those in the HDF5 file, read by h5py."""
+    named = [file.format(folder, url=url) for file in files]
+    if FILES[files] is None:
+        expected = in_file(folder / "bilm-tf" / "weights.hdf5")
+        assert numpy.array_equal(PAIRS[place](tmp_path, *named), expected)
+    else:
+        with pytest.raises((InputError, FileNotFoundError), match=FILES[files]):
+            PAIRS[place](tmp_path, *named)
+
+
+def test_weights_alone(folder: Path) -> None:
+    """A language model has options of its own, so that it can begin with a weight file alone. The
+    expected weights are those in the file, read by h5py."""
+    file = folder / "bilm-tf" / "weights.hdf5"
+    assert numpy.array_equal(of_language_model(folder, str(file)), in_file(file))
+    with pytest.raises(InputError, match=r"^pretrained_file: text\.txt: expected a model"):
+        of_language_model(folder, "text.txt")
+
+
+@pytest.mark.parametrize("form", ["model.tar.gz", "run", "bilm-tf", "bilm-tf.zip"])
+def test_the_softmax(form: str, folder: Path, bilm_archive: str) -> None:
+    """All forms have the words and the softmax of the archive, for who asks. The expected tensors
+    are those that PyTorch reads."""
+    found = find_bilm(form, with_softmax=True)
+    state = torch.load(folder / "run" / "weights.th", weights_only=True)
+    assert found.words == WORDS
+    for name, tensor in found.softmax.state_dict().items():
+        assert torch.equal(tensor, state[f"softmax.{name}"]), name
+    for name, tensor in found.bilm.state_dict().items():
+        if name != "warm_state.count":
+            assert torch.equal(tensor, state[f"bilm.{name}"]), name
+    assert find_bilm(form).softmax is None
+
+
+def test_a_name_of_a_model_and_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not decided which one is meant. The error has two names that say it."""
+    shutil.copytree(Path(pretrained_files("tiny").options_file).parent, tmp_path / "tiny")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"tiny: expected pretrained://tiny or \./tiny, found the"):
+        Elmo.from_archive("tiny")
+    Elmo.from_archive("./tiny")
+    Elmo.from_pretrained("tiny")
+
+
+def test_a_file_in_a_zip_file_is_named(folder: Path, tmp_path: Path) -> None:
+    """The error begins with the zip file, whose files are read in a temporary folder."""
+    shutil.copytree(folder / "bilm-tf", tmp_path / "other")
+    with h5py.File(tmp_path / "other" / "weights.hdf5", "a") as file:
+        del file["CNN_proj/b_proj"]
+    path = shutil.make_archive(str(tmp_path / "other"), "zip", tmp_path / "other")
+    with pytest.raises(InputError, match=rf"^{path}/weights\.hdf5: CNN_proj/b_proj: expected"):
+        Elmo.from_archive(path)
+
+
+@pytest.mark.parametrize("form", ["tiny", "model.tar.gz", "bilm-tf"])
+def test_each_thing_is_done_once(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options are parsed, the weights opened and the biLM built once. The random generator of a
+    task is where it was."""
+    calls: list[str] = []
+
+    def counted(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls.append(name)
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    counted(options_file, "parse_options")
+    counted(weight_file, "parse_options")
+    counted(weight_file, "open_hdf5")
+    counted(archive_files, "load_torch_file")
+    counted(BiLM, "__init__")
+    before = torch.get_rng_state()
+    Elmo.from_archive(form)
+    assert torch.equal(torch.get_rng_state(), before)
+    once = ["load_torch_file"] if form == "model.tar.gz" else ["open_hdf5", "parse_options"]
+    assert sorted(calls) == sorted(["__init__", *once])
