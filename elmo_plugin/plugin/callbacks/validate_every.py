@@ -95,7 +95,7 @@ class ValidateEveryCallback(TrainerCallback):
             metrics = _validate(trainer, epoch)
             self._clock.restart()
             best_file = os.path.join(self.serialization_dir, "best.th")
-            is_best = _keep_if_best(trainer, metrics, best_file)
+            is_best = keep_if_best(trainer, metrics, best_file)
             if is_best and self._num_batches is None:  # not repeated at the same moment
                 if isinstance(trainer._checkpointer, BiLMCheckpointer):
                     trainer._checkpointer.save_after_this_batch()
@@ -164,7 +164,7 @@ def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:
     return metrics
 
 
-def _keep_if_best(
+def keep_if_best(
     trainer: GradientDescentTrainer, metrics: dict[str, float], best_file: str
 ) -> bool:
     tracker = trainer._metric_tracker

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from elmo_plugin.ops.unique_words import unique_words
 
-_forward = TokenCharactersEncoder.forward
+allennlp_forward = TokenCharactersEncoder.forward
 
 
 def forward(embedder: TokenCharactersEncoder, token_characters: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ def forward(embedder: TokenCharactersEncoder, token_characters: Tensor) -> Tenso
     """
     is_cnn = type(embedder._encoder._module) is CnnEncoder
     if not is_cnn or token_characters.device.type != "cpu":
-        return _forward(embedder, token_characters)
+        return allennlp_forward(embedder, token_characters)
     words, indices = unique_words(token_characters)  # (U, C), (B, T)
     words = words.unsqueeze(0)
     vectors = embedder._encoder(embedder._embedding(words), (words != 0).long()).squeeze(0)

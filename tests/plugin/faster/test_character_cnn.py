@@ -6,7 +6,7 @@ from allennlp.common import Params
 from allennlp.modules.seq2vec_encoders import CnnEncoder
 from allennlp.modules.token_embedders import TokenEmbedder
 
-from elmo_plugin.plugin.faster.character_cnn import _forward
+from elmo_plugin.plugin.faster.character_cnn import allennlp_forward
 
 CNN = {"type": "cnn", "embedding_dim": 3, "num_filters": 4, "ngram_filter_sizes": [2, 3]}
 LSTM = {"type": "lstm", "input_size": 3, "hidden_size": 4, "num_layers": 2, "dropout": 0.5}
@@ -28,7 +28,7 @@ def test_outputs_and_gradients_are_allennlps(dropout):
     batch = WORDS[[0, 1, 0, 3, 3, 3, 2, 2, 0, 1, 2, 3]].view(2, 6, 5)
     upstream = torch.randn(2, 6, 8)
     found = []
-    for forward in (_forward, type(ours).forward):
+    for forward in (allennlp_forward, type(ours).forward):
         ours.zero_grad()
         torch.manual_seed(1)
         output = forward(ours, batch)

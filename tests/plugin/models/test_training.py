@@ -22,7 +22,7 @@ from allennlp.training.metric_tracker import MetricTracker
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import sampled_softmax
-from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, _keep_if_best
+from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, keep_if_best
 from elmo_plugin.plugin.models.language_model import LanguageModel
 from tests.conftest import BLOCKS
 from tests.plugin.training.toy_training import Killed
@@ -194,7 +194,7 @@ def test_no_number_is_never_the_best(tmp_path):
         model=torch.nn.Linear(1, 1),
     )
     kept = [
-        _keep_if_best(trainer, {"loss": loss}, str(tmp_path / "best.th"))
+        keep_if_best(trainer, {"loss": loss}, str(tmp_path / "best.th"))
         for loss in (math.nan, 5.0, math.nan, 9.0, 4.0)
     ]
     assert kept == [False, True, False, False, True]
