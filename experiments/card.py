@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-from allennlp.common.file_utils import cached_path
 
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.models.archives import load_language_model
@@ -35,8 +34,7 @@ def main() -> None:
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     arguments = parser.parse_args()
-    archive_file = str(cached_path(arguments.model))
-    model = load_language_model(archive_file)
+    model = load_language_model(arguments.model)
     paths = sorted(p for p in arguments.heldout.iterdir() if not p.name.startswith("."))
     corpora = {path.stem: open_corpus(path) for path in paths}
     corpora["all"] = open_corpus(arguments.heldout)
@@ -49,7 +47,7 @@ def main() -> None:
         print(table(("text", "found"), found.items()), flush=True)
     if arguments.treebank:
         print("\nUPOS tagging accuracy (%) of a linear classifier on frozen layers\n")
-        print(probe_table(archive_file, arguments.treebank, arguments.states, arguments.work))
+        print(probe_table(arguments.model, arguments.treebank, arguments.states, arguments.work))
 
 
 def overlaps(texts: Mapping[str, EncodedCorpus], train: EncodedCorpus, n: int) -> dict[str, float]:

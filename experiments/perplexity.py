@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from allennlp.common.file_utils import cached_path
 from torch import Tensor
 
 import elmo_plugin.plugin  # noqa: F401  registers docs:// and task://
@@ -202,7 +201,7 @@ def main() -> None:
     parser.add_argument("texts", nargs="+", help="texts as in train_data_path")
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
     arguments = parser.parse_args()
-    model = load_language_model(cached_path(arguments.model))
+    model = load_language_model(arguments.model)
     corpora = {name: open_corpus(text) for name, text in named_texts(arguments.texts).items()}
     print(perplexity_table(model, corpora, arguments.states))
 

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from allennlp.common.file_utils import cached_path
-
 import elmo_plugin.plugin  # noqa: F401  registers pretrained:// and docs://
 from elmo_plugin import Elmo
 from elmo_plugin.files.atomic_write import atomic_write
@@ -114,7 +112,7 @@ def result_row(
 
 def named_archive(model: str) -> tuple[str, str]:
     """
-    The name and the archive's local path in an argument `NAME=ARCHIVE`.
+    The name and the archive in an argument `NAME=ARCHIVE`.
 
     # Raises
 
@@ -124,7 +122,7 @@ def named_archive(model: str) -> tuple[str, str]:
     name, is_named, archive_file = model.partition("=")
     if not (name and is_named):
         raise ValueError(f"model: expected NAME=ARCHIVE, found {model!r}")
-    return name, str(cached_path(archive_file))
+    return name, archive_file
 
 
 def layer_names(n_layers: int) -> list[str]:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from allennlp.common.file_utils import cached_path
 from matplotlib.figure import Figure
 
 from elmo_plugin.checks import InputError
@@ -48,7 +47,7 @@ def texts_in(folder: Path) -> list[Path]:
 def text_rows(arguments: argparse.Namespace) -> list[Row]:
     """One row for each text in the folder of held-out texts."""
     texts = texts_in(arguments.heldout)
-    model = load_language_model(cached_path(arguments.model))
+    model = load_language_model(arguments.model)
     words = set.intersection(*(set(read_vocabulary_file(file)) for file in arguments.words))
     rows = []
     for path in texts:

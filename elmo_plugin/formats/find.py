@@ -17,7 +17,7 @@ from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights
 from elmo_plugin.formats.found import FoundBiLM
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.pretrained import pretrained_files, pretrained_names
+from elmo_plugin.pretrained import PretrainedFiles, pretrained_files, pretrained_names
 
 File = str | os.PathLike
 
@@ -51,13 +51,14 @@ def find_bilm(
     or a file is damaged or of another model; a `FileNotFoundError` if a file does not exist; and a
     `DiskFullError` if the disk has no space to unpack a file.
     """
+    if weight_file is None and (shipped := _in_package(name)) is not None:
+        name, weight_file, words_of_softmax = shipped
+        vocabulary_file = vocabulary_file or (words_of_softmax if with_softmax else None)
     expected = (
         f"a model in the package ({', '.join(pretrained_names())}), the model.tar.gz or the folder "
         "of a trained bilm, or a folder or zip file with options.json and an HDF5 file of bilm-tf"
     )
-    path = _in_package(name) if weight_file is None else None
-    if path is None:
-        path = local_path(name, expected if weight_file is None else "bilm-tf's options.json")
+    path = local_path(name, expected if weight_file is None else "bilm-tf's options.json")
     weights = _local(weight_file, "bilm-tf's weights in HDF5")
     words = _local(vocabulary_file, "bilm-tf's vocabulary, a file of words")
     try:
@@ -98,8 +99,8 @@ def _read_format(path: Path, words: str | None, with_softmax: bool, expected: st
     )
 
 
-def _in_package(name: File) -> str | None:
-    """The folder of a model in the package; `None` if the name is none of one."""
+def _in_package(name: File) -> PretrainedFiles | None:
+    """The files of a model in the package; `None` if there is none of this name."""
     is_address = str(name).startswith(PRETRAINED)
     if not is_address and name not in pretrained_names():
         return None
@@ -108,7 +109,7 @@ def _in_package(name: File) -> str | None:
             f"{name}: expected {PRETRAINED}{name} or ./{name}, found the name of a model in the "
             "package and of a file or folder"
         )
-    return os.path.dirname(pretrained_files(str(name).removeprefix(PRETRAINED)).options_file)
+    return pretrained_files(str(name).removeprefix(PRETRAINED))
 
 
 def one_bilm(values: Iterable[File | None], keys: Sequence[str] = KEYS) -> dict[str, File]:

@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -384,6 +385,22 @@ def test_another_model_is_refused(run):
     edit_config(run, lambda config: config["model"].update(type="simple_tagger"))
     with pytest.raises(InputError, match="of type bilm, found 'simple_tagger'"):
         load_language_model(run)
+
+
+def test_keys_that_the_model_does_not_have(run):
+    """The language model refuses a key that its constructor lacks, and lists those that it has.
+    `Elmo` needs only the blocks of the biLM, whose keys are checked for both."""
+    edit_config(run, lambda config: config["model"].update(more=1))
+    with pytest.raises(InputError, match=f"^{run}: model: .* found 'more'") as error:
+        load_language_model(run)
+    needless = {"vocab", "serialization_dir", "regularizer", "ddp_accelerator"}
+    needless |= {"pretrained_file", "pretrained_vocabulary_file"}
+    keys = ", ".join(sorted(signature(LanguageModel).parameters.keys() - needless))
+    assert f"expected keys among {keys}, found" in str(error.value)
+    Elmo.from_archive(run)
+    edit_config(run, set_size("lstm", "more", 1))
+    with pytest.raises(InputError, match=rf"^{run}: config\.json: model: lstm: unknown key more"):
+        Elmo.from_archive(run)
 
 
 def test_a_regularizer_does_no_harm(run, bilm_archive):
