@@ -82,7 +82,7 @@ def cnns(lengths: torch.Tensor) -> tuple[Callable[[], None], Callable[[], None]]
     padded = [[list(word.ljust(n_characters, b"\0")) for word in row] for row in rows]
     x = pad_sequence([torch.tensor(row) for row in padded], batch_first=True)
     embedder = TokenEmbedder.from_params(Params(deepcopy(CNN)))
-    unpatched = patch.object(TokenCharactersEncoder, "forward", character_cnn._forward)
+    unpatched = patch.object(TokenCharactersEncoder, "forward", character_cnn.allennlp_forward)
     return unpatched(partial(step, embedder, x)), partial(step, embedder, x)
 
 
