@@ -351,7 +351,7 @@ def test_cropped_words_are_warned_of(file: Path, caplog: pytest.LogCaptureFixtur
         caplog.clear()
         file.write_text("w " * others + "\n" + f"{'x' * 11}\n" * 2)
         make(file, batch_size=1)
-        assert ("cropped" in caplog.text) == (message is not None)
+        assert ("are cropped" in caplog.text) == (message is not None)
         assert message is None or f"{file}: {message}" in caplog.text
 
 
