@@ -1,5 +1,5 @@
-// The model `medium` was trained with this config: twice the cells, the projection and the filters of
-// `small`, and the same text, held-out text and words of the softmax.
+// A larger model than `small`: twice its cells, projection and filters, and the same text, held-out
+// text and words of the softmax.
 //
 //   BILM_TEXT=FOLDER allennlp train training_configs/bilm_medium.jsonnet \
 //     --include-package elmo_plugin -s OUT
