@@ -78,8 +78,8 @@ class BiLMLayers:
         + 2 replaces T, because the vectors of the two boundaries are the first and the last of a
         sentence; without them, a frozen biLM that carries no state computes two steps fewer.
 
-        Raises a `RuntimeError` if the biLM has no weights; a `ValueError` if it has another
-        `max_characters_per_token`, and as `BiLM.sentence_lengths`; and an `InputError` in
+        Raises a `RuntimeError` if the biLM has no weights; a `ValueError` as `BiLM.fit` and
+        `BiLM.sentence_lengths`; and an `InputError` in
         `torch.jit.trace`, and as `exported_layers` in `torch.export`.
         """
         if torch.jit.is_tracing():
@@ -89,12 +89,7 @@ class BiLMLayers:
             )
         if not self.has_weights:
             raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
-        if tokens.dim() != 3 or tokens.size(-1) != bilm.max_characters_per_token:
-            raise ValueError(
-                f"expected {bilm.max_characters_per_token} characters a token, the biLM's "
-                f"max_characters_per_token, found {tokens.size(-1)}; the token indexer must "
-                'have the same, and the type "elmo"'
-            )
+        tokens = bilm.fit(tokens)
         if torch.compiler.is_exporting():
             return exported_layers(bilm, self.initial_state, tokens, boundaries)
         lengths = bilm.sentence_lengths(tokens)  # (B,)

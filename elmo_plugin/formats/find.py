@@ -15,6 +15,7 @@ from elmo_plugin.formats.archive import is_archive, read_archive
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, read_model_files
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights
+from elmo_plugin.formats.elmoformanylangs import is_elmoformanylangs, read_elmoformanylangs
 from elmo_plugin.formats.found import FoundBiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import PretrainedFiles, pretrained_files, pretrained_names
@@ -27,7 +28,11 @@ PRETRAINED = "pretrained://"
 KEYS = ("pretrained", "archive_file", "options_file", "weight_file")
 """The parameters that name a biLM."""
 
-FORMATS = ((holds_model_files, read_model_files), (is_archive, read_archive))
+FORMATS = (
+    (holds_model_files, read_model_files),
+    (is_elmoformanylangs, read_elmoformanylangs),
+    (is_archive, read_archive),
+)
 
 
 def find_bilm(

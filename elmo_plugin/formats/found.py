@@ -36,9 +36,9 @@ def meta_modules(
     `InputError` if `options` have more layers than `most_layers`, the most that the file can hold,
     or sizes beyond PyTorch's limits.
     """
-    n_layers = (
-        options.lstm.n_layers + 1 + len(options.char_cnn.filters) + options.char_cnn.n_highway
-    )
+    n_layers = options.lstm.n_layers + 1
+    if options.char_cnn is not None:
+        n_layers += len(options.char_cnn.filters) + options.char_cnn.n_highway
     if n_layers > most_layers:
         raise InputError(
             f"expected the weights of {n_layers} layers, as the options say, found at most "

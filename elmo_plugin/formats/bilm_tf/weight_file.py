@@ -11,7 +11,7 @@ from pathlib import Path
 
 import h5py
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
@@ -29,7 +29,9 @@ from elmo_plugin.files.hdf5 import (
 )
 from elmo_plugin.formats.bilm_tf.options_file import parse_options
 from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules
-from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
+from elmo_plugin.modules.token_encoder import CodePointEncoder, WordTable
+from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
@@ -218,7 +220,32 @@ def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, 
     its views concatenated along the first dimension: copying into the views reads it, and copying
     out of them writes it.
     """
-    encoder = bilm.token_encoder
+    views = _encoder_views(bilm.token_encoder)
+    for k, layer in enumerate(bilm.bilstm.layers):
+        for d in (0, 1):  # forward, backward
+            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+            views[f"{cell}/W_0"] = [layer.input_weight[d], layer.recurrent_weight[d]]
+            views[f"{cell}/B"] = [layer.bias[d]]
+            if layer.projection_weight is not None:
+                views[f"{cell}/W_P_0"] = [layer.projection_weight[d]]
+    if softmax is not None:
+        words = bilm.options.words
+        if words is None or not words.tied:  # then it is the array `embedding`
+            views["softmax/W"] = [softmax.weight]
+        views["softmax/b"] = [softmax.bias]
+    return {name: [part.detach() for part in parts] for name, parts in views.items()}
+
+
+def _encoder_views(encoder: nn.Module) -> dict[str, list[Tensor]]:
+    if isinstance(encoder, WordTable):
+        views = {"embedding": [encoder.embedding.weight]}
+        return {**views, **_projection_views(encoder.projection)}
+    if isinstance(encoder, CodePointEncoder):
+        views = _encoder_views(encoder.characters)
+        if encoder.table is not None:
+            views.update(_encoder_views(encoder.table))
+        return {**views, **_projection_views(encoder.projection)}
+    assert isinstance(encoder, CharCNN)
     # Row 0 means "no word here", and the file does not contain it.
     views = {"char_embed": [encoder.char_embedding.weight[1:]]}
     for i, conv in enumerate(encoder.convolutions):
@@ -229,17 +256,10 @@ def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, 
             linear = getattr(highway, gate)
             views[f"CNN_high_{k}/W_{gate}"] = [linear.weight.t()]
             views[f"CNN_high_{k}/b_{gate}"] = [linear.bias]
-    if encoder.projection is not None:
-        views["CNN_proj/W_proj"] = [encoder.projection.weight.t()]
-        views["CNN_proj/b_proj"] = [encoder.projection.bias]
-    for k, layer in enumerate(bilm.bilstm.layers):
-        for d in (0, 1):  # forward, backward
-            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
-            views[f"{cell}/W_0"] = [layer.input_weight[d], layer.recurrent_weight[d]]
-            views[f"{cell}/B"] = [layer.bias[d]]
-            if layer.projection_weight is not None:
-                views[f"{cell}/W_P_0"] = [layer.projection_weight[d]]
-    if softmax is not None:
-        views["softmax/W"] = [softmax.weight]
-        views["softmax/b"] = [softmax.bias]
-    return {name: [part.detach() for part in parts] for name, parts in views.items()}
+    return {**views, **_projection_views(encoder.projection)}
+
+
+def _projection_views(projection: Linear | None) -> dict[str, list[Tensor]]:
+    if projection is None:
+        return {}
+    return {"CNN_proj/W_proj": [projection.weight.t()], "CNN_proj/b_proj": [projection.bias]}
