@@ -45,8 +45,8 @@ def exported_layers(
         raise InputError("torch.export: expected precision fp32, found bf16")
     if not isinstance(bilm.token_encoder, CharCNN):
         raise InputError(
-            "torch.export: expected a biLM that reads the characters of UTF-8, found one that looks "
-            "words or code points up, for which programs have no operator"
+            "torch.export: expected a biLM that reads the characters of UTF-8, found one that "
+            "looks words or code points up, for which programs have no operator"
         )
     if not all(map(is_plain, (bilm, bilm.bilstm, *bilm.bilstm.layers))):
         raise InputError(

@@ -87,8 +87,8 @@ class LanguageModel(nn.Module):
         """
         Read the next T time steps of B rows of running text, from their states after the previous
         window. `starts`: rows whose state is reset, shape `(B,)`, bool. The others are those of the
-        `bilm` data loader; a biLM that reads words from a table takes `word_ids`. Returns the top layer, shape `(2, T, B, P)`, and the targets at its
-        positions, shape `(2, T, B)`.
+        `bilm` data loader; a biLM that reads words from a table takes `word_ids`. Returns the top
+        layer, shape `(2, T, B, P)`, and the targets at its positions, shape `(2, T, B)`.
         """
         batch_size, carried = len(starts), self._carried
         if word_ids is not None and isinstance(self.bilm.token_encoder, WordTable):

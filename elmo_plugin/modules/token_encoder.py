@@ -157,8 +157,8 @@ def fit_characters(tokens: Tensor, n_characters: int) -> Tensor:
     elif found < n_characters:
         if (tokens[..., -1] == END_WORD).any():
             raise ValueError(
-                f"expected words of up to {n_characters - 2} bytes in UTF-8, found one that was cut "
-                f"to {found - 2}; set max_characters_per_token of the token indexer to "
+                f"expected words of up to {n_characters - 2} bytes in UTF-8, found one that was "
+                f"cut to {found - 2}; set max_characters_per_token of the token indexer to "
                 f"{n_characters} or more"
             )
         more = tokens.new_full((*tokens.shape[:-1], n_characters - found), PADDING)

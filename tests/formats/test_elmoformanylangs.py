@@ -218,7 +218,9 @@ def test_a_word_that_the_indexer_cut(tmp_path):
     elmo = Elmo.from_archive(write_model(tmp_path / "model"))
     tokens = elmo.characters([["日本", "🙂"]])
     elmo(tokens[..., :10])
-    with pytest.raises(ValueError, match="cut to 6; set max_characters_per_token .* to 27 or more"):
+    with pytest.raises(
+        ValueError, match=r"cut to 6; set max_characters_per_token .* to 27 or more"
+    ):
         elmo(tokens[..., :8].masked_fill(torch.arange(8) == 7, 260))
 
 

@@ -16,17 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.char_conv.kernel import (
-    MOST_CHARACTERS,
-    kernel_best_windows,
-    kernel_table_gradients,
-)
+from elmo_plugin.ops.char_conv import kernel, torch_ops
 from elmo_plugin.ops.char_conv.reference import Convolutions, reference_max_of_convolutions
-from elmo_plugin.ops.char_conv.torch_ops import best_windows, table_gradients
-from elmo_plugin.ops.kernels import takes
+from elmo_plugin.ops.kernels import check, takes
 from elmo_plugin.ops.linear import is_on_cpu
-from elmo_plugin.ops.no_double_backward import no_double_backward
-from elmo_plugin.ops.private_torch import is_plain
+from elmo_plugin.ops.private_torch import is_plain, no_double_backward
 
 _CONVOLUTION = (1,), (0,), (1,), 1
 """Stride, padding, dilation and groups of a convolution that the functions of this file compute."""
@@ -50,8 +44,7 @@ def max_of_convolutions(
     if tables is None:
         maxima = _MaxOfConvolutions.apply(characters, embedding, *(w for w, _ in convolutions))
     else:
-        compute = kernel_best_windows if _is_for_kernel(characters, tables) else best_windows
-        maxima, _ = compute(characters, tables, False)
+        maxima, _ = _way(characters, tables).best_windows(characters, tables, False)
     return maxima + torch.cat([bias for _, bias in convolutions])
 
 
@@ -102,8 +95,8 @@ class _MaxOfConvolutions(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, characters: Tensor, *weights: Tensor) -> Tensor:
         tables = convolution_tables(weights)
-        compute = kernel_best_windows if _is_for_kernel(characters, tables) else best_windows
-        best, at = compute(characters, tables, any(ctx.needs_input_grad))
+        wants_places = any(ctx.needs_input_grad)
+        best, at = _way(characters, tables).best_windows(characters, tables, wants_places)
         ctx.save_for_backward(characters, at, *weights, *tables)
         return best
 
@@ -115,9 +108,8 @@ class _MaxOfConvolutions(torch.autograd.Function):
         weights, tables = rest[:n], rest[n:]
         d_best = grads[0].to(embedding.dtype)  # autocast may use another dtype
         d_embedding, d_weights = torch.zeros_like(embedding), []
-        is_for_kernel = _is_for_kernel(characters, tables)
-        compute = kernel_table_gradients if is_for_kernel else table_gradients
-        for weight, d_table in zip(weights, compute(d_best, characters, at, tables)):
+        d_tables = _way(characters, tables).table_gradients(d_best, characters, at, tables)
+        for weight, d_table in zip(weights, d_tables):
             d_embedding += torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
             transposed = embedding.t().expand(weight.size(2), -1, -1)
             d_weights.append(torch.bmm(transposed, d_table).permute(2, 1, 0))
@@ -125,6 +117,31 @@ class _MaxOfConvolutions(torch.autograd.Function):
         return None, d_embedding, *d_weights
 
 
-def _is_for_kernel(characters: Tensor, tables: Sequence[Tensor]) -> bool:
-    is_float = tables[0].dtype == torch.float32
-    return is_float and takes(tables[0]) and characters.size(1) <= MOST_CHARACTERS
+def _way(characters: Tensor, tables: Sequence[Tensor]) -> Any:
+    """`kernel`, if it computes these types and lengths, or `torch_ops`."""
+    is_for_kernel = (
+        tables[0].dtype == torch.float32
+        and takes(tables[0])
+        and characters.size(1) <= kernel.MOST_CHARACTERS
+    )
+    return kernel if is_for_kernel else torch_ops
+
+
+def _example(dtype: torch.dtype, random: Any) -> tuple[Any, ...]:
+    characters = (random(9, 10) * 100).long() % 12
+    characters[:4, 5:] = 0  # words with padding
+    return characters, [random(1, 12, 5), random(3, 12, 70)]
+
+
+def _values(way: Any) -> Any:
+    """The maxima of `way`, and the gradients of their tables."""
+
+    def compute(characters: Tensor, tables: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        best, at = way.best_windows(characters, tables, True)
+        return best, *way.table_gradients(best, characters, at, tables)
+
+    return compute
+
+
+SELF_TEST = _values(kernel), _values(torch_ops), _example
+check(*SELF_TEST)

@@ -10,6 +10,7 @@ from allennlp.data import Batch, Instance
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
 from tests.plugin.models.running_text import (
@@ -20,7 +21,6 @@ from tests.plugin.models.running_text import (
     log_probabilities,
     windows,
 )
-from elmo_plugin.text.characters import words_to_characters
 from tests.random_bilm import CHAR_CNN, arrays_of, oracle_state
 
 SENTENCES = [*TEXT[0], [], *TEXT[1]]
@@ -189,7 +189,7 @@ def test_words_of_another_length(kind, training):
         model = language_model().train(training)
         losses.append(model(**_of_length(model, kind, length))["loss"].item())
     assert losses[0] == losses[1]
-    with pytest.raises(ValueError, match="up to 8 bytes.*cut to 3.*max_characters_per_token"):
+    with pytest.raises(ValueError, match=r"up to 8 bytes.*cut to 3.*max_characters_per_token"):
         model(**_of_length(model, kind, 5))
 
 
