@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files import hdf5
 from elmo_plugin.files.hdf5 import VERSION, find_array, open_hdf5, write_array
 from elmo_plugin.formats.bilm_tf.arrays import HDF5Arrays, fill
 

@@ -71,10 +71,7 @@ def load_language_model(*files: File | None) -> LanguageModel:
 
 
 def import_files(
-    options: File,
-    weights: File | None,
-    vocabulary: File | None,
-    archive: File,
+    options: File, weights: File | None, vocabulary: File | None, archive: File
 ) -> None:
     """
     Make the archive of a language model from bilm-tf's three files, or from one of its TensorFlow
