@@ -1,5 +1,7 @@
 """What the reader of a format returns, and the modules that it fills."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -45,7 +47,7 @@ def meta_modules(
             f"{most_layers}"
         )
     try:
-        with torch.device("meta"), _NoInitialValues():
+        with without_memory():
             bilm = BiLM(options)
             if n_words is None:
                 return bilm, None
@@ -55,6 +57,13 @@ def meta_modules(
         raise InputError(str(error)) from error
     except (OverflowError, RuntimeError, TypeError) as error:
         raise InputError("expected sizes within PyTorch's limits, found larger ones") from error
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Put new modules on PyTorch's device "meta", and set no initial values."""
+    with torch.device("meta"), _NoInitialValues():
+        yield
 
 
 def allocate(module: torch.nn.Module | None) -> None:
