@@ -8,6 +8,7 @@ programs ignore both, and their files are read without these checks.
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import h5py
 import torch
@@ -194,22 +195,26 @@ def _check_options(file: h5py.File, options: BiLMOptions) -> None:
 
 
 def _check_settings(bilm: BiLM) -> None:
-    layers = bilm.bilstm.layers
-    lstm, char_cnn = bilm.options.lstm, bilm.options.char_cnn
-    for name, expected, found in (
-        ("lstm.cell_clip", lstm.cell_clip, {layer.cell_clip for layer in layers}),
-        ("lstm.proj_clip", lstm.proj_clip, {layer.proj_clip for layer in layers}),
-        (
-            "lstm.use_skip_connections",
-            lstm.use_skip_connections,
-            {bilm.bilstm.use_skip_connections},
-        ),
-        ("char_cnn.activation", char_cnn.activation, {bilm.token_encoder.activation}),
-    ):
-        if found != {expected}:
+    layers, options = bilm.bilstm.layers, bilm.options
+    expected: dict[str, Any] = {
+        "lstm.cell_clip": options.lstm.cell_clip,
+        "lstm.proj_clip": options.lstm.proj_clip,
+        "lstm.use_skip_connections": options.lstm.use_skip_connections,
+    }
+    found: dict[str, set[Any]] = {
+        "lstm.cell_clip": {layer.cell_clip for layer in layers},
+        "lstm.proj_clip": {layer.proj_clip for layer in layers},
+        "lstm.use_skip_connections": {bilm.bilstm.use_skip_connections},
+    }
+    for module in bilm.token_encoder.modules():
+        if isinstance(module, CharCNN) and options.char_cnn is not None:
+            expected["char_cnn.activation"] = options.char_cnn.activation
+            found["char_cnn.activation"] = {module.activation}
+    for name, values in found.items():
+        if values != {expected[name]}:
             raise InputError(
-                f"{name}: expected {expected}, as the biLM was built, found "
-                f"{', '.join(map(str, found))}, which was set later"
+                f"{name}: expected {expected[name]}, as the biLM was built, found "
+                f"{', '.join(map(str, values))}, which was set later"
             )
 
 
@@ -232,8 +237,7 @@ def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, 
             if layer.projection_weight is not None:
                 views[f"{cell}/W_P_0"] = [layer.projection_weight[d]]
     if softmax is not None:
-        words = bilm.options.words
-        if words is None or not words.tied:  # then it is the array `embedding`
+        if not bilm.options.is_tied:  # then it is the array `embedding`
             views["softmax/W"] = [softmax.weight]
         views["softmax/b"] = [softmax.bias]
     return {name: [part.detach() for part in parts] for name, parts in views.items()}

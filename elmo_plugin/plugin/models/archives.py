@@ -26,7 +26,7 @@ from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.formats.find import File, find_bilm
-from elmo_plugin.formats.found import without_memory
+from elmo_plugin.formats.found import tie, without_memory
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
@@ -67,6 +67,7 @@ def load_language_model(*files: File | None) -> BiLMModel:
     # Its parameters are those of the modules that were found, because there may be gigabytes.
     model.bilm.load_state_dict(found.bilm.state_dict(), assign=True)
     model.softmax.load_state_dict(found.softmax.state_dict(), assign=True)
+    tie(model.bilm, model.softmax)
     return model
 
 
@@ -81,7 +82,7 @@ def import_files(
     """
     model = load_language_model(options, weights, vocabulary)
     sizes = model.bilm.options
-    n_characters = sizes.char_cnn.max_characters_per_token
+    n_characters = model.bilm.max_characters_per_token
     config = {
         "dataset_reader": {"type": "bilm", "max_characters_per_token": n_characters},
         "vocabulary": {"type": "bilm"},
