@@ -44,6 +44,7 @@ def find_bilm(
     weight_file: File | None = None,
     vocabulary_file: File | None = None,
     *,
+    softmax_file: File | None = None,
     options: BiLMOptions | None = None,
     with_softmax: bool = False,
 ) -> FoundBiLM:
@@ -54,8 +55,9 @@ def find_bilm(
     the folder of a trained `bilm`; a folder or zip file with bilm-tf's files; or a folder with a
     TensorFlow checkpoint of bilm-tf, also as `FOLDER/model.ckpt-STEP`. With `weight_file`, it is
     bilm-tf's options file. With `options`, it may also be bilm-tf's weight file alone. Each may be
-    a URL. `vocabulary_file`: the words of the softmax in bilm-tf's files. `with_softmax`: whether
-    to load the softmax and its words too, if there are any.
+    a URL. `vocabulary_file`: the words of the softmax in bilm-tf's files. `softmax_file`: an HDF5
+    file with the softmax, if it is not in bilm-tf's weight file. `with_softmax`: whether to load
+    the softmax and its words too, if there are any.
 
     Raises an `InputError` that says what was expected and found if nothing has one of the formats,
     or a file is damaged or of another model; a `FileNotFoundError` if a file does not exist; and a
@@ -75,20 +77,27 @@ def find_bilm(
         path = local_path(name, "bilm-tf's options.json")
     weights = _local(weight_file, "bilm-tf's weights in HDF5")
     words = _local(vocabulary_file, "bilm-tf's vocabulary, a file of words")
+    softmax = _local(softmax_file, "a softmax in HDF5")
     try:
         if weights is not None:
-            found = read_weights(read_options(path), weights, words)
+            found = read_weights(read_options(path), weights, words, softmax)
         elif options is not None and h5py.is_hdf5(path):
-            found = read_weights(options, path, words)
+            found = read_weights(options, path, words, softmax)
+        elif softmax is not None and holds_model_files(Path(path)):
+            found = read_model_files(Path(path), words, with_softmax, softmax)
+        elif softmax is not None:
+            raise InputError(f"{softmax}: expected an HDF5 file of weights with it, found {name}")
         else:
             found = _read_format(Path(path), words, with_softmax, expected)
         if words is not None and found.softmax is None:
             raise InputError(
-                f"{weights or path}: expected a softmax, of the words in {words}, found none; for "
-                "vectors only, name the files in the embedder"
+                f"{softmax or weights or path}: expected a softmax, of the words in {words}, found "
+                "none; for vectors only, name the files in the embedder"
             )
+        if softmax is not None and found.softmax is None:
+            raise InputError(f"{softmax}: expected a vocabulary file with its words, found none")
     except InputError as error:
-        named = {path: name, weights: weight_file, words: vocabulary_file}
+        named = {path: name, weights: weight_file, words: vocabulary_file, softmax: softmax_file}
         for local, given in named.items():  # a download has another name
             if local is not None and str(error).startswith(local):
                 raise InputError(f"{given}{str(error).removeprefix(local)}") from error

@@ -22,15 +22,17 @@ MOST_BYTES_OF_WORDS = 1 << 27
 """Largest vocabulary in a zip file, so that a small one cannot fill the memory."""
 
 
-def read_model_files(path: Path, vocabulary_file: str | None, with_softmax: bool) -> FoundBiLM:
+def read_model_files(
+    path: Path, vocabulary_file: str | None, with_softmax: bool, softmax_file: str | None = None
+) -> FoundBiLM:
     """
-    Read the biLM in a folder or a zip file and, if it is there and asked for, its softmax. Its
-    words are in `vocabulary_file`, or in a file `vocabulary.txt` next to the weights. Raises errors
-    as `model_files`, `read_options` and `read_weights`.
+    Read the biLM in a folder or a zip file and, if it is there and asked for, its softmax, which
+    may be in a `softmax_file`. Its words are in `vocabulary_file`, or in a file `vocabulary.txt`
+    next to the weights. Raises errors as `model_files`, `read_options` and `read_weights`.
     """
     with model_files(path) as (options, weights, *own):
         words = next(filter(None, (vocabulary_file, *own)), None) if with_softmax else None
-        return read_weights(read_options(options), weights, words)
+        return read_weights(read_options(options), weights, words, softmax_file)
 
 
 @contextmanager
