@@ -50,6 +50,7 @@ def find_bilm(
     weight_file: File | None = None,
     vocabulary_file: File | None = None,
     *,
+    softmax_file: File | None = None,
     options: BiLMOptions | None = None,
     with_softmax: bool = False,
 ) -> FoundBiLM:
@@ -62,8 +63,9 @@ def find_bilm(
     `FOLDER/model.ckpt-STEP`; the folder of a model of ELMoForManyLangs; or `hf://USER/REPOSITORY`.
     Several biLMs of a task model are told apart by `ARCHIVE#NAME`. With `weight_file`, it is
     bilm-tf's options file. With `options`, it may also be bilm-tf's weight file alone. Each may be
-    a URL. `vocabulary_file`: the words of the softmax in bilm-tf's files. `with_softmax`: whether
-    to load the softmax and its words too, if there are any.
+    a URL. `vocabulary_file`: the words of the softmax in bilm-tf's files. `softmax_file`: an HDF5
+    file with the softmax, if it is not in bilm-tf's weight file. `with_softmax`: whether to load
+    the softmax and its words too, if there are any.
 
     Raises an `InputError` that says what was expected and found if nothing has one of the formats,
     or a file is damaged or of another model; a `FileNotFoundError` if a file does not exist; and a
@@ -85,20 +87,23 @@ def find_bilm(
         path = local_path(name, "bilm-tf's options.json")
     weights = _local(weight_file, "bilm-tf's weights in HDF5")
     words = _local(vocabulary_file, "bilm-tf's vocabulary, a file of words")
+    softmax = _local(softmax_file, "a softmax in HDF5")
     try:
         if weights is not None:
-            found = read_weights(read_options(path), weights, words)
+            found = read_weights(read_options(path), weights, words, softmax)
         elif options is not None and h5py.is_hdf5(path):
-            found = read_weights(options, path, words)
+            found = read_weights(options, path, words, softmax)
         else:
-            found = _read_format(Path(path), part, words, with_softmax, expected)
+            found = _read_format(Path(path), part, words, softmax, with_softmax, expected)
         if words is not None and found.softmax is None:
             raise InputError(
-                f"{weights or path}: expected a softmax, of the words in {words}, found none; "
-                "without a vocabulary file, the biLM alone is read"
+                f"{softmax or weights or path}: expected a softmax, of the words in {words}, found "
+                "none; without a vocabulary file, the biLM alone is read"
             )
+        if softmax is not None and found.softmax is None:
+            raise InputError(f"{softmax}: expected a vocabulary file with its words, found none")
     except InputError as error:
-        named = {path: name, weights: weight_file, words: vocabulary_file}
+        named = {path: name, weights: weight_file, words: vocabulary_file, softmax: softmax_file}
         for local, given in named.items():  # a download has another name
             if local is not None and str(error).startswith(local):
                 raise InputError(f"{given}{str(error).removeprefix(local)}") from error
@@ -111,16 +116,22 @@ def _local(file: File | None, expected: str) -> str | None:
 
 
 def _read_format(
-    path: Path, part: str | None, words: str | None, with_softmax: bool, expected: str
+    path: Path,
+    part: str | None,
+    words: str | None,
+    softmax: str | None,
+    with_softmax: bool,
+    expected: str,
 ) -> FoundBiLM:
     with unpacked(path) as inside:
         for has_format, read in FORMATS:
             if has_format(inside):
-                if part is None:
-                    return read(inside, words, with_softmax)
-                if read is read_archive:
-                    return read_archive(inside, words, with_softmax, part)
-                raise InputError(f"expected no name after #, except for an archive, found {part}")
+                if part is not None and read is not read_archive:
+                    raise InputError(f"expected no name after #, which is no archive, found {part}")
+                if softmax is not None and read is not read_model_files:
+                    raise InputError(f"expected an HDF5 file of weights with {softmax}, found none")
+                own = part if read is read_archive else softmax  # the format's own argument
+                return read(inside, words, with_softmax, *([] if own is None else [own]))
         found = "another kind of file"
         if inside.is_dir():
             found = f"{'a folder' if path.is_dir() else 'an archive'} without config.json and "

@@ -7,6 +7,7 @@ programs ignore both, and their files are read without these checks.
 
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.bounds import check_expansion
 from elmo_plugin.files.hdf5 import VERSION, HDF5Bytes, open_hdf5, read_text, write_array, write_text
-from elmo_plugin.formats.bilm_tf.arrays import Arrays, HDF5Arrays, fill
+from elmo_plugin.formats.bilm_tf.arrays import (
+    SOFTMAX,
+    Arrays,
+    ArraysOfTwoFiles,
+    HDF5Arrays,
+    SoftmaxRows,
+    fill,
+)
 from elmo_plugin.formats.bilm_tf.options_file import parse_options
 from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
@@ -35,15 +43,24 @@ FIRST_CELL = "MultiRNNCell/Cell0/"
 
 
 def read_weights(
-    options: BiLMOptions, path: str | os.PathLike, vocabulary_file: str | os.PathLike | None = None
+    options: BiLMOptions,
+    path: str | os.PathLike,
+    vocabulary_file: str | os.PathLike | None = None,
+    softmax_file: str | os.PathLike | None = None,
 ) -> FoundBiLM:
     """
-    Read a weight file as `read_arrays`. The numbers may be compressed. Raises an `InputError` also
-    if the file is not HDF5 or was written for other options.
+    Read a weight file, and the `softmax_file` if the softmax is in a file of its own, as
+    `read_arrays`. The numbers may be compressed. Raises an `InputError` also if a file is not HDF5
+    or was written for other options.
     """
-    with open_hdf5(path) as file:
+    with ExitStack() as stack:
+        file = stack.enter_context(open_hdf5(path))
         _check_options(file, options)
-        return read_arrays(options, HDF5Arrays(file), vocabulary_file)
+        arrays: Arrays = HDF5Arrays(file)
+        if softmax_file is not None:
+            softmax = HDF5Arrays(stack.enter_context(open_hdf5(softmax_file)))
+            arrays = ArraysOfTwoFiles(arrays, softmax)
+        return read_arrays(options, arrays, vocabulary_file)
 
 
 def read_arrays(
@@ -57,18 +74,19 @@ def read_arrays(
     Raises an `InputError` that names the file and the array as `check_weights`, and if an array is
     damaged or contains NaN or infinity, or if the vocabulary is not that of the softmax.
     """
-    words = _softmax_words(arrays, vocabulary_file)
-    bilm, softmax = check_weights(options, arrays, None if words is None else len(words))
+    rows = _softmax_rows(arrays, vocabulary_file)
+    bilm, softmax = check_weights(options, arrays, None if rows is None else len(rows.words))
     allocate(bilm)
     allocate(softmax)
     views = array_views(bilm, softmax)
     if has_warm_state := arrays.shape("warm_state/memory") is not None:
         views.update(_warm_state_views(bilm))
     for name, parts in views.items():
-        fill(parts, arrays, _find(arrays, name, parts))
+        order = rows.order if rows is not None and name.startswith(SOFTMAX) else None
+        fill(parts, arrays, _find(arrays, name, parts), order)
     if not has_warm_state:
         bilm.warm_up()
-    return FoundBiLM(bilm, softmax, words)
+    return FoundBiLM(bilm, softmax, None if rows is None else rows.words)
 
 
 def check_weights(
@@ -84,18 +102,18 @@ def check_weights(
         # Every array takes more than 100 bytes, which bounds the number of layers.
         modules = meta_modules(options, n_softmax_words, arrays.n_bytes // 100)
     except InputError as error:
-        raise InputError(f"{arrays.path}: {error}") from None
+        raise InputError(f"{arrays.path()}: {error}") from None
     views = array_views(*modules)
     for name, parts in views.items():
         _find(arrays, name, parts)
     size = sum(part.nbytes for parts in views.values() for part in parts)
-    check_expansion(arrays.path, size, arrays.n_bytes)
+    check_expansion(arrays.path(), size, arrays.n_bytes)
     known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
     for name in arrays.names():
         if name.startswith(("CNN", "RNN")) and name not in known:
             raise InputError(
-                f"{arrays.path}: {name}: expected only arrays that the options describe, found "
-                "this one too"
+                f"{arrays.path(name)}: {name}: expected only arrays that the options describe, "
+                "found this one too"
             )
     return modules
 
@@ -135,24 +153,18 @@ def write_weights(
             disk.check()
 
 
-def _softmax_words(arrays: Arrays, vocabulary_file: str | os.PathLike | None) -> list[str] | None:
+def _softmax_rows(arrays: Arrays, vocabulary_file: str | os.PathLike | None) -> SoftmaxRows | None:
     """
     The words of the softmax among the arrays; `None` if there is none, as in bilm-tf's HDF5 files,
     or if it is not to be read.
     """
-    shape = None if vocabulary_file is None else arrays.shape("softmax/W")
-    if shape is None or vocabulary_file is None:
+    if vocabulary_file is None or (shape := arrays.shape("softmax/W")) is None:
         return None
     # What reads text, compressed or not, is not needed for vectors.
-    from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+    from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
 
-    words = read_vocabulary_file(vocabulary_file)
-    if len(words) != (n_words := shape[0] if shape else 0):
-        raise InputError(
-            f"{vocabulary_file}: expected {n_words} words, as the softmax in {arrays.path} has, "
-            f"found {len(words)}"
-        )
-    return words
+    n_rows = shape[0] if shape else 0
+    return read_softmax_rows(vocabulary_file, n_rows, arrays.path("softmax/W"))
 
 
 def _find(arrays: Arrays, name: str, parts: list[Tensor]) -> str:
@@ -167,13 +179,13 @@ def _find(arrays: Arrays, name: str, parts: list[Tensor]) -> str:
         found = arrays.shape(name_of_one_layer)
         name = name if found is None else name_of_one_layer
     if found is None:
-        raise InputError(f"{arrays.path}: {name}: expected an array, found none")
+        raise InputError(f"{arrays.path(name)}: {name}: expected an array, found none")
     if found != expected:
         hint = ""
         if name == "char_embed" and found[:1] == (NUM_CHARACTERS,):
             hint = "; the file has no row for padding, which readers add in front"
         raise InputError(
-            f"{arrays.path}: {name}: expected the shape {expected}, as the options say, "
+            f"{arrays.path(name)}: {name}: expected the shape {expected}, as the options say, "
             f"found {found}{hint}"
         )
     return name

@@ -38,17 +38,25 @@ TRAINING_ONLY = {
     "ddp_accelerator",
     "pretrained_file",
     "pretrained_vocabulary_file",
+    "pretrained_softmax_file",
 }
 """Keys of the block `model` that a trained model does not need. Their values are not read."""
 
 
-def load_language_model(*files: File | None) -> BiLMModel:
+def load_language_model(
+    name: File,
+    weight_file: File | None = None,
+    vocabulary_file: File | None = None,
+    softmax_file: File | None = None,
+) -> BiLMModel:
     """
-    Load a language model, which `files` name as in `find_bilm`, without executing code. Raises
+    Load a language model, which is named as in `find_bilm`, without executing code. Raises
     errors as `find_bilm`, and an `InputError` if there is no softmax, or if the model has no such
     parameter as one in the archive's config, or rejects its value.
     """
-    found = find_bilm(*files, with_softmax=True)  # type: ignore[arg-type]
+    found = find_bilm(
+        name, weight_file, vocabulary_file, softmax_file=softmax_file, with_softmax=True
+    )
     try:
         if found.softmax is None or found.words is None:
             raise InputError(
@@ -63,7 +71,7 @@ def load_language_model(*files: File | None) -> BiLMModel:
         with without_memory():
             model = BiLMModel(BiLMVocabulary.from_words(found.words), **parameters)
     except InputError as error:
-        raise InputError(f"{files[0]}: {error}") from error
+        raise InputError(f"{name}: {error}") from error
     # Its parameters are those of the modules that were found, because there may be gigabytes.
     model.bilm.load_state_dict(found.bilm.state_dict(), assign=True)
     model.softmax.load_state_dict(found.softmax.state_dict(), assign=True)
@@ -72,15 +80,20 @@ def load_language_model(*files: File | None) -> BiLMModel:
 
 
 def import_files(
-    options: File, weights: File | None, vocabulary: File | None, archive: File
+    options: File,
+    weights: File | None,
+    vocabulary: File | None,
+    archive: File,
+    softmax: File | None = None,
 ) -> None:
     """
-    Make the archive of a language model from bilm-tf's three files, or from one of its TensorFlow
-    checkpoints, with a config that suffices for `evaluate` and `predict`. Raises an `InputError` if
-    a file is damaged or missing, if there is no softmax, or if its size differs from the
-    vocabulary's; and a `DiskFullError` if the disk is full.
+    Make the archive of a language model from bilm-tf's three files, with the softmax in the weight
+    file or in a fourth file, or from one of its TensorFlow checkpoints, with a config that suffices
+    for `evaluate` and `predict`. Raises an `InputError` if a file is damaged or missing, if there
+    is no softmax, or if its size differs from the vocabulary's; and a `DiskFullError` if the disk
+    is full.
     """
-    model = load_language_model(options, weights, vocabulary)
+    model = load_language_model(options, weights, vocabulary, softmax)
     sizes = model.bilm.options
     n_characters = model.bilm.max_characters_per_token
     config = {
