@@ -25,6 +25,7 @@ from elmo_plugin.formats.found import (
     check_state,
     meta_modules,
 )
+from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 
 NAMESPACE = "elmo_options"
@@ -83,23 +84,25 @@ def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) ->
             f'{FILE}, where the token embedder "elmo" stores them'
         )
     stored = stored_options(read_text(folder, FILE).split("\n"))
-    bilm = torch.nn.ModuleDict({"bilm": _bilm(stored, block, of_bilm)})
-    check_state(bilm, of_bilm, FILE, start)
-    allocate(bilm)
-    bilm.load_state_dict(of_bilm)
-    return FoundBiLM(bilm["bilm"], mixes=_mixes(state, start, block))
+    bilm = _bilm(stored, block, of_bilm)
+    module = torch.nn.ModuleDict({"bilm": bilm})
+    check_state(module, of_bilm, FILE, start)
+    allocate(module)
+    module.load_state_dict(of_bilm)
+    return FoundBiLM(bilm, mixes=_mixes(state, start, block))
 
 
 def _prefixes(state: State) -> list[str]:
-    """What the names of each biLM's weights begin with."""
-    found = {}
+    """
+    What the names of each biLM's weights begin with. A biLM that the model has under two names,
+    with the same tensors, counts once.
+    """
+    found: dict[tuple[str, int], str] = {}
     for name, tensor in state.items():
         start, part, rest = name.rpartition(ENCODER)
         if part and (not start or start.endswith(".")):
-            # A module that the model has under two names has the same tensors there.
-            prefixes = found.setdefault((rest, tensor.data_ptr(), tensor.shape), {})
-            prefixes[f"{start}bilm."] = None
-    return list(dict.fromkeys(next(iter(prefixes)) for prefixes in found.values()))
+            found.setdefault((rest, tensor.data_ptr()), f"{start}bilm.")
+    return list(dict.fromkeys(found.values()))
 
 
 def _name(prefix: str) -> str:
@@ -148,7 +151,7 @@ def _blocks(parameters: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, A
             pending += (([*path, str(k)], inner) for k, inner in enumerate(value))
 
 
-def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: State) -> Any:
+def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: State) -> BiLM:
     """A biLM of the stored options, without memory."""
     keys = ("pretrained", "archive_file", "options_file", "weight_file")
     source = source_of(*map((block or {}).get, keys))

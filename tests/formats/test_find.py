@@ -183,7 +183,9 @@ def _hub(folder: Path) -> Iterator[None]:
                 names = os.listdir(folder / "bilm-tf")
                 siblings = [{"rfilename": name} for name in names]
                 self.answer(json.dumps({"id": "user/elmo", "sha": commit, "siblings": siblings}))
-            elif self.path.startswith(f"/user/elmo/resolve/{commit}/"):
+            elif self.path.startswith(
+                (f"/user/elmo/resolve/{commit}/", "/user/elmo/resolve/main/")
+            ):
                 file = folder / "bilm-tf" / self.path.rpartition("/")[2]
                 self.answer(file.read_bytes(), {"X-Repo-Commit": commit, "ETag": f'"{file.name}"'})
             else:
@@ -332,6 +334,7 @@ FILES: dict[tuple[str, str], str | None] = {
     ("{}/bilm-tf/options.json", "{}/bilm-tf/weights.hdf5"): None,
     ("{url}/bilm-tf/options.json", "{url}/bilm-tf/weights.hdf5"): None,
     ("~/bilm-tf/options.json", "~/bilm-tf/weights.hdf5"): None,
+    ("hf://user/elmo/options.json", "hf://user/elmo/weights.hdf5"): None,
     ("bilm-tf/options.json", "./bilm-tf/weights.hdf5"): None,
     ("gone", "bilm-tf/weights.hdf5"): r"gone: expected bilm-tf's options\.json, found no such f",
     ("tiny", "bilm-tf/weights.hdf5"): r"tiny: expected bilm-tf's options\.json, found no such f",

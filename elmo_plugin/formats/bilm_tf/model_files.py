@@ -53,8 +53,8 @@ def model_files(folder: Path) -> tuple[Path, Path]:
     options = [file for file in files if file.name.endswith(OPTIONS)]
     weights = [file for file in files if file.name.lower().endswith(HDF5_ENDINGS)]
     return (
-        _only(options, [OPTIONS], f"one {OPTIONS} in it"),
-        _only(weights, PREFERRED_WEIGHTS, "one HDF5 file in it, or one named model.hdf5"),
+        _only(options, [OPTIONS], OPTIONS),
+        _only(weights, PREFERRED_WEIGHTS, "HDF5 file or model.hdf5"),
     )
 
 
@@ -62,7 +62,7 @@ def _only(found: list[Path], preferred: Iterable[str], expected: str) -> Path:
     chosen = found if len(found) == 1 else [file for file in found if file.name in preferred]
     if len(chosen) != 1:
         names = ", ".join(file.name for file in found) or "none"
-        raise InputError(f"expected {expected}, found {names}")
+        raise InputError(f"expected one {expected} in it, found {names}")
     return chosen[0]
 
 
