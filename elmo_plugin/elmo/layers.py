@@ -105,8 +105,8 @@ class BiLMLayers(nn.Module):
 
         Raises a `RuntimeError` if the biLM has no weights, and in a replica of
         `torch.nn.DataParallel`, which has no parameters of its own and would share the caches; a
-        `ValueError` if it has another `max_characters_per_token`, and as `BiLM.sentence_lengths`;
-        and an `InputError` in `torch.jit.trace`, and as `exported_layers` in `torch.export`.
+        `ValueError` as `BiLM.fit` and `BiLM.sentence_lengths`; and an `InputError` in
+        `torch.jit.trace`, and as `exported_layers` in `torch.export`.
         """
         bilm = self.bilm
         if getattr(self, "_is_replica", False):
@@ -120,12 +120,7 @@ class BiLMLayers(nn.Module):
             )
         if not self.has_weights:
             raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
-        if tokens.size(-1) != bilm.max_characters_per_token:
-            raise ValueError(
-                f"expected {bilm.max_characters_per_token} characters a token, the biLM's "
-                f"max_characters_per_token, found {tokens.size(-1)}; the token indexer must "
-                'have the same, and the type "elmo"'
-            )
+        tokens = bilm.fit(tokens)
         if torch.compiler.is_exporting():
             return exported_layers(bilm, self.initial_state, tokens, boundaries)
         lengths = bilm.sentence_lengths(tokens)  # (B,)

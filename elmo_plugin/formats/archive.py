@@ -66,11 +66,13 @@ def _read_folder(folder: Path, with_softmax: bool) -> FoundBiLM:
             f"{WORDS}: expected each word once, and first {', '.join(SPECIAL_WORDS)}, found others"
         )
     state = read_weights(folder)
-    bilm, softmax = _checked_modules(parameters, len(words), state)
+    bilm, softmax = _checked_modules(parameters, words, state)
     wanted = {"bilm": bilm, "softmax": softmax} if with_softmax else {"bilm": bilm}
     modules = torch.nn.ModuleDict(wanted)
     allocate(modules)
     modules.load_state_dict(state, strict=with_softmax)  # the names have been checked
+    if bilm.options.words is not None and bilm.token_encoder.words.words() != words:
+        raise InputError(f"{WORDS}: expected the words of the weights, found others")
     return FoundBiLM(bilm, softmax if with_softmax else None, words, parameters)
 
 
@@ -98,14 +100,14 @@ def _read_parameters(folder: Path) -> dict[str, Any]:
 
 
 def _checked_modules(
-    parameters: dict[str, Any], n_words: int, state: dict[str, Tensor]
+    parameters: dict[str, Any], words: list[str], state: dict[str, Tensor]
 ) -> tuple[BiLM, SampledSoftmax]:
     """
     Compare the config's sizes with the weights before allocating memory, check that the weights are
     finite, and return the modules, without memory.
     """
-    options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model")
-    bilm, softmax = meta_modules(options, n_words, most_layers=len(state))
+    options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model").of_words(words)
+    bilm, softmax = meta_modules(options, len(words), most_layers=len(state))
     assert softmax is not None
     expected = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax}).state_dict()
     # In float32, as weights are trained and stored, whatever PyTorch's default type is.
@@ -116,6 +118,11 @@ def _checked_modules(
             raise InputError(f"{name}: expected {one}, as the sizes in {CONFIG} say, found {other}")
         if not torch.isfinite(state[name]).all():
             raise InputError(f"{name}: expected finite numbers, found NaN or infinity")
+    if options.words is not None and options.words.tied:
+        tied = [state["softmax.weight"], state["bilm.token_encoder.embedding.weight"]]
+        if not torch.equal(*tied):
+            raise InputError("softmax.weight: expected that of the tied table, found another")
+        state = {name: x for name, x in state.items() if name != "softmax.weight"}
     # Views that share stored numbers would take more memory in a model than in the file.
     storages = (x.untyped_storage() for x in state.values())
     stored = sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())

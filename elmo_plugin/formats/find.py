@@ -15,7 +15,13 @@ from elmo_plugin.formats.archive import is_archive, read_archive
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, read_model_files
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights
+from elmo_plugin.formats.elmoformanylangs import is_elmoformanylangs, read_elmoformanylangs
 from elmo_plugin.formats.found import FoundBiLM
+from elmo_plugin.formats.tf_checkpoint.checkpoint_folder import (
+    holds_checkpoint,
+    index_of,
+    read_checkpoint,
+)
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import PretrainedFiles, pretrained_files, pretrained_names
 
@@ -27,7 +33,12 @@ PRETRAINED = "pretrained://"
 KEYS = ("pretrained", "archive_file", "options_file", "weight_file")
 """The parameters that name a biLM."""
 
-FORMATS = ((holds_model_files, read_model_files), (is_archive, read_archive))
+FORMATS = (
+    (holds_checkpoint, read_checkpoint),
+    (holds_model_files, read_model_files),
+    (is_elmoformanylangs, read_elmoformanylangs),
+    (is_archive, read_archive),
+)
 
 
 def find_bilm(
@@ -42,10 +53,11 @@ def find_bilm(
     Find the biLM that a user names, and load it.
 
     `name`: the name of a model in the package, also as `pretrained://NAME`; the `model.tar.gz` or
-    the folder of a trained `bilm`; or a folder or zip file with bilm-tf's files. With
-    `weight_file`, it is bilm-tf's options file. With `options`, it may also be bilm-tf's weight
-    file alone. Each may be a URL. `vocabulary_file`: the words of the softmax in bilm-tf's files.
-    `with_softmax`: whether to load the softmax and its words too, if there are any.
+    the folder of a trained `bilm`; a folder or zip file with bilm-tf's files; or a folder with a
+    TensorFlow checkpoint of bilm-tf, also as `FOLDER/model.ckpt-STEP`. With `weight_file`, it is
+    bilm-tf's options file. With `options`, it may also be bilm-tf's weight file alone. Each may be
+    a URL. `vocabulary_file`: the words of the softmax in bilm-tf's files. `with_softmax`: whether
+    to load the softmax and its words too, if there are any.
 
     Raises an `InputError` that says what was expected and found if nothing has one of the formats,
     or a file is damaged or of another model; a `FileNotFoundError` if a file does not exist; and a
@@ -56,9 +68,13 @@ def find_bilm(
         vocabulary_file = vocabulary_file or (words_of_softmax if with_softmax else None)
     expected = (
         f"a model in the package ({', '.join(pretrained_names())}), the model.tar.gz or the folder "
-        "of a trained bilm, or a folder or zip file with options.json and an HDF5 file of bilm-tf"
+        "of a trained bilm, or a folder or zip file with options.json and an HDF5 file or a "
+        "TensorFlow checkpoint of bilm-tf"
     )
-    path = local_path(name, expected if weight_file is None else "bilm-tf's options.json")
+    if weight_file is None:
+        path = local_path(index_of(name), expected)
+    else:
+        path = local_path(name, "bilm-tf's options.json")
     weights = _local(weight_file, "bilm-tf's weights in HDF5")
     words = _local(vocabulary_file, "bilm-tf's vocabulary, a file of words")
     try:

@@ -1,5 +1,7 @@
 """What the reader of a format returns, and the modules that it fills."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -36,16 +38,16 @@ def meta_modules(
     `InputError` if `options` have more layers than `most_layers`, the most that the file can hold,
     or sizes beyond PyTorch's limits.
     """
-    n_layers = (
-        options.lstm.n_layers + 1 + len(options.char_cnn.filters) + options.char_cnn.n_highway
-    )
+    n_layers = options.lstm.n_layers + 1
+    if options.char_cnn is not None:
+        n_layers += len(options.char_cnn.filters) + options.char_cnn.n_highway
     if n_layers > most_layers:
         raise InputError(
             f"expected the weights of {n_layers} layers, as the options say, found at most "
             f"{most_layers}"
         )
     try:
-        with torch.device("meta"), _NoInitialValues():
+        with without_memory():
             bilm = BiLM(options)
             if n_words is None:
                 return bilm, None
@@ -55,6 +57,13 @@ def meta_modules(
         raise InputError(str(error)) from error
     except (OverflowError, RuntimeError, TypeError) as error:
         raise InputError("expected sizes within PyTorch's limits, found larger ones") from error
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Put new modules on PyTorch's device "meta", and set no initial values."""
+    with torch.device("meta"), _NoInitialValues():
+        yield
 
 
 def allocate(module: torch.nn.Module | None) -> None:

@@ -11,25 +11,18 @@ from pathlib import Path
 
 import h5py
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.bounds import check_expansion
-from elmo_plugin.files.hdf5 import (
-    VERSION,
-    HDF5Bytes,
-    array_names,
-    find_array,
-    open_hdf5,
-    read_array,
-    read_text,
-    write_array,
-    write_text,
-)
+from elmo_plugin.files.hdf5 import VERSION, HDF5Bytes, open_hdf5, read_text, write_array, write_text
+from elmo_plugin.formats.bilm_tf.arrays import Arrays, HDF5Arrays, fill
 from elmo_plugin.formats.bilm_tf.options_file import parse_options
 from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules
-from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
+from elmo_plugin.modules.token_encoder import CodePointEncoder, WordTable
+from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
@@ -44,56 +37,63 @@ def read_weights(
     options: BiLMOptions, path: str | os.PathLike, vocabulary_file: str | os.PathLike | None = None
 ) -> FoundBiLM:
     """
-    Read a biLM of these `options` and, if there is a `vocabulary_file` with its words, the softmax
-    that is in the file. The arrays may be float32 or float16, and compressed. The warm state is
-    read if the file has one, and computed otherwise.
-
-    Raises an `InputError` that names the file and the array as `check_weights`, and if the file is
-    not HDF5 or was written for other options, if an array is damaged or contains NaN or infinity,
-    or if the vocabulary is not that of the softmax.
+    Read a weight file as `read_arrays`. The numbers may be compressed. Raises an `InputError` also
+    if the file is not HDF5 or was written for other options.
     """
     with open_hdf5(path) as file:
         _check_options(file, options)
-        words = _softmax_words(file, vocabulary_file)
-        bilm, softmax = check_weights(options, file, None if words is None else len(words))
-        allocate(bilm)
-        allocate(softmax)
-        views = array_views(bilm, softmax)
-        if has_warm_state := find_array(file, "warm_state/memory") is not None:
-            views.update(_warm_state_views(bilm))
-        for name, parts in views.items():
-            array = torch.from_numpy(read_array(_find(file, name, parts)))
-            for view, numbers in zip(parts, array.split([len(part) for part in parts])):
-                view.copy_(numbers)
+        return read_arrays(options, HDF5Arrays(file), vocabulary_file)
+
+
+def read_arrays(
+    options: BiLMOptions, arrays: Arrays, vocabulary_file: str | os.PathLike | None = None
+) -> FoundBiLM:
+    """
+    Read a biLM of these `options` and, if there is a `vocabulary_file` with its words, the softmax.
+    The numbers may have any floating-point type. The warm state is read if there is one, and
+    computed otherwise.
+
+    Raises an `InputError` that names the file and the array as `check_weights`, and if an array is
+    damaged or contains NaN or infinity, or if the vocabulary is not that of the softmax.
+    """
+    words = _softmax_words(arrays, vocabulary_file)
+    bilm, softmax = check_weights(options, arrays, None if words is None else len(words))
+    allocate(bilm)
+    allocate(softmax)
+    views = array_views(bilm, softmax)
+    if has_warm_state := arrays.shape("warm_state/memory") is not None:
+        views.update(_warm_state_views(bilm))
+    for name, parts in views.items():
+        fill(parts, arrays, _find(arrays, name, parts))
     if not has_warm_state:
         bilm.warm_up()
     return FoundBiLM(bilm, softmax, words)
 
 
 def check_weights(
-    options: BiLMOptions, file: h5py.File, n_softmax_words: int | None
+    options: BiLMOptions, arrays: Arrays, n_softmax_words: int | None
 ) -> tuple[BiLM, SampledSoftmax | None]:
     """
-    Check that a weight file matches `options`, and return modules of these sizes without memory.
+    Check that arrays match `options`, and return modules of these sizes without memory.
     `n_softmax_words`: number of words of the softmax, if it is to be read. Raises an `InputError`
     if an array is missing, has another shape, or belongs to a layer that the options do not have;
     the message names the first such array. The same if the file would become much larger in memory.
     """
     try:
         # Every array takes more than 100 bytes, which bounds the number of layers.
-        modules = meta_modules(options, n_softmax_words, os.path.getsize(file.filename) // 100)
+        modules = meta_modules(options, n_softmax_words, arrays.n_bytes // 100)
     except InputError as error:
-        raise InputError(f"{file.filename}: {error}") from None
+        raise InputError(f"{arrays.path}: {error}") from None
     views = array_views(*modules)
     for name, parts in views.items():
-        _find(file, name, parts)
+        _find(arrays, name, parts)
     size = sum(part.nbytes for parts in views.values() for part in parts)
-    check_expansion(file.filename, size, os.path.getsize(file.filename))
+    check_expansion(arrays.path, size, arrays.n_bytes)
     known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
-    for name in array_names(file):
+    for name in arrays.names():
         if name.startswith(("CNN", "RNN")) and name not in known:
             raise InputError(
-                f"{file.filename}: {name}: expected only arrays that the options describe, found "
+                f"{arrays.path}: {name}: expected only arrays that the options describe, found "
                 "this one too"
             )
     return modules
@@ -134,43 +134,48 @@ def write_weights(
             disk.check()
 
 
-def _softmax_words(file: h5py.File, vocabulary_file: str | os.PathLike | None) -> list[str] | None:
+def _softmax_words(arrays: Arrays, vocabulary_file: str | os.PathLike | None) -> list[str] | None:
     """
-    The words of the softmax in a weight file; `None` if the file has no softmax, as bilm-tf's own,
+    The words of the softmax among the arrays; `None` if there is none, as in bilm-tf's HDF5 files,
     or if it is not to be read.
     """
-    weight = find_array(file, "softmax/W")
-    if weight is None or vocabulary_file is None:
+    shape = None if vocabulary_file is None else arrays.shape("softmax/W")
+    if shape is None or vocabulary_file is None:
         return None
     # What reads text, compressed or not, is not needed for vectors.
     from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 
     words = read_vocabulary_file(vocabulary_file)
-    if len(words) != (n_words := weight.shape[0] if weight.shape else 0):
+    if len(words) != (n_words := shape[0] if shape else 0):
         raise InputError(
-            f"{vocabulary_file}: expected {n_words} words, as the softmax in {file.filename} has, "
+            f"{vocabulary_file}: expected {n_words} words, as the softmax in {arrays.path} has, "
             f"found {len(words)}"
         )
     return words
 
 
-def _find(file: h5py.File, name: str, parts: list[Tensor]) -> h5py.Dataset:
-    """The array `name`, which must have the shape of the concatenated views `parts`."""
+def _find(arrays: Arrays, name: str, parts: list[Tensor]) -> str:
+    """
+    The name in the file of the array `name`, which must have the shape of the concatenated views
+    `parts`.
+    """
     expected = (sum(len(part) for part in parts), *parts[0].shape[1:])
-    found = find_array(file, name)
+    found = arrays.shape(name)
     if found is None:
-        found = find_array(file, name.replace(FIRST_CELL, ""))
+        name_of_one_layer = name.replace(FIRST_CELL, "")
+        found = arrays.shape(name_of_one_layer)
+        name = name if found is None else name_of_one_layer
     if found is None:
-        raise InputError(f"{file.filename}: {name}: expected an array, found none")
-    if found.shape != expected:
+        raise InputError(f"{arrays.path}: {name}: expected an array, found none")
+    if found != expected:
         hint = ""
-        if name == "char_embed" and found.shape[:1] == (NUM_CHARACTERS,):
+        if name == "char_embed" and found[:1] == (NUM_CHARACTERS,):
             hint = "; the file has no row for padding, which readers add in front"
         raise InputError(
-            f"{file.filename}: {name}: expected the shape {expected}, as the options say, "
-            f"found {found.shape}{hint}"
+            f"{arrays.path}: {name}: expected the shape {expected}, as the options say, "
+            f"found {found}{hint}"
         )
-    return found
+    return name
 
 
 def _check_options(file: h5py.File, options: BiLMOptions) -> None:
@@ -218,7 +223,32 @@ def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, 
     its views concatenated along the first dimension: copying into the views reads it, and copying
     out of them writes it.
     """
-    encoder = bilm.token_encoder
+    views = _encoder_views(bilm.token_encoder)
+    for k, layer in enumerate(bilm.bilstm.layers):
+        for d in (0, 1):  # forward, backward
+            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+            views[f"{cell}/W_0"] = [layer.input_weight[d], layer.recurrent_weight[d]]
+            views[f"{cell}/B"] = [layer.bias[d]]
+            if layer.projection_weight is not None:
+                views[f"{cell}/W_P_0"] = [layer.projection_weight[d]]
+    if softmax is not None:
+        words = bilm.options.words
+        if words is None or not words.tied:  # then it is the array `embedding`
+            views["softmax/W"] = [softmax.weight]
+        views["softmax/b"] = [softmax.bias]
+    return {name: [part.detach() for part in parts] for name, parts in views.items()}
+
+
+def _encoder_views(encoder: nn.Module) -> dict[str, list[Tensor]]:
+    if isinstance(encoder, WordTable):
+        views = {"embedding": [encoder.embedding.weight]}
+        return {**views, **_projection_views(encoder.projection)}
+    if isinstance(encoder, CodePointEncoder):
+        views = _encoder_views(encoder.characters)
+        if encoder.table is not None:
+            views.update(_encoder_views(encoder.table))
+        return {**views, **_projection_views(encoder.projection)}
+    assert isinstance(encoder, CharCNN)
     # Row 0 means "no word here", and the file does not contain it.
     views = {"char_embed": [encoder.char_embedding.weight[1:]]}
     for i, conv in enumerate(encoder.convolutions):
@@ -229,17 +259,10 @@ def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, 
             linear = getattr(highway, gate)
             views[f"CNN_high_{k}/W_{gate}"] = [linear.weight.t()]
             views[f"CNN_high_{k}/b_{gate}"] = [linear.bias]
-    if encoder.projection is not None:
-        views["CNN_proj/W_proj"] = [encoder.projection.weight.t()]
-        views["CNN_proj/b_proj"] = [encoder.projection.bias]
-    for k, layer in enumerate(bilm.bilstm.layers):
-        for d in (0, 1):  # forward, backward
-            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
-            views[f"{cell}/W_0"] = [layer.input_weight[d], layer.recurrent_weight[d]]
-            views[f"{cell}/B"] = [layer.bias[d]]
-            if layer.projection_weight is not None:
-                views[f"{cell}/W_P_0"] = [layer.projection_weight[d]]
-    if softmax is not None:
-        views["softmax/W"] = [softmax.weight]
-        views["softmax/b"] = [softmax.bias]
-    return {name: [part.detach() for part in parts] for name, parts in views.items()}
+    return {**views, **_projection_views(encoder.projection)}
+
+
+def _projection_views(projection: Linear | None) -> dict[str, list[Tensor]]:
+    if projection is None:
+        return {}
+    return {"CNN_proj/W_proj": [projection.weight.t()], "CNN_proj/b_proj": [projection.bias]}

@@ -25,9 +25,10 @@ from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
-from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.formats.find import File, find_bilm
+from elmo_plugin.formats.found import without_memory
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.version import VERSION
 
@@ -41,13 +42,13 @@ TRAINING_ONLY = {
 """Keys of the block `model` that a trained model does not need. Their values are not read."""
 
 
-def load_language_model(*files: str | os.PathLike) -> LanguageModel:
+def load_language_model(*files: File | None) -> BiLMModel:
     """
     Load a language model, which `files` name as in `find_bilm`, without executing code. Raises
     errors as `find_bilm`, and an `InputError` if there is no softmax, or if the model has no such
     parameter as one in the archive's config, or rejects its value.
     """
-    found = find_bilm(*files, with_softmax=True)
+    found = find_bilm(*files, with_softmax=True)  # type: ignore[arg-type]
     try:
         if found.softmax is None or found.words is None:
             raise InputError(
@@ -55,29 +56,28 @@ def load_language_model(*files: str | os.PathLike) -> LanguageModel:
             )
         parameters = found.parameters or {"n_negative_samples": None, **found.options.to_dict()}
         parameters = {k: v for k, v in parameters.items() if k not in TRAINING_ONLY}
-        known = signature(LanguageModel).parameters.keys() - {"vocab", "serialization_dir"}
+        known = signature(BiLMModel).parameters.keys() - {"vocab", "serialization_dir"}
         if unknown := sorted(parameters.keys() - known):
             expected = ", ".join(sorted(known - TRAINING_ONLY))
             raise InputError(f"model: expected keys among {expected}, found {shown(unknown[0])}")
-        model = LanguageModel(BiLMVocabulary.from_words(found.words), **parameters)
+        with without_memory():
+            model = BiLMModel(BiLMVocabulary.from_words(found.words), **parameters)
     except InputError as error:
         raise InputError(f"{files[0]}: {error}") from error
-    model.bilm.load_state_dict(found.bilm.state_dict())
-    model.softmax.load_state_dict(found.softmax.state_dict())
+    # Its parameters are those of the modules that were found, because there may be gigabytes.
+    model.bilm.load_state_dict(found.bilm.state_dict(), assign=True)
+    model.softmax.load_state_dict(found.softmax.state_dict(), assign=True)
     return model
 
 
 def import_files(
-    options: str | os.PathLike,
-    weights: str | os.PathLike,
-    vocabulary: str | os.PathLike,
-    archive: str | os.PathLike,
+    options: File, weights: File | None, vocabulary: File | None, archive: File
 ) -> None:
     """
-    Make the archive of a language model from bilm-tf's three files, with a config that suffices for
-    `evaluate` and `predict`. Raises an `InputError` if a file is damaged or missing, if there is no
-    softmax, or if its size differs from the vocabulary's; and a `DiskFullError` if the disk is
-    full.
+    Make the archive of a language model from bilm-tf's three files, or from one of its TensorFlow
+    checkpoints, with a config that suffices for `evaluate` and `predict`. Raises an `InputError` if
+    a file is damaged or missing, if there is no softmax, or if its size differs from the
+    vocabulary's; and a `DiskFullError` if the disk is full.
     """
     model = load_language_model(options, weights, vocabulary)
     sizes = model.bilm.options
@@ -92,7 +92,7 @@ def import_files(
         _write_archive(model, config, Path(archive))
 
 
-def _write_archive(model: LanguageModel, config: dict[str, Any], archive: Path) -> None:
+def _write_archive(model: BiLMModel, config: dict[str, Any], archive: Path) -> None:
     archive = Path(os.path.realpath(archive))  # a link stays
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.name}.") as name:
         run = Path(name)
