@@ -155,7 +155,7 @@ def read_blocks(
     """
     name = name or str(file)
     with open(file, "rb", buffering=0) if isinstance(file, Path) else nullcontext(file) as disk:
-        raw = io.BufferedReader(cast(io.RawIOBase, disk), BLOCK_BYTES)
+        raw: io.BufferedReader = io.BufferedReader(cast(io.RawIOBase, disk), BLOCK_BYTES)
         try:
             yield from _read_blocks(_decompressed(raw), name, is_text)
         finally:
