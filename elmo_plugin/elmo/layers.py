@@ -152,9 +152,6 @@ class BiLMLayers(nn.Module):
         if a sentence is a string, whose letters would be its tokens, or if a token is empty or
         contains a space.
         """
-        strings = [sentences] if isinstance(sentences, str) else sentences
-        if (string := next((s for s in strings if isinstance(s, str)), None)) is not None:
-            raise ValueError(f"expected lists of tokens, found the string {string!r}")
         return self._characters(lists_of_tokens(sentences))
 
     def _characters(self, sentences: list[list[str]]) -> Tensor:

@@ -248,23 +248,27 @@ class _Nothing(Model):
         (3, "expected a sentence, its tokens in a list, or a list of such lists, found 3"),
         ({"A": 1}, "or a list of such lists, found {'A': 1}"),
         ([["A"], None], "sentence 1: expected a list of tokens, found None"),
-        ([["A", 3]], "sentence 0: expected tokens that are strings, found 3"),
+        (
+            [["A", 3]],
+            "sentence 0: expected tokens, which are strings without spaces, found 3 among them; "
+            "several sentences are a list of lists: [s.split() for s in sentences]",
+        ),
         (
             [["The", "dog"], ["A cat ."]],
-            "sentence 1: expected tokens, found 'A cat .' among them; several sentences are a list "
-            "of lists: [s.split() for s in sentences]",
+            "sentence 1: expected tokens, which are strings without spaces, found 'A cat .' among "
+            "them; several sentences are a list of lists: [s.split() for s in sentences]",
         ),
         (
             numpy.array([["He", "ran"], ["He", ""]]),
-            "sentence 1: expected tokens, found '' among them; several sentences are a list of "
-            "lists: [s.split() for s in sentences]",
+            "sentence 1: expected tokens, which are strings without spaces, found '' among them; "
+            "several sentences are a list of lists: [s.split() for s in sentences]",
         ),
         (["A", None], "found a string and None in one"),
         (["A", ["B"]], "found a string and ['B'] in one"),
         (
             ["The dog .", "A cat ."],
-            "expected one sentence's tokens, found 'The dog .' among them; several sentences are a "
-            "list of lists: [s.split() for s in sentences]",
+            "one sentence: expected tokens, which are strings without spaces, found 'The dog .' "
+            "among them; several sentences are a list of lists: [s.split() for s in sentences]",
         ),
     ],
 )
@@ -277,7 +281,7 @@ def test_values_that_are_not_sentences(elmo, sentences, message):
 @pytest.mark.parametrize("sentences", ["A cat .", ["A cat .", "A dog ."], [["A"], "A dog ."]])
 def test_letters_are_not_tokens(elmo, sentences):
     """A string is a sequence of its letters."""
-    with pytest.raises(ValueError, match=r"expected lists of tokens, found the string 'A "):
+    with pytest.raises(ValueError, match=r"expected (lists|a list) of tokens, found 'A "):
         elmo.characters(sentences)
 
 

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import kernels
 from elmo_plugin.ops.lstm import LSTMWeights, kernel, lstm_scan, pack_lstm_weights, reference_lstm
+from elmo_plugin.ops.lstm.reference import Reading
 from tests.compare import assert_close, cosine
 from tests.conftest import threads
 
@@ -221,7 +222,7 @@ def test_sizes_that_disagree_are_refused(wrong):
     inputs, memory = torch.zeros(2, 1, 40, 8), torch.zeros(2, 40, 640)
     hidden = torch.zeros(2, 40, sizes[0])
     with pytest.raises(RuntimeError, match="expected"):
-        kernel.scan(inputs, memory, hidden, weights, [40])
+        kernel.scan(Reading(inputs, memory, hidden, weights, [40]))
 
 
 @needs_kernel

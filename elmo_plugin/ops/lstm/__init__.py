@@ -12,7 +12,7 @@ from torch import Tensor
 from elmo_plugin.ops.kernels import check, takes
 from elmo_plugin.ops.linear import batched_matmul, pack_weights
 from elmo_plugin.ops.lstm import kernel, torch_ops
-from elmo_plugin.ops.lstm.reference import LSTMWeights, reference_lstm, reference_step
+from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading, reference_lstm, reference_step
 from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
 
 __all__ = ["LSTMWeights", "lstm_scan", "pack_lstm_weights", "reference_lstm", "reference_step"]
@@ -40,15 +40,16 @@ def lstm_scan(
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
     way: Any = torch_ops
-    tensors: tuple[Tensor, ...] = inputs, c_0.detach(), h_0.detach()
+    reading = Reading(inputs, c_0.detach(), h_0.detach(), weights, batch_sizes)
     if isinstance(weights.recurrent, kernel.KernelWeights) or _kernel_takes(weights):
-        way, tensors = kernel, tuple(x.float().contiguous() for x in tensors)
+        way, (x, c, h) = kernel, (x.float().contiguous() for x in reading[:3])
+        reading = Reading(x, c, h, weights, batch_sizes)
     if torch.is_grad_enabled() and any(
         getattr(x, "requires_grad", False) for x in (inputs, *weights)
     ):
-        outputs, c, h = _Scan.apply(way, *tensors, *weights, batch_sizes)
+        outputs, c, h = _Scan.apply(way, *reading[:3], *weights, batch_sizes)
     else:
-        outputs, c, h, *_ = way.scan(*tensors, weights, batch_sizes)
+        outputs, c, h, *_ = way.scan(reading)
     return outputs.to(inputs.dtype), c.to(c_0.dtype), h.to(h_0.dtype)
 
 
@@ -62,25 +63,20 @@ class _Scan(torch.autograd.Function):
     """The scan of `way`, `kernel` or `torch_ops`, and its gradient."""
 
     @staticmethod
-    def forward(
-        ctx: Any, way: Any, inputs: Tensor, c_0: Tensor, h_0: Tensor, *arguments: Any
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        *given, batch_sizes = arguments
-        weights = LSTMWeights(*given)
-        outputs, last_c, last_h, *kept = way.scan(inputs, c_0, h_0, weights, batch_sizes, keep=True)
-        ctx.save_for_backward(inputs, c_0, h_0, outputs, *kept, *weights[:4])
-        ctx.way, ctx.clips, ctx.batch_sizes = way, weights[4:], batch_sizes
+    def forward(ctx: Any, way: Any, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        *tensors, cell_clip, proj_clip, batch_sizes = arguments
+        ctx.way, ctx.rest = way, (cell_clip, proj_clip, batch_sizes)
+        outputs, last_c, last_h, *kept = way.scan(_reading(tensors, ctx.rest), keep=True)
+        ctx.save_for_backward(outputs, *kept, *tensors)
         ctx.mark_non_differentiable(last_c, last_h)
         return outputs, last_c, last_h
 
     @staticmethod
     @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, c_0, h_0, outputs, gates, c, m, *tensors = ctx.saved_tensors
-        weights = LSTMWeights(*tensors, *ctx.clips)
-        d_gates, d_h, d_bias = ctx.way.scan_backward(
-            grads[0], outputs, c_0, gates, c, weights, ctx.batch_sizes
-        )
+        outputs, gates, c, m, *tensors = ctx.saved_tensors
+        inputs, _, h_0, weights, _ = reading = _reading(tensors, ctx.rest)
+        d_gates, d_h, d_bias = ctx.way.scan_backward(reading, grads[0], outputs, gates, c)
 
         def flat(x: Tensor) -> Tensor:
             return x.reshape(2, -1, x.size(-1)).to(weights.input.dtype)
@@ -101,11 +97,16 @@ class _Scan(torch.autograd.Function):
         return None, d_inputs, None, None, *d_weights, None, None, None
 
 
-def _example(dtype: torch.dtype, random: Any) -> tuple[Any, ...]:
+def _reading(tensors: Sequence[Any], rest: Sequence[Any]) -> Reading:
+    (inputs, c_0, h_0, *matrices), (*clips, batch_sizes) = tensors, rest
+    return Reading(inputs, c_0, h_0, LSTMWeights(*matrices, *clips), batch_sizes)
+
+
+def _example(dtype: torch.dtype, random: Any) -> tuple[Reading]:
     w_x, w_h, w_p = ((0.3 * random(2, *x)).to(dtype) for x in ((5, 280), (6, 280), (70, 6)))
     weights = LSTMWeights(w_x, w_h, 0.3 * random(2, 280), w_p, 0.4, 0.3)
-    tensors = (0.3 * random(*shape) for shape in ((2, 4, 3, 5), (2, 3, 70), (2, 3, 6)))
-    return *tensors, weights, [3, 3, 2, 1]
+    x, c_0, h_0 = (0.3 * random(*shape) for shape in ((2, 4, 3, 5), (2, 3, 70), (2, 3, 6)))
+    return (Reading(x, c_0, h_0, weights, [3, 3, 2, 1]),)
 
 
 SELF_TEST = kernel.scan, torch_ops.scan, _example

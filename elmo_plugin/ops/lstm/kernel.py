@@ -1,6 +1,5 @@
 """The scan by the compiled kernel, which packs weights in a layout of its own."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -8,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from elmo_plugin.ops.kernels import PADDED_TO
-from elmo_plugin.ops.lstm.reference import LSTMWeights
+from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading
 
 COLUMNS = 64
 """Number of columns of a block of the packed weights."""
@@ -48,25 +47,17 @@ def pack_all(weights: LSTMWeights) -> LSTMWeights:
     return weights.map_matrices(lambda x, n_gates: KernelWeights(pack(x, n_gates)))
 
 
-def scan(
-    inputs: Tensor,
-    c_0: Tensor,
-    h_0: Tensor,
-    weights: LSTMWeights,
-    batch_sizes: Sequence[int],
-    keep: bool = False,
-) -> tuple[Tensor, ...]:
+def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     """
     `torch_ops.scan` by the kernel, for contiguous tensors in fp32, and weights that may be packed.
     The kept gates are only for `scan_backward`.
     """
+    *tensors, weights, batch_sizes = reading
     if isinstance(weights.recurrent, Tensor):  # trained weights change between calls
         weights = pack_all(weights)
     w_x, w_h, bias, w_p, *clips = weights
     return torch.ops.elmo_plugin.lstm_scan(
-        inputs,
-        c_0,
-        h_0,
+        *tensors,
         w_x.packed,
         w_h.packed,
         bias.float().contiguous(),
@@ -78,15 +69,10 @@ def scan(
 
 
 def scan_backward(
-    d_outputs: Tensor,
-    outputs: Tensor,
-    c_0: Tensor,
-    gates: Tensor,
-    c: Tensor,
-    weights: LSTMWeights,
-    batch_sizes: Sequence[int],
+    reading: Reading, d_outputs: Tensor, outputs: Tensor, gates: Tensor, c: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`torch_ops.scan_backward` by the kernel."""
+    _, c_0, _, weights, batch_sizes = reading
     w_p = weights.projection
     return torch.ops.elmo_plugin.lstm_scan_backward(
         d_outputs.contiguous(),

@@ -45,6 +45,19 @@ class LSTMWeights(NamedTuple):
         )
 
 
+class Reading(NamedTuple):
+    """
+    What a layer reads, and with which weights: the arguments of `lstm_scan`, with the batch size of
+    each step.
+    """
+
+    inputs: Tensor
+    c_0: Tensor
+    h_0: Tensor
+    weights: LSTMWeights
+    batch_sizes: Sequence[int]
+
+
 def reference_lstm(
     inputs: Tensor,
     c_0: Tensor,

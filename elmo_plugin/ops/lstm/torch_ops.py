@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.ops.linear import batched_matmul, is_on_cpu
-from elmo_plugin.ops.lstm.reference import LSTMWeights
+from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading
 from elmo_plugin.ops.private_torch import is_graph_kept
 
 ROWS = 128
@@ -25,19 +25,13 @@ DEVICE_ROWS = 4096
 """The same on other devices, where fewer and larger products are faster."""
 
 
-def scan(
-    inputs: Tensor,
-    c_0: Tensor,
-    h_0: Tensor,
-    weights: LSTMWeights,
-    batch_sizes: Sequence[int],
-    keep: bool = False,
-) -> tuple[Tensor, ...]:
+def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     """
     The outputs, and c and h of each row after its last step; see `ProjectedLSTM.forward`. With
     `keep`, the activations of the gates, c and m of every step follow, for `scan_backward`: shapes
     `(2, T, B, 4D)`, `(2, T, B, D)` and `(2, T, B, D)`.
     """
+    inputs, c_0, h_0, weights, batch_sizes = reading
     n_steps, n_rows = inputs.shape[1:3]
     # bf16 rounds to 1e-3 anyway, and training does not need the exact tanh.
     is_exact = not keep and weights.recurrent.dtype == inputs.dtype
@@ -126,19 +120,14 @@ def _last(initial: Tensor, states: Tensor, batch_sizes: Sequence[int]) -> Tensor
 
 
 def scan_backward(
-    d_outputs: Tensor,
-    outputs: Tensor,
-    c_0: Tensor,
-    gates: Tensor,
-    c: Tensor,
-    weights: LSTMWeights,
-    batch_sizes: Sequence[int],
+    reading: Reading, d_outputs: Tensor, outputs: Tensor, gates: Tensor, c: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
     The gradients of the gates before their activations, shape `(2, T, B, 4D)`, of the outputs
     before their clip, shape `(2, T, B, P)`, and of the bias. `gates` and `c` are those that `scan`
     keeps.
     """
+    _, c_0, _, weights, batch_sizes = reading
     w_h, w_p = weights.recurrent, weights.projection
     if is_graph_kept():
         gates = gates.clone()
