@@ -68,8 +68,6 @@ def read_archive(
     allocate(modules)
     modules.load_state_dict(state, strict=with_softmax)  # the names have been checked
     tie(bilm, softmax)
-    if bilm.options.words is not None and bilm.token_encoder.words.words() != words:
-        raise InputError(f"{WORDS}: expected the words of the weights, found others")
     return FoundBiLM(bilm, softmax if with_softmax else None, words, parameters)
 
 

@@ -95,7 +95,7 @@ def find_bilm(
             found = read_weights(options, path, words, softmax)
         else:
             found = _read_format(Path(path), part, words, softmax, with_softmax, expected)
-        if words is not None and found.softmax is None:
+        if words is not None and found.softmax is None and found.options.words is None:
             raise InputError(
                 f"{softmax or weights or path}: expected a softmax, of the words in {words}, found "
                 "none; without a vocabulary file, the biLM alone is read"

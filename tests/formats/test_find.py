@@ -76,7 +76,7 @@ FORMS: dict[str, str | tuple[type[Exception], str]] = {
     ),
     "{}/two.tar.gz#c": (InputError, "expected one of its biLMs after #, a, b, found c"),
     "{}/model.tar.gz#a": (InputError, "expected no name after #, .* of type bilm, found a"),
-    "{}/bilm-tf.zip#a": (InputError, "expected no name after #, except for an archive, found a"),
+    "{}/bilm-tf.zip#a": (InputError, "expected no name after #, which is no archive, found a"),
     "{}/other.tar.gz": (InputError, "model of type bilm, or one .*, found 'elmo_find_task'$"),
     "{}/stock.tar.gz": (InputError, "type bilm, or .*, found 'elmo_find_task' with AllenNLP's own"),
     "{}/none.tar.gz": (InputError, rf"{FORM} an archive without config\.json and options\.json"),

@@ -36,8 +36,7 @@ def read_model_files(
     options, weights = model_files(folder)
     own = folder / VOCABULARY
     words = vocabulary_file or (own if own.is_file() else None)
-    words = words if with_softmax else None
-    found = read_weights(read_options(options), weights, words, softmax_file)
+    found = read_weights(read_options(options), weights, words, softmax_file, with_softmax)
     if (folder / MIXES).exists():
         return found._replace(mixes=read_mixes(folder / MIXES))
     return found
