@@ -185,7 +185,7 @@ def test_other_parts(parts: tuple[str, ...], tmp_path: Path, bilm_archive: str) 
         find_bilm(options, weights, softmax_file=softmax, with_softmax=True)
     with pytest.raises(InputError, match=f"^{weights}: expected a softmax, of the words in"):
         find_bilm(options, weights, words, softmax_file=weights)
-    with pytest.raises(InputError, match=f"^{softmax}: expected an HDF5 file of weights with it"):
+    with pytest.raises(InputError, match=f"expected an HDF5 file of weights with {softmax}"):
         find_bilm(bilm_archive, None, words, softmax_file=softmax)
     with pytest.raises(FileNotFoundError, match="gone: expected a softmax in HDF5, found no such"):
         find_bilm(options, weights, words, softmax_file="gone")
@@ -206,8 +206,8 @@ def test_other_parts(parts: tuple[str, ...], tmp_path: Path, bilm_archive: str) 
 
 
 def test_memory(parts: tuple[str, ...], tmp_path: Path) -> None:
-    """A language model takes the memory of its softmax once, and half of it again for blocks that
-    are read, words and everything else. The numbers are of a process of its own."""
+    """A language model takes the memory of its softmax once. Less than that much again is for
+    blocks that are read, words and everything else. The numbers are of a process of its own."""
     options, weights, *_ = parts
     n_words, dim = 100_000, 512
     sizes = {**BLOCKS, "lstm": {**BLOCKS["lstm"], "projection_dim": dim}}
@@ -224,7 +224,7 @@ def test_memory(parts: tuple[str, ...], tmp_path: Path) -> None:
         model: Any = load_language_model(options, weights, words, softmax)
         taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         n_bytes = model.softmax.weight.nbytes
-        os._exit(0 if taken * 1024 < 1.5 * n_bytes else 1)
+        os._exit(0 if taken * 1024 < 2 * n_bytes else 1)
 
     child = get_context("fork").Process(target=load)
     child.start()
