@@ -4,7 +4,6 @@ import logging
 import os
 from typing import Any
 
-from elmo_plugin.elmo.shared_lock import lock_of
 from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.formats.found import MIX_SETTINGS, FoundBiLM, TrainedMixes
 
@@ -30,15 +29,15 @@ def elmo_of(elmo_class: Any, found: FoundBiLM, kwargs: dict[str, Any]) -> Any:
 
 def save_elmo(elmo: Any, folder: str | os.PathLike) -> None:
     """See `Elmo.save`."""
-    if not elmo.layers.has_weights:
+    if not elmo.has_weights:
         raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
     settings = {key: getattr(elmo, key) for key in MIX_SETTINGS[:1]}
     settings.update(
         do_layer_norm=elmo.mixes[0].do_layer_norm,
         use_top_only=elmo.mixes[0].use_top_only,
-        initial_state=elmo.layers.initial_state,
+        initial_state=elmo.initial_state,
     )
-    with lock_of(elmo.bilm).shared():
+    with elmo.lock.shared():
         mixes = TrainedMixes(_mixes(elmo), settings)
         write_model_files(folder, elmo.bilm, mixes=mixes)
 

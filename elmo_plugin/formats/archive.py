@@ -13,10 +13,13 @@ import torch
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.formats.archive_files import CONFIG, WORDS, read_text, read_weights
-from elmo_plugin.formats.found import FoundBiLM, allocate, check_state, meta_modules
+from elmo_plugin.formats.found import FoundBiLM, allocate, check_state, meta_modules, tie
 from elmo_plugin.formats.task_archive import read_task
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.special_words import SPECIAL_WORDS
+
+TABLE = "bilm.token_encoder.embedding.weight"
+"""A table of words, whose weights a tied softmax shares."""
 
 
 def is_archive(path: Path) -> bool:
@@ -52,14 +55,19 @@ def read_archive(
             f"{WORDS}: expected each word once, and first {', '.join(SPECIAL_WORDS)}, found others"
         )
     state = read_weights(folder)
-    options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model")
+    options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model").of_words(words)
     bilm, softmax = meta_modules(options, len(words), most_layers=len(state))
     assert softmax is not None
+    if options.is_tied:  # AllenNLP saves the weights under both names
+        shared, table = state.pop("softmax.weight", None), state.get(TABLE)
+        if shared is None or table is None or not torch.equal(shared, table):
+            raise InputError(f"softmax.weight: expected that of {TABLE}, with tied, found another")
     check_state(torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax}), state, CONFIG)
     wanted = {"bilm": bilm, "softmax": softmax} if with_softmax else {"bilm": bilm}
     modules = torch.nn.ModuleDict(wanted)
     allocate(modules)
     modules.load_state_dict(state, strict=with_softmax)  # the names have been checked
+    tie(bilm, softmax)
     return FoundBiLM(bilm, softmax if with_softmax else None, words, parameters)
 
 

@@ -1,6 +1,7 @@
 """What the reader of a format returns, and the modules that it fills."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -53,29 +54,40 @@ def meta_modules(
 ) -> tuple[BiLM, SampledSoftmax | None]:
     """
     A biLM and, if there are words, a softmax on PyTorch's device "meta". They have shapes but take
-    no memory, so that a file's arrays can be checked against them before `allocate`. Raises an
+    no memory, so that a file's arrays can be checked against them before `allocate`. A softmax that
+    shares the weights of a table of words has none before `tie`. Raises an
     `InputError` if `options` have more layers than `most_layers`, the most that the file can hold,
     or sizes beyond PyTorch's limits.
     """
-    n_layers = (
-        options.lstm.n_layers + 1 + len(options.char_cnn.filters) + options.char_cnn.n_highway
-    )
+    n_layers = options.lstm.n_layers + 1
+    if options.char_cnn is not None:
+        n_layers += len(options.char_cnn.filters) + options.char_cnn.n_highway
     if n_layers > most_layers:
         raise InputError(
             f"expected the weights of {n_layers} layers, as the options say, found at most "
             f"{most_layers}"
         )
     try:
-        with torch.device("meta"), _NoInitialValues():
+        with without_memory():
             bilm = BiLM(options)
             if n_words is None:
                 return bilm, None
             size = options.lstm.projection_dim
-            return bilm, SampledSoftmax(n_words=n_words, dim=size, n_negative_samples=None)
+            softmax = SampledSoftmax(n_words=n_words, dim=size, n_negative_samples=None)
+            if options.is_tied:
+                softmax.register_parameter("weight", None)
+            return bilm, softmax
     except ValueError as error:
         raise InputError(str(error)) from error
     except (OverflowError, RuntimeError, TypeError) as error:
         raise InputError("expected sizes within PyTorch's limits, found larger ones") from error
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Put new modules on PyTorch's device "meta", and set no initial values."""
+    with torch.device("meta"), _NoInitialValues():
+        yield
 
 
 def allocate(module: torch.nn.Module | None) -> None:
@@ -124,6 +136,12 @@ def _described(tensor: Tensor | None) -> str:
     if tensor is None:
         return "no tensor"
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+
+
+def tie(bilm: BiLM, softmax: SampledSoftmax | None) -> None:
+    """Let a softmax of `meta_modules` share the weights of the table of words, if it is tied."""
+    if softmax is not None and bilm.options.is_tied:
+        softmax.weight = bilm.token_encoder.embedding.weight
 
 
 class _NoInitialValues(TorchFunctionMode):

@@ -60,6 +60,7 @@ def check_bilms(source: str, bilms: Any) -> None:
 def bilm_sizes(bilm: dict[str, Any]) -> dict[str, int]:
     """What `cells.libsonnet` has to know of a biLM."""
     options = _options(bilm)
+    assert options.char_cnn is not None
     return {
         "dim": 2 * options.lstm.projection_dim,
         "max_characters_per_token": options.char_cnn.max_characters_per_token,

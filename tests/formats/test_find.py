@@ -32,11 +32,12 @@ from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.commands.command import add_model_arguments, load_elmo
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files
 from experiments.grid.bilms import bilm_sizes, find_bilms
 from tests.conftest import BLOCKS, WORDS, allennlp
+from tests.formats.tf_checkpoint.writer import variables_of, write_checkpoint
 
 MISSING = (FileNotFoundError, r"expected a model in the package .* found no such file")
 FORM = "expected a model in the package .*, found"
@@ -50,6 +51,8 @@ FORMS: dict[str, str | tuple[type[Exception], str]] = {
     "{}/run": "mine",
     "{}/bilm-tf": "mine",
     "{}/bilm-tf.zip": "mine",
+    "{}/checkpoint": "mine",
+    "{}/checkpoint/model.ckpt-7": "mine",
     "{}/gone.tar.gz": MISSING,
     "{}/text.txt": (InputError, f"text.txt: {FORM} another kind of file; .*options_file and we"),
     "{}/bilm-tf/options.json": (InputError, f"options.json: {FORM} another kind of file"),
@@ -73,7 +76,7 @@ FORMS: dict[str, str | tuple[type[Exception], str]] = {
     ),
     "{}/two.tar.gz#c": (InputError, "expected one of its biLMs after #, a, b, found c"),
     "{}/model.tar.gz#a": (InputError, "expected no name after #, .* of type bilm, found a"),
-    "{}/bilm-tf.zip#a": (InputError, "expected no name after #, except for an archive, found a"),
+    "{}/bilm-tf.zip#a": (InputError, "expected no name after #, which is no archive, found a"),
     "{}/other.tar.gz": (InputError, "model of type bilm, or one .*, found 'elmo_find_task'$"),
     "{}/stock.tar.gz": (InputError, "type bilm, or .*, found 'elmo_find_task' with AllenNLP's own"),
     "{}/none.tar.gz": (InputError, rf"{FORM} an archive without config\.json and options\.json"),
@@ -123,6 +126,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Path:
         archive.extractall(folder / "run")
     allennlp("bilm-export", bilm_archive, folder / "bilm-tf", "--softmax")
     shutil.make_archive(str(folder / "bilm-tf"), "zip", folder / "bilm-tf")
+    (folder / "checkpoint").mkdir()
+    shutil.copy(folder / "bilm-tf" / "options.json", folder / "checkpoint")
+    shutil.copy(folder / "bilm-tf" / "vocabulary.txt", folder / "checkpoint")
+    variables = variables_of(folder / "bilm-tf" / "weights.hdf5", BLOCKS["lstm"]["n_layers"])
+    write_checkpoint(folder / "checkpoint" / "model.ckpt-7", variables)
     (folder / "text.txt").write_text("the dog\n")
     (folder / "empty").mkdir()
     (folder / "half").mkdir()
@@ -249,7 +257,7 @@ def of_language_model(out: Path, name: str) -> numpy.ndarray:
     """A language model of the sizes of the biLM, which it begins with."""
     sizes = find_bilm("tiny").options.to_dict() if "tiny" in name else BLOCKS
     vocabulary = BiLMVocabulary.from_words(WORDS)
-    model = LanguageModel(vocabulary, **sizes, n_negative_samples=3, pretrained_file=name)
+    model = BiLMModel(vocabulary, **sizes, n_negative_samples=3, pretrained_file=name)
     return characters(model.bilm)
 
 
@@ -365,7 +373,9 @@ def test_weights_alone(folder: Path) -> None:
         of_language_model(folder, "text.txt")
 
 
-@pytest.mark.parametrize("form", ["model.tar.gz", "run", "bilm-tf", "bilm-tf.zip", "run.zip"])
+@pytest.mark.parametrize(
+    "form", ["model.tar.gz", "run", "bilm-tf", "bilm-tf.zip", "run.zip", "checkpoint"]
+)
 def test_the_softmax(form: str, folder: Path, bilm_archive: str) -> None:
     """All forms have the words and the softmax of the archive, for who asks. The expected tensors
     are those that PyTorch reads."""

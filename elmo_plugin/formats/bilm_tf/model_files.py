@@ -24,17 +24,19 @@ PREFERRED_WEIGHTS = ("model.hdf5", WEIGHTS)
 HDF5_ENDINGS = (".hdf5", ".h5")
 
 
-def read_model_files(folder: Path, vocabulary_file: str | None, with_softmax: bool) -> FoundBiLM:
+def read_model_files(
+    folder: Path, vocabulary_file: str | None, with_softmax: bool, softmax_file: str | None = None
+) -> FoundBiLM:
     """
     Read the biLM in a folder, with the mixes that `write_model_files` wrote. If it is asked for,
-    also the softmax, if there is one, whose words are in `vocabulary_file` or in a file
-    `vocabulary.txt` next to the weights. Raises errors as `model_files`, `read_options` and
-    `read_weights`.
+    also the softmax, if there is one or a `softmax_file` has it, whose words are in
+    `vocabulary_file` or in a file `vocabulary.txt` next to the weights. Raises errors as
+    `model_files`, `read_options` and `read_weights`.
     """
     options, weights = model_files(folder)
     own = folder / VOCABULARY
     words = vocabulary_file or (own if own.is_file() else None)
-    found = read_weights(read_options(options), weights, words if with_softmax else None)
+    found = read_weights(read_options(options), weights, words, softmax_file, with_softmax)
     if (folder / MIXES).exists():
         return found._replace(mixes=read_mixes(folder / MIXES))
     return found

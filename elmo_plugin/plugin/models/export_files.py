@@ -7,16 +7,12 @@ import torch
 from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 
 
 def export_files(
-    model: LanguageModel,
-    folder: str | Path,
-    *,
-    with_softmax: bool,
-    dtype: torch.dtype = torch.float32,
+    model: BiLMModel, folder: str | Path, *, with_softmax: bool, dtype: torch.dtype = torch.float32
 ) -> None:
     """Write a language model with its words as bilm-tf's files; see `write_model_files`."""
     softmax, words = model.softmax if with_softmax else None, vocabulary_words(model.vocab)
@@ -43,6 +39,8 @@ def refused_by_allennlp(options: BiLMOptions) -> list[str]:
         reasons.append("lstm.use_skip_connections")
     if options.lstm.projection_dim == options.lstm.dim:
         reasons.append("an lstm.projection_dim other than lstm.dim")
+    if options.char_cnn is None or options.reads_code_points:
+        return [*reasons, "a char_cnn over bytes"]
     if options.lstm.projection_dim == options.char_cnn.n_filters:
         reasons.append("an lstm.projection_dim other than the number of filters")
     if options.char_cnn.max_characters_per_token != DEFAULT_MAX_CHARACTERS:

@@ -13,6 +13,7 @@ from elmo_plugin.checks import InputError, check_count, fail
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.formats.find import find_bilm, one_bilm
 from elmo_plugin.formats.task_archive import source_of
+from elmo_plugin.modules import CharCNN
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     is_archive,
     options_in_vocabulary,
@@ -113,8 +114,11 @@ class ElmoEmbedder(TokenEmbedder):
             if not words or not all(isinstance(word, str) for word in words):
                 expected = "a list of words, the first of them the padding token"
                 fail("vocab_to_cache", expected, vocab_to_cache)
-            n_characters = self._elmo.bilm.max_characters_per_token
-            table = torch.from_numpy(words_to_characters(words, n_characters))
+            # One more than the longest word takes: a row without padding may have been cut.
+            most = 3 + max(len(word.encode("utf-8", "ignore")) for word in words)
+            if isinstance(self._elmo.bilm.token_encoder, CharCNN):
+                most = min(most, self._elmo.bilm.max_characters_per_token)
+            table = torch.from_numpy(words_to_characters(words, most))
             table[0] = 0  # the padding token
         self.register_buffer("_word_characters", table, persistent=False)
         dim = self._elmo.output_dim
@@ -170,12 +174,10 @@ class ElmoEmbedder(TokenEmbedder):
                 f'{NAME}: expected a token indexer of type "elmo" under the '
                 f"same key, found one that gives {', '.join(others) or 'nothing'}"
             )
-        if (
-            self._word_characters is not None
-            and word_inputs is not None
-            and elmo_tokens.size(-1) == self._word_characters.size(1)  # or else `Elmo` refuses them
-        ):
-            elmo_tokens = self._known_words(elmo_tokens, word_inputs, self._word_characters)
+        if self._word_characters is not None and word_inputs is not None:
+            elmo_tokens = self._elmo.bilm.fit(elmo_tokens)
+            table = self._elmo.bilm.fit(self._word_characters)
+            elmo_tokens = self._known_words(elmo_tokens, word_inputs, table)
         mixes = [mix.float() for mix in self._elmo(elmo_tokens)["elmo_representations"]]
         if self._projection is not None:
             dtype = self._projection.weight.dtype
