@@ -269,6 +269,12 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
         _other_options,
         r"\.layers\.2\.bias: expected .* in vocabulary/elmo_options\.txt say, found no tensor",
     ),
+    "a wrong setting": (
+        lambda folder: (folder / "config.json").write_text(
+            (folder / "config.json").read_text().replace('"dropout"', '"do_layer_norm"')
+        ),
+        r"config\.json: the embedder elmo: do_layer_norm: expected true or false, found 0\.0",
+    ),
     "no options": (
         lambda folder: (folder / "vocabulary" / "elmo_options.txt").unlink(),
         r"of type bilm, found 'elmo_task_archive' with a biLM whose options are not in vocabulary/",
