@@ -70,7 +70,7 @@ def holds_model_files(path: Path) -> bool:
     Whether `path` is a folder with an options file or an HDF5 file. The folder of a training run is
     none, because an older export may be in it.
     """
-    names = (file.name.lower() for file in path.glob("*"))
+    names = (file.name.lower() for file in path.glob("[!.]*"))
     has_files = any(name.endswith((OPTIONS, *HDF5_ENDINGS)) for name in names)
     return has_files and not _is_run(path)
 
