@@ -9,6 +9,7 @@ import json
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import h5py
 import torch
@@ -18,6 +19,13 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.bounds import check_expansion
 from elmo_plugin.files.hdf5 import VERSION, HDF5Bytes, open_hdf5, read_text, write_array, write_text
+from elmo_plugin.formats.bilm_tf.array_views import (
+    EMBEDDING,
+    WORDS,
+    array_views,
+    lexicon_views,
+    warm_state_views,
+)
 from elmo_plugin.formats.bilm_tf.arrays import (
     SOFTMAX,
     Arrays,
@@ -27,8 +35,9 @@ from elmo_plugin.formats.bilm_tf.arrays import (
     fill,
 )
 from elmo_plugin.formats.bilm_tf.options_file import parse_options
-from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules
-from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules, tie
+from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
+from elmo_plugin.modules.word_list import WordList
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
@@ -44,6 +53,7 @@ def read_weights(
     path: str | os.PathLike,
     vocabulary_file: str | os.PathLike | None = None,
     softmax_file: str | os.PathLike | None = None,
+    with_softmax: bool = True,
 ) -> FoundBiLM:
     """
     Read a weight file, and the `softmax_file` if the softmax is in a file of its own, as
@@ -57,33 +67,64 @@ def read_weights(
         if softmax_file is not None:
             softmax = HDF5Arrays(stack.enter_context(open_hdf5(softmax_file)))
             arrays = ArraysOfTwoFiles(arrays, softmax)
-        return read_arrays(options, arrays, vocabulary_file)
+        return read_arrays(options, arrays, vocabulary_file, with_softmax)
 
 
 def read_arrays(
-    options: BiLMOptions, arrays: Arrays, vocabulary_file: str | os.PathLike | None = None
+    options: BiLMOptions,
+    arrays: Arrays,
+    vocabulary_file: str | os.PathLike | None = None,
+    with_softmax: bool = True,
 ) -> FoundBiLM:
     """
     Read a biLM of these `options` and, if there is a `vocabulary_file` with its words, the softmax.
-    The numbers may have any floating-point type. The warm state is read if there is one, and
-    computed otherwise.
+    They are also the words of a table, if these are not among the arrays. The numbers may have any
+    floating-point type. The warm state is read if there is one, and computed otherwise.
 
     Raises an `InputError` that names the file and the array as `check_weights`, and if an array is
-    damaged or contains NaN or infinity, or if the vocabulary is not that of the softmax.
+    damaged or contains NaN or infinity, or if the vocabulary has other words or is missing.
     """
-    rows = _softmax_rows(arrays, vocabulary_file)
-    bilm, softmax = check_weights(options, arrays, None if rows is None else len(rows.words))
+    has_softmax = with_softmax and any(arrays.shape(SOFTMAX + x) is not None for x in "Wb")
+    needs_words = options.words is not None and arrays.shape(WORDS) is None
+    rows = None
+    if vocabulary_file is not None and (has_softmax or needs_words):
+        rows = _rows(arrays, EMBEDDING if needs_words else f"{SOFTMAX}W", vocabulary_file)
+    elif needs_words:
+        raise InputError(
+            f"{arrays.path()}: expected a vocabulary file with the words of its table, found none"
+        )
+    if needs_words and rows is not None:
+        options = options.of_words(rows.words)
+    n_words = len(rows.words) if has_softmax and rows is not None else None
+    bilm, softmax = check_weights(options, arrays, n_words)
     allocate(bilm)
     allocate(softmax)
     views = array_views(bilm, softmax)
     if has_warm_state := arrays.shape("warm_state/memory") is not None:
-        views.update(_warm_state_views(bilm))
+        views.update(warm_state_views(bilm))
+    of_words = {EMBEDDING} if needs_words else set()
+    of_words.update((f"{SOFTMAX}W", f"{SOFTMAX}b"))
     for name, parts in views.items():
-        order = rows.order if rows is not None and name.startswith(SOFTMAX) else None
+        order = rows.order if rows is not None and name in of_words else None
         fill(parts, arrays, _find(arrays, name, parts), order)
+    tie(bilm, softmax)
+    _fill_lexicon(bilm, arrays, rows.words if needs_words and rows is not None else None)
     if not has_warm_state:
         bilm.warm_up()
     return FoundBiLM(bilm, softmax, None if rows is None else rows.words)
+
+
+def _fill_lexicon(bilm: BiLM, arrays: Arrays, words: list[str] | None) -> None:
+    """Fill what the token encoder looks up; the `words` of its table if the arrays lack them."""
+    for name, parts in lexicon_views(bilm.token_encoder).items():
+        if name != WORDS or words is None:
+            fill(parts, arrays, _find(arrays, name, parts))
+    for module in bilm.token_encoder.modules():
+        if isinstance(module, WordList):
+            try:
+                module.index() if words is None else module.fill(words)
+            except ValueError as error:
+                raise InputError(f"{arrays.path()}: {WORDS}: {error}") from None
 
 
 def check_weights(
@@ -132,7 +173,8 @@ def write_weights(
     or a number is not finite or too large for `dtype`, and a `DiskFullError` if the disk is full.
     """
     _check_settings(bilm)
-    arrays = {**array_views(bilm, softmax), **_warm_state_views(bilm)}
+    lexicon = lexicon_views(bilm.token_encoder)
+    arrays = {**array_views(bilm, softmax), **warm_state_views(bilm), **lexicon}
     with (
         atomic_write(path, temporary) as written,
         HDF5Bytes(written) as disk,
@@ -140,7 +182,7 @@ def write_weights(
     ):
         write_text(file, WRITTEN_FOR, json.dumps(bilm.options.to_dict()))
         for name, parts in arrays.items():
-            kept = torch.float32 if name.endswith("/B") else dtype
+            kept = torch.float32 if name.endswith("/B") or name in lexicon else dtype
             numbers = torch.cat([part.to("cpu", kept) for part in parts])
             if not numbers.isfinite().all():
                 raise InputError(
@@ -150,18 +192,13 @@ def write_weights(
             disk.check()
 
 
-def _softmax_rows(arrays: Arrays, vocabulary_file: str | os.PathLike | None) -> SoftmaxRows | None:
-    """
-    The words of the softmax among the arrays; `None` if there is none, as in bilm-tf's HDF5 files,
-    or if it is not to be read.
-    """
-    if vocabulary_file is None or (shape := arrays.shape("softmax/W")) is None:
-        return None
+def _rows(arrays: Arrays, name: str, vocabulary_file: str | os.PathLike) -> SoftmaxRows:
+    """The words of the rows of the array `name`."""
     # What reads text, compressed or not, is not needed for vectors.
     from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
 
-    n_rows = shape[0] if shape else 0
-    return read_softmax_rows(vocabulary_file, n_rows, arrays.path("softmax/W"))
+    shape = arrays.shape(name)
+    return read_softmax_rows(vocabulary_file, shape[0] if shape else 0, arrays.path(name))
 
 
 def _find(arrays: Arrays, name: str, parts: list[Tensor]) -> str:
@@ -204,57 +241,24 @@ def _check_options(file: h5py.File, options: BiLMOptions) -> None:
 
 
 def _check_settings(bilm: BiLM) -> None:
-    layers = bilm.bilstm.layers
-    lstm, char_cnn = bilm.options.lstm, bilm.options.char_cnn
-    for name, expected, found in (
-        ("lstm.cell_clip", lstm.cell_clip, {layer.cell_clip for layer in layers}),
-        ("lstm.proj_clip", lstm.proj_clip, {layer.proj_clip for layer in layers}),
-        (
-            "lstm.use_skip_connections",
-            lstm.use_skip_connections,
-            {bilm.bilstm.use_skip_connections},
-        ),
-        ("char_cnn.activation", char_cnn.activation, {bilm.token_encoder.activation}),
-    ):
-        if found != {expected}:
+    layers, options = bilm.bilstm.layers, bilm.options
+    expected: dict[str, Any] = {
+        "lstm.cell_clip": options.lstm.cell_clip,
+        "lstm.proj_clip": options.lstm.proj_clip,
+        "lstm.use_skip_connections": options.lstm.use_skip_connections,
+    }
+    found: dict[str, set[Any]] = {
+        "lstm.cell_clip": {layer.cell_clip for layer in layers},
+        "lstm.proj_clip": {layer.proj_clip for layer in layers},
+        "lstm.use_skip_connections": {bilm.bilstm.use_skip_connections},
+    }
+    for module in bilm.token_encoder.modules():
+        if isinstance(module, CharCNN) and options.char_cnn is not None:
+            expected["char_cnn.activation"] = options.char_cnn.activation
+            found["char_cnn.activation"] = {module.activation}
+    for name, values in found.items():
+        if values != {expected[name]}:
             raise InputError(
-                f"{name}: expected {expected}, as the biLM was built, found "
-                f"{', '.join(map(str, found))}, which was set later"
+                f"{name}: expected {expected[name]}, as the biLM was built, found "
+                f"{', '.join(map(str, values))}, which was set later"
             )
-
-
-def _warm_state_views(bilm: BiLM) -> dict[str, list[Tensor]]:
-    return {f"warm_state/{x}": [getattr(bilm.warm_state, x)] for x in ("memory", "output")}
-
-
-def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[Tensor]]:
-    """
-    Views of our parameters by array name, in the order in which the arrays are written. An array is
-    its views concatenated along the first dimension: copying into the views reads it, and copying
-    out of them writes it.
-    """
-    encoder = bilm.token_encoder
-    # Row 0 means "no word here", and the file does not contain it.
-    views = {"char_embed": [encoder.char_embedding.weight[1:]]}
-    for i, conv in enumerate(encoder.convolutions):
-        views[f"CNN/W_cnn_{i}"] = [conv.weight.permute(2, 1, 0)[None]]  # (n, c, w) to (1, w, c, n)
-        views[f"CNN/b_cnn_{i}"] = [conv.bias]
-    for k, highway in enumerate(encoder.highways):
-        for gate in ("carry", "transform"):
-            linear = getattr(highway, gate)
-            views[f"CNN_high_{k}/W_{gate}"] = [linear.weight.t()]
-            views[f"CNN_high_{k}/b_{gate}"] = [linear.bias]
-    if encoder.projection is not None:
-        views["CNN_proj/W_proj"] = [encoder.projection.weight.t()]
-        views["CNN_proj/b_proj"] = [encoder.projection.bias]
-    for k, layer in enumerate(bilm.bilstm.layers):
-        for d in (0, 1):  # forward, backward
-            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
-            views[f"{cell}/W_0"] = [layer.input_weight[d], layer.recurrent_weight[d]]
-            views[f"{cell}/B"] = [layer.bias[d]]
-            if layer.projection_weight is not None:
-                views[f"{cell}/W_P_0"] = [layer.projection_weight[d]]
-    if softmax is not None:
-        views["softmax/W"] = [softmax.weight]
-        views["softmax/b"] = [softmax.bias]
-    return {name: [part.detach() for part in parts] for name, parts in views.items()}

@@ -26,9 +26,10 @@ from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.formats.find import File, find_bilm
-from elmo_plugin.formats.found import without_memory
+from elmo_plugin.formats.found import tie, without_memory
+from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.version import VERSION
 
@@ -48,7 +49,7 @@ def load_language_model(
     weight_file: File | None = None,
     vocabulary_file: File | None = None,
     softmax_file: File | None = None,
-) -> LanguageModel:
+) -> BiLMModel:
     """
     Load a language model, which is named as in `find_bilm`, without executing code. Raises
     errors as `find_bilm`, and an `InputError` if there is no softmax, or if the model has no such
@@ -62,19 +63,23 @@ def load_language_model(
             raise InputError(
                 "expected a softmax with its vocabulary, which a language model needs, found none"
             )
+        if isinstance(table := found.bilm.token_encoder, WordTable):
+            if table.words.words() != found.words:
+                raise InputError("expected the same words in the table and the softmax, found two")
         parameters = found.parameters or {"n_negative_samples": None, **found.options.to_dict()}
         parameters = {k: v for k, v in parameters.items() if k not in TRAINING_ONLY}
-        known = signature(LanguageModel).parameters.keys() - {"vocab", "serialization_dir"}
+        known = signature(BiLMModel).parameters.keys() - {"vocab", "serialization_dir"}
         if unknown := sorted(parameters.keys() - known):
             expected = ", ".join(sorted(known - TRAINING_ONLY))
             raise InputError(f"model: expected keys among {expected}, found {shown(unknown[0])}")
         with without_memory():
-            model = LanguageModel(BiLMVocabulary.from_words(found.words), **parameters)
+            model = BiLMModel(BiLMVocabulary.from_words(found.words), **parameters)
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     # Its parameters are those of the modules that were found, because there may be gigabytes.
     model.bilm.load_state_dict(found.bilm.state_dict(), assign=True)
     model.softmax.load_state_dict(found.softmax.state_dict(), assign=True)
+    tie(model.bilm, model.softmax)
     return model
 
 
@@ -94,7 +99,7 @@ def import_files(
     """
     model = load_language_model(options, weights, vocabulary, softmax)
     sizes = model.bilm.options
-    n_characters = sizes.char_cnn.max_characters_per_token
+    n_characters = model.bilm.max_characters_per_token
     config = {
         "dataset_reader": {"type": "bilm", "max_characters_per_token": n_characters},
         "vocabulary": {"type": "bilm"},
@@ -105,7 +110,7 @@ def import_files(
         _write_archive(model, config, Path(archive))
 
 
-def _write_archive(model: LanguageModel, config: dict[str, Any], archive: Path) -> None:
+def _write_archive(model: BiLMModel, config: dict[str, Any], archive: Path) -> None:
     archive = Path(os.path.realpath(archive))  # a link stays
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.name}.") as name:
         run = Path(name)

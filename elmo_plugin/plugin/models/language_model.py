@@ -22,10 +22,11 @@ from elmo_plugin.checks import (
     fail,
 )
 from elmo_plugin.files.torch_file import load_weights
-from elmo_plugin.modules import SampledSoftmax, language_model
+from elmo_plugin.modules import language_model
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
@@ -36,7 +37,7 @@ from elmo_plugin.text.special_words import UNKNOWN
 
 
 @Model.register("bilm")
-class LanguageModel(language_model.LanguageModel, Model):
+class BiLMModel(language_model.LanguageModel, Model):
     """
     The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN, L
     layers of clipped, projected LSTMs in both directions, and one softmax for both. Its equations
@@ -57,8 +58,11 @@ class LanguageModel(language_model.LanguageModel, Model):
         Vocabulary of type `bilm`, with the words of the softmax in order of frequency.
     lstm : `Dict[str, Any]`
         The block `lstm` of an options file; see `elmo_plugin.options`.
-    char_cnn : `Dict[str, Any]`
-        The block `char_cnn` of an options file.
+    char_cnn : `Dict[str, Any]`, optional
+        The block `char_cnn` of an options file: the biLM reads words by their characters.
+    words : `Dict[str, Any]`, optional
+        In place of `char_cnn`, the biLM reads the words of `vocab` from a table: `dim`, the size of
+        its rows, and `tied` (default = `False`), whether the softmax uses the same weights.
     dropout : `float`, optional (default = `0.1`)
         Dropout rate of each LSTM layer's input and of the last layer's output.
     n_negative_samples : `int`, optional (default = `8192`)
@@ -95,7 +99,8 @@ class LanguageModel(language_model.LanguageModel, Model):
         self,
         vocab: Vocabulary,
         lstm: Dict[str, Any],
-        char_cnn: Dict[str, Any],
+        char_cnn: Optional[Dict[str, Any]] = None,
+        words: Optional[Dict[str, Any]] = None,
         dropout: float = 0.1,
         n_negative_samples: Optional[int] = 8192,
         initial_state: str = "warm",
@@ -124,8 +129,12 @@ class LanguageModel(language_model.LanguageModel, Model):
                 if pretrained_file is None:
                     fail("pretrained_file", f"one with {key}", None)
         try:
-            blocks = {"lstm": lstm, "char_cnn": char_cnn}
-            options, n_words = BiLMOptions.from_dict(blocks, source="model"), len(word_ids(vocab))
+            blocks = {"lstm": lstm, "char_cnn": char_cnn, "words": words}
+            known = vocabulary_words(vocab)
+            options, n_words = BiLMOptions.from_dict(blocks, source="model"), len(known)
+            if options.reads_code_points:
+                fail("model: char_cnn.n_code_points", "none in training", "one")
+            options = options.of_words(known)
             options.check_size(n_words)
             super().__init__(
                 options,
@@ -142,13 +151,13 @@ class LanguageModel(language_model.LanguageModel, Model):
             )
         except (ValueError, RuntimeError, MemoryError) as error:  # the last two from PyTorch
             raise InputError(str(error)) from None
+        if options.words is not None:
+            self.bilm.token_encoder.words.fill(known)
         if sparse_gradients:
-            _check_unpenalized(self.softmax, regularizer)
+            _check_unpenalized(self, regularizer)
             # The optimizer exchanges them. Distributed data parallel has no argument for this, but
             # reads this attribute.
-            self._ddp_params_and_buffers_to_ignore = [
-                f"softmax.{name}" for name, _ in self.softmax.named_parameters()
-            ]
+            self._ddp_params_and_buffers_to_ignore = _names_of_sparse(self)
         self._n_batches = 0
         self._sampled_loss = TokenAverage()
         # Forward and backward, by whether the model is in training mode, because a validation may
@@ -233,7 +242,6 @@ class LanguageModel(language_model.LanguageModel, Model):
         if window is not None:
             assert starts is not None
             tensors = window.tensors(starts.device)
-            self._check_characters(tensors["words"].size(1))
             return {"loss": self._loss(*self.read_window(starts, **tensors))}
         assert source is not None and targets is not None
         return self._forward_sentences(source, targets, metadata)
@@ -265,19 +273,7 @@ class LanguageModel(language_model.LanguageModel, Model):
                 'dataset_reader.token_indexers: expected one of type "elmo" for a model of type '
                 f'"bilm", found {", ".join(source)}'
             )
-        self._check_characters(found[0].size(2))
         return found[0]
-
-    def _check_characters(self, found: int) -> None:
-        """
-        Check the length of words, because the model expects words cut and padded to its own length.
-        """
-        expected = self.bilm.max_characters_per_token
-        if found != expected:
-            raise InputError(
-                "expected the same max_characters_per_token in model.char_cnn and dataset_reader, "
-                f"found {expected} and {found}"
-            )
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return self._count(self.negative_log_likelihoods(hidden, targets), targets)
@@ -336,11 +332,18 @@ def exp(x: float) -> float:
     return math.inf if x > 700 else math.exp(x)
 
 
-def _check_unpenalized(
-    softmax: SampledSoftmax, regularizer: Optional[RegularizerApplicator]
-) -> None:
+def _names_of_sparse(model: BiLMModel) -> List[str]:
+    """The names of the parameters with sparse gradients: the softmax, and a table of words."""
+    sparse = {id(parameter) for parameter in model.softmax.parameters()}
+    if isinstance(model.bilm.token_encoder, WordTable):
+        sparse.add(id(model.bilm.token_encoder.embedding.weight))
+    named = model.named_parameters(remove_duplicate=False)
+    return [name for name, parameter in named if id(parameter) in sparse]
+
+
+def _check_unpenalized(model: BiLMModel, regularizer: Optional[RegularizerApplicator]) -> None:
     """The gradient of a penalty has every row, and would not be exchanged between processes."""
     for pattern, _ in regularizer._regularizers if regularizer is not None else ():
-        for name, _ in softmax.named_parameters(prefix="softmax"):
+        for name in _names_of_sparse(model):
             if re.search(pattern, name):
                 fail("regularizer", f"no pattern for {name} with sparse_gradients", pattern)
