@@ -208,7 +208,7 @@ def test_words_in_another_file(folder: Path, tmp_path: Path) -> None:
         load_language_model(folder)
     for name in ("vocab-a.txt", "vocab-b.txt"):
         shutil.copy(words, folder / name)
-    message = r"expected one vocab\*\.txt in it, found vocab-a\.txt, vocab-b\.txt"
+    message = r"expected one file vocab\*\.txt in it, found vocab-a\.txt, vocab-b\.txt"
     with pytest.raises(InputError, match=f"^{folder}: {message}"):
         find_bilm(folder, with_softmax=True)
 
