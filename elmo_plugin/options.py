@@ -162,8 +162,8 @@ class BiLMOptions:
         """These options with the sizes of the words of the table, if there is one."""
         if self.words is None:
             return self
-        sizes = {"n_words": len(words), "n_bytes": len(word_text(words))}
-        return replace(self, words=replace(self.words, **sizes))
+        n_bytes = len(word_text(words))
+        return replace(self, words=replace(self.words, n_words=len(words), n_bytes=n_bytes))
 
     def check_size(self, n_words: int = 0) -> None:
         """
@@ -188,12 +188,17 @@ class BiLMOptions:
         encoder += 0 if words is None else words.n_words * words.dim
         encoder += n * p + p if n != p or self.reads_code_points else 0
         direction = 4 * d * (2 * p + 1) + (d * p if d != p else 0)
-        softmax = n_words * (1 if words is not None and words.tied else p + 1)
+        softmax = n_words * (1 if self.is_tied else p + 1)
         return encoder + lstm.n_layers * 2 * direction + softmax
 
     @property
     def reads_code_points(self) -> bool:
         return self.char_cnn is not None and self.char_cnn.n_code_points is not None
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the table of words is also the weight of the softmax."""
+        return self.words is not None and self.words.tied
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any], *, source: str) -> Self:

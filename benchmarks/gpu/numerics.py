@@ -191,6 +191,7 @@ def _uneven_lstm(quick: bool) -> Part:
 
 def _char_cnn(quick: bool) -> Part:
     options = _options(quick)
+    assert options.char_cnn is not None
     cnn = CharCNN(
         n_characters=262,
         embedding_dim=16,

@@ -15,6 +15,7 @@ from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, che
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
+from elmo_plugin.elmo.saved import elmo_of, save_elmo
 from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, token_lists
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
@@ -157,7 +158,7 @@ class Elmo(BiLMLayers):
 
         As `find_bilm`.
         """
-        return cls(find_bilm(options_file, weight_file).bilm, **kwargs)
+        return elmo_of(cls, find_bilm(options_file, weight_file), kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
@@ -167,11 +168,32 @@ class Elmo(BiLMLayers):
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
         """
-        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, from a folder or zip
-        file with bilm-tf's two files, or from a URL of either, or load one in the package by its
-        name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
+        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, or of a task model
+        with the embedder `elmo` (`ARCHIVE#NAME` if it has several); from a folder, zip or `.tar.gz`
+        file with bilm-tf's two files; from a URL of any of these, or `hf://USER/REPOSITORY`; or
+        load one in the package by its name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
+
+        A task model and the folder of `save` have trained mixes. They are loaded too, and the
+        parameters of `Elmo` with which they were trained are the defaults of `kwargs`.
         """
-        return cls(find_bilm(archive_file).bilm, **kwargs)
+        return elmo_of(cls, find_bilm(archive_file), kwargs)
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """
+        Write bilm-tf's `options.json` and `weights.hdf5`, which everything that takes a biLM reads,
+        and the mixes in `elmo_mixes.json`, which `from_archive` reads, so that its vectors are
+        equal. The folder is created if it does not exist.
+
+        # Raises
+
+        `InputError`
+            If the folder cannot be used, or a weight is NaN or infinite.
+        `RuntimeError`
+            If the biLM has no weights.
+        `DiskFullError`
+            If the disk is full.
+        """
+        save_elmo(self, folder)
 
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:

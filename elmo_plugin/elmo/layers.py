@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.allennlp_weights import accept_allennlp_weights
 from elmo_plugin.elmo.export import exported_layers
 from elmo_plugin.elmo.frozen import CAPACITY, FrozenBiLM
 from elmo_plugin.elmo.frozen_state import frozen_state
@@ -58,6 +59,7 @@ class BiLMLayers(nn.Module):
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
         self._frozen: FrozenBiLM | None = None
+        accept_allennlp_weights(self)  # before the next hook, which reads our names
         self.register_load_state_dict_pre_hook(_before_loading)
 
     def __getstate__(self) -> dict[str, Any]:

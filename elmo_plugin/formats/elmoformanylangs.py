@@ -250,6 +250,7 @@ def _views(bilm: BiLM) -> dict[str, list[Tensor]]:
             views[f"{name}.input_linearity.weight"] = _gates(layer.input_weight[d])
             views[f"{name}.state_linearity.weight"] = _gates(layer.recurrent_weight[d])
             views[f"{name}.state_linearity.bias"] = _gates(layer.bias[d])
+            assert layer.projection_weight is not None  # `dim` is not `projection_dim`
             views[f"{name}.state_projection.weight"] = [layer.projection_weight[d].t()]
     return views
 

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -60,8 +60,8 @@ class LanguageModel(nn.Module):
         table = self.bilm.token_encoder
         if isinstance(table, WordTable):
             table.embedding.sparse = sparse_gradients
-            if options.words is not None and options.words.tied:
-                self.softmax.weight = table.embedding.weight
+            if options.is_tied:
+                self.softmax.weight = cast(nn.Parameter, table.embedding.weight)
         self.dropout = nn.Dropout(dropout)
         self.initial_state = initial_state
         self.precision = precision

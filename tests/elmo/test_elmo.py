@@ -211,7 +211,7 @@ def test_files_that_are_not_archives(tmp_path, bilm_archive, bilm_files):
     """The file is no archive, half of one, or a whole one of another model."""
     whole = Path(bilm_archive).read_bytes()
     (tmp_path / "half").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match="half: expected a whole model"):
+    with pytest.raises(InputError, match=r"half: expected a whole \.tar\.gz"):
         Elmo.from_archive(tmp_path / "half")
     (tmp_path / "text").write_bytes(b"text")
     for file in (tmp_path / "text", bilm_files.weight_file):
@@ -232,7 +232,7 @@ def test_files_that_are_not_archives(tmp_path, bilm_archive, bilm_files):
     torch.save(model.state_dict(), run / "best.th")
     config = {"dataset_reader": {"type": "bilm"}, "model": {"type": "elmo_nothing"}}
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match=r"expected .* type bilm, found 'elmo_nothing'"):
+    with pytest.raises(InputError, match=r"expected .* type bilm, .* found 'elmo_nothing'"):
         Elmo.from_archive(archive_model(run))
 
 

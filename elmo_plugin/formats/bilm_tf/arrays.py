@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import h5py
 import numpy as np
@@ -12,16 +12,21 @@ from torch import Tensor
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.hdf5 import array_names, find_array, read_rows
 
+SOFTMAX = "softmax/"
+"""The beginning of the names of the softmax's arrays."""
+
 
 class Arrays(Protocol):
     """
-    The named arrays of floating-point numbers in a file. Each method raises an `InputError` that
-    begins with `path` if the file is damaged.
+    The named arrays of floating-point numbers of a biLM. Each method raises an `InputError` that
+    begins with the file's path if a file is damaged.
     """
 
-    path: str
     n_bytes: int
-    """The size of the file, or of all files that it consists of."""
+    """The size of all files."""
+
+    def path(self, name: str = "") -> str:
+        """The file with the array `name`."""
 
     def names(self) -> Iterable[str]: ...
 
@@ -37,8 +42,10 @@ class HDF5Arrays:
 
     def __init__(self, file: h5py.File) -> None:
         self.file = file
-        self.path = file.filename
         self.n_bytes = os.path.getsize(file.filename)
+
+    def path(self, name: str = "") -> str:
+        return self.file.filename
 
     def names(self) -> Iterable[str]:
         return array_names(self.file)
@@ -53,6 +60,40 @@ class HDF5Arrays:
         return read_rows(array)
 
 
+class ArraysOfTwoFiles:
+    """The arrays of a weight file without the softmax, and of a file with only the softmax."""
+
+    def __init__(self, weights: Arrays, softmax: Arrays) -> None:
+        self.weights = weights
+        self.softmax = softmax
+        self.n_bytes = weights.n_bytes + softmax.n_bytes
+
+    def _file(self, name: str) -> Arrays:
+        return self.softmax if name.startswith(SOFTMAX) else self.weights
+
+    def path(self, name: str = "") -> str:
+        return self._file(name).path(name)
+
+    def names(self) -> Iterable[str]:
+        return [*self.weights.names(), *self.softmax.names()]
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        return self._file(name).shape(name)
+
+    def rows(self, name: str) -> Iterator[np.ndarray]:
+        return self._file(name).rows(name)
+
+
+class SoftmaxRows(NamedTuple):
+    """
+    The words of a softmax, first `<S>`, `</S>` and `<UNK>`, and the number of the word of each row
+    in the file, shape `(V,)`, int64.
+    """
+
+    words: list[str]
+    order: Tensor
+
+
 def fill(parts: list[Tensor], arrays: Arrays, name: str, order: Tensor | None = None) -> None:
     """
     Copy an array into the views `parts`, which have its shape if they are concatenated. `order`:
@@ -65,7 +106,8 @@ def fill(parts: list[Tensor], arrays: Arrays, name: str, order: Tensor | None = 
             block = torch.from_numpy(stored.astype(np.float32, copy=False))
         if not block.isfinite().all():
             raise InputError(
-                f"{arrays.path}: {name}: expected finite float32 numbers, found NaN or infinity"
+                f"{arrays.path(name)}: {name}: expected finite float32 numbers, found NaN or "
+                "infinity"
             )
         if order is not None:
             parts[0].index_copy_(0, order[start : start + len(block)], block)

@@ -7,22 +7,37 @@ programs ignore both, and their files are read without these checks.
 
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import h5py
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.bounds import check_expansion
 from elmo_plugin.files.hdf5 import VERSION, HDF5Bytes, open_hdf5, read_text, write_array, write_text
-from elmo_plugin.formats.bilm_tf.arrays import Arrays, HDF5Arrays, fill
+from elmo_plugin.formats.bilm_tf.array_views import (
+    EMBEDDING,
+    WORDS,
+    array_views,
+    lexicon_views,
+    warm_state_views,
+)
+from elmo_plugin.formats.bilm_tf.arrays import (
+    SOFTMAX,
+    Arrays,
+    ArraysOfTwoFiles,
+    HDF5Arrays,
+    SoftmaxRows,
+    fill,
+)
 from elmo_plugin.formats.bilm_tf.options_file import parse_options
-from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules
+from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules, tie
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
-from elmo_plugin.modules.token_encoder import CodePointEncoder, WordTable
-from elmo_plugin.ops.linear import Linear
+from elmo_plugin.modules.word_list import WordList
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
@@ -34,40 +49,82 @@ FIRST_CELL = "MultiRNNCell/Cell0/"
 
 
 def read_weights(
-    options: BiLMOptions, path: str | os.PathLike, vocabulary_file: str | os.PathLike | None = None
+    options: BiLMOptions,
+    path: str | os.PathLike,
+    vocabulary_file: str | os.PathLike | None = None,
+    softmax_file: str | os.PathLike | None = None,
+    with_softmax: bool = True,
 ) -> FoundBiLM:
     """
-    Read a weight file as `read_arrays`. The numbers may be compressed. Raises an `InputError` also
-    if the file is not HDF5 or was written for other options.
+    Read a weight file, and the `softmax_file` if the softmax is in a file of its own, as
+    `read_arrays`. The numbers may be compressed. Raises an `InputError` also if a file is not HDF5
+    or was written for other options.
     """
-    with open_hdf5(path) as file:
+    with ExitStack() as stack:
+        file = stack.enter_context(open_hdf5(path))
         _check_options(file, options)
-        return read_arrays(options, HDF5Arrays(file), vocabulary_file)
+        arrays: Arrays = HDF5Arrays(file)
+        if softmax_file is not None:
+            softmax = HDF5Arrays(stack.enter_context(open_hdf5(softmax_file)))
+            arrays = ArraysOfTwoFiles(arrays, softmax)
+        return read_arrays(options, arrays, vocabulary_file, with_softmax)
 
 
 def read_arrays(
-    options: BiLMOptions, arrays: Arrays, vocabulary_file: str | os.PathLike | None = None
+    options: BiLMOptions,
+    arrays: Arrays,
+    vocabulary_file: str | os.PathLike | None = None,
+    with_softmax: bool = True,
 ) -> FoundBiLM:
     """
     Read a biLM of these `options` and, if there is a `vocabulary_file` with its words, the softmax.
-    The numbers may have any floating-point type. The warm state is read if there is one, and
-    computed otherwise.
+    They are also the words of a table, if these are not among the arrays. The numbers may have any
+    floating-point type. The warm state is read if there is one, and computed otherwise.
 
     Raises an `InputError` that names the file and the array as `check_weights`, and if an array is
-    damaged or contains NaN or infinity, or if the vocabulary is not that of the softmax.
+    damaged or contains NaN or infinity, or if the vocabulary has other words or is missing.
     """
-    words = _softmax_words(arrays, vocabulary_file)
-    bilm, softmax = check_weights(options, arrays, None if words is None else len(words))
+    has_softmax = with_softmax and any(arrays.shape(SOFTMAX + x) is not None for x in "Wb")
+    needs_words = options.words is not None and arrays.shape(WORDS) is None
+    rows = None
+    if vocabulary_file is not None and (has_softmax or needs_words):
+        rows = _rows(arrays, EMBEDDING if needs_words else f"{SOFTMAX}W", vocabulary_file)
+    elif needs_words:
+        raise InputError(
+            f"{arrays.path()}: expected a vocabulary file with the words of its table, found none"
+        )
+    if needs_words and rows is not None:
+        options = options.of_words(rows.words)
+    n_words = len(rows.words) if has_softmax and rows is not None else None
+    bilm, softmax = check_weights(options, arrays, n_words)
     allocate(bilm)
     allocate(softmax)
     views = array_views(bilm, softmax)
     if has_warm_state := arrays.shape("warm_state/memory") is not None:
-        views.update(_warm_state_views(bilm))
+        views.update(warm_state_views(bilm))
+    of_words = {EMBEDDING} if needs_words else set()
+    of_words.update((f"{SOFTMAX}W", f"{SOFTMAX}b"))
     for name, parts in views.items():
-        fill(parts, arrays, _find(arrays, name, parts))
+        order = rows.order if rows is not None and name in of_words else None
+        fill(parts, arrays, _find(arrays, name, parts), order)
+    tie(bilm, softmax)
+    _fill_lexicon(bilm, arrays, rows.words if needs_words and rows is not None else None)
     if not has_warm_state:
         bilm.warm_up()
-    return FoundBiLM(bilm, softmax, words)
+    return FoundBiLM(bilm, softmax, None if rows is None else rows.words)
+
+
+def _fill_lexicon(bilm: BiLM, arrays: Arrays, words: list[str] | None) -> None:
+    """Fill what the token encoder looks up; the `words` of its table if the arrays lack them."""
+    for name, parts in lexicon_views(bilm.token_encoder).items():
+        if name != WORDS or words is None:
+            fill(parts, arrays, _find(arrays, name, parts))
+    for module in bilm.token_encoder.modules():
+        if isinstance(module, WordList):
+            try:
+                module.index() if words is None else module.fill(words)
+            except ValueError as error:
+                raise InputError(f"{arrays.path()}: {WORDS}: {error}") from None
 
 
 def check_weights(
@@ -83,18 +140,18 @@ def check_weights(
         # Every array takes more than 100 bytes, which bounds the number of layers.
         modules = meta_modules(options, n_softmax_words, arrays.n_bytes // 100)
     except InputError as error:
-        raise InputError(f"{arrays.path}: {error}") from None
+        raise InputError(f"{arrays.path()}: {error}") from None
     views = array_views(*modules)
     for name, parts in views.items():
         _find(arrays, name, parts)
     size = sum(part.nbytes for parts in views.values() for part in parts)
-    check_expansion(arrays.path, size, arrays.n_bytes)
+    check_expansion(arrays.path(), size, arrays.n_bytes)
     known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
     for name in arrays.names():
         if name.startswith(("CNN", "RNN")) and name not in known:
             raise InputError(
-                f"{arrays.path}: {name}: expected only arrays that the options describe, found "
-                "this one too"
+                f"{arrays.path(name)}: {name}: expected only arrays that the options describe, "
+                "found this one too"
             )
     return modules
 
@@ -116,7 +173,8 @@ def write_weights(
     or a number is not finite or too large for `dtype`, and a `DiskFullError` if the disk is full.
     """
     _check_settings(bilm)
-    arrays = {**array_views(bilm, softmax), **_warm_state_views(bilm)}
+    lexicon = lexicon_views(bilm.token_encoder)
+    arrays = {**array_views(bilm, softmax), **warm_state_views(bilm), **lexicon}
     with (
         atomic_write(path, temporary) as written,
         HDF5Bytes(written) as disk,
@@ -124,7 +182,7 @@ def write_weights(
     ):
         write_text(file, WRITTEN_FOR, json.dumps(bilm.options.to_dict()))
         for name, parts in arrays.items():
-            kept = torch.float32 if name.endswith("/B") else dtype
+            kept = torch.float32 if name.endswith("/B") or name in lexicon else dtype
             numbers = torch.cat([part.to("cpu", kept) for part in parts])
             if not numbers.isfinite().all():
                 raise InputError(
@@ -134,24 +192,13 @@ def write_weights(
             disk.check()
 
 
-def _softmax_words(arrays: Arrays, vocabulary_file: str | os.PathLike | None) -> list[str] | None:
-    """
-    The words of the softmax among the arrays; `None` if there is none, as in bilm-tf's HDF5 files,
-    or if it is not to be read.
-    """
-    shape = None if vocabulary_file is None else arrays.shape("softmax/W")
-    if shape is None or vocabulary_file is None:
-        return None
+def _rows(arrays: Arrays, name: str, vocabulary_file: str | os.PathLike) -> SoftmaxRows:
+    """The words of the rows of the array `name`."""
     # What reads text, compressed or not, is not needed for vectors.
-    from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+    from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
 
-    words = read_vocabulary_file(vocabulary_file)
-    if len(words) != (n_words := shape[0] if shape else 0):
-        raise InputError(
-            f"{vocabulary_file}: expected {n_words} words, as the softmax in {arrays.path} has, "
-            f"found {len(words)}"
-        )
-    return words
+    shape = arrays.shape(name)
+    return read_softmax_rows(vocabulary_file, shape[0] if shape else 0, arrays.path(name))
 
 
 def _find(arrays: Arrays, name: str, parts: list[Tensor]) -> str:
@@ -166,13 +213,13 @@ def _find(arrays: Arrays, name: str, parts: list[Tensor]) -> str:
         found = arrays.shape(name_of_one_layer)
         name = name if found is None else name_of_one_layer
     if found is None:
-        raise InputError(f"{arrays.path}: {name}: expected an array, found none")
+        raise InputError(f"{arrays.path(name)}: {name}: expected an array, found none")
     if found != expected:
         hint = ""
         if name == "char_embed" and found[:1] == (NUM_CHARACTERS,):
             hint = "; the file has no row for padding, which readers add in front"
         raise InputError(
-            f"{arrays.path}: {name}: expected the shape {expected}, as the options say, "
+            f"{arrays.path(name)}: {name}: expected the shape {expected}, as the options say, "
             f"found {found}{hint}"
         )
     return name
@@ -194,75 +241,24 @@ def _check_options(file: h5py.File, options: BiLMOptions) -> None:
 
 
 def _check_settings(bilm: BiLM) -> None:
-    layers = bilm.bilstm.layers
-    lstm, char_cnn = bilm.options.lstm, bilm.options.char_cnn
-    for name, expected, found in (
-        ("lstm.cell_clip", lstm.cell_clip, {layer.cell_clip for layer in layers}),
-        ("lstm.proj_clip", lstm.proj_clip, {layer.proj_clip for layer in layers}),
-        (
-            "lstm.use_skip_connections",
-            lstm.use_skip_connections,
-            {bilm.bilstm.use_skip_connections},
-        ),
-        ("char_cnn.activation", char_cnn.activation, {bilm.token_encoder.activation}),
-    ):
-        if found != {expected}:
+    layers, options = bilm.bilstm.layers, bilm.options
+    expected: dict[str, Any] = {
+        "lstm.cell_clip": options.lstm.cell_clip,
+        "lstm.proj_clip": options.lstm.proj_clip,
+        "lstm.use_skip_connections": options.lstm.use_skip_connections,
+    }
+    found: dict[str, set[Any]] = {
+        "lstm.cell_clip": {layer.cell_clip for layer in layers},
+        "lstm.proj_clip": {layer.proj_clip for layer in layers},
+        "lstm.use_skip_connections": {bilm.bilstm.use_skip_connections},
+    }
+    for module in bilm.token_encoder.modules():
+        if isinstance(module, CharCNN) and options.char_cnn is not None:
+            expected["char_cnn.activation"] = options.char_cnn.activation
+            found["char_cnn.activation"] = {module.activation}
+    for name, values in found.items():
+        if values != {expected[name]}:
             raise InputError(
-                f"{name}: expected {expected}, as the biLM was built, found "
-                f"{', '.join(map(str, found))}, which was set later"
+                f"{name}: expected {expected[name]}, as the biLM was built, found "
+                f"{', '.join(map(str, values))}, which was set later"
             )
-
-
-def _warm_state_views(bilm: BiLM) -> dict[str, list[Tensor]]:
-    return {f"warm_state/{x}": [getattr(bilm.warm_state, x)] for x in ("memory", "output")}
-
-
-def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[Tensor]]:
-    """
-    Views of our parameters by array name, in the order in which the arrays are written. An array is
-    its views concatenated along the first dimension: copying into the views reads it, and copying
-    out of them writes it.
-    """
-    views = _encoder_views(bilm.token_encoder)
-    for k, layer in enumerate(bilm.bilstm.layers):
-        for d in (0, 1):  # forward, backward
-            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
-            views[f"{cell}/W_0"] = [layer.input_weight[d], layer.recurrent_weight[d]]
-            views[f"{cell}/B"] = [layer.bias[d]]
-            if layer.projection_weight is not None:
-                views[f"{cell}/W_P_0"] = [layer.projection_weight[d]]
-    if softmax is not None:
-        words = bilm.options.words
-        if words is None or not words.tied:  # then it is the array `embedding`
-            views["softmax/W"] = [softmax.weight]
-        views["softmax/b"] = [softmax.bias]
-    return {name: [part.detach() for part in parts] for name, parts in views.items()}
-
-
-def _encoder_views(encoder: nn.Module) -> dict[str, list[Tensor]]:
-    if isinstance(encoder, WordTable):
-        views = {"embedding": [encoder.embedding.weight]}
-        return {**views, **_projection_views(encoder.projection)}
-    if isinstance(encoder, CodePointEncoder):
-        views = _encoder_views(encoder.characters)
-        if encoder.table is not None:
-            views.update(_encoder_views(encoder.table))
-        return {**views, **_projection_views(encoder.projection)}
-    assert isinstance(encoder, CharCNN)
-    # Row 0 means "no word here", and the file does not contain it.
-    views = {"char_embed": [encoder.char_embedding.weight[1:]]}
-    for i, conv in enumerate(encoder.convolutions):
-        views[f"CNN/W_cnn_{i}"] = [conv.weight.permute(2, 1, 0)[None]]  # (n, c, w) to (1, w, c, n)
-        views[f"CNN/b_cnn_{i}"] = [conv.bias]
-    for k, highway in enumerate(encoder.highways):
-        for gate in ("carry", "transform"):
-            linear = getattr(highway, gate)
-            views[f"CNN_high_{k}/W_{gate}"] = [linear.weight.t()]
-            views[f"CNN_high_{k}/b_{gate}"] = [linear.bias]
-    return {**views, **_projection_views(encoder.projection)}
-
-
-def _projection_views(projection: Linear | None) -> dict[str, list[Tensor]]:
-    if projection is None:
-        return {}
-    return {"CNN_proj/W_proj": [projection.weight.t()], "CNN_proj/b_proj": [projection.bias]}

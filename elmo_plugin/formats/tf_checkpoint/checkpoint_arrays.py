@@ -40,14 +40,14 @@ class CheckpointArrays:
     """
 
     def __init__(self, index: Path) -> None:
-        self.path = str(index)
+        self._path = str(index)
         entries = index_entries(index)
         header = entries.pop("", {})
         n_shards = _integer(header, N_SHARDS)
         if _integer(header, IS_BIG_ENDIAN):
             raise self._wrong("numbers in little-endian order", "others")
         shards = {_integer(entry, SHARD) for entry in entries.values()}
-        prefix = self.path.removesuffix(".index")
+        prefix = self._path.removesuffix(".index")
         self._shards = {k: Path(f"{prefix}.data-{k:05d}-of-{n_shards:05d}") for k in shards}
         sizes = {}
         for k, shard in self._shards.items():
@@ -56,10 +56,10 @@ class CheckpointArrays:
             sizes[k] = shard.stat().st_size
         self.n_bytes = sum(sizes.values())
         for name, entry in entries.items():
-            end = _integer(entry, OFFSET) + _integer(entry, SIZE)
-            if end > (size := sizes[shard := _integer(entry, SHARD)]):
+            k, end = _integer(entry, SHARD), _integer(entry, OFFSET) + _integer(entry, SIZE)
+            if end > (size := sizes[k]):
                 raise InputError(
-                    f"{self._shards[shard]}: expected at least {end:,} bytes, which the index "
+                    f"{self._shards[k]}: expected at least {end:,} bytes, which the index "
                     f"names for {name}, found {size:,}"
                 )
         self._entries = {
@@ -68,6 +68,9 @@ class CheckpointArrays:
             # What an optimizer stores for a variable is named after it.
             if name.startswith(SCOPE) and name.rpartition("/")[0] not in entries
         }
+
+    def path(self, name: str = "") -> str:
+        return self._path
 
     def names(self) -> Iterable[str]:
         return self._entries
@@ -113,7 +116,7 @@ class CheckpointArrays:
                 yield numbers.reshape(-1, *shape[1:])
 
     def _wrong(self, expected: str, found: Any, name: str = "") -> InputError:
-        place = f"{self.path}: {name}: " if name else f"{self.path}: "
+        place = f"{self._path}: {name}: " if name else f"{self._path}: "
         return InputError(f"{place}expected {expected}, found {found}")
 
 

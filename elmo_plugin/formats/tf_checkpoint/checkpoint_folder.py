@@ -27,9 +27,9 @@ def read_checkpoint(path: Path, vocabulary_file: str | None, with_softmax: bool)
     index = _newest(path) if path.is_dir() else path
     options = read_options(index.parent / "options.json")
     arrays = CheckpointArrays(index)
-    if with_softmax and vocabulary_file is None:
+    if vocabulary_file is None and (with_softmax or options.words is not None):
         vocabulary_file = _vocabulary(index.parent)
-    return read_arrays(options, arrays, vocabulary_file if with_softmax else None)
+    return read_arrays(options, arrays, vocabulary_file, with_softmax)
 
 
 def holds_checkpoint(path: Path) -> bool:

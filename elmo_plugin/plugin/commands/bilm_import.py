@@ -28,6 +28,7 @@ class BiLMImport(Command):
                 parser, "files", action="append", metavar=name.upper(), help=text
             )
             argument.required = False  # `run` checks their number
+        parser.add_argument("--softmax", help="the softmax in HDF5, if it is not in WEIGHTS")
         parser.add_argument(
             "--checkpoint",
             help="a TensorFlow checkpoint instead of OPTIONS and WEIGHTS: its folder with "
@@ -47,7 +48,10 @@ class BiLMImport(Command):
         archive = files.pop("archive")
         for name, file in files.items():
             check_path(name, file)
+        if args.softmax is not None:
+            check_path("--softmax", args.softmax)
         check_output_file("archive", archive)
         options = args.checkpoint or files["options"]
-        import_files(options, files.get("weights"), files.get("vocabulary"), archive)
+        weights, vocabulary = files.get("weights"), files.get("vocabulary")
+        import_files(options, weights, vocabulary, archive, args.softmax)
         print_text(f"wrote {archive}")

@@ -86,6 +86,9 @@ class BiLMModel(language_model.LanguageModel, Model):
     pretrained_vocabulary_file : `str`, optional
         Vocabulary file with the words of the softmax in bilm-tf's weight file. An archive is loaded
         without it.
+    pretrained_softmax_file : `str`, optional
+        HDF5 file with the softmax, if bilm-tf's weight file does not have it, as that of the
+        published English models. An archive is loaded without it.
     """
 
     default_predictor = "bilm"
@@ -105,6 +108,7 @@ class BiLMModel(language_model.LanguageModel, Model):
         sparse_gradients: bool = False,
         pretrained_file: Optional[str] = None,
         pretrained_vocabulary_file: Optional[str] = None,
+        pretrained_softmax_file: Optional[str] = None,
         regularizer: Optional[RegularizerApplicator] = None,
         serialization_dir: Optional[str] = None,
         ddp_accelerator: Optional[DdpAccelerator] = None,
@@ -116,10 +120,14 @@ class BiLMModel(language_model.LanguageModel, Model):
         check_flag("sparse_gradients", sparse_gradients)
         if pretrained_file is not None:
             check_path("pretrained_file", pretrained_file)
-        if pretrained_vocabulary_file is not None:
-            check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
-            if pretrained_file is None:
-                fail("pretrained_file", "one with pretrained_vocabulary_file", None)
+        for key, file in (
+            ("pretrained_vocabulary_file", pretrained_vocabulary_file),
+            ("pretrained_softmax_file", pretrained_softmax_file),
+        ):
+            if file is not None:
+                check_path(key, file)
+                if pretrained_file is None:
+                    fail("pretrained_file", f"one with {key}", None)
         try:
             blocks = {"lstm": lstm, "char_cnn": char_cnn, "words": words}
             known = vocabulary_words(vocab)
@@ -162,6 +170,7 @@ class BiLMModel(language_model.LanguageModel, Model):
                 vocabulary_words(vocab),
                 pretrained_file,
                 pretrained_vocabulary_file,
+                pretrained_softmax_file,
             )
 
     @classmethod
@@ -174,9 +183,11 @@ class BiLMModel(language_model.LanguageModel, Model):
     ) -> Model:
         """
         Check the weights before loading, because AllenNLP silently loads damaged ones. Like
-        `pretrained_file`, which AllenNLP removes, the vocabulary of that file is read in training.
+        `pretrained_file`, which AllenNLP removes, the vocabulary and the softmax of that file are
+        read in training.
         """
         config["model"].pop("pretrained_vocabulary_file", None)
+        config["model"].pop("pretrained_softmax_file", None)
         load_weights(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, check_count, fail
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.formats.find import find_bilm, one_bilm
+from elmo_plugin.formats.task_archive import source_of
 from elmo_plugin.modules import CharCNN
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     is_archive,
@@ -49,8 +50,10 @@ class ElmoEmbedder(TokenEmbedder):
         Words, of which the first is the padding token. A token whose `word_inputs` is an index in
         this list is read as that word, and any other token from its characters.
     archive_file : `str`, optional
-        `model.tar.gz` or folder of a trained `bilm`, a folder or zip file with bilm-tf's
-        `options.json` and one HDF5 file, or the name of a model in the package.
+        `model.tar.gz` or folder of a trained `bilm`, or of a task model with this embedder (with
+        `#` and the embedder's name if it has several); a folder, zip or `.tar.gz` file with
+        bilm-tf's `options.json` and an HDF5 file, `hf://USER/REPOSITORY` with them; or the name of
+        a model in the package.
     pretrained : `str`, optional
         Name of a model in the package.
     elmo_dim : `int`, optional
@@ -91,9 +94,7 @@ class ElmoEmbedder(TokenEmbedder):
         super().__init__()
         with _errors_in_config():
             files = one_bilm((pretrained, archive_file, options_file, weight_file))
-        source = " ".join(map(str, files.values()))  # as archives store it
-        if pretrained is not None:
-            source = f"pretrained {pretrained}"
+        source = source_of(pretrained, archive_file, options_file, weight_file)
         cache_dir = None if is_archive(serialization_dir) else cache_dir
         known = options_in_vocabulary(vocab, source, serialization_dir)
         # The boundaries would be misread as tokens.
