@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,13 @@ MOST_MIXES = 1000
 
 LARGEST = torch.finfo(torch.float32).max
 """Largest weight of a mix, because the softmax of an infinite weight is NaN."""
+
+CHOICES: dict[Any, Callable[[list[Tensor]], Tensor]] = {
+    "all": torch.stack,
+    "average": lambda layers: torch.stack(layers).mean(dim=0),
+    "top": lambda layers: layers[-1],
+}
+"""What `Elmo.embed` returns of the layers, in addition to a single layer."""
 
 POOLS = ("mean",)
 """The ways to make one vector of those of a sentence."""
@@ -328,7 +335,8 @@ class Elmo(BiLMLayers):
         if layer == "mix":
             (mixed,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
             return mixed
-        return _choose(self.layers(tokens, boundaries=False)[0], layer)
+        layers, _ = self.layers(tokens, boundaries=False)
+        return CHOICES[layer](layers) if layer in CHOICES else layers[int(layer)]
 
     def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:
         """
@@ -374,22 +382,12 @@ def _check_mix(weights: Any, n_layers: int) -> None:
         check_number(f"{name}[{k}]", weight, least=-LARGEST, most=LARGEST)
 
 
-def _choose(layers: list[Tensor], layer: str | int) -> Tensor:
-    if layer == "all":
-        return torch.stack(layers)
-    if layer == "average":
-        return torch.stack(layers).mean(dim=0)
-    if layer == "top":
-        return layers[-1]
-    return layers[int(layer)]
-
-
 def _check_layer(layer: Any, n_layers: int) -> None:
     """
     Check the layer before the sentences are read, because with `carry` reading changes the state.
     """
     is_number = isinstance(layer, WHOLE) and not isinstance(layer, bool) and 0 <= layer < n_layers
-    if not is_number and layer not in ("mix", "all", "average", "top"):
+    if not is_number and layer not in ("mix", *CHOICES):
         raise ValueError(
             f"layer: expected mix, all, average, top or a number below {n_layers}, found {layer!r}"
         )
