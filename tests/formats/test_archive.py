@@ -27,7 +27,7 @@ from elmo_plugin.files.torch_file import DamagedFileError
 from elmo_plugin.formats import archive_files
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.conftest import Fuzz
 from tests.damage import damage
 
@@ -65,7 +65,7 @@ def edit_config(folder: Path, edit: Callable[[Config], Any]) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def check_same(found: LanguageModel, expected: LanguageModel, message: str = "") -> None:
+def check_same(found: BiLMModel, expected: BiLMModel, message: str = "") -> None:
     """Compare weights, options and vocabulary."""
     assert found.bilm.options == expected.bilm.options, message
     assert vocabulary_words(found.vocab) == vocabulary_words(expected.vocab), message
@@ -395,7 +395,7 @@ def test_keys_that_the_model_does_not_have(run):
         load_language_model(run)
     needless = {"vocab", "serialization_dir", "regularizer", "ddp_accelerator"}
     needless |= {"pretrained_file", "pretrained_vocabulary_file"}
-    keys = ", ".join(sorted(signature(LanguageModel).parameters.keys() - needless))
+    keys = ", ".join(sorted(signature(BiLMModel).parameters.keys() - needless))
     assert f"expected keys among {keys}, found" in str(error.value)
     Elmo.from_archive(run)
     edit_config(run, set_size("lstm", "more", 1))

@@ -29,7 +29,7 @@ from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.commands.command import add_model_arguments, load_elmo
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files
 from experiments.grid.bilms import bilm_sizes, find_bilms
@@ -144,7 +144,7 @@ def of_language_model(out: Path, name: str) -> numpy.ndarray:
     """A language model of the sizes of the biLM, which it begins with."""
     sizes = find_bilm("tiny").options.to_dict() if "tiny" in name else BLOCKS
     vocabulary = BiLMVocabulary.from_words(WORDS)
-    model = LanguageModel(vocabulary, **sizes, n_negative_samples=3, pretrained_file=name)
+    model = BiLMModel(vocabulary, **sizes, n_negative_samples=3, pretrained_file=name)
     return characters(model.bilm)
 
 

@@ -6,7 +6,7 @@ from allennlp.training.callbacks import TrainerCallback
 
 from elmo_plugin.checks import InputError, check_flag
 from elmo_plugin.plugin.models.export_files import export_files, refused_by_allennlp, who_reads
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class BiLMExportCallback(TrainerCallback):
         self.softmax = softmax
 
     def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:
-        if not isinstance(trainer.model, LanguageModel):
+        if not isinstance(trainer.model, BiLMModel):
             raise InputError(
                 'callback of type "bilm_export": expected a model of type "bilm", found '
                 f"{type(trainer.model).__name__}"

@@ -16,7 +16,7 @@ from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
 from elmo_plugin.plugin.data.data_loader import check_order
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
 from elmo_plugin.plugin.training.interval_clock import IntervalClock
@@ -69,7 +69,7 @@ class ValidateEveryCallback(TrainerCallback):
         self._clock = IntervalClock(num_seconds, "elmo_plugin/next_validation")
 
     def on_start(self, trainer: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(trainer.model, LanguageModel):
+        if not isinstance(trainer.model, BiLMModel):
             raise InputError(
                 f'{NAME}: expected a model of type "bilm", found {type(trainer.model).__name__}'
             )

@@ -27,7 +27,7 @@ from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.version import VERSION
 
@@ -41,7 +41,7 @@ TRAINING_ONLY = {
 """Keys of the block `model` that a trained model does not need. Their values are not read."""
 
 
-def load_language_model(*files: str | os.PathLike) -> LanguageModel:
+def load_language_model(*files: str | os.PathLike) -> BiLMModel:
     """
     Load a language model, which `files` name as in `find_bilm`, without executing code. Raises
     errors as `find_bilm`, and an `InputError` if there is no softmax, or if the model has no such
@@ -55,11 +55,11 @@ def load_language_model(*files: str | os.PathLike) -> LanguageModel:
             )
         parameters = found.parameters or {"n_negative_samples": None, **found.options.to_dict()}
         parameters = {k: v for k, v in parameters.items() if k not in TRAINING_ONLY}
-        known = signature(LanguageModel).parameters.keys() - {"vocab", "serialization_dir"}
+        known = signature(BiLMModel).parameters.keys() - {"vocab", "serialization_dir"}
         if unknown := sorted(parameters.keys() - known):
             expected = ", ".join(sorted(known - TRAINING_ONLY))
             raise InputError(f"model: expected keys among {expected}, found {shown(unknown[0])}")
-        model = LanguageModel(BiLMVocabulary.from_words(found.words), **parameters)
+        model = BiLMModel(BiLMVocabulary.from_words(found.words), **parameters)
     except InputError as error:
         raise InputError(f"{files[0]}: {error}") from error
     model.bilm.load_state_dict(found.bilm.state_dict())
@@ -92,7 +92,7 @@ def import_files(
         _write_archive(model, config, Path(archive))
 
 
-def _write_archive(model: LanguageModel, config: dict[str, Any], archive: Path) -> None:
+def _write_archive(model: BiLMModel, config: dict[str, Any], archive: Path) -> None:
     archive = Path(os.path.realpath(archive))  # a link stays
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.name}.") as name:
         run = Path(name)

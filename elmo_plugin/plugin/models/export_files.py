@@ -11,16 +11,12 @@ from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 
 
 def export_files(
-    model: LanguageModel,
-    folder: str | Path,
-    *,
-    with_softmax: bool,
-    dtype: torch.dtype = torch.float32,
+    model: BiLMModel, folder: str | Path, *, with_softmax: bool, dtype: torch.dtype = torch.float32
 ) -> None:
     """
     Write bilm-tf's three files. The folder is created if it does not exist. It never contains files

@@ -25,7 +25,7 @@ from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
 from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.models.predictions import json_line, sentence_output
 from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import find_files, read_blocks
@@ -59,10 +59,10 @@ class BiLMPredictor(Predictor):
     """
 
     n_substitutes = 5
-    _model: LanguageModel
+    _model: BiLMModel
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, frozen: bool = True) -> None:
-        if not isinstance(model, LanguageModel):
+        if not isinstance(model, BiLMModel):
             raise InputError(f"expected a model of type bilm, found {type(model).__name__}")
         super().__init__(model, dataset_reader, frozen)
 
@@ -158,7 +158,7 @@ def _tokens(json_dict: JsonDict) -> list[str]:
 
 @torch.no_grad()
 def substitutes(
-    model: LanguageModel, instances: list[Instance], n_substitutes: int
+    model: BiLMModel, instances: list[Instance], n_substitutes: int
 ) -> list[list[list[dict[str, Any]]]]:
     """
     Predict the most probable words in the place of each token, from both directions. The left and

@@ -9,7 +9,7 @@ from allennlp.data import Batch, Instance
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests import oracle
 from tests.compare import assert_close
 from tests.plugin.models.running_text import (
@@ -33,7 +33,7 @@ def instances(sentences: list[list[str]]) -> list[Instance]:
     return found
 
 
-def batch_of(model: LanguageModel, sentences: list[list[str]]) -> dict[str, Any]:
+def batch_of(model: BiLMModel, sentences: list[list[str]]) -> dict[str, Any]:
     batch = Batch(instances(sentences))
     batch.index_instances(model.vocab)
     return batch.as_tensor_dict()

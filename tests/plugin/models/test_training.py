@@ -23,7 +23,7 @@ from allennlp.training.metric_tracker import MetricTracker
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import sampled_softmax
 from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, keep_if_best
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.conftest import BLOCKS
 from tests.plugin.training.toy_training import Killed
 
@@ -161,8 +161,8 @@ def find_perplexities(monkeypatch: pytest.MonkeyPatch, perplexities: Iterator[fl
             found["perplexity"] = next(perplexities)
         return found
 
-    unpatched = LanguageModel.get_metrics
-    monkeypatch.setattr(LanguageModel, "get_metrics", get_metrics)
+    unpatched = BiLMModel.get_metrics
+    monkeypatch.setattr(BiLMModel, "get_metrics", get_metrics)
 
 
 def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):

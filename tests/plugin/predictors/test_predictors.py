@@ -16,7 +16,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.predictors import sentences
 from elmo_plugin.plugin.predictors.sentences import BiLMPredictor
 from tests.conftest import BLOCKS, WORDS
@@ -140,7 +140,7 @@ def test_substitutes_of_few_words(n_words):
     probabilities add up to 1."""
     vocab = BiLMVocabulary.from_words(WORDS[: 3 + n_words])
     sizes: dict[str, Any] = {**BLOCKS, "n_negative_samples": None}
-    model = LanguageModel(vocab, **sizes)
+    model = BiLMModel(vocab, **sizes)
     predictor = BiLMPredictor(model, BiLMDatasetReader())
     for found in predictor.predict_json({"tokens": TOKENS})["substitutes"]:
         assert sorted(x["word"] for x in found) == sorted(WORDS[3 : 3 + n_words])
