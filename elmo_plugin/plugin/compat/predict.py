@@ -2,7 +2,7 @@
 AllenNLP's command `predict` skips blank lines, so that the line numbers of its output are not those
 of its input; opens the output before it predicts, so that an error leaves a part of it; fails with
 an error about `NoneType` if standard input or output is closed; and predicts nothing for
-`--batch-size 0`.
+`--batch-size 0`. What a line lacks is an error that does not name the input.
 
 Importing this makes the output appear whole or not at all, and these clear errors. An `InputError`
 names the input. A predictor that has the methods `load_file` and `check_text`, as `bilm` and `elmo`
@@ -12,7 +12,8 @@ AllenNLP passes all lines to a predictor.
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
+from json import JSONDecodeError
 from typing import Any, TextIO
 
 from allennlp.commands import predict
@@ -20,7 +21,7 @@ from allennlp.common import JsonDict
 from allennlp.data import Instance
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checks import InputError, check_count
+from elmo_plugin.checks import InputError, check_count, shown
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
 
@@ -41,6 +42,7 @@ class PredictManager(predict._PredictManager):
             standard_input("input_file")
         if output_file is None:
             check_standard_output()
+        self._input_name = "stdin" if input_file == "-" else input_file
         self._line_reader: Any = predictor if hasattr(predictor, "load_file") else None
         self._output_path = output_file
         super().__init__(predictor, input_file, None, batch_size, *rest)
@@ -50,16 +52,26 @@ class PredictManager(predict._PredictManager):
             inputs = super()._get_json_data()
         else:
             inputs = self._line_reader.load_file(self._input_file)
-        for self._n_read, found in enumerate(inputs, start=1):
-            yield found
+        try:
+            for self._n_read, found in enumerate(inputs, start=1):
+                yield found
+        except JSONDecodeError as error:
+            raise InputError(
+                f'{self._input_name}: expected a JSON object per line, as {{"sentence": "…"}}, '
+                f"found {shown(error.doc)}"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{self._input_name}: expected a text in UTF-8, found {error}"
+            ) from error
 
     def _predict_json(self, batch_data: list[JsonDict]) -> Iterator[str]:
         try:
             yield from super()._predict_json(batch_data)
-        except InputError as error:
-            name = "stdin" if self._input_file == "-" else self._input_file
+        except (InputError, KeyError, TypeError) as error:
+            found = str(error) if isinstance(error, InputError) else repr(error)
             raise InputError(
-                f"{name}, in the batch that ends with input {self._n_read}: {error}"
+                f"{self._input_name}, in the batch that ends with input {self._n_read}: {found}"
             ) from error
 
     def _get_instance_data(self) -> Iterator[Instance]:
@@ -72,25 +84,17 @@ class PredictManager(predict._PredictManager):
             if self._input_file != "-" and not _is_pipe(self._input_file):
                 for _ in self._get_json_data():
                     pass
-        with piped_output(), ExitStack() as stack:
-            if self._output_path is not None:
-                try:
-                    self._output_file: Any = stack.enter_context(_opened(self._output_path))
-                except OSError as error:
-                    raise InputError(
-                        f"--output-file: {self._output_path}: expected a place to write to, found: "
-                        f"{error.strerror}"
-                    ) from None
+        with piped_output(), _opened(self._output_path) as self._output_file:
             super().run()
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[TextIO]:
-    if _is_pipe(path):
-        with open(path, "w") as file:
-            yield file
-    else:
-        with atomic_write(path) as temporary, temporary.open("w") as file:
+def _opened(path: str | None) -> Iterator[TextIO | None]:
+    if path is None:
+        yield None
+        return
+    with nullcontext(path) if _is_pipe(path) else atomic_write(path) as target:
+        with open(target, "w", encoding="utf-8") as file:
             yield file
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -11,27 +11,26 @@ import torch.distributed as dist
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_path, shown
+from elmo_plugin.checks import InputError, check_choice, check_count, shown
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import (
     WORDS_NAMESPACE,
     ids_of_corpus_words,
     own_unknown_share,
     unknown_share,
 )
+from elmo_plugin.plugin.errors import named
 from elmo_plugin.text.characters import warn_of_cropped
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
-from elmo_plugin.text.prefetch import LazyWindow, Prefetcher, Tensors
+from elmo_plugin.text.prefetch import Prefetcher, Tensors
 from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)
 
 SHUFFLES = ("sentences", None)
-MOST_ROWS = 1 << 20
-WINDOW_TOKENS = 1 << 24
-"""Maximum number of tokens of a window. Its ids take up to half a gigabyte."""
 MANY_MORE_UNKNOWN = 0.1
 """Share of unknown tokens, beyond that of the vocabulary's own text, that causes a warning."""
 
@@ -96,22 +95,19 @@ class BiLMDataLoader(DataLoader):
         shuffle: str | None = "sentences",
         seed: int = 13370,
         restart_every: int | None = None,
-        cache_dir: str | None = None,
+        cache_dir: Optional[str] = None,  # AllenNLP does not check `|`
     ) -> None:
         name = 'data_loader of type "bilm"'
         if not isinstance(reader, BiLMDatasetReader):
             raise InputError(
                 f'{name}: expected a dataset_reader of type "bilm", found {type(reader).__name__}'
             )
-        check_path(f"{name}: train_data_path or validation_data_path", data_path)
-        check_count(f"{name}: batch_size", batch_size, most=MOST_ROWS)
-        check_count(f"{name}: window", window, most=WINDOW_TOKENS // batch_size)
+        check_count(f"{name}: batch_size", batch_size)
+        check_count(f"{name}: window", window)
         check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
         check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
         if restart_every is not None:
             check_count(f"{name}: restart_every", restart_every, least=2)
-        if cache_dir is not None:
-            check_path(f"{name}: cache_dir", cache_dir)
         if reader.max_instances is not None:
             raise InputError(
                 f"{name}: expected a dataset_reader without max_instances, since it reads whole "
@@ -119,12 +115,8 @@ class BiLMDataLoader(DataLoader):
             )
         self.reader = reader
         self.data_path = data_path
-        try:
+        with named(f"{name}: train_data_path or validation_data_path"):
             self.corpus: EncodedCorpus = open_corpus(data_path, cache_dir)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(
-                f"{name}: train_data_path or validation_data_path: {error}"
-            ) from error
         most = reader.max_characters_per_token
         n_cropped = int(self.corpus.counts[self.corpus.word_lengths() > most - 2].sum())
         warn_of_cropped(data_path, n_cropped, self.corpus.num_tokens, most)
@@ -203,8 +195,10 @@ class BiLMDataLoader(DataLoader):
         if share <= own + MANY_MORE_UNKNOWN:
             logger.info(message)
         else:
-            message += ", and a perplexity counts them as one word, <UNK>"
-            logger.warning(f"{message}: is the vocabulary of another text?")
+            logger.warning(
+                f"{message}, and a perplexity counts them as one word, <UNK>: is the vocabulary of "
+                "another text?"
+            )
 
     def set_target_device(self, device: torch.device) -> None:
         self._device = device

@@ -6,17 +6,18 @@ by descending frequency, so that a word's id is its rank, as log-uniform samplin
 """
 
 import logging
-import os
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from typing import Optional
 
 import numpy as np
 from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 
-from elmo_plugin.checks import InputError, check_count, check_path
+from elmo_plugin.checks import InputError, check_count
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.plugin.errors import named
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.special_words import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN
@@ -51,11 +52,12 @@ class BiLMVocabulary(Vocabulary):
     @classmethod
     def from_corpus(
         cls,
-        corpus: str | None = None,
-        file: str | None = None,
+        # AllenNLP checks the type of `Optional`, but not of `|`.
+        corpus: Optional[str] = None,
+        file: Optional[str] = None,
         max_size: int | None = None,
         min_count: int | None = None,
-        cache_dir: str | None = None,
+        cache_dir: Optional[str] = None,
     ) -> "BiLMVocabulary":
         """
         Make the vocabulary of a corpus or a vocabulary file.
@@ -72,7 +74,7 @@ class BiLMVocabulary(Vocabulary):
         min_count : `int`, optional
             Minimum count of a word in the corpus, by default 3. Only with `corpus`.
         cache_dir : `str`, optional
-            Cache folder of encoded corpora. Only with `corpus`.
+            Cache folder of encoded corpora.
         """
         name = 'vocabulary of type "bilm"'
         if (corpus is None) == (file is None):
@@ -82,32 +84,22 @@ class BiLMVocabulary(Vocabulary):
             check_count(f"{name}: max_size", max_size, least=len(SPECIAL_WORDS) + 1)
         if min_count is not None:
             check_count(f"{name}: min_count", min_count, least=0)
-        if cache_dir is not None:
-            check_path(f"{name}: cache_dir", cache_dir)
         if file is not None:
-            check_path(f"{name}: file", file)
-            for key, value in (("min_count", min_count), ("cache_dir", cache_dir)):
-                if value is not None:
-                    raise InputError(f'{name}: "{key}" needs a "corpus", found a "file"')
-            try:
-                file = local_path(file, "a file of words, one per line")
-            except FileNotFoundError as error:
-                raise FileNotFoundError(f"{name}: file: {error}") from error
-            if os.path.isdir(file):
-                raise InputError(f"{name}: file: {file}: expected a file, found a folder")
-            return cls.from_words(read_vocabulary_file(file)[:max_size])
-        check_path(f"{name}: corpus", corpus)
-        try:
-            opened = open_corpus(corpus, cache_dir)  # type: ignore[arg-type]
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{name}: corpus: {error}") from error
+            if min_count is not None:
+                raise InputError(f'{name}: "min_count" needs a "corpus", found a "file"')
+            with named(f"{name}: file"):
+                words = read_vocabulary_file(local_path(file, "a file of words, one per line"))
+            return cls.from_words(words[:max_size])
+        assert corpus is not None
+        with named(f"{name}: corpus"):
+            opened = open_corpus(corpus, cache_dir)
         max_size = DEFAULT_MAX_SIZE if max_size is None else max_size
         min_count = DEFAULT_MIN_COUNT if min_count is None else min_count
         special = len(SPECIAL_WORDS)
         # The counts are sorted, so the frequent words are a prefix.
         frequent = special + int((opened.counts[special:] >= min_count).sum())
-        words = (word for word in opened.words()[:frequent] if NEWLINE_ESCAPE not in word)
-        vocab = cls.from_words(islice(words, max_size))
+        readable = (word for word in opened.words()[:frequent] if NEWLINE_ESCAPE not in word)
+        vocab = cls.from_words(islice(readable, max_size))
         share = unknown_share(opened, ids_of_corpus_words(opened, vocab))
         vocab.add_token_to_namespace(f"{share:.6f}", UNKNOWN_NAMESPACE)
         message = (

@@ -1,17 +1,14 @@
-import io
 import json
-import locale
 import math
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
 from allennlp.common import JsonDict
-from allennlp.common.file_utils import open_compressed
 from allennlp.data import Batch, DatasetReader, Instance
 from allennlp.models import Model
 from allennlp.nn import util
@@ -86,13 +83,11 @@ class BiLMPredictor(Predictor):
         `InputError` that names the line if it is blank or has another form.
         """
         name = "stdin" if input_file == "-" else input_file
-        with _open(input_file) as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    found = self.load_line(line)
-                except InputError as error:
-                    raise InputError(f"{name}, line {number}: {error}") from error
-                yield found
+        for number, line in enumerate(_lines(input_file), start=1):
+            try:
+                yield self.load_line(line)
+            except InputError as error:
+                raise InputError(f"{name}, line {number}: {error}") from error
 
     def check_text(self, path: str) -> None:
         """
@@ -109,12 +104,10 @@ class BiLMPredictor(Predictor):
 
     def dump_line(self, outputs: JsonDict) -> str:
         line = json_line(outputs)
-        # The encodings of the terminal and of the output file.
-        for encoding in (output_encoding(), locale.getpreferredencoding(False)):
-            try:
-                line.encode(encoding)
-            except UnicodeEncodeError:
-                line = json.dumps(outputs)
+        try:
+            line.encode(output_encoding())
+        except UnicodeEncodeError:
+            line = json.dumps(outputs)
         return line + "\n"
 
     def predict_instance(self, instance: Instance) -> JsonDict:
@@ -131,13 +124,12 @@ class BiLMPredictor(Predictor):
         ]
 
 
-def _open(input_file: str) -> AbstractContextManager[Iterable[str]]:
-    # As in a text, only a line feed ends a line.
-    if input_file != "-":
-        return open_compressed(local_path(with_repeats(input_file)), newline="\n")
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(newline="\n")
-    return nullcontext(sys.stdin)
+def _lines(input_file: str) -> Iterable[str]:
+    """The lines of a file, or of standard input as they come. Only a line feed ends a line."""
+    if input_file == "-":
+        return (line.decode("utf-8") for line in sys.stdin.buffer)
+    file = Path(local_path(with_repeats(input_file)))
+    return chain.from_iterable(read_blocks(file, name=input_file, is_text=False))
 
 
 def _tokens(json_dict: JsonDict) -> list[str]:

@@ -157,11 +157,7 @@ def test_a_word_that_a_vocabulary_cannot_hold_is_refused() -> None:
             ({"corpus": "a", "min_count": bad}, "min_count: expected a whole number from 0")
             for bad in (-1, 10**12)
         ],
-        *[({"corpus": bad}, "corpus: expected a path") for bad in ("", 3, True, [], {}, "a\0b")],
-        *[({"file": bad}, "file: expected a path") for bad in ("", 3, True, [], {}, "a\0b")],
-        ({"corpus": "a", "cache_dir": ""}, "cache_dir: expected a path"),
         ({"file": "a", "min_count": 2}, '"min_count" needs a "corpus"'),
-        ({"file": "a", "cache_dir": "b"}, '"cache_dir" needs a "corpus"'),
     ],
 )
 def test_wrong_parameters_are_named(params: dict, message: str) -> None:
@@ -170,14 +166,12 @@ def test_wrong_parameters_are_named(params: dict, message: str) -> None:
         Vocabulary.from_params(Params({"type": "bilm", **params}))
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named() -> None:
     """The message has the key and the path."""
     for key in ("corpus", "file"):
-        for path in ("nothing.txt", "x" * 5000, "http://", "s3://"):
+        for path in ("", "nothing.txt", "x" * 5000, "http://", "s3://"):
             with pytest.raises(FileNotFoundError, match=rf"{key}: .*{path}"):
                 Vocabulary.from_params(Params({"type": "bilm", key: path}))
-    with pytest.raises(InputError, match=r"file: .*: expected a file, found a folder$"):
-        Vocabulary.from_params(Params({"type": "bilm", "file": str(tmp_path)}))
 
 
 def test_a_vocabulary_of_another_type_is_refused() -> None:
