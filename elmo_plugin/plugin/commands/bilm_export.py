@@ -3,7 +3,6 @@ import argparse
 import torch
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import check_path
 from elmo_plugin.plugin.commands.command import Command, print_text
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export_files import export_files, who_reads
@@ -29,8 +28,6 @@ class BiLMExport(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        check_path("archive", args.archive)
-        check_path("folder", args.folder)
         dtype = torch.float16 if args.float16 else torch.float32
         model = load_language_model(args.archive)
         export_files(model, args.folder, with_softmax=args.softmax, dtype=dtype)

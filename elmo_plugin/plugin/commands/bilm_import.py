@@ -2,7 +2,6 @@ import argparse
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import check_path
 from elmo_plugin.plugin.commands.command import Command, check_output_file, print_text
 from elmo_plugin.plugin.models.archives import import_files
 
@@ -20,8 +19,6 @@ class BiLMImport(Command):
         parser.add_argument("archive", help="the model.tar.gz to write")
 
     def run(self, args: argparse.Namespace) -> None:
-        for argument in ("options", "weights", "vocabulary"):
-            check_path(argument, getattr(args, argument))
         check_output_file("archive", args.archive)
         import_files(args.options, args.weights, args.vocabulary, args.archive)
         print_text(f"wrote {args.archive}")

@@ -8,13 +8,14 @@ from pathlib import Path
 import torch
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import InputError, check_path, fail
+from elmo_plugin.checks import InputError, fail
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, output_encoding, piped_output
 from elmo_plugin.formats.find import KEYS, find_bilm, one_bilm
 from elmo_plugin.plugin.data.task_text import with_repeats
+from elmo_plugin.plugin.errors import named
 from elmo_plugin.pretrained import pretrained_names
 
 
@@ -37,6 +38,9 @@ class Command(Subcommand):
         raise NotImplementedError
 
     def _run(self, args: argparse.Namespace) -> None:
+        for name, value in vars(args).items():
+            if value == "" or value == [""]:  # to most programs, the current folder
+                raise InputError(f"{name}: expected a value, found an empty one")
         if self.prints_its_result:
             check_standard_output()
         with piped_output():
@@ -77,34 +81,24 @@ def input_path(argument: str, path: str, expected: str) -> str:
     The local path of an input file or folder. A URL is downloaded. If nothing is found, the
     `FileNotFoundError` names the argument.
     """
-    check_path(argument, path)
-    try:
+    with named(argument):
         return local_path(with_repeats(path), expected)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{argument}: {error}") from None
 
 
 def check_output_file(argument: str, file: str) -> None:
     """
-    Raise an `InputError` that names the argument if the output `file` exists, or if its parent
-    folder does not exist or is not writable. For a link, its target is checked.
+    Raise an `InputError` if the output `file` exists or cannot be written, before hours of work.
+    For a link, its target is checked.
     """
-    check_path(argument, file)
-    folder = Path(os.path.realpath(file)).parent
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "none"
-        raise InputError(
-            f"{argument}: {file}: expected the existing folder {folder}, found {found}"
-        )
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:  # permissions alone do not tell, as in /proc
-        raise InputError(
-            f"{argument}: {file}: expected a writable folder, found {folder}"
-        ) from None
-    if Path(file).is_dir():
-        raise InputError(f"{argument}: {file}: expected a file to write, found a folder")
     check_is_new(file)
+    folder = Path(os.path.realpath(file)).parent
+    try:  # permissions alone do not tell, as in /proc
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"{argument}: {file}: expected to write into the folder {folder}, found: "
+            f"{error.strerror}"
+        ) from None
 
 
 def print_text(text: str) -> None:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import InputError, check_count, check_path, fail, shown
+from elmo_plugin.checks import InputError, check_count, fail, shown
 from elmo_plugin.elmo.nearest import (
     Occurrence,
     Sentence,
@@ -15,8 +15,8 @@ from elmo_plugin.plugin.commands.command import Command, add_model_arguments, lo
 from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 
-MOST_QUERIES = MOST_NEIGHBORS = 1000
-"""The most that memory holds and that finish in a reasonable time."""
+MOST = 1000
+"""The most queries, and neighbors of one, that finish in a reasonable time."""
 
 
 @Subcommand.register("elmo-nearest")
@@ -47,14 +47,10 @@ class ElmoNearest(Command):
             type=int,
             default=5,
             metavar="N",
-            help="the maximum number of occurrences of --word, spread over the text, at most "
-            f"{MOST_QUERIES}",
+            help=f"the maximum number of occurrences of --word in the text, at most {MOST}",
         )
         parser.add_argument(
-            "-k",
-            type=int,
-            default=5,
-            help=f"the number of neighbors per query, at most {MOST_NEIGHBORS}",
+            "-k", type=int, default=5, help=f"the number of neighbors per query, at most {MOST}"
         )
         parser.add_argument(
             "--layer", default="top", help="top, average, or a number, where 0 is the words"
@@ -67,9 +63,8 @@ class ElmoNearest(Command):
         add_model_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> None:
-        check_path("text", args.text)
-        check_count("--queries", args.queries, most=MOST_QUERIES)
-        check_count("-k", args.k, most=MOST_NEIGHBORS)
+        check_count("--queries", args.queries, most=MOST)
+        check_count("-k", args.k, most=MOST)
         if args.sentence is not None:
             queries = [_marked(sentence) for sentence in args.sentence]
         else:

@@ -15,24 +15,20 @@ from elmo_plugin.checks import InputError, check_choice, check_count, shown
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.lazy_window import LazyWindow
-from elmo_plugin.plugin.data.vocabulary import (
-    WORDS_NAMESPACE,
-    ids_of_corpus_words,
-    own_unknown_share,
-    unknown_share,
-)
+from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
 from elmo_plugin.plugin.errors import named
 from elmo_plugin.text.characters import warn_of_cropped
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.prefetch import Prefetcher, Tensors
+from elmo_plugin.text.special_words import UNKNOWN
 from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)
 
 SHUFFLES = ("sentences", None)
-MANY_MORE_UNKNOWN = 0.1
-"""Share of unknown tokens, beyond that of the vocabulary's own text, that causes a warning."""
+MANY_UNKNOWN = 0.3
+"""A larger share of unknown tokens causes a warning."""
 
 
 @DataLoader.register("bilm")
@@ -105,7 +101,6 @@ class BiLMDataLoader(DataLoader):
         check_count(f"{name}: batch_size", batch_size)
         check_count(f"{name}: window", window)
         check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
-        check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
         if restart_every is not None:
             check_count(f"{name}: restart_every", restart_every, least=2)
         if reader.max_instances is not None:
@@ -185,19 +180,18 @@ class BiLMDataLoader(DataLoader):
         vocabulary is from another text.
         """
         self._ids = ids_of_corpus_words(self.corpus, vocab)
-        share, own = unknown_share(self.corpus, self._ids), own_unknown_share(vocab)
+        counts = self.corpus.counts
+        share = counts[self._ids == UNKNOWN].sum() / counts.sum()
         message = (
-            f"{self.data_path}: {100 * share:.1f} % of its {self.corpus.counts.sum()} tokens are "
-            f"none of the vocabulary's {vocab.get_vocab_size(WORDS_NAMESPACE)} words"
+            f"{self.data_path}: {100 * share:.1f} % of its {counts.sum()} tokens are none of the "
+            f"vocabulary's {vocab.get_vocab_size(WORDS_NAMESPACE)} words"
         )
-        if own:
-            message += f", against {100 * own:.1f} % in the text that it was made from"
-        if share <= own + MANY_MORE_UNKNOWN:
+        if share <= MANY_UNKNOWN:
             logger.info(message)
         else:
             logger.warning(
                 f"{message}, and a perplexity counts them as one word, <UNK>: is the vocabulary of "
-                "another text?"
+                "another text, or its min_count too large?"
             )
 
     def set_target_device(self, device: torch.device) -> None:

@@ -13,7 +13,7 @@ from elmo_plugin.checks import InputError, fail
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import word_ids
-from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 from elmo_plugin.text.corpus import EncodedCorpus, is_corpus
 from elmo_plugin.text.lines import read_sentences
 from elmo_plugin.text.special_words import UNKNOWN
@@ -86,7 +86,6 @@ class BiLMDatasetReader(DatasetReader):
         serialization_dir: Optional[str] = None,
     ) -> None:
         name = 'dataset_reader of type "bilm"'
-        check_max_characters(f"{name}: max_characters_per_token", max_characters_per_token)
         default = ElmoTokenIndexer(max_characters_per_token=max_characters_per_token)
         self._token_indexers: dict[str, TokenIndexer] = token_indexers or {"elmo": default}
         for key, indexer in self._token_indexers.items():

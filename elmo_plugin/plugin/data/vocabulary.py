@@ -5,7 +5,6 @@ They have a separate namespace without padding. `<S>`, `</S>` and `<UNK>` come f
 by descending frequency, so that a word's id is its rank, as log-uniform sampling assumes.
 """
 
-import logging
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -22,14 +21,7 @@ from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.special_words import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN
 
-logger = logging.getLogger(__name__)
-
 WORDS_NAMESPACE = "words"
-UNKNOWN_NAMESPACE = "unknown_share"
-"""Its only entry is the share of unknown tokens in the text that a vocabulary was made from. As a
-namespace, it is in AllenNLP's vocabulary files, and so in archives and in each process."""
-MANY_UNKNOWN = 0.5
-"""A larger share of unknown tokens in a vocabulary's own text gives a warning."""
 DEFAULT_MIN_COUNT = 3
 DEFAULT_MAX_SIZE = 100_000
 
@@ -82,8 +74,6 @@ class BiLMVocabulary(Vocabulary):
             raise InputError(f'{name}: expected one of "corpus" and "file", found {found}')
         if max_size is not None:
             check_count(f"{name}: max_size", max_size, least=len(SPECIAL_WORDS) + 1)
-        if min_count is not None:
-            check_count(f"{name}: min_count", min_count, least=0)
         if file is not None:
             if min_count is not None:
                 raise InputError(f'{name}: "min_count" needs a "corpus", found a "file"')
@@ -99,22 +89,7 @@ class BiLMVocabulary(Vocabulary):
         # The counts are sorted, so the frequent words are a prefix.
         frequent = special + int((opened.counts[special:] >= min_count).sum())
         readable = (word for word in opened.words()[:frequent] if NEWLINE_ESCAPE not in word)
-        vocab = cls.from_words(islice(readable, max_size))
-        share = unknown_share(opened, ids_of_corpus_words(opened, vocab))
-        vocab.add_token_to_namespace(f"{share:.6f}", UNKNOWN_NAMESPACE)
-        message = (
-            f"vocabulary: {vocab.get_vocab_size(WORDS_NAMESPACE)} of the {opened.num_words} "
-            f"distinct words of {corpus}, at most {max_size} that occur at least {min_count} "
-            f"times, which cover {100 * (1 - share):.1f} % of its {opened.counts.sum()} tokens"
-        )
-        if share <= MANY_UNKNOWN:
-            logger.info(message)
-        else:
-            logger.warning(
-                f"{message}; a perplexity counts the others as one word, <UNK>, so it says little: "
-                "use more text or a smaller min_count"
-            )
-        return vocab
+        return cls.from_words(islice(readable, max_size))
 
     @classmethod
     def from_words(cls, words: Iterable[str]) -> "BiLMVocabulary":
@@ -131,11 +106,7 @@ class BiLMVocabulary(Vocabulary):
                     f"AllenNLP reads as a line break, found {word!r}"
                 )
         vocab = cls(
-            non_padded_namespaces=[
-                *DEFAULT_NON_PADDED_NAMESPACES,
-                WORDS_NAMESPACE,
-                UNKNOWN_NAMESPACE,
-            ],
+            non_padded_namespaces=[*DEFAULT_NON_PADDED_NAMESPACES, WORDS_NAMESPACE],
             oov_token=UNKNOWN_TOKEN,
         )
         vocab._token_to_index[WORDS_NAMESPACE] = {word: index for index, word in enumerate(words)}
@@ -186,18 +157,3 @@ def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
     """
     ids, words = word_ids(vocab), corpus.words()
     return np.fromiter((ids.get(word, UNKNOWN) for word in words), np.int64, count=len(words))
-
-
-def unknown_share(corpus: EncodedCorpus, ids: np.ndarray) -> float:
-    """
-    The share of a corpus's tokens that are none of a vocabulary's words. `ids`: those of
-    `ids_of_corpus_words`.
-    """
-    return float(corpus.counts[ids == UNKNOWN].sum() / corpus.counts.sum())
-
-
-def own_unknown_share(vocab: Vocabulary) -> float:
-    """The share of unknown tokens in a vocabulary's own text, or 0 if it is not known."""
-    if UNKNOWN_NAMESPACE not in vocab.get_namespaces():
-        return 0.0
-    return float(vocab.get_token_from_index(0, UNKNOWN_NAMESPACE))

@@ -58,11 +58,6 @@ class BiLMPredictor(Predictor):
     n_substitutes = 5
     _model: BiLMModel
 
-    def __init__(self, model: Model, dataset_reader: DatasetReader, frozen: bool = True) -> None:
-        if not isinstance(model, BiLMModel):
-            raise InputError(f"expected a model of type bilm, found {type(model).__name__}")
-        super().__init__(model, dataset_reader, frozen)
-
     def load_line(self, line: str) -> JsonDict:
         line = line.removeprefix("\ufeff").strip()  # a byte order mark is no character of the text
         if not line:

@@ -8,7 +8,6 @@ from allennlp_models.classification.models.biattentive_classification_network im
 )
 from torch import Tensor, nn
 
-from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 
 
@@ -30,9 +29,6 @@ class BcnElmo(BiattentiveClassificationNetwork):
     """
 
     def __init__(self, vocab: Vocabulary, elmo: TokenEmbedder, **kwargs: Any) -> None:
-        if not isinstance(elmo, ElmoEmbedder):
-            found = type(elmo).__name__
-            raise InputError(f'bcn_elmo: elmo: expected an embedder of type "elmo", found {found}')
         super().__init__(vocab=vocab, elmo=_StockInterface(elmo), **kwargs)
 
 
