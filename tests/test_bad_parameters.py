@@ -157,7 +157,7 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     },
     (TrainerCallback, "learning_curve"): {"interval": "any"},
     (TrainerCallback, "validate_every"): {"num_batches": "any", "num_seconds": "any"},
-    (TrainerCallback, "bilm_export"): {"softmax": "flag"},
+    (TrainerCallback, "bilm_export"): {"softmax": "any"},
     (TrainerCallback, "elmo_mix"): {"interval": "any"},
 }
 WITHOUT_PARAMETERS = {

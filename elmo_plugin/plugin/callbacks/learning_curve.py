@@ -48,16 +48,14 @@ class LearningCurveCallback(TrainerCallback):
     def on_batch(
         self,
         trainer: Any,
-        batch_inputs: Any,
-        batch_outputs: Any,
-        batch_metrics: Any,
-        *_: Any,
+        *batch: Any,
         is_training: bool = True,
         is_primary: bool = True,
         **__: Any,
     ) -> None:
         if not (is_training and is_primary):
             return
+        _, batch_outputs, batch_metrics, *_ = batch
         # The trainer has added the penalty of a regularizer.
         losses = (output["loss"] - output.get("reg_loss", 0.0) for output in batch_outputs)
         self._losses += [loss.item() for loss in losses]

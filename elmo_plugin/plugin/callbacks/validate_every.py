@@ -117,12 +117,7 @@ class ValidateEveryCallback(TrainerCallback):
                 dump_metrics(os.path.join(self.serialization_dir, name), metrics)
 
     def on_end(
-        self,
-        trainer: Any,
-        metrics: Any = None,
-        epoch: Optional[int] = None,
-        is_primary: bool = True,
-        **_: Any,
+        self, trainer: Any, metrics: Any = None, *_: Any, is_primary: bool = True, **__: Any
     ) -> None:
         best = trainer._metric_tracker.best_epoch_metrics.get("batch")
         n_batches = trainer._total_batches_completed

@@ -84,7 +84,8 @@ class PredictManager(predict._PredictManager):
             if self._input_file != "-" and not _is_pipe(self._input_file):
                 for _ in self._get_json_data():
                     pass
-        with piped_output(), _opened(self._output_path) as self._output_file:
+        with piped_output(), _opened(self._output_path) as file:
+            self._output_file: Any = file
             super().run()
 
 

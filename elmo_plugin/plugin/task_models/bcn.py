@@ -8,8 +8,6 @@ from allennlp_models.classification.models.biattentive_classification_network im
 )
 from torch import Tensor, nn
 
-from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
-
 
 @Model.register("bcn_elmo")
 class BcnElmo(BiattentiveClassificationNetwork):
@@ -35,7 +33,7 @@ class BcnElmo(BiattentiveClassificationNetwork):
 class _StockInterface(nn.Module):
     """The part of the interface of AllenNLP's `Elmo` that `bcn` uses."""
 
-    def __init__(self, embedder: ElmoEmbedder) -> None:
+    def __init__(self, embedder: Any) -> None:
         super().__init__()
         self._embedder = embedder
         self._scalar_mixes = range(embedder.num_output_representations)

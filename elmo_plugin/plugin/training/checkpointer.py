@@ -105,21 +105,16 @@ class BiLMCheckpointer(Checkpointer):
             os.path.join(self._serialization_dir, ".training.lock"), timeout=0, is_singleton=True
         )
 
-    def maybe_save_checkpoint(  # type: ignore[override]
-        self,
-        trainer: GradientDescentTrainer,
-        num_epochs_completed: int,
-        num_batches_in_epoch_completed: int,
-    ) -> bool:
+    def maybe_save_checkpoint(self, trainer: Any, *completed: int) -> bool:
+        """Save a checkpoint if it is time. `completed`: the numbers of epochs and of batches."""
         if trainer._moving_average is not None:
             raise InputError(
                 "The checkpointer 'bilm' cannot save a moving_average: expected a trainer without "
                 "one, or else the checkpointer 'default'."
             )
         self.check_texts(trainer)
-        point = Point(num_epochs_completed, num_batches_in_epoch_completed)
-        is_saved = super().maybe_save_checkpoint(trainer, *point)
-        if not is_saved and (self._is_asked or self._clock.is_due(point)):
+        is_saved = super().maybe_save_checkpoint(trainer, *completed)
+        if not is_saved and (self._is_asked or self._clock.is_due(Point(*completed))):
             self.save_checkpoint(trainer)
             is_saved = True
         return is_saved
