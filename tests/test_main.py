@@ -257,7 +257,7 @@ def test_a_line_that_is_not_json(bilm_archive, tmp_path):
         "predict", bilm_archive, str(tmp_path / "input"), "--predictor", "sentence_tagger"
     )
     assert_one_line(end, printed)
-    assert f"{tmp_path / 'input'}: expected a JSON object per line" in str(end)
+    assert f"{tmp_path / 'input'}, line 1: expected JSON, found" in str(end)
     assert "He threw" in str(end)
 
 
@@ -272,7 +272,7 @@ def test_a_line_that_is_not_for_the_predictor(bilm_archive, tmp_path, line, expe
         "predict", bilm_archive, str(tmp_path / "input"), "--predictor", "sentence_tagger"
     )
     assert_one_line(end, printed)
-    assert re.search(f"{tmp_path / 'input'}, in the batch .* input 1: {expected}", str(end)), end
+    assert re.search(f"{tmp_path / 'input'}, in the batch .* line 1: {expected}", str(end)), end
 
 
 def test_the_file_at_fault_is_the_text(bilm_archive, tmp_path):

@@ -46,16 +46,11 @@ class LearningCurveCallback(TrainerCallback):
                 temporary.write_text("".join(lines[: self._n_lines]))
 
     def on_batch(
-        self,
-        trainer: Any,
-        *batch: Any,
-        is_training: bool = True,
-        is_primary: bool = True,
-        **__: Any,
+        self, trainer: Any, *batch: Any, is_training: bool = True, is_primary: bool = True, **_: Any
     ) -> None:
         if not (is_training and is_primary):
             return
-        _, batch_outputs, batch_metrics, *_ = batch
+        batch_outputs, batch_metrics = batch[1:3]
         # The trainer has added the penalty of a regularizer.
         losses = (output["loss"] - output.get("reg_loss", 0.0) for output in batch_outputs)
         self._losses += [loss.item() for loss in losses]

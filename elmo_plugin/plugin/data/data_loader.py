@@ -182,17 +182,12 @@ class BiLMDataLoader(DataLoader):
         self._ids = ids_of_corpus_words(self.corpus, vocab)
         counts = self.corpus.counts
         share = counts[self._ids == UNKNOWN].sum() / counts.sum()
-        message = (
+        logger.log(
+            logging.WARNING if share > MANY_UNKNOWN else logging.INFO,
             f"{self.data_path}: {100 * share:.1f} % of its {counts.sum()} tokens are none of the "
-            f"vocabulary's {vocab.get_vocab_size(WORDS_NAMESPACE)} words"
+            f"vocabulary's {vocab.get_vocab_size(WORDS_NAMESPACE)} words, and a perplexity counts "
+            "them as one word, <UNK>",
         )
-        if share <= MANY_UNKNOWN:
-            logger.info(message)
-        else:
-            logger.warning(
-                f"{message}, and a perplexity counts them as one word, <UNK>: is the vocabulary of "
-                "another text, or its min_count too large?"
-            )
 
     def set_target_device(self, device: torch.device) -> None:
         self._device = device

@@ -45,9 +45,6 @@ class WordIdsField(Field[torch.Tensor]):
         tensor[: len(self._ids)] = torch.tensor(self._ids)
         return tensor
 
-    def human_readable_repr(self) -> list[str]:
-        return self.words
-
 
 @DatasetReader.register("bilm")
 class BiLMDatasetReader(DatasetReader):

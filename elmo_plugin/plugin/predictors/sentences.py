@@ -1,10 +1,7 @@
 import json
 import math
-import sys
-from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,10 +14,8 @@ from allennlp.predictors import Predictor
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
-from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
-from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.models.predictions import json_line, sentence_output
@@ -66,23 +61,11 @@ class BiLMPredictor(Predictor):
         if line.startswith("{"):
             try:
                 found = json.loads(line)
-            except json.JSONDecodeError as error:
+            except json.JSONDecodeError:
                 if line.startswith('{"'):  # other braces may be text
-                    raise InputError(f"expected JSON, found {line[:80]!r} ({error})") from None
+                    raise
         _tokens(found)  # here, where the line's number is known
         return found
-
-    def load_file(self, input_file: str) -> Iterator[JsonDict]:
-        """
-        The sentences of a file, or of standard input for `"-"`, one per line. Raises an
-        `InputError` that names the line if it is blank or has another form.
-        """
-        name = "stdin" if input_file == "-" else input_file
-        for number, line in enumerate(_lines(input_file), start=1):
-            try:
-                yield self.load_line(line)
-            except InputError as error:
-                raise InputError(f"{name}, line {number}: {error}") from error
 
     def check_text(self, path: str) -> None:
         """
@@ -117,14 +100,6 @@ class BiLMPredictor(Predictor):
             {**sentence_output(output), "substitutes": found}
             for output, found in zip(outputs, words)
         ]
-
-
-def _lines(input_file: str) -> Iterable[str]:
-    """The lines of a file, or of standard input as they come. Only a line feed ends a line."""
-    if input_file == "-":
-        return (line.decode("utf-8") for line in sys.stdin.buffer)
-    file = Path(local_path(with_repeats(input_file)))
-    return chain.from_iterable(read_blocks(file, name=input_file, is_text=False))
 
 
 def _tokens(json_dict: JsonDict) -> list[str]:
