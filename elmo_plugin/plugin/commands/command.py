@@ -5,10 +5,11 @@ import os
 import tempfile
 from pathlib import Path
 
-import torch
 from allennlp.commands.subcommand import Subcommand
+from allennlp.common.checks import check_for_gpu
+from allennlp.common.util import int_to_device
 
-from elmo_plugin.checks import InputError, fail
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.local_path import local_path
@@ -63,17 +64,15 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     """
-    Load the biLM that the arguments name, in evaluation mode and on its device. Raises an
-    `InputError` if there is no such GPU, or if the arguments do not name exactly one biLM, and a
-    `FileNotFoundError` if a file does not exist.
+    Load the biLM that the arguments name, in evaluation mode and on its device. Raises a
+    `ConfigurationError` if there is no such GPU, an `InputError` if the arguments do not name
+    exactly one biLM, and a `FileNotFoundError` if a file does not exist.
     """
-    n_gpus = torch.cuda.device_count()
-    if not -1 <= args.cuda_device < n_gpus:
-        fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
+    check_for_gpu(args.cuda_device)
     values = (getattr(args, key) for key in KEYS)
     named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
     elmo = Elmo(find_bilm(*named.values()).bilm, initial_state=initial_state)
-    return elmo.eval().to("cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}")
+    return elmo.eval().to(int_to_device(args.cuda_device))
 
 
 def input_path(argument: str, path: str, expected: str) -> str:

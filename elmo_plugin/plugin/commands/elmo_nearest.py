@@ -1,5 +1,4 @@
 import argparse
-from collections.abc import Iterator
 
 from allennlp.commands.subcommand import Subcommand
 
@@ -99,21 +98,13 @@ def _marked(sentence: str) -> Occurrence:
 
 def _spread(text: str, word: str, most: int) -> list[Occurrence]:
     """At most `most` different occurrences of a word, evenly spaced among all."""
-    n_found = sum(1 for _ in _different(text, word))
-    chosen = {k * n_found // most for k in range(most)}
-    queries = [occurrence for k, occurrence in enumerate(_different(text, word)) if k in chosen]
-    if not queries:
-        fail("--word", f"a word of {text}, which is read several times and cannot be a pipe", word)
-    return queries
-
-
-def _different(text: str, word: str) -> Iterator[Occurrence]:
-    """The occurrences of a word, those in equal sentences once."""
-    seen = set()
+    different: dict[tuple, Occurrence] = {}
     for occurrence in occurrences(text_sentences(with_repeats(text)), word):
-        if occurrence.key not in seen:
-            seen.add(occurrence.key)
-            yield occurrence
+        different.setdefault(occurrence.key, occurrence)
+    if not different:
+        fail("--word", f"a word of {text}, which is read several times and cannot be a pipe", word)
+    found, n = list(different.values()), min(most, len(different))
+    return [found[k * len(found) // n] for k in range(n)]
 
 
 def _text(occurrence: Occurrence) -> str:
