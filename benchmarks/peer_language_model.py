@@ -35,6 +35,7 @@ class AllenNLPLanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         lstm, char_cnn = options.lstm, options.char_cnn
+        assert char_cnn is not None
         self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding.dim, padding_idx=0)
         self.char_cnn = CnnHighwayEncoder(
             embedding_dim=char_cnn.embedding.dim,

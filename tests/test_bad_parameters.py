@@ -85,6 +85,7 @@ BILM_MODEL = {
     "sparse_gradients": "flag",
     "pretrained_file": "path",
     "pretrained_vocabulary_file": "path",
+    "pretrained_softmax_file": "path",
 }
 PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     (Model, "bilm"): BILM_MODEL,
@@ -272,7 +273,7 @@ class Builder:
             del params["corpus"]
         if key == "num_seconds":
             del params["num_batches"]
-        if key == "pretrained_vocabulary_file":
+        if key in ("pretrained_vocabulary_file", "pretrained_softmax_file"):
             params["pretrained_file"] = "tiny"
         return kind.from_params(Params({"type": name, **params}), **extras)
 

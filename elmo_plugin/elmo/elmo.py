@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,15 +15,13 @@ from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, che
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, lists_of_tokens, token_lists
-from elmo_plugin.elmo.shared_lock import lock_of
+from elmo_plugin.elmo.saved import elmo_of, save_elmo
+from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, token_lists
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.characters import words_to_characters
 
 MOST_MIXES = 1000
 
@@ -34,7 +32,7 @@ POOLS = ("mean",)
 """The ways to make one vector of those of a sentence."""
 
 
-class Elmo(nn.Module):
+class Elmo(BiLMLayers):
     """
     Contextual word vectors: a biLM and one or more mixes of its layers.
 
@@ -116,12 +114,15 @@ class Elmo(nn.Module):
             _check_mix(scalar_mix_parameters, n_layers)
             if use_top_only:
                 fail("scalar_mix_parameters", "none with use_top_only", scalar_mix_parameters)
-        super().__init__()
-        self.bilm = bilm.eval()
-        bilm.requires_grad_(requires_grad)
-        bilm.set_precision(precision)
-        self._layers = BiLMLayers(bilm, initial_state, cache_dir, cache_dtype, cache_size_gb)
-        self.register_load_state_dict_pre_hook(_note_weights)
+        super().__init__(
+            bilm,
+            requires_grad=requires_grad,
+            initial_state=initial_state,
+            precision=precision,
+            cache_dir=cache_dir,
+            cache_dtype=cache_dtype,
+            cache_size_gb=cache_size_gb,
+        )
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.dropout = nn.Dropout(dropout)
         self.num_output_representations = num_output_representations
@@ -150,7 +151,7 @@ class Elmo(nn.Module):
 
         As `find_bilm`.
         """
-        return cls(find_bilm(options_file, weight_file).bilm, **kwargs)
+        return elmo_of(cls, find_bilm(options_file, weight_file), kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
@@ -160,11 +161,32 @@ class Elmo(nn.Module):
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
         """
-        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, from a folder or zip
-        file with bilm-tf's two files, or from a URL of either, or load one in the package by its
-        name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
+        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, or of a task model
+        with the embedder `elmo` (`ARCHIVE#NAME` if it has several); from a folder, zip or `.tar.gz`
+        file with bilm-tf's two files; from a URL of any of these, or `hf://USER/REPOSITORY`; or
+        load one in the package by its name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
+
+        A task model and the folder of `save` have trained mixes. They are loaded too, and the
+        parameters of `Elmo` with which they were trained are the defaults of `kwargs`.
         """
-        return cls(find_bilm(archive_file).bilm, **kwargs)
+        return elmo_of(cls, find_bilm(archive_file), kwargs)
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """
+        Write bilm-tf's `options.json` and `weights.hdf5`, which everything that takes a biLM reads,
+        and the mixes in `elmo_mixes.json`, which `from_archive` reads, so that its vectors are
+        equal. The folder is created if it does not exist.
+
+        # Raises
+
+        `InputError`
+            If the folder cannot be used, or a weight is NaN or infinite.
+        `RuntimeError`
+            If the biLM has no weights.
+        `DiskFullError`
+            If the disk is full.
+        """
+        save_elmo(self, folder)
 
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
@@ -174,30 +196,8 @@ class Elmo(nn.Module):
         """
         options.check_size()
         elmo = cls(BiLM(options), **kwargs)
-        elmo.layers.has_weights = False
+        elmo.has_weights = False
         return elmo
-
-    @property
-    def layers(self) -> BiLMLayers:
-        """
-        The layers of the biLM, with their caches. Raises a `RuntimeError` in a replica of
-        `torch.nn.DataParallel`, which has no parameters of its own and would share the caches.
-        """
-        if getattr(self, "_is_replica", False):
-            raise RuntimeError(
-                "expected torch.nn.parallel.DistributedDataParallel, found torch.nn.DataParallel"
-            )
-        return self._layers
-
-    @property
-    def n_layers(self) -> int:
-        """L + 1, the number of layers including the word layer."""
-        return self.bilm.bilstm.n_layers + 1
-
-    @property
-    def output_dim(self) -> int:
-        """The size of a vector, 2P."""
-        return self.bilm.output_dim
 
     @property
     def mixes(self) -> list[ScalarMix]:
@@ -234,7 +234,7 @@ class Elmo(nn.Module):
 
     @not_compiled  # the kernels and caches are faster than what a compiler makes of them
     def _forward(self, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
-        with lock_of(self.bilm).shared():  # layers and mixes are from the same weights
+        with self.lock.shared():  # layers and mixes are from the same weights
             return self._mixed(tokens, self.mixes, self.keep_sentence_boundaries)
 
     def _mixed(
@@ -243,7 +243,7 @@ class Elmo(nn.Module):
         """The mixes of a batch, each of shape `(B, T, 2P)`, and its mask, shape `(B, T)`."""
         # The statistics of layer norm include the boundaries, as in AllenNLP.
         boundaries = keep_boundaries or mixes[0].do_layer_norm
-        layers, mask = self.layers(self.bilm, tokens, boundaries)
+        layers, mask = self.layers(tokens, boundaries)
         mixed = [mix(layers, mask) for mix in mixes]
         if boundaries and not keep_boundaries:
             mask = mask[:, 2:]
@@ -303,10 +303,10 @@ class Elmo(nn.Module):
         _check_layer(layer, self.n_layers)
         lengths = [len(sentence) for sentence in batch]
         batches: Iterable[list[int]] = batches_by_length(lengths, max_tokens)
-        if self.layers.initial_state == "carry" and batch:  # vectors depend on the previous batch
+        if self.initial_state == "carry" and batch:  # vectors depend on the previous batch
             batches = [list(range(len(batch)))]
         found: list[Any] = [None] * len(batch)
-        with lock_of(self.bilm).shared():  # all sentences are read with the same weights
+        with self.lock.shared():  # all sentences are read with the same weights
             for places in batches:
                 chosen = self._vectors(self._characters([batch[b] for b in places]), layer)
                 for row, b in enumerate(places):  # of (.., B, T, 2P)
@@ -328,7 +328,7 @@ class Elmo(nn.Module):
         if layer == "mix":
             (mixed,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
             return mixed
-        return _choose(self.layers(self.bilm, tokens, boundaries=False)[0], layer)
+        return _choose(self.layers(tokens, boundaries=False)[0], layer)
 
     def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:
         """
@@ -362,101 +362,8 @@ class Elmo(nn.Module):
         example = self.characters([["one", "two"], ["one"]])
         dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
         program = Program(self, partial(self._vectors, layer=layer))
-        with lock_of(self.bilm).alone(), torch.no_grad():
+        with self.lock.alone(), torch.no_grad():
             return torch.export.export(program, (example,), dynamic_shapes=(dynamic,))
-
-    def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """
-        The character ids of sentences, shape `(B, T, C)`, zeros at padding. Raises a `ValueError`
-        if a sentence is a string, whose letters would be its tokens, or if a token is empty or
-        contains a space.
-        """
-        strings = [sentences] if isinstance(sentences, str) else sentences
-        if (string := next((s for s in strings if isinstance(s, str)), None)) is not None:
-            raise ValueError(f"expected lists of tokens, found the string {string!r}")
-        return self._characters(lists_of_tokens(sentences))
-
-    def _characters(self, sentences: list[list[str]]) -> Tensor:
-        """The character ids of sentences whose tokens have been checked; see `characters`."""
-        n_characters = self.bilm.max_characters_per_token
-        lengths = [len(sentence) for sentence in sentences]
-        most = max(lengths, default=0)
-        tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long, device="cpu")
-        for row, sentence in zip(tokens, sentences):
-            ids = words_to_characters(sentence, n_characters)
-            row[: len(sentence)] = torch.from_numpy(ids)
-        return tokens.to(self.device)
-
-    def fingerprint(self) -> bytes:
-        """
-        A digest of the weights and the settings that a sentence's layers depend on. Raises a
-        `ValueError` if the biLM is trained or contains parts whose effect is unknown.
-        """
-        with lock_of(self.bilm).shared():
-            if (frozen := self.layers.frozen(self.bilm)) is None:
-                raise ValueError(
-                    "expected a frozen biLM without hooks and parametrizations, with parameters "
-                    "that were not made in inference mode and have no gradient, found another, "
-                    "which has no digest"
-                )
-            return frozen.digest(self.layers.initial_state)
-
-    def cache_words(self, words: Collection[str]) -> None:
-        """
-        Cache the vectors of all words of a text in large batches, which is faster, if the biLM is
-        frozen and the cache is large enough.
-        """
-        if 0 < len(words) <= self.layers.n_cached_words:
-            with lock_of(self.bilm).shared():
-                if (frozen := self.layers.frozen(self.bilm)) is not None:
-                    frozen.cache_words(self._characters([sorted(words)])[0])
-
-    def clear_caches(self) -> None:
-        """
-        Clear carried states and in-memory caches, but not the files in `cache_dir`. Call this after
-        modifying weights through another tensor, such as `.data`, which caches cannot detect.
-        """
-        with lock_of(self.bilm).alone():
-            self.layers.clear()
-
-    def resume_state(self) -> dict[str, Tensor]:
-        """See `CarriedState.resume_state`."""
-        return self.carried.resume_state()
-
-    @property
-    def carried(self) -> CarriedState:
-        return self.layers.carried
-
-    @property
-    def device(self) -> torch.device:
-        return self.bilm.boundaries.device
-
-    def _apply(self, *args: Any, **kwargs: Any) -> Elmo:
-        with lock_of(self.bilm).alone():
-            self.clear_caches()  # they would stay on the old device
-            return super()._apply(*args, **kwargs)
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        with lock_of(self.bilm).alone():
-            return super().load_state_dict(*args, **kwargs)
-
-    def train(self, mode: bool = True) -> Elmo:
-        super().train(mode)
-        self.bilm.eval()  # its dropout is only for language model training
-        return self
-
-
-def _note_weights(elmo: Elmo, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """
-    Pre-hook of `load_state_dict`, which itself raises an error if some of the weights are missing.
-    """
-    elmo.clear_caches()
-    take_resume_state(elmo, state_dict, prefix)
-    if all(
-        (x := state_dict.get(f"{prefix}bilm.{name}")) is not None and x.shape == tensor.shape
-        for name, tensor in elmo.bilm.state_dict().items()
-    ):
-        elmo.layers.has_weights = True
 
 
 def _check_mix(weights: Any, n_layers: int) -> None:

@@ -224,7 +224,7 @@ def test_names_that_fill_the_memory_or_the_stack_are_refused(tmp_path, n_bytes, 
         for _ in range(n_headers):
             tar.addfile(header, io.BytesIO(b"x" * n_bytes))
         tar.addfile(member("config.json"), io.BytesIO())
-    with pytest.raises(InputError, match=r"expected a whole model\.tar\.gz, found damage"):
+    with pytest.raises(InputError, match=r"expected a whole \.tar\.gz file, found damage"):
         Elmo.from_archive(archive)
 
 
@@ -232,12 +232,12 @@ def test_names_that_fill_the_memory_or_the_stack_are_refused(tmp_path, n_bytes, 
 def test_a_small_archive_of_a_huge_text_is_refused(run, tmp_path, name, monkeypatch):
     """Its size is noticed before it is read; a limit of a megabyte stands for the real ones. A
     sparse file has its size in a header and no content."""
-    monkeypatch.setitem(archive_files.MOST_BYTES, name, 1 << 20)
+    monkeypatch.setitem(archive_files.MOST_BYTES, Path(name).suffix, 1 << 20)
     archive = tmp_path / "model.tar.gz"
     for is_sparse in (False, True):
         info = member(name, tarfile.REGTYPE, "")
         headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": name}
-        info.pax_headers = {**headers, "GNU.sparse.realsize": str(2 << 30)} if is_sparse else {}
+        info.pax_headers = {**headers, "GNU.sparse.realsize": str(1 << 19)} if is_sparse else {}
         text = b"1\n0\n1\n".ljust(512, b"\0") if is_sparse else bytes(1 << 21)
         info.size = len(text)
         with tarfile.open(archive, "w:gz", format=tarfile.PAX_FORMAT) as tar:
@@ -310,7 +310,7 @@ def test_weights_of_another_kind_are_refused(run, what):
     elif what == "more":
         state["more"] = torch.zeros(1)
     torch.save(list(state.values()) if what == "list" else dict(state), run / "best.th")
-    with pytest.raises(InputError, match=f"^{run}: .*expected .*, found"):
+    with pytest.raises(InputError, match=f"^{run}[:/].*expected .*, found"):
         load_language_model(run)
 
 
@@ -327,7 +327,7 @@ def test_a_damaged_archive_is_noticed(bilm_archive, tmp_path, unpacked, fuzz: Fu
         try:
             model = load_language_model(path)
         except InputError as error:
-            expected_file = "whole model.tar.gz" if damaged[:2] == data[:2] else "model in"
+            expected_file = "whole .tar.gz file" if damaged[:2] == data[:2] else "model in"
             assert str(error).startswith(f"{path}: expected a {expected_file}"), description
         else:
             check_same(model, expected, description)
@@ -394,7 +394,7 @@ def test_keys_that_the_model_does_not_have(run):
     with pytest.raises(InputError, match=f"^{run}: model: .* found 'more'") as error:
         load_language_model(run)
     needless = {"vocab", "serialization_dir", "regularizer", "ddp_accelerator"}
-    needless |= {"pretrained_file", "pretrained_vocabulary_file"}
+    needless |= {"pretrained_file", "pretrained_vocabulary_file", "pretrained_softmax_file"}
     keys = ", ".join(sorted(signature(BiLMModel).parameters.keys() - needless))
     assert f"expected keys among {keys}, found" in str(error.value)
     Elmo.from_archive(run)

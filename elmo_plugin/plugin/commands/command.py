@@ -19,6 +19,13 @@ from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.errors import named
 from elmo_plugin.pretrained import pretrained_names
 
+NAMES_OF_A_BILM = (
+    "the model.tar.gz or the folder of a trained bilm, or of a task model with the embedder elmo "
+    "(ARCHIVE#NAME if it has several); a folder, zip or tar.gz file with bilm-tf's options.json "
+    "and an HDF5 file; or hf://USER/REPOSITORY"
+)
+"""Help of an argument for anything that `find_bilm` finds."""
+
 
 class Command(Subcommand):
     """A command of `allennlp`. Its help begins with the class docstring."""
@@ -39,8 +46,9 @@ class Command(Subcommand):
         raise NotImplementedError
 
     def _run(self, args: argparse.Namespace) -> None:
+        # To most programs, an empty path is the current folder.
         for name, value in vars(args).items():
-            if value == "" or value == [""]:  # to most programs, the current folder
+            if value == "" or (isinstance(value, list) and "" in value):
                 raise InputError(f"{name}: expected a value, found an empty one")
         if self.prints_its_result:
             check_standard_output()
@@ -52,11 +60,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pretrained", choices=pretrained_names(), help="the name of a model in the package"
     )
-    parser.add_argument(
-        "--archive-file",
-        help="the model.tar.gz or the folder of a trained bilm, or a folder or zip file with "
-        "bilm-tf's options.json and an HDF5 file",
-    )
+    parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")
     parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from elmo_plugin.checks import MOST, InputError, check_count, shown
 from elmo_plugin.elmo.dump import PART_SENTENCES, DumpSettings, Line, dump
 from elmo_plugin.elmo.elmo import POOLS
-from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text, seconds_of_dump
+from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text
 from elmo_plugin.files.standard_streams import standard_input
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.commands.command import (
@@ -135,11 +135,10 @@ class ElmoCommand(Command):
         if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
             size = measure_text(lines(True))  # also finds blank lines now instead of after hours
             n_bytes = bytes_of_dump(elmo, size, settings)
-            seconds = seconds_of_dump(elmo, size, settings)
             print_text(
-                f"{args.output_file}: about {tqdm.format_sizeof(n_bytes, 'B')} in about "
-                f"{tqdm.format_interval(seconds)}, for {size.n_sentences:,} sentences with "
-                f"{size.n_tokens:,} tokens; twice the space while it is written"
+                f"{args.output_file}: about {tqdm.format_sizeof(n_bytes, 'B')}, for "
+                f"{size.n_sentences:,} sentences with {size.n_tokens:,} tokens; twice the space "
+                "while it is written"
             )
         dump(elmo, lines(size is None), args.output_file, settings, size and size.n_sentences)
 

@@ -214,6 +214,7 @@ class BiLMDataLoader(DataLoader):
                 "backward_inputs": backward_inputs,
                 "backward_targets": target_ids[window.backward_targets],
                 "words": self.corpus.characters(words, self.reader.max_characters_per_token),
+                "word_ids": ids[words],
             }
             tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
             if self._device is not None and self._device.type == "cuda":

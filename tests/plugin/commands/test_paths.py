@@ -31,10 +31,10 @@ WORD = ["--sentence", "the *dog*", "--pretrained", "tiny"]
         ("out", ["bilm-encode", "text", ""]),
         ("archive", ["bilm-export", "", "out"]),
         ("folder", ["bilm-export", "text", ""]),
-        ("options", ["bilm-import", "", "text", "text", "out"]),
-        ("weights", ["bilm-import", "text", "", "text", "out"]),
-        ("vocabulary", ["bilm-import", "text", "text", "", "out"]),
-        ("archive", ["bilm-import", "text", "text", "text", ""]),
+        ("files", ["bilm-import", "", "text", "text", "out"]),
+        ("files", ["bilm-import", "text", "", "text", "out"]),
+        ("files", ["bilm-import", "text", "text", "", "out"]),
+        ("files", ["bilm-import", "text", "text", "text", ""]),
     ],
 )
 def test_an_empty_path(
