@@ -1,4 +1,5 @@
 import argparse
+from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 
@@ -101,7 +102,7 @@ def _spread(text: str, word: str, most: int) -> list[Occurrence]:
     different: dict[tuple, Occurrence] = {}
     for occurrence in occurrences(text_sentences(with_repeats(text)), word):
         different.setdefault(occurrence.key, occurrence)
-    if not different:
+    if not different or Path(text).is_fifo():
         fail("--word", f"a word of {text}, which is read several times and cannot be a pipe", word)
     found, n = list(different.values()), min(most, len(different))
     return [found[k * len(found) // n] for k in range(n)]

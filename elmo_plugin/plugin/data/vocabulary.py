@@ -7,7 +7,6 @@ by descending frequency, so that a word's id is its rank, as log-uniform samplin
 
 from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
 from typing import Optional
 
 import numpy as np
@@ -24,9 +23,6 @@ from elmo_plugin.text.special_words import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN
 WORDS_NAMESPACE = "words"
 DEFAULT_MIN_COUNT = 3
 DEFAULT_MAX_SIZE = 100_000
-
-CHECKPOINTS = "model_state_e*_b*.th"
-"""The files of AllenNLP's and our checkpoints with weights."""
 
 NEWLINE_ESCAPE = "@@NEWLINE@@"
 """Escape of a line break in AllenNLP's vocabulary files."""
@@ -112,21 +108,6 @@ class BiLMVocabulary(Vocabulary):
         vocab._token_to_index[WORDS_NAMESPACE] = {word: index for index, word in enumerate(words)}
         vocab._index_to_token[WORDS_NAMESPACE] = dict(enumerate(words))
         return vocab
-
-    def save_to_files(self, directory: str) -> None:
-        """
-        Save the vocabulary as AllenNLP does. Raises an `InputError` if the folder is that of a run
-        with checkpoints and another vocabulary, whose weights would then be of other words.
-        """
-        file = Path(directory, f"{WORDS_NAMESPACE}.txt")
-        if file.exists() and any(file.parent.parent.glob(CHECKPOINTS)):
-            saved = file.read_bytes().decode("utf-8").split("\n")[:-1]
-            if saved != vocabulary_words(self):
-                raise InputError(
-                    f"vocabulary: expected that of the run in {file.parent.parent}, found another, "
-                    "because the text that it is made from has changed; restore the text to resume"
-                )
-        super().save_to_files(directory)
 
 
 def word_ids(vocab: Vocabulary) -> dict[str, int]:

@@ -3,7 +3,6 @@ import logging
 import os
 import shutil
 import sys
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -43,8 +42,7 @@ class BiLMCheckpointer(Checkpointer):
 
     - `rank_state_eE_bB_wRofN.th`, one per process R: the states of its random number generators and
       the results of the `resume_state` methods of the model's modules (such as carried LSTM
-      states), digests of the texts and of the vocabulary, whose words give the rows of weights
-      their meaning, and the order in which processes sum their gradients;
+      states), digests of the texts, and the order in which processes sum their gradients;
     - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
 
@@ -149,7 +147,7 @@ class BiLMCheckpointer(Checkpointer):
         point = Point(trainer._epochs_completed, trainer._batches_in_epoch_completed)
         _check_finite(self._model, point)
         self.check_texts(trainer)
-        states = [{**_rank_state(trainer), "vocabulary": self._vocabulary, "texts": self._texts}]
+        states = [{**_rank_state(trainer), "texts": self._texts}]
         # Trainer and model are the same in all processes; the first one's are saved.
         if (state := trainer.get_checkpoint_state()) is not None:
             states += [state.trainer_state, state.model_state]
@@ -178,7 +176,7 @@ class BiLMCheckpointer(Checkpointer):
         this. If the run was killed before the trainer wrote `best.th`, this method writes it. A
         damaged `best.th` is removed, because the trainer would silently load it at the end. Raises
         an `InputError` if another run trains in this folder, if the checkpoints were saved by a
-        different number of processes or with another vocabulary, or if the model is sharded.
+        different number of processes, or if the model is sharded.
         """
         if self.state_is_sharded:
             raise InputError(
@@ -187,7 +185,6 @@ class BiLMCheckpointer(Checkpointer):
             )
         self._lock_folder()
         self._files.check_world_size()
-        vocabulary = self._vocabulary  # before the data loader adds words
         point, states = self._load_newest()
         if self._is_local_primary:
             self._files.remove_leftovers(point)
@@ -200,11 +197,6 @@ class BiLMCheckpointer(Checkpointer):
             return None
         rank_state, training_state, model_state = states
         file = self._files.path("model_state", point)
-        if rank_state["vocabulary"] != vocabulary:
-            raise InputError(
-                f"vocabulary: expected that of {file}, found another, because the text that it is "
-                "made from has changed; restore the text to resume"
-            )
         self._resumed_texts = rank_state["texts"]  # compared as soon as the trainer is known
         self._set_last_save(point)
         logger.info(
@@ -245,16 +237,6 @@ class BiLMCheckpointer(Checkpointer):
         """Whether this is the machine's first process. Machines need not share a folder."""
         processes = int(os.environ.get("ALLENNLP_PROCS_PER_NODE", self._world_size))
         return self._rank % processes == 0
-
-    @cached_property
-    def _vocabulary(self) -> str:
-        """
-        The vocabulary's digest before training. A lazy data loader adds the words of a pretrained
-        transformer only with its first batch, so a later digest would be another one.
-        """
-        vocab = self._model.vocab
-        words = {name: vocab.get_index_to_token_vocabulary(name) for name in vocab.get_namespaces()}
-        return digest(json.dumps(words, sort_keys=True).encode("utf-8"))
 
     def _set_last_save(self, point: Point) -> None:
         self._is_asked = False

@@ -52,20 +52,6 @@ def test_defaults(tmp_path: Path, text: Path) -> None:
     assert len(build(tmp_path, corpus)) == 100_000
 
 
-def test_the_words_of_a_run_are_not_replaced(tmp_path: Path) -> None:
-    """Its rows of weights belong to its words. Without a checkpoint there are no weights yet."""
-    folder = tmp_path / "vocabulary"
-    one, other = (BiLMVocabulary.from_words([*WORDS[:3], *x]) for x in (["a", "b"], ["b", "a"]))
-    one.save_to_files(str(folder))
-    other.save_to_files(str(folder))
-    (tmp_path / "model_state_e0_b7.th").touch()
-    other.save_to_files(str(folder))
-    before = (folder / "words.txt").read_bytes()
-    with pytest.raises(InputError, match=f"vocabulary: expected that of the run in {tmp_path}, .*"):
-        one.save_to_files(str(folder))
-    assert (folder / "words.txt").read_bytes() == before
-
-
 @pytest.mark.parametrize("oov_token", [None, "<UNK>", "@@UNKNOWN@@", "the"])
 @pytest.mark.parametrize("kind", [Vocabulary, BiLMVocabulary])
 def test_ids_survive_files(tmp_path: Path, kind: type[Vocabulary], oov_token: str | None) -> None:

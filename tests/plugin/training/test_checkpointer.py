@@ -184,39 +184,6 @@ def test_shuffled_by_pythons_generator(
     assert after > 50
 
 
-def test_another_vocabulary_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of weights belong to words, so that a run whose text has changed would give each row
-    another word's."""
-
-    def model(words: str) -> ToyModel:
-        toy = ToyModel()
-        for word in words.split():
-            toy.vocab.add_token_to_namespace(word)
-        return toy
-
-    options = {"make_model": partial(model, "the dog barks")}
-    assert not _train_and_kill(monkeypatch, tmp_path, 30, **options)
-    with pytest.raises(InputError, match=r"vocabulary: expected that of .*model_state_e.*text"):
-        _train(tmp_path, make_model=partial(model, "the barks dog"))
-    _train(tmp_path, **options)
-
-
-class GrowingModel(ToyModel):
-    """With a lazy data loader, AllenNLP adds a transformer's words when it indexes a batch."""
-
-    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:  # type: ignore[override]
-        self.vocab.add_token_to_namespace("word")
-        return super().forward(x)
-
-
-def test_words_that_come_with_the_first_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are not there yet when a checkpoint is loaded."""
-    assert not _train_and_kill(monkeypatch, tmp_path, 30, make_model=GrowingModel)
-    _train(tmp_path, make_model=GrowingModel)
-
-
 @pytest.mark.parametrize("patience", [None, 1])
 def test_a_finished_run_draws_no_batches(patience: int | None, tmp_path: Path) -> None:
     """Nothing is trained, whether all epochs are done or the run stopped early, after two."""
