@@ -24,7 +24,7 @@ from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.compare import assert_close
 from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, write_bilm_files
 from tests.plugin.callbacks.test_elmo_mix import config
@@ -186,7 +186,7 @@ def test_an_archive_of_a_language_model_is_needed(bilm_archive: str, tmp_path: P
     for extra in ({}, {"pretrained_file": task}):
         torch.manual_seed(0)
         words = BiLMVocabulary.from_words(WORDS)
-        models.append(LanguageModel(words, **BLOCKS, n_negative_samples=3, **extra))
+        models.append(BiLMModel(words, **BLOCKS, n_negative_samples=3, **extra))
     expected = find_bilm(bilm_archive).bilm.state_dict()
     for name, tensor in models[1].bilm.state_dict().items():
         assert torch.equal(tensor, expected[name]), name

@@ -26,7 +26,7 @@ from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, word_ids
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.special_words import UNKNOWN
 from tests import conftest
 from tests.conftest import BLOCKS, WORDS, allennlp
@@ -59,7 +59,7 @@ def parts(tmp_path: Path) -> tuple[str, ...]:
     return tuple(map(str, files))
 
 
-def log_probabilities(model: LanguageModel, sentence: list[str]) -> list[np.ndarray]:
+def log_probabilities(model: BiLMModel, sentence: list[str]) -> list[np.ndarray]:
     """Of the words and `</S>` forward, and of `<S>` and the words backward."""
     ids = word_ids(model.vocab)
     targets = torch.tensor([[ids.get(word, UNKNOWN) for word in sentence]])
@@ -136,7 +136,7 @@ def test_an_import(parts: tuple[str, ...], tmp_path: Path, order: str) -> None:
             assert torch.equal(tensor, found.softmax.state_dict()[name]), name
 
 
-def tuned(**files: str) -> LanguageModel:
+def tuned(**files: str) -> BiLMModel:
     params = {**BLOCKS, "type": "bilm", "n_negative_samples": 3, **files}
     words = ["<S>", "</S>", "<UNK>", "new", "the"]
     return Model.from_params(params=conftest.Params(params), vocab=BiLMVocabulary.from_words(words))
