@@ -69,8 +69,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     """
     Load the biLM that the arguments name, in evaluation mode and on its device. Raises a
-    `ConfigurationError` if there is no such GPU, an `InputError` if the arguments do not name
-    exactly one biLM, and a `FileNotFoundError` if a file does not exist.
+    `ConfigurationError` or a `RuntimeError` if there is no such GPU, an `InputError` if the
+    arguments do not name exactly one biLM, and a `FileNotFoundError` if a file does not exist.
     """
     check_for_gpu(args.cuda_device)
     values = (getattr(args, key) for key in KEYS)

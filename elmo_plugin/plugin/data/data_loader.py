@@ -47,6 +47,7 @@ class BiLMDataLoader(DataLoader):
       model's `initial_state` in evaluation.
     * `window`: a `LazyWindow`, whose method `tensors` returns a dictionary:
         * `words`: character ids of the distinct words of the window, shape `(U, C)`, int16.
+        * `word_ids`: their vocabulary ids, shape `(U,)`, int64.
         * `forward_inputs`: indices into `words` for `<S> w1 .. wn` of each sentence, shape
           `(B, T)`, int64.
         * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100, shape `(B, T)`, int64.

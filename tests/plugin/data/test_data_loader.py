@@ -24,7 +24,8 @@ from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import CorpusError
 
-KEYS = {"words", "forward_inputs", "forward_targets", "backward_inputs", "backward_targets"}
+STREAMS = {"forward_inputs", "forward_targets", "backward_inputs", "backward_targets"}
+KEYS = {"words", "word_ids", *STREAMS}
 
 
 @pytest.fixture
@@ -132,7 +133,9 @@ def test_types_and_shapes(file: Path) -> None:
         assert set(window) == KEYS
         assert window["words"].dtype == torch.int16
         assert window["words"].shape[1] == 12
-        for key in KEYS - {"words"}:
+        assert window["word_ids"].dtype == torch.int64
+        assert window["word_ids"].shape == window["words"].shape[:1]
+        for key in STREAMS:
             assert window[key].dtype == torch.int64
             assert window[key].shape == (4, 5)
 
