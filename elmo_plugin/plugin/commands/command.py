@@ -74,8 +74,8 @@ def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     """
     check_for_gpu(args.cuda_device)
     values = (getattr(args, key) for key in KEYS)
-    named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
-    elmo = Elmo(find_bilm(*named.values()).bilm, initial_state=initial_state)
+    files = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
+    elmo = Elmo(find_bilm(*files.values()).bilm, initial_state=initial_state)
     return elmo.eval().to(int_to_device(args.cuda_device))
 
 

@@ -406,7 +406,7 @@ def test_batch_sizes_that_are_refused(text, tmp_path, options, size, capsys):
 def test_missing_devices_are_refused(text, tmp_path, options):
     """A device that does not exist is refused before anything is read."""
     for device in (torch.cuda.device_count(), 100):
-        with pytest.raises((ConfigurationError, RuntimeError), match="GPU|accelerator"):
+        with pytest.raises((ConfigurationError, RuntimeError), match=r"GPU|accelerator"):
             run(text, tmp_path / "out", "--top", *options, "--cuda-device", device)
 
 
