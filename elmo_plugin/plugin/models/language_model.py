@@ -28,11 +28,11 @@ from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
 from elmo_plugin.plugin.training.row_exchange import check_optimizer
-from elmo_plugin.text.prefetch import LazyWindow
 from elmo_plugin.text.special_words import UNKNOWN
 
 

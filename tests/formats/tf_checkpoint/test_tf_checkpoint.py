@@ -367,11 +367,9 @@ def test_fine_tuning(folder: Path) -> None:
     ("arguments", "message"),
     [
         (["--checkpoint", "gone", "OUT"], "gone: expected .* TensorFlow checkpoint .* no such"),
-        (["--checkpoint", "", "OUT"], "--checkpoint: expected a path, found ''"),
-        (["--checkpoint", "x"], r"expected \[VOCABULARY\] ARCHIVE, found 0 files"),
-        (["--checkpoint", "x", "y", "z", "OUT"], r"expected \[VOCABULARY\] ARCHIVE, found 3 files"),
-        (["x", "y", "OUT"], "expected OPTIONS WEIGHTS VOCABULARY ARCHIVE, found 3 files"),
-        ([], "expected OPTIONS WEIGHTS VOCABULARY ARCHIVE, found 0 files"),
+        (["--checkpoint", "", "OUT"], "checkpoint: expected a value, found an empty one"),
+        (["--checkpoint", "x", "y", "z", "OUT"], r"expected .*VOCABULARY\] ARCHIVE, found 3 files"),
+        (["x", "y", "OUT"], r"expected OPTIONS WEIGHTS VOCABULARY ARCHIVE, .*, found 3 files"),
     ],
 )
 def test_wrong_arguments(tmp_path: Path, arguments: list[str], message: str) -> None:
