@@ -22,10 +22,10 @@ from elmo_plugin.modules import BiLM, lstm
 from elmo_plugin.ops.lstm import reference_lstm
 from elmo_plugin.ops.private_torch import CPU_HAS_BFLOAT16
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
-from elmo_plugin.text.prefetch import LazyWindow
 
 [(NAME, MODEL)] = QUICK.items()
 PRECISIONS = ["fp32", *(["bf16"] if CPU_HAS_BFLOAT16 else [])]

@@ -3,7 +3,7 @@ import argparse
 import torch
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import InputError, check_path
+from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.commands.command import NAMES_OF_A_BILM, Command, print_text
@@ -31,8 +31,6 @@ class BiLMExport(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        check_path("archive", args.archive)
-        check_path("folder", args.folder)
         dtype = torch.float16 if args.float16 else torch.float32
         found = find_bilm(args.archive, with_softmax=True)
         softmax = found.softmax if args.softmax else None

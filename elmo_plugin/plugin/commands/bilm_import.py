@@ -2,32 +2,27 @@ import argparse
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import InputError, check_path
+from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.commands.command import Command, check_output_file, print_text
 from elmo_plugin.plugin.models.archives import import_files
 
-FILES = {
-    "options": "the options.json of bilm-tf",
-    "weights": "the weights in HDF5",
-    "vocabulary": "the words of the softmax, one per line",
-    "archive": "the model.tar.gz to write",
-}
+FORMS = "OPTIONS WEIGHTS VOCABULARY ARCHIVE, or with --checkpoint [VOCABULARY] ARCHIVE"
 
 
 @Subcommand.register("bilm-import")
 class BiLMImport(Command):
     """
-    Makes the archive of a bilm, as `train` would, from the files of bilm-tf. With --checkpoint, the
-    arguments are [VOCABULARY] ARCHIVE.
+    Makes the archive of a bilm, as `train` would, from the files of bilm-tf.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        for name, text in FILES.items():
-            # AllenNLP's parser does not return the argument.
-            argument = argparse.ArgumentParser.add_argument(
-                parser, "files", action="append", metavar=name.upper(), help=text
-            )
-            argument.required = False  # `run` checks their number
+        parser.add_argument(
+            "files",
+            nargs="+",
+            metavar="FILE",
+            help=f"{FORMS}: the options.json of bilm-tf, the weights in HDF5, the words of the "
+            "softmax, one per line, and the model.tar.gz to write",
+        )
         parser.add_argument("--softmax", help="the softmax in HDF5, if it is not in WEIGHTS")
         parser.add_argument(
             "--checkpoint",
@@ -37,21 +32,12 @@ class BiLMImport(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        given, names = args.files or [], list(FILES)
+        *files, archive = args.files
         if args.checkpoint is not None:
-            check_path("--checkpoint", args.checkpoint)
-            names = ["vocabulary", "archive"][-len(given) :]
-        if len(names) != len(given):
-            expected = " ".join(FILES) if args.checkpoint is None else "[vocabulary] archive"
-            raise InputError(f"bilm-import: expected {expected.upper()}, found {len(given)} files")
-        files = dict(zip(names, given))
-        archive = files.pop("archive")
-        for name, file in files.items():
-            check_path(name, file)
-        if args.softmax is not None:
-            check_path("--softmax", args.softmax)
+            files = [args.checkpoint, None, *(files or [None])]
+        if len(files) != 3:
+            raise InputError(f"bilm-import: expected {FORMS}, found {len(args.files)} files")
         check_output_file("archive", archive)
-        options = args.checkpoint or files["options"]
-        weights, vocabulary = files.get("weights"), files.get("vocabulary")
+        options, weights, vocabulary = files
         import_files(options, weights, vocabulary, archive, args.softmax)
         print_text(f"wrote {archive}")

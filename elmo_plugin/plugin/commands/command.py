@@ -5,16 +5,18 @@ import os
 import tempfile
 from pathlib import Path
 
-import torch
 from allennlp.commands.subcommand import Subcommand
+from allennlp.common.checks import check_for_gpu
+from allennlp.common.util import int_to_device
 
-from elmo_plugin.checks import InputError, check_path, fail
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, output_encoding, piped_output
 from elmo_plugin.formats.find import KEYS, find_bilm, one_bilm
 from elmo_plugin.plugin.data.task_text import with_repeats
+from elmo_plugin.plugin.errors import named
 from elmo_plugin.pretrained import pretrained_names
 
 NAMES_OF_A_BILM = (
@@ -44,6 +46,10 @@ class Command(Subcommand):
         raise NotImplementedError
 
     def _run(self, args: argparse.Namespace) -> None:
+        # To most programs, an empty path is the current folder.
+        for name, value in vars(args).items():
+            if value == "" or (isinstance(value, list) and "" in value):
+                raise InputError(f"{name}: expected a value, found an empty one")
         if self.prints_its_result:
             check_standard_output()
         with piped_output():
@@ -62,17 +68,15 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     """
-    Load the biLM that the arguments name, in evaluation mode and on its device. Raises an
-    `InputError` if there is no such GPU, or if the arguments do not name exactly one biLM, and a
-    `FileNotFoundError` if a file does not exist.
+    Load the biLM that the arguments name, in evaluation mode and on its device. Raises a
+    `ConfigurationError` or a `RuntimeError` if there is no such GPU, an `InputError` if the
+    arguments do not name exactly one biLM, and a `FileNotFoundError` if a file does not exist.
     """
-    n_gpus = torch.cuda.device_count()
-    if not -1 <= args.cuda_device < n_gpus:
-        fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
+    check_for_gpu(args.cuda_device)
     values = (getattr(args, key) for key in KEYS)
-    named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
-    elmo = Elmo(find_bilm(*named.values()).bilm, initial_state=initial_state)
-    return elmo.eval().to("cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}")
+    files = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
+    elmo = Elmo(find_bilm(*files.values()).bilm, initial_state=initial_state)
+    return elmo.eval().to(int_to_device(args.cuda_device))
 
 
 def input_path(argument: str, path: str, expected: str) -> str:
@@ -80,34 +84,24 @@ def input_path(argument: str, path: str, expected: str) -> str:
     The local path of an input file or folder. A URL is downloaded. If nothing is found, the
     `FileNotFoundError` names the argument.
     """
-    check_path(argument, path)
-    try:
+    with named(argument):
         return local_path(with_repeats(path), expected)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{argument}: {error}") from None
 
 
 def check_output_file(argument: str, file: str) -> None:
     """
-    Raise an `InputError` that names the argument if the output `file` exists, or if its parent
-    folder does not exist or is not writable. For a link, its target is checked.
+    Raise an `InputError` if the output `file` exists or cannot be written, before hours of work.
+    For a link, its target is checked.
     """
-    check_path(argument, file)
-    folder = Path(os.path.realpath(file)).parent
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "none"
-        raise InputError(
-            f"{argument}: {file}: expected the existing folder {folder}, found {found}"
-        )
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:  # permissions alone do not tell, as in /proc
-        raise InputError(
-            f"{argument}: {file}: expected a writable folder, found {folder}"
-        ) from None
-    if Path(file).is_dir():
-        raise InputError(f"{argument}: {file}: expected a file to write, found a folder")
     check_is_new(file)
+    folder = Path(os.path.realpath(file)).parent
+    try:  # permissions alone do not tell, as in /proc
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"{argument}: {file}: expected to write into the folder {folder}, found: "
+            f"{error.strerror}"
+        ) from None
 
 
 def print_text(text: str) -> None:

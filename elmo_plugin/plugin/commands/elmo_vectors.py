@@ -102,17 +102,13 @@ class ElmoCommand(Command):
         file: Path | BinaryIO
         if name != "-":
             file = Path(input_path("input_file", name, "a text, one sentence per line"))
-            if file.is_dir():
-                raise InputError(f"input_file: {name}: expected a file, found a folder")
         else:
             name, file = "stdin", standard_input("input_file").buffer
         do_not_spin_if_busy()
         elmo = load_elmo(args, args.initial_state)
         most = elmo.bilm.max_characters_per_token
-        n_tokens = n_cropped = 0
 
-        def lines() -> Iterator[Line]:
-            nonlocal n_tokens, n_cropped
+        def lines(warns: bool) -> Iterator[Line]:
             n_tokens = n_cropped = 0
             texts = chain.from_iterable(read_blocks(file, name=name))
             for number, text in islice(enumerate(texts), shard, None, n_shards):
@@ -124,6 +120,8 @@ class ElmoCommand(Command):
                 n_tokens += len(tokens := line.tokens)
                 n_cropped += count_cropped(tokens, most)
                 yield line
+            if warns:
+                warn_of_cropped(name, n_cropped, n_tokens, most)
 
         settings = DumpSettings(
             layer=args.layer,
@@ -135,17 +133,14 @@ class ElmoCommand(Command):
         )
         size = None
         if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
-            size = measure_text(lines())  # also finds blank lines now instead of after hours
-            warn_of_cropped(name, n_cropped, n_tokens, most)
+            size = measure_text(lines(True))  # also finds blank lines now instead of after hours
             n_bytes = bytes_of_dump(elmo, size, settings)
             print_text(
                 f"{args.output_file}: about {tqdm.format_sizeof(n_bytes, 'B')}, for "
                 f"{size.n_sentences:,} sentences with {size.n_tokens:,} tokens; twice the space "
                 "while it is written"
             )
-        dump(elmo, lines(), args.output_file, settings, total=size and size.n_sentences)
-        if size is None:
-            warn_of_cropped(name, n_cropped, n_tokens, most)
+        dump(elmo, lines(size is None), args.output_file, settings, size and size.n_sentences)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -28,11 +28,11 @@ from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
 from elmo_plugin.plugin.training.row_exchange import check_optimizer
-from elmo_plugin.text.prefetch import LazyWindow
 from elmo_plugin.text.special_words import UNKNOWN
 
 
@@ -130,10 +130,10 @@ class BiLMModel(language_model.LanguageModel, Model):
                     fail("pretrained_file", f"one with {key}", None)
         try:
             blocks = {"lstm": lstm, "char_cnn": char_cnn, "words": words}
-            known = vocabulary_words(vocab)
-            options, n_words = BiLMOptions.from_dict(blocks, source="model"), len(known)
+            options, n_words = BiLMOptions.from_dict(blocks, source="model"), len(word_ids(vocab))
             if options.reads_code_points:
                 fail("model: char_cnn.n_code_points", "none in training", "one")
+            known = vocabulary_words(vocab) if options.words is not None else []
             options = options.of_words(known)
             options.check_size(n_words)
             super().__init__(

@@ -1,17 +1,11 @@
-import io
 import json
-import locale
 import math
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from itertools import chain
 from typing import Any
 
 import torch
 from allennlp.common import JsonDict
-from allennlp.common.file_utils import open_compressed
 from allennlp.data import Batch, DatasetReader, Instance
 from allennlp.models import Model
 from allennlp.nn import util
@@ -20,10 +14,8 @@ from allennlp.predictors import Predictor
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
-from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
-from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.models.predictions import json_line, sentence_output
@@ -61,11 +53,6 @@ class BiLMPredictor(Predictor):
     n_substitutes = 5
     _model: BiLMModel
 
-    def __init__(self, model: Model, dataset_reader: DatasetReader, frozen: bool = True) -> None:
-        if not isinstance(model, BiLMModel):
-            raise InputError(f"expected a model of type bilm, found {type(model).__name__}")
-        super().__init__(model, dataset_reader, frozen)
-
     def load_line(self, line: str) -> JsonDict:
         line = line.removeprefix("\ufeff").strip()  # a byte order mark is no character of the text
         if not line:
@@ -74,25 +61,11 @@ class BiLMPredictor(Predictor):
         if line.startswith("{"):
             try:
                 found = json.loads(line)
-            except json.JSONDecodeError as error:
+            except json.JSONDecodeError:
                 if line.startswith('{"'):  # other braces may be text
-                    raise InputError(f"expected JSON, found {line[:80]!r} ({error})") from None
+                    raise
         _tokens(found)  # here, where the line's number is known
         return found
-
-    def load_file(self, input_file: str) -> Iterator[JsonDict]:
-        """
-        The sentences of a file, or of standard input for `"-"`, one per line. Raises an
-        `InputError` that names the line if it is blank or has another form.
-        """
-        name = "stdin" if input_file == "-" else input_file
-        with _open(input_file) as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    found = self.load_line(line)
-                except InputError as error:
-                    raise InputError(f"{name}, line {number}: {error}") from error
-                yield found
 
     def check_text(self, path: str) -> None:
         """
@@ -109,12 +82,10 @@ class BiLMPredictor(Predictor):
 
     def dump_line(self, outputs: JsonDict) -> str:
         line = json_line(outputs)
-        # The encodings of the terminal and of the output file.
-        for encoding in (output_encoding(), locale.getpreferredencoding(False)):
-            try:
-                line.encode(encoding)
-            except UnicodeEncodeError:
-                line = json.dumps(outputs)
+        try:
+            line.encode(output_encoding())
+        except UnicodeEncodeError:
+            line = json.dumps(outputs)
         return line + "\n"
 
     def predict_instance(self, instance: Instance) -> JsonDict:
@@ -129,15 +100,6 @@ class BiLMPredictor(Predictor):
             {**sentence_output(output), "substitutes": found}
             for output, found in zip(outputs, words)
         ]
-
-
-def _open(input_file: str) -> AbstractContextManager[Iterable[str]]:
-    # As in a text, only a line feed ends a line.
-    if input_file != "-":
-        return open_compressed(local_path(with_repeats(input_file)), newline="\n")
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(newline="\n")
-    return nullcontext(sys.stdin)
 
 
 def _tokens(json_dict: JsonDict) -> list[str]:
