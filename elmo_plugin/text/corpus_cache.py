@@ -53,7 +53,7 @@ def open_corpus(
     if is_corpus(path):
         return EncodedCorpus.open(path)
     files = find_files(path)
-    cache = Path(cache_dir or DEFAULT_CACHE).expanduser().resolve()
+    cache = Path(cache_dir or DEFAULT_CACHE).expanduser()
     entry = cache / digest(json.dumps([FORMAT_VERSION, file_facts(files)]).encode("utf-8"))[:20]
     # No lock, because the cache may belong to another user. Folders appear whole.
     with suppress(CorpusError, OSError):
