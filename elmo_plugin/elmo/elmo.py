@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,13 @@ MOST_MIXES = 1000
 
 LARGEST = torch.finfo(torch.float32).max
 """Largest weight of a mix, because the softmax of an infinite weight is NaN."""
+
+CHOICES: dict[Any, Callable[[list[Tensor]], Tensor]] = {
+    "all": torch.stack,
+    "average": lambda layers: torch.stack(layers).mean(dim=0),
+    "top": lambda layers: layers[-1],
+}
+"""What `Elmo.embed` returns of the layers, in addition to a single layer."""
 
 POOLS = ("mean",)
 """The ways to make one vector of those of a sentence."""
@@ -141,17 +148,19 @@ class Elmo(BiLMLayers):
         cls,
         options_file: str | os.PathLike,
         weight_file: str | os.PathLike | None = None,
+        vocabulary_file: str | os.PathLike | None = None,
         **kwargs: Any,
     ) -> Elmo:
         """
-        Load a model from bilm-tf's two files, or from all that `from_archive` accepts. A URL is
-        downloaded once, with the package `cached-path`. `kwargs` are those of `Elmo`.
+        Load a model from bilm-tf's two files, or from all that `from_archive` accepts. A biLM that
+        reads words from a table needs the vocabulary too. A URL is downloaded once, with the
+        package `cached-path`. `kwargs` are those of `Elmo`.
 
         # Raises
 
         As `find_bilm`.
         """
-        return elmo_of(cls, find_bilm(options_file, weight_file), kwargs)
+        return elmo_of(cls, find_bilm(options_file, weight_file, vocabulary_file), kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
@@ -328,7 +337,8 @@ class Elmo(BiLMLayers):
         if layer == "mix":
             (mixed,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
             return mixed
-        return _choose(self.layers(tokens, boundaries=False)[0], layer)
+        layers, _ = self.layers(tokens, boundaries=False)
+        return CHOICES[layer](layers) if layer in CHOICES else layers[int(layer)]
 
     def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:
         """
@@ -374,22 +384,12 @@ def _check_mix(weights: Any, n_layers: int) -> None:
         check_number(f"{name}[{k}]", weight, least=-LARGEST, most=LARGEST)
 
 
-def _choose(layers: list[Tensor], layer: str | int) -> Tensor:
-    if layer == "all":
-        return torch.stack(layers)
-    if layer == "average":
-        return torch.stack(layers).mean(dim=0)
-    if layer == "top":
-        return layers[-1]
-    return layers[int(layer)]
-
-
 def _check_layer(layer: Any, n_layers: int) -> None:
     """
     Check the layer before the sentences are read, because with `carry` reading changes the state.
     """
     is_number = isinstance(layer, WHOLE) and not isinstance(layer, bool) and 0 <= layer < n_layers
-    if not is_number and layer not in ("mix", "all", "average", "top"):
+    if not is_number and layer not in ("mix", *CHOICES):
         raise ValueError(
             f"layer: expected mix, all, average, top or a number below {n_layers}, found {layer!r}"
         )

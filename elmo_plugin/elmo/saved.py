@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from elmo_plugin.formats.bilm_tf.model_files import write_model_files
-from elmo_plugin.formats.found import MIX_SETTINGS, FoundBiLM, TrainedMixes
+from elmo_plugin.formats.found import FoundBiLM, TrainedMixes
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,12 @@ def save_elmo(elmo: Any, folder: str | os.PathLike) -> None:
     """See `Elmo.save`."""
     if not elmo.has_weights:
         raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
-    settings = {key: getattr(elmo, key) for key in MIX_SETTINGS[:1]}
-    settings.update(
-        do_layer_norm=elmo.mixes[0].do_layer_norm,
-        use_top_only=elmo.mixes[0].use_top_only,
-        initial_state=elmo.initial_state,
-    )
+    settings = {
+        "num_output_representations": elmo.num_output_representations,
+        "do_layer_norm": elmo.mixes[0].do_layer_norm,
+        "use_top_only": elmo.mixes[0].use_top_only,
+        "initial_state": elmo.initial_state,
+    }
     with elmo.lock.shared():
         mixes = TrainedMixes(_mixes(elmo), settings)
         write_model_files(folder, elmo.bilm, mixes=mixes)

@@ -31,13 +31,17 @@ WEIGHTS = ("weights.th", "best.th")
 """File names of the weights in an archive and in the folder of a training run."""
 
 NEEDED = re.compile(
-    r"config\.json|(weights|best)\.th|(words|elmo_options|vocabulary)\.txt|"
-    r"(?!\.)(.*options|elmo_mixes)\.json|(?!\.).*\.(hdf5|h5)",
+    r"(?!\.)("
+    r"config\.json|(weights|best)\.th|(words|elmo_options)\.txt|"  # AllenNLP
+    r".*options\.json|elmo_mixes\.json|.*\.(hdf5|h5)|vocab.*\.txt|"  # bilm-tf
+    r"checkpoint|.*\.ckpt.*\.(index|data-\d+-of-\d+)|"  # its checkpoints
+    r"(encoder|token_embedder)\.pkl|(char|word)\.dic"  # ELMoForManyLangs
+    r")",
     re.IGNORECASE,
 )
-"""Names of the files that the formats read. No other file is unpacked."""
+"""Names of the files that the formats read. No others are unpacked, except small JSON files."""
 MOST_FILES = 1000
-MOST_BYTES = {".json": 1 << 24, ".txt": 1 << 27}
+MOST_BYTES = {".json": 1 << 24, ".txt": 1 << 27, ".dic": 1 << 27}
 """Largest files that are read as a whole, so that a small archive cannot fill the memory."""
 
 DAMAGE = (
@@ -154,9 +158,10 @@ class _Members:
         if name.startswith("/") or name.split("/")[0] == "..":
             raise InputError(f"expected members inside the archive's folder, found {shown(name)}")
         last = posixpath.basename(name)
-        if not NEEDED.fullmatch(last):
-            return None
         most = MOST_BYTES.get(posixpath.splitext(last)[1].lower(), n_bytes)
+        is_config = last.endswith(".json") and n_bytes <= most  # ELMoForManyLangs names any file
+        if not NEEDED.fullmatch(last) and not is_config:
+            return None
         if n_bytes > most:
             raise InputError(f"{name}: expected at most {most:,} bytes, found {n_bytes:,}")
         self.n_files += 1

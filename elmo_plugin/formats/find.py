@@ -137,8 +137,8 @@ def _read_format(
             found = f"{'a folder' if path.is_dir() else 'an archive'} without config.json and "
             found += "options.json"
         raise InputError(
-            f"expected {expected}, found {found}; the options and weights of bilm-tf are named by "
-            "their folder, or where there are two parameters, as options_file and weight_file"
+            f"expected {expected}, found {found}; to name bilm-tf's two files, name their folder, "
+            "or both as options_file and weight_file"
         )
 
 

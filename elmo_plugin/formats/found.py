@@ -1,6 +1,6 @@
 """What the reader of a format returns, and the modules that it fills."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, check_choice, check_count, check_flag
 from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.options import BiLMOptions
 
 
@@ -27,8 +28,24 @@ class TrainedMixes(NamedTuple):
     settings: dict[str, Any]
 
 
-MIX_SETTINGS = ("num_output_representations", "do_layer_norm", "use_top_only", "initial_state")
-"""The parameters of `Elmo` that change what a mix is a mix of."""
+MIX_SETTINGS: dict[str, Callable[[str, Any], None]] = {
+    "num_output_representations": check_count,
+    "do_layer_norm": check_flag,
+    "use_top_only": check_flag,
+    "initial_state": lambda name, value: check_choice(name, value, INITIAL_STATES),
+}
+"""The parameters of `Elmo` that change what a mix is a mix of, with their checks."""
+
+
+def mix_settings(block: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """
+    Those of `MIX_SETTINGS` that are in a block of a file. Raises an `InputError` that begins with
+    `source` if one has a wrong value.
+    """
+    found = {key: block[key] for key in MIX_SETTINGS if key in block}
+    for key, value in found.items():
+        MIX_SETTINGS[key](f"{source}: {key}", value)
+    return found
 
 
 class FoundBiLM(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from elmo_plugin.checks import InputError, check_number
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.bounds import read_small_file
-from elmo_plugin.formats.found import MIX_SETTINGS, TrainedMixes
+from elmo_plugin.formats.found import TrainedMixes, mix_settings
 
 MIXES = "elmo_mixes.json"
 MOST_BYTES = 1 << 24
@@ -41,4 +41,4 @@ def read_mixes(path: Path) -> TrainedMixes:
     for name, number in numbers.items():
         check_number(f"{path}: {name}", number, least=-LARGEST, most=LARGEST)
     state = {name: torch.tensor([float(x)]) for name, x in numbers.items()}
-    return TrainedMixes(state, {key: found[key] for key in MIX_SETTINGS if key in found})
+    return TrainedMixes(state, mix_settings(found, str(path)))

@@ -14,16 +14,16 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.formats.allennlp_elmo import CHARACTERS
-from elmo_plugin.formats.archive_files import read_text, read_weights
+from elmo_plugin.formats.archive_files import CONFIG, read_text, read_weights
 from elmo_plugin.formats.bilm_tf.options_file import options_from_dict
 from elmo_plugin.formats.found import (
-    MIX_SETTINGS,
     FoundBiLM,
     TrainedMixes,
     allocate,
     check_finite,
     check_state,
     meta_modules,
+    mix_settings,
 )
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
@@ -178,4 +178,4 @@ def _mixes(state: State, prefix: str, block: dict[str, Any] | None) -> TrainedMi
         return None
     for name, tensor in found.items():
         check_finite(prefix + name, tensor)
-    return TrainedMixes(found, {key: block[key] for key in MIX_SETTINGS if key in block})
+    return TrainedMixes(found, mix_settings(block, f"{CONFIG}: the embedder elmo"))

@@ -95,7 +95,7 @@ class LanguageModel(nn.Module):
             words, begin = word_ids, torch.tensor(BEGIN)
         else:
             words = self.bilm.fit(words)
-            begin = self.bilm.boundaries[0]
+            begin = self.bilm.fit(self.bilm.boundaries)[0]
         zero = self.bilm.bilstm.zero_state(batch_size)
         # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
         # not used here, because it would depend on the number of processes.

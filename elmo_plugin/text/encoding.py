@@ -209,10 +209,18 @@ class _ShardWriter:
         """
         self.num_tokens += len(tokens)
         self.num_sentences += len(lengths)
-        self._pending.append((tokens, lengths))
-        self._num_pending += len(tokens)
-        while self._num_pending > self._shard_tokens:
-            self._write_shard()
+        while len(lengths):
+            ends = np.cumsum(lengths)
+            room = self._shard_tokens - self._num_pending
+            n_fit = int(np.searchsorted(ends, room, side="right"))
+            if not n_fit and not self._num_pending:
+                n_fit = 1  # a sentence is never cut
+            size = int(ends[n_fit - 1]) if n_fit else 0
+            self._pending.append((tokens[:size], lengths[:n_fit]))
+            self._num_pending += size
+            tokens, lengths = tokens[size:], lengths[n_fit:]
+            if len(lengths):
+                self._write_shard()
 
     def finish(self) -> None:
         """Write the last shard."""
@@ -227,16 +235,11 @@ class _ShardWriter:
 
     def _write_shard(self) -> None:
         tokens, lengths = (np.concatenate(parts) for parts in zip(*self._pending))
-        ends = np.cumsum(lengths)
-        cut = max(int(np.searchsorted(ends, self._shard_tokens, side="right")), 1)  # sentences
-        size = int(ends[cut - 1])
         files = shard_files(self._folder, len(self.sizes))
-        np.save(files[0], tokens[:size])
-        _save(files[1], np.concatenate([[0], ends[:cut]]), self.digests)
-        self.sizes.append(size)
-        counts = np.bincount(tokens[:size], minlength=len(self.counts))
+        np.save(files[0], tokens)
+        _save(files[1], np.concatenate([[0], np.cumsum(lengths)]), self.digests)
+        self.sizes.append(len(tokens))
+        counts = np.bincount(tokens, minlength=len(self.counts))
         counts[: len(self.counts)] += self.counts
         self.counts = counts
-        # Copies, because views would hold the memory of the whole shard.
-        self._pending = [(tokens[size:].copy(), lengths[cut:].copy())]
-        self._num_pending = len(tokens) - size
+        self._pending, self._num_pending = [], 0

@@ -110,7 +110,8 @@ def test_what_cannot_be_saved(bilm_files: BiLMFiles, tmp_path: Path) -> None:
         ("[]", r"elmo_mixes\.json: expected a block mixes, found none"),
         ({"mixes": {"scalar_mix_0.gamma": "1"}}, r"scalar_mix_0\.gamma: expected a finite number"),
         ({"mixes": {"scalar_mix_0.gamma": 1e39}}, r"scalar_mix_0\.gamma: expected a finite number"),
-        ({"do_layer_norm": 1}, "do_layer_norm: expected true or false, found 1"),
+        ({"do_layer_norm": 1}, r"mixes\.json: do_layer_norm: expected true or false, found 1"),
+        ({"initial_state": "none"}, r"mixes\.json: initial_state: expected one of 'carry', "),
     ],
 )
 def test_a_damaged_file(bilm_files: BiLMFiles, tmp_path: Path, change: Any, message: str) -> None:

@@ -247,6 +247,25 @@ def test_a_small_archive_of_a_huge_text_is_refused(run, tmp_path, name, monkeypa
             load_language_model(archive)
 
 
+@pytest.mark.parametrize("kind", ["tar.gz", "zip"])
+def test_an_archive_of_too_many_files_is_refused(tmp_path, kind, unpacked):
+    """Each file takes space on the disk, even if it is empty. By definition: 1000 are the most, and
+    nothing stays behind."""
+    archive = tmp_path / f"model.{kind}"
+    names = [f"{k}/options.json" for k in range(1001)]
+    if kind == "zip":
+        with zipfile.ZipFile(archive, "w") as file:
+            for name in names:
+                file.writestr(name, b"")
+    else:
+        with tarfile.open(archive, "w:gz") as tar:
+            for name in names:
+                tar.addfile(member(name), io.BytesIO())
+    with pytest.raises(InputError, match=f"^{archive}: expected at most 1000 files of a model"):
+        Elmo.from_archive(archive)
+    assert not list(unpacked.glob("tmp*"))
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 @pytest.mark.parametrize("name", ["bilm.bilstm.layers.0.bias", "bilm.warm_state.output"])
 def test_numbers_that_are_not_finite_are_refused(run, name, number):

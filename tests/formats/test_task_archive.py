@@ -27,6 +27,7 @@ from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.compare import assert_close
 from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, write_bilm_files
+from tests.formats.test_elmoformanylangs import write_model as write_elmoformanylangs
 from tests.plugin.callbacks.test_elmo_mix import config
 
 SENTENCE = "He threw the stick to the dog ."
@@ -201,6 +202,20 @@ def test_an_archive_of_a_language_model_is_needed(bilm_archive: str, tmp_path: P
         find_bilm(task, None, ROOT / "fixtures" / "text" / "train.txt")
 
 
+@pytest.mark.parametrize("word_dim", [0, 5])
+def test_any_token_encoder(tmp_path: Path, word_dim: int) -> None:
+    """A biLM over code points, and a table of words, in a task's archive, in its export and in the
+    files of `save`. The expected vectors are those of the embedder."""
+    source = write_elmoformanylangs(tmp_path / "source", word_dim=word_dim)
+    model = write_task(tmp_path / "task", elmo={"archive_file": str(source)})
+    expected = elmo_in(model).embed("the dog 日本 unknown", layer="all")
+    allennlp("bilm-export", tmp_path / "task.tar.gz", tmp_path / "exported")
+    elmo_in(model).save(tmp_path / "saved")
+    for name in ("task.tar.gz", "exported", "saved"):
+        found = Elmo.from_archive(tmp_path / name).embed("the dog 日本 unknown", layer="all")
+        assert numpy.array_equal(found, expected), name
+
+
 def test_nothing_in_a_config_is_run(bilm_archive: str, tmp_path: Path, monkeypatch: Any) -> None:
     """The biLM loads as without the hostile parts, which name a class that would make a file."""
     model = write_task(tmp_path / "task", elmo={"archive_file": bilm_archive})
@@ -253,6 +268,12 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "other options": (
         _other_options,
         r"\.layers\.2\.bias: expected .* in vocabulary/elmo_options\.txt say, found no tensor",
+    ),
+    "a wrong setting": (
+        lambda folder: (folder / "config.json").write_text(
+            (folder / "config.json").read_text().replace('"dropout"', '"do_layer_norm"')
+        ),
+        r"config\.json: the embedder elmo: do_layer_norm: expected true or false, found 0\.0",
     ),
     "no options": (
         lambda folder: (folder / "vocabulary" / "elmo_options.txt").unlink(),

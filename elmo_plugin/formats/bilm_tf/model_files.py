@@ -29,31 +29,47 @@ def read_model_files(
 ) -> FoundBiLM:
     """
     Read the biLM in a folder, with the mixes that `write_model_files` wrote. If it is asked for,
-    also the softmax, if there is one or a `softmax_file` has it, whose words are in
-    `vocabulary_file` or in a file `vocabulary.txt` next to the weights. Raises errors as
-    `model_files`, `read_options` and `read_weights`.
+    also the softmax, if the weight file has one, or a `softmax_file`, or the only HDF5 file in the
+    folder with `softmax` in its name. The words are in `vocabulary_file` or in the folder. Raises
+    errors as `model_files`, `vocabulary_in`, `read_options` and `read_weights`.
     """
-    options, weights = model_files(folder)
-    own = folder / VOCABULARY
-    words = vocabulary_file or (own if own.is_file() else None)
-    found = read_weights(read_options(options), weights, words, softmax_file, with_softmax)
+    options_file, weights, *own = model_files(folder)
+    options = read_options(options_file)
+    if softmax_file is None and with_softmax and own:
+        softmax_file = str(_only(own, [], "HDF5 file of a softmax"))
+    if vocabulary_file is None and (with_softmax or options.words is not None):
+        vocabulary_file = vocabulary_in(folder)
+    found = read_weights(options, weights, vocabulary_file, softmax_file, with_softmax)
     if (folder / MIXES).exists():
         return found._replace(mixes=read_mixes(folder / MIXES))
     return found
 
 
-def model_files(folder: Path) -> tuple[Path, Path]:
+def vocabulary_in(folder: Path) -> str | None:
     """
-    The options file, whose name ends in `options.json`, and the HDF5 file in a folder. Of several,
-    it is the one named `options.json`, and `model.hdf5` or `weights.hdf5`. Raises an `InputError`
-    that lists the files if this does not leave one of each.
+    The file `vocabulary.txt`, or else the only file `vocab*.txt` in a folder; `None` if there is
+    none. Raises an `InputError` that lists the files if there are several.
+    """
+    found = sorted(file for file in folder.glob("vocab*.txt") if file.is_file())
+    return str(_only(found, [VOCABULARY], "file vocab*.txt")) if found else None
+
+
+def model_files(folder: Path) -> tuple[Path, ...]:
+    """
+    The options file, whose name ends in `options.json`, and the HDF5 file in a folder, and then all
+    HDF5 files with `softmax` in their names. Of several, it is the one named `options.json`, and
+    `model.hdf5` or `weights.hdf5`. Raises an `InputError` that lists the files if this does not
+    leave one of each.
     """
     files = sorted(x for x in folder.iterdir() if x.is_file() and not x.name.startswith("."))
     options = [file for file in files if file.name.endswith(OPTIONS)]
-    weights = [file for file in files if file.name.lower().endswith(HDF5_ENDINGS)]
+    hdf5 = [file for file in files if file.name.lower().endswith(HDF5_ENDINGS)]
+    softmax = [file for file in hdf5 if "softmax" in file.name.lower()]
+    weights = [file for file in hdf5 if file not in softmax]
     return (
         _only(options, [OPTIONS], OPTIONS),
         _only(weights, PREFERRED_WEIGHTS, "HDF5 file or model.hdf5"),
+        *softmax,
     )
 
 
@@ -70,7 +86,7 @@ def holds_model_files(path: Path) -> bool:
     Whether `path` is a folder with an options file or an HDF5 file. The folder of a training run is
     none, because an older export may be in it.
     """
-    names = (file.name.lower() for file in path.glob("*"))
+    names = (file.name.lower() for file in path.glob("[!.]*"))
     has_files = any(name.endswith((OPTIONS, *HDF5_ENDINGS)) for name in names)
     return has_files and not _is_run(path)
 

@@ -88,7 +88,9 @@ def read_arrays(
     needs_words = options.words is not None and arrays.shape(WORDS) is None
     rows = None
     if vocabulary_file is not None and (has_softmax or needs_words):
-        rows = _rows(arrays, EMBEDDING if needs_words else f"{SOFTMAX}W", vocabulary_file)
+        rows = _rows(
+            arrays, EMBEDDING if needs_words or options.is_tied else f"{SOFTMAX}W", vocabulary_file
+        )
     elif needs_words:
         raise InputError(
             f"{arrays.path()}: expected a vocabulary file with the words of its table, found none"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.bounds import read_small_file
+from elmo_plugin.formats.bilm_tf.model_files import vocabulary_in
 from elmo_plugin.formats.bilm_tf.options_file import MOST_BYTES, read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_arrays
 from elmo_plugin.formats.found import FoundBiLM
@@ -20,15 +21,15 @@ NEWEST = re.compile(rb'^model_checkpoint_path: "(?:.*[/\\])?([^"/\\]+)"', re.MUL
 def read_checkpoint(path: Path, vocabulary_file: str | None, with_softmax: bool) -> FoundBiLM:
     """
     Read the biLM of a checkpoint and, if asked for, its softmax, whose words are in
-    `vocabulary_file`, or in the only file `vocab*.txt` next to it. `path`: an index, or a folder,
-    of which the newest checkpoint is read. Raises errors as `read_options` and `read_arrays`, and
-    an `InputError` if a file is missing.
+    `vocabulary_file` or in the folder. `path`: an index, or a folder, of which the newest
+    checkpoint is read. Raises errors as `vocabulary_in`, `read_options` and `read_arrays`, and an
+    `InputError` if a file is missing.
     """
     index = _newest(path) if path.is_dir() else path
     options = read_options(index.parent / "options.json")
     arrays = CheckpointArrays(index)
     if vocabulary_file is None and (with_softmax or options.words is not None):
-        vocabulary_file = _vocabulary(index.parent)
+        vocabulary_file = vocabulary_in(index.parent)
     return read_arrays(options, arrays, vocabulary_file, with_softmax)
 
 
@@ -67,11 +68,3 @@ def _newest(folder: Path) -> Path:
 def _step(index: Path) -> int:
     step = STEP.fullmatch(index.name)
     return int(step[1]) if step else -1
-
-
-def _vocabulary(folder: Path) -> str | None:
-    files = sorted(file for file in folder.glob("vocab*.txt") if file.is_file())
-    if len(files) > 1:
-        names = ", ".join(file.name for file in files)
-        raise InputError(f"{folder}: expected one vocab*.txt in it, found {names}")
-    return str(files[0]) if files else None

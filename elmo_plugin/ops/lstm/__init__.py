@@ -34,7 +34,7 @@ def lstm_scan(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
     See `ProjectedLSTM.forward`. Tensors for the backward pass are kept only if a gradient is
-    needed.
+    needed. The outputs have the type of `h_0`, also for inputs that autocast has rounded.
     """
     no_forward_mode(inputs, c_0, h_0, *weights)
     if batch_sizes is None:
@@ -50,7 +50,7 @@ def lstm_scan(
         outputs, c, h = _Scan.apply(way, *reading[:3], *weights, batch_sizes)
     else:
         outputs, c, h, *_ = way.scan(reading)
-    return outputs.to(inputs.dtype), c.to(c_0.dtype), h.to(h_0.dtype)
+    return outputs.to(h_0.dtype), c.to(c_0.dtype), h.to(h_0.dtype)
 
 
 def _kernel_takes(weights: LSTMWeights) -> bool:

@@ -37,7 +37,7 @@ def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     is_exact = not keep and weights.recurrent.dtype == inputs.dtype
     tanh = torch.tanh if is_exact else quick_tanh
     # Writing zeros costs as much as a small step, and is needed only if rows are skipped.
-    fresh = inputs.new_zeros if min(batch_sizes, default=0) < n_rows else inputs.new_empty
+    fresh = h_0.new_zeros if min(batch_sizes, default=0) < n_rows else h_0.new_empty
     outputs = fresh(*inputs.shape[:3], h_0.size(-1))
     c, m = (fresh(2, n_steps if keep else 1, *c_0.shape[1:]) for _ in range(2))
     if not keep:

@@ -130,10 +130,10 @@ class BiLMModel(language_model.LanguageModel, Model):
                     fail("pretrained_file", f"one with {key}", None)
         try:
             blocks = {"lstm": lstm, "char_cnn": char_cnn, "words": words}
-            known = vocabulary_words(vocab)
-            options, n_words = BiLMOptions.from_dict(blocks, source="model"), len(known)
+            options, n_words = BiLMOptions.from_dict(blocks, source="model"), len(word_ids(vocab))
             if options.reads_code_points:
                 fail("model: char_cnn.n_code_points", "none in training", "one")
+            known = vocabulary_words(vocab) if options.words is not None else []
             options = options.of_words(known)
             options.check_size(n_words)
             super().__init__(

@@ -112,6 +112,21 @@ def test_the_row_of_each_word(parts: tuple[str, ...]) -> None:
         assert torch.equal(tensor, found.bilm.state_dict()[name]), name
 
 
+def test_a_folder_with_all_parts(parts: tuple[str, ...], tmp_path: Path) -> None:
+    """The expected weights are those of the files that are named one by one. The embedder needs no
+    softmax, and a second softmax is not chosen from."""
+    expected = find_bilm(*parts[:3], softmax_file=parts[3])
+    found = find_bilm(tmp_path, with_softmax=True)
+    assert expected.softmax is not None and found.softmax is not None
+    assert found.words == expected.words
+    assert torch.equal(found.softmax.weight, expected.softmax.weight)
+    (tmp_path / "other_softmax.hdf5").touch()
+    assert find_bilm(tmp_path).softmax is None
+    message = r"expected one HDF5 file of a softmax in it, found other_softmax\.hdf5, softmax_weig"
+    with pytest.raises(InputError, match=f"^{tmp_path}: {message}"):
+        find_bilm(tmp_path, with_softmax=True)
+
+
 IMPORTS: dict[str, Callable[..., list[object]]] = {
     "at the end": lambda *files, softmax, archive: [*files, archive, "--softmax", softmax],
     "at the beginning": lambda *files, softmax, archive: ["--softmax", softmax, *files, archive],
@@ -185,7 +200,7 @@ def test_other_parts(parts: tuple[str, ...], tmp_path: Path, bilm_archive: str) 
         find_bilm(options, weights, softmax_file=softmax, with_softmax=True)
     with pytest.raises(InputError, match=f"^{weights}: expected a softmax, of the words in"):
         find_bilm(options, weights, words, softmax_file=weights)
-    with pytest.raises(InputError, match=f"^{softmax}: expected an HDF5 file of weights with it"):
+    with pytest.raises(InputError, match=f"^{bilm_archive}: expected an HDF5 file of weights"):
         find_bilm(bilm_archive, None, words, softmax_file=softmax)
     with pytest.raises(FileNotFoundError, match="gone: expected a softmax in HDF5, found no such"):
         find_bilm(options, weights, words, softmax_file="gone")
@@ -206,8 +221,8 @@ def test_other_parts(parts: tuple[str, ...], tmp_path: Path, bilm_archive: str) 
 
 
 def test_memory(parts: tuple[str, ...], tmp_path: Path) -> None:
-    """A language model takes the memory of its softmax once, and half of it again for blocks that
-    are read, words and everything else. The numbers are of a process of its own."""
+    """A language model takes the memory of its softmax once, and less than that again for words,
+    blocks that are read and everything else. The numbers are of a process of its own."""
     options, weights, *_ = parts
     n_words, dim = 100_000, 512
     sizes = {**BLOCKS, "lstm": {**BLOCKS["lstm"], "projection_dim": dim}}
@@ -220,11 +235,12 @@ def test_memory(parts: tuple[str, ...], tmp_path: Path) -> None:
         file["softmax/b"] = np.ones(n_words, "f4")
 
     def load() -> None:
+        load_language_model("tiny")  # the first model loads libraries too
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         model: Any = load_language_model(options, weights, words, softmax)
         taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         n_bytes = model.softmax.weight.nbytes
-        os._exit(0 if taken * 1024 < 1.5 * n_bytes else 1)
+        os._exit(0 if taken * 1024 < 1.8 * n_bytes else 1)
 
     child = get_context("fork").Process(target=load)
     child.start()

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from allennlp.models import Model
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
@@ -25,7 +26,7 @@ from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.vocabulary import vocabulary_words
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
 from tests import conftest
 from tests.conftest import WORDS, allennlp
@@ -208,7 +209,7 @@ def test_words_in_another_file(folder: Path, tmp_path: Path) -> None:
         load_language_model(folder)
     for name in ("vocab-a.txt", "vocab-b.txt"):
         shutil.copy(words, folder / name)
-    message = r"expected one vocab\*\.txt in it, found vocab-a\.txt, vocab-b\.txt"
+    message = r"expected one file vocab\*\.txt in it, found vocab-a\.txt, vocab-b\.txt"
     with pytest.raises(InputError, match=f"^{folder}: {message}"):
         find_bilm(folder, with_softmax=True)
 
@@ -344,6 +345,22 @@ def test_an_import(folder: Path, tmp_path: Path, given: list[str]) -> None:
         given = [str(tmp_path / "words")]
     allennlp("bilm-import", "--checkpoint", named, *given, tmp_path / "model.tar.gz")
     check_same(state(tmp_path / "model.tar.gz"), expected_state(folder))
+
+
+def test_fine_tuning(folder: Path) -> None:
+    """The expected weights, and the softmax rows of the words that both have, are those of the HDF5
+    file with the same arrays."""
+    words = ["<S>", "</S>", "<UNK>", "new", "dog"]
+    params = {**options_with().to_dict(), "type": "bilm", "n_negative_samples": 3}
+    params["pretrained_file"] = str(folder)
+    model = Model.from_params(conftest.Params(params), vocab=BiLMVocabulary.from_words(words))
+    expected = expected_state(folder)
+    for name, tensor in model.bilm.state_dict().items():
+        assert torch.equal(tensor, expected[f"bilm.{name}"]), name
+    for name, tensor in model.softmax.state_dict().items():
+        for row in (0, 1, 2, 4):
+            theirs = expected[f"softmax.{name}"][WORDS.index(words[row])]
+            assert torch.equal(tensor[row], theirs), (name, row)
 
 
 @pytest.mark.parametrize(
