@@ -8,6 +8,7 @@ from allennlp.common import Params
 from allennlp.nn.initializers import InitializerApplicator
 from torch import nn
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 
 
