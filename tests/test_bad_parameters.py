@@ -78,6 +78,7 @@ BILM_MODEL = {
     "char_cnn.n_highway": "count or 0",
     "char_cnn.activation": "choice",
     "char_cnn.max_characters_per_token": "count",
+    "words": "block",
     "dropout": "fraction",
     "n_negative_samples": "count",
     "initial_state": "choice",

@@ -99,7 +99,8 @@ class ValidateEveryCallback(TrainerCallback):
                 logger.info("batch %d: validation: %s", trainer._total_batches_completed, numbers)
                 for callback in trainer._callbacks:
                     if isinstance(callback, LearningCurveCallback):
-                        callback.add_validation(trainer, metrics)
+                        found = {f"validation_{key}": value for key, value in metrics.items()}
+                        callback.add_validation(trainer, found)
 
     def on_epoch(
         self, trainer: Any, metrics: Any, epoch: int, is_primary: bool = True, **_: Any

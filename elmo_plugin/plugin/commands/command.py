@@ -15,8 +15,8 @@ from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, output_encoding, piped_output
 from elmo_plugin.formats.find import KEYS, find_bilm, one_bilm
-from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.errors import named
+from elmo_plugin.plugin.task_address import with_repeats
 from elmo_plugin.pretrained import pretrained_names
 
 NAMES_OF_A_BILM = (

@@ -368,6 +368,8 @@ def test_fine_tuning(folder: Path) -> None:
     [
         (["--checkpoint", "gone", "OUT"], "gone: expected .* TensorFlow checkpoint .* no such"),
         (["--checkpoint", "", "OUT"], "checkpoint: expected a value, found an empty one"),
+        (["--checkpoint", "x"], r"expected .*VOCABULARY\] ARCHIVE, found 0 files"),
+        ([], r"expected OPTIONS WEIGHTS VOCABULARY ARCHIVE, .*, found 0 files"),
         (["--checkpoint", "x", "y", "z", "OUT"], r"expected .*VOCABULARY\] ARCHIVE, found 3 files"),
         (["x", "y", "OUT"], r"expected OPTIONS WEIGHTS VOCABULARY ARCHIVE, .*, found 3 files"),
     ],
