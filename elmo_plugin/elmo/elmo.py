@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -301,17 +301,14 @@ class Elmo(nn.Module):
         check_count("max_tokens", max_tokens)
         batch, is_single = token_lists(sentences)
         _check_layer(layer, self.n_layers)
-        lengths = [len(sentence) for sentence in batch]
-        batches: Iterable[list[int]] = batches_by_length(lengths, max_tokens)
-        if self.layers.initial_state == "carry" and batch:  # vectors depend on the previous batch
-            batches = [list(range(len(batch)))]
         found: list[Any] = [None] * len(batch)
         with lock_of(self.bilm).shared():  # all sentences are read with the same weights
-            for places in batches:
-                chosen = self._vectors(self._characters([batch[b] for b in places]), layer)
+            for places, tokens in self.batches(batch, max_tokens):
+                chosen = self._vectors(tokens, layer)
                 for row, b in enumerate(places):  # of (.., B, T, 2P)
-                    vectors = chosen[..., row, : lengths[b], :].float()
-                    vectors = vectors.sum(dim=-2) / max(1, lengths[b]) if pool else vectors.clone()
+                    n = len(batch[b])
+                    vectors = chosen[..., row, :n, :].float()
+                    vectors = vectors.sum(dim=-2) / max(1, n) if pool else vectors.clone()
                     found[b] = vectors if as_tensors else vectors.cpu().numpy()
         if is_single:
             return found[0]
@@ -322,6 +319,19 @@ class Elmo(nn.Module):
             nothing = torch.zeros(shape, device=self.device)
             return nothing if as_tensors else nothing.cpu().numpy()
         return torch.stack(found) if as_tensors else np.stack(found)
+
+    def batches(
+        self, sentences: list[list[str]], max_tokens: int
+    ) -> Iterator[tuple[list[int], Tensor]]:
+        """
+        The batches in which sentences are read: the indices of those in a batch, and their
+        character ids. With `carry` all are one batch, because vectors depend on the one before.
+        """
+        batches: Iterable[list[int]] = batches_by_length([len(s) for s in sentences], max_tokens)
+        if self.layers.initial_state == "carry" and sentences:
+            batches = [list(range(len(sentences)))]
+        for places in batches:
+            yield places, self._characters([sentences[b] for b in places])
 
     def _vectors(self, tokens: Tensor, layer: str | int) -> Tensor:
         """The layers or the mix of a batch of characters, shape `(.., B, T, 2P)`; see `embed`."""
