@@ -130,7 +130,7 @@ def compare_speed(
     ways = list(product(INITIAL_STATES, peaks))
 
     def pass_in(initial_state: str, precision: str) -> list[Tensor]:
-        ours.layers.initial_state = initial_state
+        ours.initial_state = initial_state
         ours.bilm.set_precision(precision)
         return first_pass(ours, batches)
 
@@ -196,7 +196,7 @@ def clear_state(stock: StockElmo) -> None:
 @torch.no_grad()
 def compare_latency(ours: Elmo, stock: StockElmo, sentences: list[list[str]]) -> Record:
     """Measure single sentences, with new words in each or with known words."""
-    ours.layers.initial_state = "warm"
+    ours.initial_state = "warm"
     ours.clear_caches()
     clear_state(stock)
     batches = [ours.characters([sentence]) for sentence in sentences]

@@ -114,7 +114,7 @@ def layer_vectors(elmo: Elmo, sentences: list[list[str]], work: Path) -> np.ndar
 
 
 def _compute(elmo: Elmo, sentences: list[list[str]]) -> list[np.ndarray]:
-    if elmo.layers.initial_state == "carry":
+    if elmo.initial_state == "carry":
         elmo.clear_caches()  # so that the first batch starts from zeros
         places = np.arange(len(sentences))
         batches = [places[k : k + ROWS].tolist() for k in range(0, len(places), ROWS)]

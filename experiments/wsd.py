@@ -283,7 +283,7 @@ def wsd_rows(
         for layer, found in zip(layer_names(elmo.n_layers), predicted):
             settings = {
                 "layer": layer,
-                "initial_state": elmo.layers.initial_state,
+                "initial_state": elmo.initial_state,
                 "precision": elmo.bilm.precision,
                 **data.names,
                 **way,

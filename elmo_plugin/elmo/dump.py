@@ -99,10 +99,10 @@ def dump(
     out = Path(os.path.realpath(out))  # a link stays
     facts = _facts(elmo, settings)
     part_size = PART_SENTENCES
-    if elmo.layers.initial_state == "carry":
+    if elmo.initial_state == "carry":
         # Whole batches, because their rows continue those of the previous batch.
         part_size = max(1, PART_SENTENCES // settings.batch_size) * settings.batch_size
-    elmo.layers.same_bits = True
+    elmo.same_bits = True
     index: dict[str, int] = {}
     paths = []
     try:
@@ -128,7 +128,7 @@ def dump(
 
 def batches_of(elmo: Elmo, part: list[Line], batch_size: int) -> Iterator[list[Line]]:
     """The batches in which a part is read."""
-    if elmo.layers.initial_state == "carry":
+    if elmo.initial_state == "carry":
         yield from _groups(part, batch_size)
         return
     lengths = [len(line.tokens) for line in part]

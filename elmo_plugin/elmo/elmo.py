@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,15 +15,12 @@ from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, che
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, lists_of_tokens, token_lists
-from elmo_plugin.elmo.shared_lock import lock_of
+from elmo_plugin.elmo.sentences import MAX_TOKENS, token_lists
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.characters import words_to_characters
 
 MOST_MIXES = 1000
 
@@ -34,7 +31,7 @@ POOLS = ("mean",)
 """The ways to make one vector of those of a sentence."""
 
 
-class Elmo(nn.Module):
+class Elmo(BiLMLayers):
     """
     Contextual word vectors: a biLM and one or more mixes of its layers.
 
@@ -116,12 +113,15 @@ class Elmo(nn.Module):
             _check_mix(scalar_mix_parameters, n_layers)
             if use_top_only:
                 fail("scalar_mix_parameters", "none with use_top_only", scalar_mix_parameters)
-        super().__init__()
-        self.bilm = bilm.eval()
-        bilm.requires_grad_(requires_grad)
-        bilm.set_precision(precision)
-        self._layers = BiLMLayers(bilm, initial_state, cache_dir, cache_dtype, cache_size_gb)
-        self.register_load_state_dict_pre_hook(_note_weights)
+        super().__init__(
+            bilm,
+            requires_grad=requires_grad,
+            initial_state=initial_state,
+            precision=precision,
+            cache_dir=cache_dir,
+            cache_dtype=cache_dtype,
+            cache_size_gb=cache_size_gb,
+        )
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.dropout = nn.Dropout(dropout)
         self.num_output_representations = num_output_representations
@@ -174,30 +174,8 @@ class Elmo(nn.Module):
         """
         options.check_size()
         elmo = cls(BiLM(options), **kwargs)
-        elmo.layers.has_weights = False
+        elmo.has_weights = False
         return elmo
-
-    @property
-    def layers(self) -> BiLMLayers:
-        """
-        The layers of the biLM, with their caches. Raises a `RuntimeError` in a replica of
-        `torch.nn.DataParallel`, which has no parameters of its own and would share the caches.
-        """
-        if getattr(self, "_is_replica", False):
-            raise RuntimeError(
-                "expected torch.nn.parallel.DistributedDataParallel, found torch.nn.DataParallel"
-            )
-        return self._layers
-
-    @property
-    def n_layers(self) -> int:
-        """L + 1, the number of layers including the word layer."""
-        return self.bilm.bilstm.n_layers + 1
-
-    @property
-    def output_dim(self) -> int:
-        """The size of a vector, 2P."""
-        return self.bilm.output_dim
 
     @property
     def mixes(self) -> list[ScalarMix]:
@@ -234,7 +212,7 @@ class Elmo(nn.Module):
 
     @not_compiled  # the kernels and caches are faster than what a compiler makes of them
     def _forward(self, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
-        with lock_of(self.bilm).shared():  # layers and mixes are from the same weights
+        with self.lock.shared():  # layers and mixes are from the same weights
             return self._mixed(tokens, self.mixes, self.keep_sentence_boundaries)
 
     def _mixed(
@@ -243,7 +221,7 @@ class Elmo(nn.Module):
         """The mixes of a batch, each of shape `(B, T, 2P)`, and its mask, shape `(B, T)`."""
         # The statistics of layer norm include the boundaries, as in AllenNLP.
         boundaries = keep_boundaries or mixes[0].do_layer_norm
-        layers, mask = self.layers(self.bilm, tokens, boundaries)
+        layers, mask = self.layers(tokens, boundaries)
         mixed = [mix(layers, mask) for mix in mixes]
         if boundaries and not keep_boundaries:
             mask = mask[:, 2:]
@@ -302,7 +280,7 @@ class Elmo(nn.Module):
         batch, is_single = token_lists(sentences)
         _check_layer(layer, self.n_layers)
         found: list[Any] = [None] * len(batch)
-        with lock_of(self.bilm).shared():  # all sentences are read with the same weights
+        with self.lock.shared():  # all sentences are read with the same weights
             for places, tokens in self.batches(batch, max_tokens):
                 chosen = self._vectors(tokens, layer)
                 for row, b in enumerate(places):  # of (.., B, T, 2P)
@@ -320,25 +298,12 @@ class Elmo(nn.Module):
             return nothing if as_tensors else nothing.cpu().numpy()
         return torch.stack(found) if as_tensors else np.stack(found)
 
-    def batches(
-        self, sentences: list[list[str]], max_tokens: int
-    ) -> Iterator[tuple[list[int], Tensor]]:
-        """
-        The batches in which sentences are read: the indices of those in a batch, and their
-        character ids. With `carry` all are one batch, because vectors depend on the one before.
-        """
-        batches: Iterable[list[int]] = batches_by_length([len(s) for s in sentences], max_tokens)
-        if self.layers.initial_state == "carry" and sentences:
-            batches = [list(range(len(sentences)))]
-        for places in batches:
-            yield places, self._characters([sentences[b] for b in places])
-
     def _vectors(self, tokens: Tensor, layer: str | int) -> Tensor:
         """The layers or the mix of a batch of characters, shape `(.., B, T, 2P)`; see `embed`."""
         if layer == "mix":
             (mixed,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
             return mixed
-        return _choose(self.layers(self.bilm, tokens, boundaries=False)[0], layer)
+        return _choose(self.layers(tokens, boundaries=False)[0], layer)
 
     def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:
         """
@@ -372,101 +337,8 @@ class Elmo(nn.Module):
         example = self.characters([["one", "two"], ["one"]])
         dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
         program = Program(self, partial(self._vectors, layer=layer))
-        with lock_of(self.bilm).alone(), torch.no_grad():
+        with self.lock.alone(), torch.no_grad():
             return torch.export.export(program, (example,), dynamic_shapes=(dynamic,))
-
-    def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """
-        The character ids of sentences, shape `(B, T, C)`, zeros at padding. Raises a `ValueError`
-        if a sentence is a string, whose letters would be its tokens, or if a token is empty or
-        contains a space.
-        """
-        strings = [sentences] if isinstance(sentences, str) else sentences
-        if (string := next((s for s in strings if isinstance(s, str)), None)) is not None:
-            raise ValueError(f"expected lists of tokens, found the string {string!r}")
-        return self._characters(lists_of_tokens(sentences))
-
-    def _characters(self, sentences: list[list[str]]) -> Tensor:
-        """The character ids of sentences whose tokens have been checked; see `characters`."""
-        n_characters = self.bilm.max_characters_per_token
-        lengths = [len(sentence) for sentence in sentences]
-        most = max(lengths, default=0)
-        tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long, device="cpu")
-        for row, sentence in zip(tokens, sentences):
-            ids = words_to_characters(sentence, n_characters)
-            row[: len(sentence)] = torch.from_numpy(ids)
-        return tokens.to(self.device)
-
-    def fingerprint(self) -> bytes:
-        """
-        A digest of the weights and the settings that a sentence's layers depend on. Raises a
-        `ValueError` if the biLM is trained or contains parts whose effect is unknown.
-        """
-        with lock_of(self.bilm).shared():
-            if (frozen := self.layers.frozen(self.bilm)) is None:
-                raise ValueError(
-                    "expected a frozen biLM without hooks and parametrizations, with parameters "
-                    "that were not made in inference mode and have no gradient, found another, "
-                    "which has no digest"
-                )
-            return frozen.digest(self.layers.initial_state)
-
-    def cache_words(self, words: Collection[str]) -> None:
-        """
-        Cache the vectors of all words of a text in large batches, which is faster, if the biLM is
-        frozen and the cache is large enough.
-        """
-        if 0 < len(words) <= self.layers.n_cached_words:
-            with lock_of(self.bilm).shared():
-                if (frozen := self.layers.frozen(self.bilm)) is not None:
-                    frozen.cache_words(self._characters([sorted(words)])[0])
-
-    def clear_caches(self) -> None:
-        """
-        Clear carried states and in-memory caches, but not the files in `cache_dir`. Call this after
-        modifying weights through another tensor, such as `.data`, which caches cannot detect.
-        """
-        with lock_of(self.bilm).alone():
-            self.layers.clear()
-
-    def resume_state(self) -> dict[str, Tensor]:
-        """See `CarriedState.resume_state`."""
-        return self.carried.resume_state()
-
-    @property
-    def carried(self) -> CarriedState:
-        return self.layers.carried
-
-    @property
-    def device(self) -> torch.device:
-        return self.bilm.boundaries.device
-
-    def _apply(self, *args: Any, **kwargs: Any) -> Elmo:
-        with lock_of(self.bilm).alone():
-            self.clear_caches()  # they would stay on the old device
-            return super()._apply(*args, **kwargs)
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        with lock_of(self.bilm).alone():
-            return super().load_state_dict(*args, **kwargs)
-
-    def train(self, mode: bool = True) -> Elmo:
-        super().train(mode)
-        self.bilm.eval()  # its dropout is only for language model training
-        return self
-
-
-def _note_weights(elmo: Elmo, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """
-    Pre-hook of `load_state_dict`, which itself raises an error if some of the weights are missing.
-    """
-    elmo.clear_caches()
-    take_resume_state(elmo, state_dict, prefix)
-    if all(
-        (x := state_dict.get(f"{prefix}bilm.{name}")) is not None and x.shape == tensor.shape
-        for name, tensor in elmo.bilm.state_dict().items()
-    ):
-        elmo.layers.has_weights = True
 
 
 def _check_mix(weights: Any, n_layers: int) -> None:

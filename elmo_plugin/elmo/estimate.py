@@ -10,7 +10,7 @@ import torch
 
 from elmo_plugin.elmo.dump import DumpSettings, Line, batches_of
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.word_cache import CAPACITY
+from elmo_plugin.elmo.frozen import CAPACITY
 
 SAMPLE = 256
 """Sentences of the text that are measured, at most."""
@@ -77,7 +77,7 @@ def seconds_of_dump(elmo: Elmo, size: TextSize, settings: DumpSettings) -> float
     """
     if not size.sample:
         return 0.0
-    elmo.layers(elmo.bilm, elmo.characters([["the"]]))  # packs weights
+    elmo.layers(elmo.characters([["the"]]))  # packs weights
     words = {word for line in size.sample for word in line.tokens}
     start = time.perf_counter()
     elmo.cache_words(words)
@@ -85,7 +85,7 @@ def seconds_of_dump(elmo: Elmo, size: TextSize, settings: DumpSettings) -> float
     n_read = 0
     for batch in batches_of(elmo, size.sample, settings.batch_size):
         tokens = [line.tokens for line in batch]
-        torch.stack(elmo.layers(elmo.bilm, elmo.characters(tokens), boundaries=False)[0]).cpu()
+        torch.stack(elmo.layers(elmo.characters(tokens), boundaries=False)[0]).cpu()
         n_read += sum(map(len, tokens))
         if (end := time.perf_counter()) > start + SECONDS:
             break

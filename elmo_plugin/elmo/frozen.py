@@ -12,8 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.elmo.frozen_state import FrozenState
-from elmo_plugin.elmo.word_cache import WordVectorCache
+from elmo_plugin.elmo.frozen_state import FrozenState, frozen_state
+from elmo_plugin.elmo.shared_lock import SharedLock
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
@@ -22,73 +22,142 @@ from elmo_plugin.ops.linear import Linear, batched_matmul, is_on_cpu, pack_weigh
 from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights
 from elmo_plugin.version import VERSION
 
+CAPACITY = 2**15
+"""Capacity of the cache in words: 64 MiB of vectors at the paper's P = 512."""
+
+FEWEST_WORDS = 8
+"""
+Minimum batch size of the encoder in words; smaller batches are repeated. Matrix products of fewer
+rows round differently on CPUs, and a word's vector must not depend on which words were cached.
+"""
+
+WORDS_AT_ONCE = 256
+"""Batch size of the encoder in words if word vectors must be bit-identical in all batches."""
+
 
 class FrozenBiLM:
     """
-    A snapshot of a `BiLM` that has a `frozen_state`, and is valid while this state stays the same.
-    It has no dropout and no gradient. Threads may share it.
+    A snapshot of a `BiLM` whose `frozen_state` is `state`, which is valid while this state stays
+    the same. It has no dropout and no gradient. Threads may share it.
 
-    `words`: capacity and `same_bits` of its `WordVectorCache`.
+    `initial_state`: see `Elmo`. `same_bits`: see `WordVectorCache`.
     """
 
-    def __init__(self, bilm: BiLM, state: FrozenState, words: tuple[int, bool]) -> None:
-        self.state = state
-        self.words = words
-        self._original = bilm
-        self._precision = bilm.precision
-        self._digests: dict[str, bytes] = {}
+    def __init__(self, bilm: BiLM, state: FrozenState, initial_state: str, same_bits: bool) -> None:
+        self.bilm = bilm
+        self.made_for = state, initial_state, same_bits
+        # The settings have the precision that is permitted, and not that of this device.
+        self._facts = VERSION, initial_state, bilm.precision, state.settings
+
+    def is_valid(self) -> bool:
+        """Whether the biLM has not changed since."""
+        return frozen_state(self.bilm) == self.made_for[0]
 
     @cached_property
-    def _bilm(self) -> BiLM:
+    def packed(self) -> BiLM:
         """A copy of the biLM, made when a sentence is first read and not found on disk."""
+        _, initial_state, same_bits = self.made_for
         with torch.inference_mode(False), torch.no_grad():  # it may be used outside inference mode
-            bilm = cast(BiLM, _frozen(self._original, {}))
-            self._starts = {
-                kind: bilm.after_boundary(bilm.initial_state(kind, 1)) for kind in ("zero", "warm")
-            }
-        encoder: Any = WordVectorCache(bilm.token_encoder, *self.words)
+            bilm = cast(BiLM, _packed(self.bilm, {}))
+            start = bilm.initial_state(initial_state, 1)
+            self._starts = {True: start, False: bilm.after_boundary(start)}
+        encoder: Any = WordVectorCache(bilm.token_encoder, CAPACITY, same_bits)
         bilm.token_encoder = encoder
         return bilm
 
     @torch.no_grad()
     def sentences(self, tokens: Tensor, lengths: Tensor, state: LSTMState) -> SentenceLayers:
         """See `BiLM.sentences`, with boundaries."""
-        return self._bilm.sentences(tokens, lengths, state)
+        return self.packed.sentences(tokens, lengths, state)
 
     @torch.no_grad()
-    def layers(
-        self, tokens: Tensor, lengths: Tensor, initial_state: str, boundaries: bool
-    ) -> list[Tensor]:
+    def layers(self, tokens: Tensor, lengths: Tensor, boundaries: bool) -> list[Tensor]:
         """
-        The layers of sentences that start from `"zero"` or `"warm"`. Without boundaries two steps
-        fewer are computed, because the state after the first one is the same for all sentences.
+        The layers of sentences; see `BiLM.sentences`. Without boundaries two steps fewer are
+        computed, because the state after the first one is the same for all sentences.
         """
-        bilm = self._bilm
-        if boundaries:
-            state = bilm.initial_state(initial_state, len(tokens))
-        else:
-            state = self._starts[initial_state].expand(len(tokens))
+        bilm = self.packed
+        state = self._starts[boundaries].expand(len(tokens))
         return bilm.sentences(tokens, lengths, state, boundaries).layers
 
     @torch.no_grad()
     def cache_words(self, words: Tensor) -> None:
         """Cache the vectors of distinct words; `words`: character ids, shape `(U, C)`."""
-        self._bilm.token_encoder(words)
+        self.packed.token_encoder(words)
 
-    def digest(self, initial_state: str) -> bytes:
+    @cached_property
+    def digest(self) -> bytes:
         """A digest of the weights and settings that a sentence's layers depend on."""
-        if initial_state not in self._digests:
-            # The settings have the precision that is permitted, and not that of this device.
-            facts = VERSION, initial_state, self._precision, self.state.settings
-            digest = new_digest(repr(facts).encode())
-            for tensor in self.state.tensors:
-                numbers = tensor.detach().cpu().contiguous().view(-1)
-                digest.update(numbers.view(torch.uint8).numpy().data)
-            self._digests[initial_state] = digest.digest()
-        return self._digests[initial_state]
+        digest = new_digest(repr(self._facts).encode())
+        for tensor in self.made_for[0].tensors:
+            numbers = tensor.detach().cpu().contiguous().view(-1)
+            digest.update(numbers.view(torch.uint8).numpy().data)
+        return digest.digest()
 
 
-def _frozen(module: nn.Module, known: dict[nn.Module, nn.Module]) -> nn.Module:
+class WordVectorCache(nn.Module):
+    """
+    A frozen token encoder with a cache of its word vectors, which is cleared when it is full.
+    Threads may share it.
+
+    `encoder`: maps character ids of shape `(U, C)` to vectors of shape `(U, P)`. `capacity`: the
+    maximum number of words. `same_bits`: whether word vectors are bit-identical regardless of batch
+    composition: the encoder then reads `WORDS_AT_ONCE`, padded with repeated words. Otherwise the
+    last bit may differ.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, capacity: int = CAPACITY, same_bits: bool = False
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.capacity = capacity
+        self.same_bits = same_bits
+        self._lock = SharedLock()
+        self._rows: dict[bytes, int] = {}
+        self._vectors: Tensor | None = None
+
+    def forward(self, words: Tensor) -> Tensor:
+        """
+        Word vectors, shape `(U, P)`. Only words that are not cached are encoded. `words`: character
+        ids, shape `(U, C)`, preferably distinct.
+        """
+        # Cached vectors may be used outside inference mode.
+        with self._lock.alone(), torch.inference_mode(False), torch.no_grad():
+            return self._look_up(words)
+
+    def _look_up(self, words: Tensor) -> Tensor:
+        keys = [row.tobytes() for row in words.to("cpu", torch.int32).numpy()]
+        new = {key: i for i, key in enumerate(keys) if key not in self._rows}
+        if len(self._rows) + len(new) > self.capacity:
+            self._rows = {}
+            new = {key: i for i, key in enumerate(keys)}
+        if len(new) > self.capacity:
+            return self._encode(words)
+        if new:
+            vectors = self._encode(words[list(new.values())])
+            if self._vectors is None:
+                self._vectors = vectors.new_empty(self.capacity, vectors.size(1))
+            rows = range(len(self._rows), len(self._rows) + len(new))
+            self._vectors[rows.start : rows.stop] = vectors
+            self._rows.update(zip(new, rows))
+        if self._vectors is None:
+            return self.encoder(words)
+        # Without a dtype, an empty index (only empty sentences) would be float.
+        found = [self._rows[key] for key in keys]
+        return self._vectors[torch.tensor(found, dtype=torch.long, device=words.device)]
+
+    def _encode(self, words: Tensor) -> Tensor:
+        """The vectors of at least one word."""
+        vectors = []
+        for block in words.split(WORDS_AT_ONCE if self.same_bits else len(words)):
+            n_words = WORDS_AT_ONCE if self.same_bits else max(FEWEST_WORDS, len(block))
+            filled = torch.arange(n_words, device=words.device) % len(block)
+            vectors.append(self.encoder(block[filled])[: len(block)])
+        return torch.cat(vectors)
+
+
+def _packed(module: nn.Module, known: dict[nn.Module, nn.Module]) -> nn.Module:
     """
     A copy in evaluation mode that shares the tensors of a plain module, with packed weights for its
     products. `known`: the copies of the modules that occur twice.
@@ -101,7 +170,7 @@ def _frozen(module: nn.Module, known: dict[nn.Module, nn.Module]) -> nn.Module:
             training=False,
             _parameters=dict(module._parameters),
             _buffers=dict(module._buffers),
-            _modules={name: x and _frozen(x, known) for name, x in module._modules.items()},
+            _modules={name: x and _packed(x, known) for name, x in module._modules.items()},
         )
         if kind in _KINDS.values():
             twin.pack()

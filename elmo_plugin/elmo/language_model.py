@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, check_flag, fail
-from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.elmo.sentences import MAX_TOKENS, token_lists
-from elmo_plugin.elmo.shared_lock import lock_of
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.found import FoundBiLM
 from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, log_uniform
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
@@ -38,7 +38,7 @@ class Substitute(NamedTuple):
     probability: float
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(BiLMLayers):
     """
     A trained language model: a biLM and its softmax, which give words their probabilities.
 
@@ -73,10 +73,10 @@ class LanguageModel(nn.Module):
         initial_state: str = "warm",
         precision: str = "fp32",
     ) -> None:
-        super().__init__()
+        check_choice("initial_state", initial_state, INITIAL_STATES)
         if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(words) != softmax.n_words:
             fail("words", f"{', '.join(SPECIAL_WORDS)}, .., {softmax.n_words} in total", words)
-        self.elmo = Elmo(bilm, initial_state=initial_state, precision=precision)
+        super().__init__(bilm, initial_state=initial_state, precision=precision)
         self.softmax = softmax
         self.words = list(words)
         self._ids = {word: number for number, word in enumerate(self.words)}
@@ -262,7 +262,7 @@ class LanguageModel(nn.Module):
             wanted = [[targets]]
         _check_targets(wanted, batch)
         found: list[Any] = [None] * len(batch)
-        before = self.elmo.carried.state
+        before = self.carried.state
         for places, top in self._read(batch, max_tokens):
             for row, b in enumerate(places):
                 at = torch.tensor(list(wanted[b]), dtype=torch.long, device=top.device)
@@ -272,7 +272,7 @@ class LanguageModel(nn.Module):
                 if direction != "both":
                     contexts = {direction: contexts[direction]}
                 found[b] = self._most_probable(list(contexts.values()), k)
-        self.elmo.carried.state = before
+        self.carried.state = before
         return found[0][0] if is_number else found[0] if is_single else found
 
     def _most_probable(self, contexts: list[Tensor], k: int) -> list[list[Substitute]]:
@@ -297,10 +297,10 @@ class LanguageModel(nn.Module):
         The indices of the sentences that are read together, and their top layer by direction,
         including the boundaries, shape `(2, B, T + 2, P)`.
         """
-        with lock_of(self.elmo.bilm).shared():  # all sentences are read with the same weights
-            self.elmo.cache_words({word for sentence in batch for word in sentence})
-            for places, tokens in self.elmo.batches(batch, max_tokens):
-                layers, _ = self.elmo.layers(self.elmo.bilm, tokens)
+        with self.lock.shared():  # all sentences are read with the same weights
+            self.cache_words({word for sentence in batch for word in sentence})
+            for places, tokens in self.batches(batch, max_tokens):
+                layers, _ = self.layers(tokens)
                 yield places, torch.stack(layers[-1].chunk(2, dim=-1))
 
 

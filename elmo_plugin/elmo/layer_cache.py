@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import InputError, check_path
+from elmo_plugin.elmo.frozen import FrozenBiLM
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.files.sqlite_cache import SQLiteCache
 
@@ -42,6 +43,34 @@ class LayerCache:
             ) from None
         self.dtype = dtype
         self._entries = SQLiteCache(self.folder / FILE, size_gb * 2**30)
+
+    @torch.no_grad()
+    def layers(
+        self, frozen: FrozenBiLM, tokens: Tensor, lengths: Tensor, boundaries: bool
+    ) -> list[Tensor]:
+        """
+        `FrozenBiLM.layers` with this cache. The sentences that it lacks are computed as one smaller
+        batch, and stored.
+        """
+        bilm, more = frozen.bilm, 2 if boundaries else 0
+        model = frozen.digest + (b"" if boundaries else b"without boundaries")
+        keys = self.keys(model, tokens, lengths.tolist())
+        shape = len(tokens), tokens.size(1) + more, bilm.output_dim
+        layers = np.zeros((bilm.bilstm.n_layers + 1, *shape), dtype=np.float32)
+        sizes = (lengths + more).tolist()
+        sentences = [layers[:, row, :size] for row, size in enumerate(sizes)]
+        if missing := self.get(keys, sentences):
+            if len(missing) < len(keys):
+                lengths = lengths[missing]
+                tokens = tokens[missing, : int(lengths.max())]
+            computed = frozen.layers(tokens, lengths, boundaries)
+            for k, row in enumerate(missing):
+                for layer, target in zip(computed, sentences[row], strict=True):
+                    target[:] = layer[k, : sizes[row]].float().cpu().numpy()
+            # Another thread may have changed the weights since the digest was computed.
+            if frozen.is_valid():
+                self.put([keys[row] for row in missing], [sentences[row] for row in missing])
+        return list(torch.from_numpy(layers).to(tokens.device, bilm.warm_state.output.dtype))
 
     def keys(self, model: bytes, tokens: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """

@@ -1,45 +1,55 @@
+"""The layers of a biLM, which may be frozen or trained, and whose weights may change."""
+
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.export import exported_layers
-from elmo_plugin.elmo.frozen import FrozenBiLM
+from elmo_plugin.elmo.frozen import CAPACITY, FrozenBiLM
 from elmo_plugin.elmo.frozen_state import frozen_state
 from elmo_plugin.elmo.layer_cache import LayerCache
-from elmo_plugin.elmo.word_cache import CAPACITY
+from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens
+from elmo_plugin.elmo.shared_lock import SharedLock, lock_of
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.lstm_state import CarriedState
+from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
+from elmo_plugin.text.characters import words_to_characters
 
 
-class BiLMLayers:
+class BiLMLayers(nn.Module):
     """
     Computes the layers of a biLM for sentences: those of a frozen biLM with a `FrozenBiLM`, and
     those of any other by its modules, with whatever autograd and hooks make of them. See `Elmo` for
-    the parameters.
+    the parameters. Public methods hold the biLM's lock, and `layers` and `frozen` expect it held.
     """
 
     def __init__(
         self,
         bilm: BiLM,
+        *,
+        requires_grad: bool = False,
         initial_state: str,
-        cache_dir: str | os.PathLike | None,
-        cache_dtype: str,
-        cache_size_gb: float,
+        precision: str,
+        cache_dir: str | os.PathLike | None = None,
+        cache_dtype: str = "float32",
+        cache_size_gb: float = 10.0,
     ) -> None:
+        super().__init__()
+        self.bilm = bilm.eval()
+        bilm.requires_grad_(requires_grad)
+        bilm.set_precision(precision)
         self.initial_state = initial_state
-        self.has_weights = True
         self.carried = CarriedState()
-        self.n_cached_words = CAPACITY
+        self.has_weights = True
         self.same_bits = False  # see `WordVectorCache`
         self.layer_cache: LayerCache | None = None
         if cache_dir is not None:
-            if any(parameter.requires_grad for parameter in bilm.parameters()):
+            if requires_grad:
                 raise InputError("cache_dir: expected a frozen biLM, found requires_grad true")
             if initial_state == "carry":
                 raise InputError(
@@ -48,40 +58,61 @@ class BiLMLayers:
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
         self._frozen: FrozenBiLM | None = None
+        self.register_load_state_dict_pre_hook(_before_loading)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_frozen": None}  # packed weights cannot be copied
 
-    def clear(self) -> None:
-        """Clear the carried state and caches, except the files in `cache_dir`."""
-        self.carried.state = self._frozen = None
+    @property
+    def n_layers(self) -> int:
+        """L + 1, the number of layers including the word layer."""
+        return self.bilm.bilstm.n_layers + 1
 
-    def frozen(self, bilm: BiLM) -> FrozenBiLM | None:
+    @property
+    def output_dim(self) -> int:
+        """The size of a vector, 2P."""
+        return self.bilm.output_dim
+
+    @property
+    def device(self) -> torch.device:
+        return self.bilm.boundaries.device
+
+    @property
+    def lock(self) -> SharedLock:
+        """The lock of the biLM, which other users of the same biLM share."""
+        return lock_of(self.bilm)
+
+    def frozen(self) -> FrozenBiLM | None:
         """
         The snapshot of the biLM as it is now, or `None` if it has no `frozen_state`, because it is
         trained or contains parts whose effect is unknown.
         """
-        state, words = frozen_state(bilm), (self.n_cached_words, self.same_bits)
+        state = frozen_state(self.bilm)
+        made_for = state, self.initial_state, self.same_bits
         known = self._frozen  # another thread may replace it
-        if state is None or known is None or known.state != state or known.words != words:
+        if state is None or known is None or known.made_for != made_for:
             self._frozen = known = None  # before more memory is allocated
             if state is not None:
-                self._frozen = known = FrozenBiLM(bilm, state, words)
+                self._frozen = known = FrozenBiLM(self.bilm, state, *made_for[1:])
         return known
 
-    def __call__(
-        self, bilm: BiLM, tokens: Tensor, boundaries: bool = True
-    ) -> tuple[list[Tensor], Tensor]:
+    def layers(self, tokens: Tensor, boundaries: bool = True) -> tuple[list[Tensor], Tensor]:
         """
         The L + 1 layers of a batch of sentences, each of shape `(B, T, 2P)`, and the mask, shape
         `(B, T)`. `tokens`: character ids, shape `(B, T, C)`, zeros at padding. With `boundaries`, T
         + 2 replaces T, because the vectors of the two boundaries are the first and the last of a
         sentence; without them, a frozen biLM that carries no state computes two steps fewer.
 
-        Raises a `RuntimeError` if the biLM has no weights; a `ValueError` if it has another
-        `max_characters_per_token`, and as `BiLM.sentence_lengths`; and an `InputError` in
-        `torch.jit.trace`, and as `exported_layers` in `torch.export`.
+        Raises a `RuntimeError` if the biLM has no weights, and in a replica of
+        `torch.nn.DataParallel`, which has no parameters of its own and would share the caches; a
+        `ValueError` if it has another `max_characters_per_token`, and as `BiLM.sentence_lengths`;
+        and an `InputError` in `torch.jit.trace`, and as `exported_layers` in `torch.export`.
         """
+        bilm = self.bilm
+        if getattr(self, "_is_replica", False):
+            raise RuntimeError(
+                "expected torch.nn.parallel.DistributedDataParallel, found torch.nn.DataParallel"
+            )
         if torch.jit.is_tracing():
             raise InputError(
                 "expected torch.export, as by Elmo.export, found torch.jit.trace, whose program "
@@ -89,7 +120,7 @@ class BiLMLayers:
             )
         if not self.has_weights:
             raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
-        if tokens.dim() != 3 or tokens.size(-1) != bilm.max_characters_per_token:
+        if tokens.size(-1) != bilm.max_characters_per_token:
             raise ValueError(
                 f"expected {bilm.max_characters_per_token} characters a token, the biLM's "
                 f"max_characters_per_token, found {tokens.size(-1)}; the token indexer must "
@@ -104,60 +135,117 @@ class BiLMLayers:
         carries = self.initial_state == "carry"
         if not tokens.size(0) or (not mask.numel() and not carries):
             empty = bilm.warm_state.output.new_zeros(*mask.shape, bilm.output_dim)
-            return [empty] * (bilm.bilstm.n_layers + 1), mask
-        frozen = self.frozen(bilm)
-        if frozen is None or carries:
-            initial = bilm.initial_state(self.initial_state, len(tokens), self.carried.state)
-            read = (frozen or bilm).sentences(tokens, lengths, initial)
-            if carries:
-                self.carried.put(read.state)
-            if not boundaries:
-                return [without_boundaries(layer, mask) for layer in read.layers], mask
-            return read.layers, mask
-        batch = frozen, tokens, lengths, boundaries
-        if self.layer_cache is None:
-            return self._compute(*batch), mask
-        return self._look_up(self.layer_cache, bilm, *batch, mask), mask
+            return [empty] * self.n_layers, mask
+        frozen = self.frozen()
+        if frozen is not None and not carries:
+            if self.layer_cache is None:
+                return frozen.layers(tokens, lengths, boundaries), mask
+            return self.layer_cache.layers(frozen, tokens, lengths, boundaries), mask
+        initial = bilm.initial_state(self.initial_state, len(tokens), self.carried.state)
+        layers, after = (frozen or bilm).sentences(tokens, lengths, initial)
+        if carries:
+            self.carried.put(after)
+        if not boundaries:
+            layers = [without_boundaries(layer, mask) for layer in layers]
+        return layers, mask
 
-    def _compute(
-        self, frozen: FrozenBiLM, tokens: Tensor, lengths: Tensor, boundaries: bool
-    ) -> list[Tensor]:
-        return frozen.layers(tokens, lengths, self.initial_state, boundaries)
+    def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """
+        The character ids of sentences, shape `(B, T, C)`, zeros at padding. Raises a `ValueError`
+        if a sentence is a string, whose letters would be its tokens, or if a token is empty or
+        contains a space.
+        """
+        strings = [sentences] if isinstance(sentences, str) else sentences
+        if (string := next((s for s in strings if isinstance(s, str)), None)) is not None:
+            raise ValueError(f"expected lists of tokens, found the string {string!r}")
+        return self._characters(lists_of_tokens(sentences))
 
-    @torch.no_grad()
-    def _look_up(
-        self,
-        cache: LayerCache,
-        bilm: BiLM,
-        frozen: FrozenBiLM,
-        tokens: Tensor,
-        lengths: Tensor,
-        boundaries: bool,
-        mask: Tensor,
-    ) -> list[Tensor]:
+    def _characters(self, sentences: list[list[str]]) -> Tensor:
+        """The character ids of sentences whose tokens have been checked; see `characters`."""
+        n_characters = self.bilm.max_characters_per_token
+        lengths = [len(sentence) for sentence in sentences]
+        most = max(lengths, default=0)
+        tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long, device="cpu")
+        for row, sentence in zip(tokens, sentences):
+            ids = words_to_characters(sentence, n_characters)
+            row[: len(sentence)] = torch.from_numpy(ids)
+        return tokens.to(self.device)
+
+    def batches(
+        self, sentences: list[list[str]], max_tokens: int
+    ) -> Iterator[tuple[list[int], Tensor]]:
         """
-        The layers from the cache on disk. The sentences that it lacks are computed as one smaller
-        batch, and stored.
+        The batches in which sentences are read: the indices of those in a batch, and their
+        character ids. With `carry` all are one batch, because vectors depend on the one before.
         """
-        sizes = mask.sum(dim=1).tolist()
-        model = frozen.digest(self.initial_state) + (b"" if boundaries else b"without boundaries")
-        keys = cache.keys(model, tokens, lengths.tolist())
-        shape = bilm.bilstm.n_layers + 1, *mask.shape, bilm.output_dim
-        layers = np.zeros(shape, dtype=np.float32)
-        sentences = [layers[:, row, :size] for row, size in enumerate(sizes)]
-        missing = cache.get(keys, sentences)
-        if missing:
-            if len(missing) < len(keys):
-                lengths = lengths[missing]
-                tokens = tokens[missing, : int(lengths.max())]
-            computed = self._compute(frozen, tokens, lengths, boundaries)
-            for k, row in enumerate(missing):
-                for layer, target in zip(computed, sentences[row], strict=True):
-                    target[:] = layer[k, : sizes[row]].float().cpu().numpy()
-            # Another thread may have changed the weights since the digest was computed.
-            if frozen_state(bilm) == frozen.state:
-                cache.put([keys[row] for row in missing], [sentences[row] for row in missing])
-        return list(torch.from_numpy(layers).to(tokens.device, bilm.warm_state.output.dtype))
+        batches: Iterable[list[int]] = batches_by_length([len(s) for s in sentences], max_tokens)
+        if self.initial_state == "carry" and sentences:
+            batches = [list(range(len(sentences)))]
+        for places in batches:
+            yield places, self._characters([sentences[b] for b in places])
+
+    def fingerprint(self) -> bytes:
+        """
+        A digest of the weights and the settings that a sentence's layers depend on. Raises a
+        `ValueError` if the biLM is trained or contains parts whose effect is unknown.
+        """
+        with self.lock.shared():
+            if (frozen := self.frozen()) is None:
+                raise ValueError(
+                    "expected a frozen biLM without hooks and parametrizations, with parameters "
+                    "that were not made in inference mode and have no gradient, found another, "
+                    "which has no digest"
+                )
+            return frozen.digest
+
+    def cache_words(self, words: Collection[str]) -> None:
+        """
+        Cache the vectors of all words of a text in large batches, which is faster, if the biLM is
+        frozen and the cache is large enough.
+        """
+        if 0 < len(words) <= CAPACITY:
+            with self.lock.shared():
+                if (frozen := self.frozen()) is not None:
+                    frozen.cache_words(self._characters([sorted(words)])[0])
+
+    def clear_caches(self) -> None:
+        """
+        Clear carried states and in-memory caches, but not the files in `cache_dir`. Call this after
+        modifying weights through another tensor, such as `.data`, which caches cannot detect.
+        """
+        with self.lock.alone():
+            self.carried.state = self._frozen = None
+
+    def resume_state(self) -> dict[str, Tensor]:
+        """See `CarriedState.resume_state`."""
+        return self.carried.resume_state()
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        with self.lock.alone():
+            self.clear_caches()  # they would stay on the old device
+            return super()._apply(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        with self.lock.alone():
+            return super().load_state_dict(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)
+        self.bilm.eval()  # its dropout is only for language model training
+        return self
+
+
+def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """
+    Pre-hook of `load_state_dict`, which itself raises an error if some of the weights are missing.
+    """
+    layers.clear_caches()
+    take_resume_state(layers, state_dict, prefix)
+    if all(
+        (x := state_dict.get(f"{prefix}bilm.{name}")) is not None and x.shape == tensor.shape
+        for name, tensor in layers.bilm.state_dict().items()
+    ):
+        layers.has_weights = True
 
 
 def without_boundaries(x: Tensor, mask: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition, get_ident
 from typing import Any
@@ -23,46 +23,39 @@ class SharedLock:
     def open(self) -> None:
         self._changed = Condition()
         self._users: Counter[int] = Counter()  # how often each thread has entered
-        self._n_waiting = 0  # waiting writers, which go before new readers
-        self._owner: int | None = None  # the writer
+        self._n_writers = 0  # inside or waiting; they go before new readers
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        me = get_ident()
-        with self._changed:
-            self._changed.wait_for(
-                lambda: me in self._users or (self._owner is None and not self._n_waiting)
-            )
-            self._users[me] += 1
-        try:
+        with self._enter(lambda me: me in self._users or not self._n_writers):
             yield
-        finally:
-            self._leave(me)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
+        with self._changed:
+            self._n_writers += 1
+        try:
+            with self._enter(lambda me: not self._users.keys() - {me}):
+                yield
+        finally:
+            with self._changed:
+                self._n_writers = max(0, self._n_writers - 1)  # 0 in a forked child
+                self._changed.notify_all()
+
+    @contextmanager
+    def _enter(self, may_enter: Callable[[int], bool]) -> Iterator[None]:
         me = get_ident()
         with self._changed:
-            self._n_waiting += 1
-            try:
-                self._changed.wait_for(lambda: not self._users.keys() - {me})
-            finally:
-                self._n_waiting -= 1
-                self._changed.notify_all()
+            self._changed.wait_for(lambda: may_enter(me))
             self._users[me] += 1
-            before, self._owner = self._owner, me
         try:
             yield
         finally:
-            self._owner = before
-            self._leave(me)
-
-    def _leave(self, me: int) -> None:
-        with self._changed:
-            self._users[me] -= 1
-            if self._users[me] <= 0:
-                del self._users[me]
-            self._changed.notify_all()
+            with self._changed:
+                self._users[me] -= 1
+                if self._users[me] <= 0:
+                    del self._users[me]
+                self._changed.notify_all()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return SharedLock, ()

@@ -16,6 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrize, prune
 
 from elmo_plugin import Elmo
+from elmo_plugin.elmo import frozen
 from elmo_plugin.modules import BiLM
 from tests.compare import assert_close
 
@@ -30,7 +31,7 @@ def vectors(elmo: Elmo) -> np.ndarray:
 
 def expected(elmo: Elmo) -> np.ndarray:
     fresh = copy.deepcopy(elmo)
-    fresh.layers.layer_cache = None
+    fresh.layer_cache = None
     return vectors(fresh)
 
 
@@ -142,7 +143,7 @@ def precision(elmo, random):
 
 
 def initial_state(elmo, random):
-    elmo.layers.initial_state = random.choice(["zero", "warm"])
+    elmo.initial_state = random.choice(["zero", "warm"])
 
 
 def warm_state(elmo, random):
@@ -488,14 +489,14 @@ def test_weights_that_change_while_they_are_read_are_not_stored(bilm_files, tmp_
     cache does. The next run reads what the unchanged weights give."""
     clean = vectors(Elmo.from_files(*bilm_files))
     elmo = Elmo.from_files(*bilm_files, cache_dir=tmp_path)
-    get = elmo.layers.layer_cache.get
+    get = elmo.layer_cache.get
 
     @torch.no_grad()
     def edit_then_get(*arguments):
         elmo.bilm.bilstm.layers[0].bias.add_(1.0)
         return get(*arguments)
 
-    elmo.layers.layer_cache.get = edit_then_get
+    elmo.layer_cache.get = edit_then_get
     vectors(elmo)
     found = vectors(Elmo.from_files(*bilm_files, cache_dir=tmp_path))
     assert_close(found, clean, atol=1e-6, what="the next run")
@@ -521,16 +522,18 @@ def test_fewer_layers_with_a_cache_on_disk(bilm_files, tmp_path):
 def test_carry_set_after_building_is_not_cached_on_disk(bilm_files, tmp_path):
     """The expected vectors are those without a cache, of the same batches."""
     cached, right = Elmo.from_files(*bilm_files, cache_dir=tmp_path), Elmo.from_files(*bilm_files)
-    cached.layers.initial_state = right.layers.initial_state = "carry"
+    cached.initial_state = right.initial_state = "carry"
     for _ in range(3):
         assert_close(vectors(cached), vectors(right), atol=1e-6, what="carry")
 
 
-def test_capacity_set_later(bilm_files):
+def test_caches_of_other_capacities(bilm_files, monkeypatch):
+    """By definition, a cache of any size changes no vector beyond its rounding."""
     elmo = Elmo.from_files(*bilm_files)
     right = vectors(elmo)
     for capacity in (4, 100, 0, 7):
-        elmo.layers.n_cached_words = capacity
+        monkeypatch.setattr(frozen, "CAPACITY", capacity)
+        elmo.clear_caches()
         assert_close(vectors(elmo), right, atol=1e-6, what=f"capacity {capacity}")
 
 

@@ -17,6 +17,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo import frozen
 from elmo_plugin.elmo.sentences import batches_by_length
 from tests.compare import assert_close
 
@@ -91,9 +92,9 @@ def test_layers_without_boundaries(bilm_files, initial_state, requires_grad):
     whole, inner = (Elmo.from_files(*bilm_files, **how) for _ in range(2))
     for batch in ([*SENTENCES, []], [[], []], SENTENCES[::-1]):
         tokens = whole.characters(batch)
-        expected, mask = whole.layers(whole.bilm, tokens)
+        expected, mask = whole.layers(tokens)
         assert mask.sum(dim=1).tolist() == [len(sentence) + 2 for sentence in batch]
-        found, mask = inner.layers(inner.bilm, tokens, boundaries=False)
+        found, mask = inner.layers(tokens, boundaries=False)
         assert mask.sum(dim=1).tolist() == list(map(len, batch))
         for k, (x, y) in enumerate(zip(found, expected, strict=True)):
             y = y[:, 1:-1] * mask[:, :, None]
@@ -119,7 +120,7 @@ def test_rows_under_carry_stay_where_they_are(bilm_files):
     those of the batches in the given order, in which a row keeps its own state."""
     one, other = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
     for batch in ([["A"], ["He", "threw", "it"]], [["The", "stick", "."], ["It"]]):
-        layers, _ = other.layers(other.bilm, other.characters(batch), boundaries=False)
+        layers, _ = other.layers(other.characters(batch), boundaries=False)
         for found, expected, sentence in zip(one.embed(batch, "top"), layers[-1], batch):
             assert_close(found, expected[: len(sentence)], atol=1e-6, what=str(sentence))
 
@@ -410,7 +411,7 @@ def test_a_refused_call_moves_no_state(bilm_files, layer):
     numpy.testing.assert_array_equal(found, expected)
 
 
-def test_cached_words_change_nothing(bilm_files):
+def test_cached_words_change_nothing(bilm_files, monkeypatch):
     """The vectors of a batch are bit-identical, regardless of which words were read before."""
     expected = Elmo.from_files(*bilm_files).embed(SENTENCES)
     for before in ([], [["the"]], [["He", "The", "dog", "A"]], SENTENCES):
@@ -418,7 +419,8 @@ def test_cached_words_change_nothing(bilm_files):
         elmo.embed(before)
         for found, right in zip(elmo.embed(SENTENCES), expected):
             assert numpy.array_equal(found, right)
-    elmo.layers.n_cached_words = 4
+    monkeypatch.setattr(frozen, "CAPACITY", 4)
+    elmo.clear_caches()
     for found, right in zip(elmo.embed(SENTENCES), expected):
         assert numpy.array_equal(found, right)
-    assert len(elmo.layers.frozen(elmo.bilm)._bilm.token_encoder._rows) <= 4
+    assert len(elmo.frozen().packed.token_encoder._rows) <= 4

@@ -39,7 +39,7 @@ def distributions(
 ) -> tuple[list[np.ndarray], oracle.State]:
     """The oracle's log probabilities of all words at each place of the forward direction, and of
     the backward direction, each of shape `(n + 1, V)`, and the state after the sentence."""
-    arrays = arrays_of(model.elmo.bilm, folder, model.softmax)
+    arrays = arrays_of(model.bilm, folder, model.softmax)
     tokens = ["<S>", *sentence, "</S>"]
     layers, after = oracle.sentence(arrays, random_bilm().options, tokens, state)
     forward, backward = np.split(layers[-1], 2, axis=1)
@@ -50,8 +50,8 @@ def distributions(
 
 
 def start(model: LanguageModel) -> oracle.State:
-    bilm = model.elmo.bilm
-    return oracle_state(bilm.initial_state(model.elmo.layers.initial_state, 1), 0)
+    bilm = model.bilm
+    return oracle_state(bilm.initial_state(model.initial_state, 1), 0)
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
@@ -200,8 +200,8 @@ def test_loading(bilm_files: BiLMFiles, bilm_archive: str, tmp_path: Path) -> No
     without a softmax is named."""
     model = language_model()
     files = [tmp_path / name for name in ("options.json", "weights.hdf5", "vocabulary.txt")]
-    write_options(model.elmo.bilm.options, files[0])
-    write_weights(model.elmo.bilm, files[1], model.softmax)
+    write_options(model.bilm.options, files[0])
+    write_weights(model.bilm, files[1], model.softmax)
     write_vocabulary_file(WORDS, files[2])
     expected = model.score(SENTENCES[0]).forward
     for loaded in (LanguageModel.from_files(*files), LanguageModel.from_archive(tmp_path)):
@@ -211,7 +211,7 @@ def test_loading(bilm_files: BiLMFiles, bilm_archive: str, tmp_path: Path) -> No
     with pytest.raises(InputError, match=r"^.*: expected the softmax of a language model and its "):
         LanguageModel.from_archive(Path(bilm_files.weight_file).parent)
     with pytest.raises(InputError, match=r"^words: expected <S>, </S>, <UNK>, .., 7 in total"):
-        LanguageModel(model.elmo.bilm, model.softmax, WORDS[:-1])
+        LanguageModel(model.bilm, model.softmax, WORDS[:-1])
 
 
 def test_a_model_in_double_precision() -> None:

@@ -30,7 +30,7 @@ def read(bilm_files, tmp_path):
     def read(sentences, elmo=None, boundaries=True, **kwargs):
         if elmo is None:
             elmo = Elmo.from_files(*bilm_files, **{"cache_dir": tmp_path / "cache", **kwargs})
-        layers, mask = elmo.layers(elmo.bilm, elmo.characters(sentences), boundaries)
+        layers, mask = elmo.layers(elmo.characters(sentences), boundaries)
         more = 2 if boundaries else 0
         assert mask.sum(dim=1).tolist() == [len(sentence) + more for sentence in sentences]
         return torch.stack(layers)
@@ -91,7 +91,7 @@ def test_only_what_is_new_is_read(bilm_files, read, tmp_path, monkeypatch):
         FrozenBiLM,
         "layers",
         lambda frozen, tokens, *rest: (
-            (frozen is elmo.layers.frozen(elmo.bilm) and asked.append(tokens.shape))
+            (frozen is elmo.frozen() and asked.append(tokens.shape))
             or compute(frozen, tokens, *rest)
         ),
     )

@@ -8,8 +8,8 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo import frozen
+from elmo_plugin.elmo.frozen import WORDS_AT_ONCE, WordVectorCache
 from elmo_plugin.elmo.frozen_state import frozen_state
-from elmo_plugin.elmo.word_cache import BLOCK, WordVectorCache
 from elmo_plugin.modules import BiLM
 from tests.compare import assert_close
 
@@ -186,7 +186,7 @@ def test_requires_grad_after_building_trains_the_biLM(elmo):
     frozen = vectors(elmo)
     elmo.bilm.requires_grad_(True)
     elmo(elmo.characters(SENTENCES))["elmo_representations"][0].sum().backward()
-    assert elmo.layers.frozen(elmo.bilm) is None
+    assert elmo.frozen() is None
     assert all(p.grad is not None for p in elmo.bilm.bilstm.parameters())
     torch.testing.assert_close(vectors(elmo).detach(), frozen, rtol=0, atol=1e-6)
     elmo.bilm.requires_grad_(False)
@@ -197,13 +197,13 @@ WORDS = ["<S>", "</S>", "the", "dog", "-", "naïve", "x" * 60, *(f"w{i}" for i i
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
-def test_random_sentences_in_any_order(bilm_files, fuzz, initial_state):
+def test_random_sentences_in_any_order(bilm_files, fuzz, initial_state, monkeypatch):
     """Whatever was read before, and however often the cache overflowed, a sentence has the vectors
     that a fresh biLM gives it. A word may be one of the two boundaries."""
     fresh = Elmo.from_files(*bilm_files, initial_state=initial_state)
     for random in fuzz.cases(30):
         elmo = Elmo.from_files(*bilm_files, initial_state=initial_state)
-        elmo.layers.n_cached_words = random.choice([1, 3, 8, 15, 1000])
+        monkeypatch.setattr(frozen, "CAPACITY", random.choice([1, 3, 8, 15, 1000]))
         for _ in range(6):
             batch = [random.choices(WORDS, k=random.randrange(7)) for _ in range(3)]
             fresh.clear_caches()
@@ -234,7 +234,7 @@ class _SizeOfBatch(torch.nn.Linear):
 
 @pytest.mark.parametrize("capacity", [1, 300, 1000])
 def test_the_same_bits_in_any_company(capacity, fuzz):
-    """The expected vector is the one that the encoder gives a word in a block of `BLOCK` words,
+    """The expected vector is the one that the encoder gives a word among `WORDS_AT_ONCE`,
     regardless of which words are new, cached, or overflow the cache."""
     encoder = _SizeOfBatch(1, 1)
     for random in fuzz.cases(10):
@@ -242,7 +242,7 @@ def test_the_same_bits_in_any_company(capacity, fuzz):
         for _ in range(4):
             words = torch.tensor(random.sample(range(2000), random.choice([1, 7, 256, 700])))
             found = cache(words[:, None])
-            assert torch.equal(found, words[:, None] * 1000.0 + BLOCK)
+            assert torch.equal(found, words[:, None] * 1000.0 + WORDS_AT_ONCE)
 
 
 def test_the_same_bits_of_the_character_cnn(bilm_files, fuzz):

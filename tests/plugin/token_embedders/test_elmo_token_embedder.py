@@ -297,7 +297,7 @@ def test_cache_dir(bilm_files, tmp_path, monkeypatch):
         loaded = embedder(
             **bilm_files._asdict(), cache_dir=cache_dir, serialization_dir=str(tmp_path)
         )
-        assert (loaded._elmo.layers.layer_cache is not None) == is_kept
+        assert (loaded._elmo.layer_cache is not None) == is_kept
 
 
 def test_characters_of_another_length(bilm_files):
