@@ -237,6 +237,7 @@ class Elmo(BiLMLayers):
         as_tensors: bool = False,
         *,
         pool: str | None = None,
+        raw: bool = False,
         max_tokens: int = MAX_TOKENS,
     ) -> Any:
         """
@@ -258,6 +259,11 @@ class Elmo(BiLMLayers):
         pool : `str`, optional
             `"mean"` for one vector per sentence, the mean over its tokens, which is zeros for a
             sentence without tokens.
+        raw : `bool`, optional (default = `False`)
+            Whether each sentence is a string of raw English text, such as `"It isn't easy."`, to
+            split into tokens as in the text of the models in the package; several sentences are a
+            list of strings. `raw_text.split_tokens` gives the tokens and their places. Needs the
+            package nltk.
         max_tokens : `int`, optional (default = `2048`)
             The most tokens to read at once, including padding and boundaries. More take more
             memory, and may be faster on a GPU. With `carry` all sentences are read at once.
@@ -277,7 +283,8 @@ class Elmo(BiLMLayers):
         if pool is not None:
             check_choice("pool", pool, POOLS)
         check_count("max_tokens", max_tokens)
-        batch, is_single = token_lists(sentences)
+        check_flag("raw", raw)
+        batch, is_single = token_lists(sentences, raw)
         _check_layer(layer, self.n_layers)
         found: list[Any] = [None] * len(batch)
         with self.lock.shared():  # all sentences are read with the same weights

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from elmo_plugin.elmo.dump import DumpSettings, Line, batches_of
+from elmo_plugin.elmo.dump import DumpSettings, batches_of
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.frozen import CAPACITY
+from elmo_plugin.elmo.parts import Line
 
 SAMPLE = 256
 """Sentences of the text that are measured, at most."""

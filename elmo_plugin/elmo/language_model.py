@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,10 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, check_flag, fail
 from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.elmo.raw_text import raw_sentences
 from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.elmo.sentences import MAX_TOKENS, token_lists
+from elmo_plugin.files.digest import new_digest
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.found import FoundBiLM
 from elmo_plugin.modules import BiLM, SampledSoftmax
@@ -92,7 +95,7 @@ class LanguageModel(BiLMLayers):
         Load a model from all that `Elmo.from_archive` accepts, if it has a softmax. `kwargs` are
         those of `LanguageModel`. Raises an `InputError` if there is no softmax.
         """
-        return cls._of(find_bilm(archive_file, with_softmax=True), archive_file, **kwargs)
+        return cls.from_found(find_bilm(archive_file, with_softmax=True), archive_file, **kwargs)
 
     @classmethod
     def from_files(
@@ -110,10 +113,15 @@ class LanguageModel(BiLMLayers):
         """
         apart: dict[str, Any] = {} if softmax_file is None else {"softmax_file": softmax_file}
         files = options_file, weight_file, vocabulary_file
-        return cls._of(find_bilm(*files, with_softmax=True, **apart), weight_file, **kwargs)
+        found = find_bilm(*files, with_softmax=True, **apart)
+        return cls.from_found(found, weight_file, **kwargs)
 
     @classmethod
-    def _of(cls, found: FoundBiLM, name: str | os.PathLike, **kwargs: Any) -> LanguageModel:
+    def from_found(cls, found: FoundBiLM, name: str | os.PathLike, **kwargs: Any) -> LanguageModel:
+        """
+        Make a model of what `find_bilm` found for `name`. Raises an `InputError` if there is no
+        softmax.
+        """
         if found.softmax is None or found.words is None:
             raise InputError(
                 f"{name}: expected the softmax of a language model and its words, found a biLM "
@@ -129,6 +137,7 @@ class LanguageModel(BiLMLayers):
         entropy: bool = False,
         base: int | str = 2,
         *,
+        raw: bool = False,
         max_tokens: int = MAX_TOKENS,
         progress: bool = False,
     ) -> Any:
@@ -143,6 +152,8 @@ class LanguageModel(BiLMLayers):
             Whether to compute the entropies of the distributions too.
         base : `int | str`, optional (default = `2`)
             Base of the logarithms: 2 for bits, or `"e"` for nats.
+        raw : `bool`, optional (default = `False`)
+            Whether to split sentences into tokens, as in `Elmo.embed`.
         max_tokens : `int`, optional (default = `2048`)
             See `Elmo.embed`.
         progress : `bool`, optional (default = `False`)
@@ -157,33 +168,54 @@ class LanguageModel(BiLMLayers):
         As `Elmo.embed`, and `InputError` if another argument has a wrong value.
         """
         check_flag("entropy", entropy)
+        check_flag("raw", raw)
         check_choice("base", base, BASES)
-        batch, is_single = token_lists(sentences)
+        settings: dict[str, Any] = {
+            "entropy": entropy,
+            "base": base,
+            "max_tokens": max_tokens,
+            "progress": progress,
+        }
+        if raw:
+            split, is_single = raw_sentences(sentences)
+            scores = self._scores([x.tokens for x in split], **settings)
+            found = [s._replace(spans=x.spans, words=x.words) for s, x in zip(scores, split)]
+        else:
+            batch, is_single = token_lists(sentences)
+            found = self._scores(batch, **settings)
+        return found[0] if is_single else found
+
+    def _scores(
+        self,
+        batch: list[list[str]],
+        *,
+        entropy: bool,
+        base: int | str,
+        max_tokens: int,
+        progress: bool,
+    ) -> list[SentenceScores]:
         ids = [[self._ids.get(word, UNKNOWN) for word in sentence] for sentence in batch]
-        found: list[Any] = [None] * len(batch)
-        with tqdm(
-            total=sum(map(len, batch)), unit=" tokens", unit_scale=True, disable=not progress
-        ) as bar:
+        found: dict[int, SentenceScores] = {}
+        total = sum(map(len, batch))
+        with self.lock.shared(), tqdm(total=total, unit=" tokens", disable=not progress) as bar:
             for places, top in self._read(batch, max_tokens):
-                rows = [(top[:, row], ids[b]) for row, b in enumerate(places)]
-                hidden = torch.cat([h for x, w in rows for h in _predicting(x, len(w))])
-                targets = [k for _, w in rows for k in (*w, END, BEGIN, *w)]
-                numbers = [
-                    self.softmax.log_probabilities(
-                        hidden, torch.tensor(targets, device=hidden.device)
-                    )
-                ]
+                own = [ids[b] for b in places]
+                hidden = torch.cat(
+                    [h for row, w in enumerate(own) for h in _predicting(top[:, row], len(w))]
+                )
+                targets = torch.tensor([k for w in own for k in (*w, END, BEGIN, *w)])
+                numbers = [self.softmax.log_probabilities(hidden, targets.to(hidden.device))]
                 if entropy:
                     numbers.append(entropies(hidden, self.softmax.weight, self.softmax.bias))
                 scores = torch.stack(numbers).double().cpu().numpy() / BASES[base]
-                ends = np.cumsum([2 * len(w) + 2 for _, w in rows])[:-1]
-                for b, own in zip(places, np.split(scores, ends, axis=1)):
-                    log_p, *of_entropy = own.reshape(len(own), 2, -1)
+                ends = np.cumsum([2 * len(w) + 2 for w in own])[:-1]
+                for b, of_sentence in zip(places, np.split(scores, ends, axis=1)):
+                    # Shape (1 or 2, 2, n + 1): log probabilities and entropies by direction.
+                    both = chain(*of_sentence.reshape(len(numbers), 2, -1))
                     in_vocabulary = np.array([k != UNKNOWN for k in ids[b]], dtype=bool)
-                    both = of_entropy[0] if entropy else (None, None)
-                    found[b] = SentenceScores(batch[b], in_vocabulary, *log_p, *both)
-                bar.update(sum(len(w) for _, w in rows))
-        return found[0] if is_single else found
+                    found[b] = SentenceScores(batch[b], in_vocabulary, *both)
+                bar.update(sum(map(len, own)))
+        return [found[b] for b in range(len(batch))]
 
     def perplexity(
         self,
@@ -254,24 +286,23 @@ class LanguageModel(BiLMLayers):
         check_count("k", k)
         check_choice("direction", direction, DIRECTIONS)
         batch, is_single = token_lists(sentences)
-        wanted = [targets] if is_single or targets is None else list(targets)
         is_number = is_single and isinstance(targets, WHOLE)
+        wanted: Any = [[targets]] if is_number else [targets] if is_single else targets
         if targets is None:
             wanted = [range(len(sentence)) for sentence in batch]
-        elif is_number:
-            wanted = [[targets]]
         _check_targets(wanted, batch)
         found: list[Any] = [None] * len(batch)
         before = self.carried.state
-        for places, top in self._read(batch, max_tokens):
-            for row, b in enumerate(places):
-                at = torch.tensor(list(wanted[b]), dtype=torch.long, device=top.device)
-                # The forward direction predicts a word from its left context, the backward from
-                # its right one.
-                contexts = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
-                if direction != "both":
-                    contexts = {direction: contexts[direction]}
-                found[b] = self._most_probable(list(contexts.values()), k)
+        with self.lock.shared():
+            for places, top in self._read(batch, max_tokens):
+                for row, b in enumerate(places):
+                    at = torch.tensor(list(wanted[b]), dtype=torch.long, device=top.device)
+                    # The forward direction predicts a word from its left context, the backward
+                    # from its right one.
+                    contexts = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
+                    if direction != "both":
+                        contexts = {direction: contexts[direction]}
+                    found[b] = self._most_probable(list(contexts.values()), k)
         self.carried.state = before
         return found[0][0] if is_number else found[0] if is_single else found
 
@@ -297,11 +328,18 @@ class LanguageModel(BiLMLayers):
         The indices of the sentences that are read together, and their top layer by direction,
         including the boundaries, shape `(2, B, T + 2, P)`.
         """
-        with self.lock.shared():  # all sentences are read with the same weights
-            self.cache_words({word for sentence in batch for word in sentence})
-            for places, tokens in self.batches(batch, max_tokens):
-                layers, _ = self.layers(tokens)
-                yield places, torch.stack(layers[-1].chunk(2, dim=-1))
+        self.cache_words({word for sentence in batch for word in sentence})
+        for places, tokens in self.batches(batch, max_tokens):
+            layers, _ = self.layers(tokens)
+            yield places, torch.stack(layers[-1].chunk(2, dim=-1))
+
+    def fingerprint(self) -> bytes:
+        """A digest of the weights and the settings that the scores depend on."""
+        found = new_digest(super().fingerprint())
+        for x in (self.softmax.weight, self.softmax.bias):
+            found.update(x.detach().cpu().numpy().data)
+        found.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
+        return found.digest()
 
 
 def _predicting(top: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
@@ -312,8 +350,8 @@ def _predicting(top: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
     return top[0, : n_tokens + 1], top[1, 1 : n_tokens + 2]
 
 
-def _check_targets(wanted: Sequence[Any], batch: list[list[str]]) -> None:
-    if len(wanted) != len(batch):
+def _check_targets(wanted: Any, batch: list[list[str]]) -> None:
+    if not isinstance(wanted, Sequence) or len(wanted) != len(batch):
         fail("targets", f"a list of places for each of {len(batch)} sentences", wanted)
     for number, (places, sentence) in enumerate(zip(wanted, batch)):
         if not isinstance(places, Iterable) or isinstance(places, str):

@@ -18,7 +18,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
-import zstandard
+try:
+    import zstandard
+except ModuleNotFoundError:  # needed only for files compressed by zstd
+    zstandard = None  # type: ignore[assignment]
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import file_digest
@@ -65,7 +68,13 @@ FEW_LINES = 2
 FEW_TABS = 5
 """So few may be those of a short text."""
 
-DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+DECOMPRESSION_ERRORS: tuple[type[Exception], ...] = (
+    EOFError,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    *([zstandard.ZstdError] if zstandard is not None else []),
+)
 
 
 def find_files(path: str | os.PathLike) -> list[Path]:
@@ -161,7 +170,7 @@ def read_blocks(
     lines_before = 0
     with open(file, "rb", buffering=0) if isinstance(file, Path) else nullcontext(file) as disk:
         raw: io.BufferedReader = io.BufferedReader(_Observed(disk, on_bytes), BLOCK_BYTES)
-        text = _decompressed(raw)
+        text = _decompressed(raw, name)
         while True:
             try:
                 data = text.read(BLOCK_BYTES)
@@ -256,13 +265,17 @@ def _refuse_task_data(lines: list[str], name: str) -> None:
     )
 
 
-def _decompressed(raw: io.BufferedReader) -> BinaryIO:
+def _decompressed(raw: io.BufferedReader, name: str) -> BinaryIO:
     start = raw.peek(len(XZ_MAGIC))
     if start.startswith(GZIP_MAGIC):
         return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
     if start.startswith(XZ_MAGIC):
         return io.BufferedReader(_Frames(raw, _xz_stream, padding=b"\0"), BLOCK_BYTES)
     if start.startswith((ZSTD_MAGIC, ZSTD_SKIPPABLE_MAGIC)):
+        if zstandard is None:
+            raise InputError(
+                f"{name}: expected the package zstandard, for zstd; pip install zstandard"
+            )
         frame = zstandard.ZstdDecompressor().decompressobj
         return io.BufferedReader(_Frames(raw, frame), BLOCK_BYTES)
     return raw

@@ -4,7 +4,8 @@ import torch
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import check_path
-from elmo_plugin.plugin.commands.command import Command, print_text
+from elmo_plugin.elmo.arguments import print_text
+from elmo_plugin.plugin.commands.command import Command
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export_files import export_files, who_reads
 

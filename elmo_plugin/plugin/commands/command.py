@@ -1,21 +1,16 @@
-"""Shared parts of the commands: base class, arguments that name a biLM, paths, and output."""
+"""Shared parts of the commands: base class, the biLM that the arguments name, and input paths."""
 
 import argparse
-import os
-import tempfile
-from pathlib import Path
 
-import torch
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import InputError, check_path, fail
+from elmo_plugin.checks import check_path
+from elmo_plugin.elmo.arguments import named_bilm
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.files.standard_streams import check_standard_output, output_encoding, piped_output
-from elmo_plugin.formats.find import KEYS, find_bilm, one_bilm
+from elmo_plugin.files.standard_streams import check_standard_output, piped_output
+from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.task_text import with_repeats
-from elmo_plugin.pretrained import pretrained_names
 
 
 class Command(Subcommand):
@@ -43,33 +38,14 @@ class Command(Subcommand):
             self.run(args)
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--pretrained", choices=pretrained_names(), help="the name of a model in the package"
-    )
-    parser.add_argument(
-        "--archive-file",
-        help="the model.tar.gz or the folder of a trained bilm, or a folder or zip file with "
-        "bilm-tf's options.json and an HDF5 file",
-    )
-    parser.add_argument("--options-file", help="the options file of bilm-tf")
-    parser.add_argument("--weight-file", help="the weight file of bilm-tf")
-    parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")
-
-
 def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     """
     Load the biLM that the arguments name, in evaluation mode and on its device. Raises an
     `InputError` if there is no such GPU, or if the arguments do not name exactly one biLM, and a
     `FileNotFoundError` if a file does not exist.
     """
-    n_gpus = torch.cuda.device_count()
-    if not -1 <= args.cuda_device < n_gpus:
-        fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
-    values = (getattr(args, key) for key in KEYS)
-    named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
-    elmo = Elmo(find_bilm(*named.values()).bilm, initial_state=initial_state)
-    return elmo.eval().to("cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}")
+    name, weights, device = named_bilm(args)
+    return Elmo(find_bilm(name, weights).bilm, initial_state=initial_state).eval().to(device)
 
 
 def input_path(argument: str, path: str, expected: str) -> str:
@@ -82,32 +58,3 @@ def input_path(argument: str, path: str, expected: str) -> str:
         return local_path(with_repeats(path), expected)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{argument}: {error}") from None
-
-
-def check_output_file(argument: str, file: str) -> None:
-    """
-    Raise an `InputError` that names the argument if the output `file` exists, or if its parent
-    folder does not exist or is not writable. For a link, its target is checked.
-    """
-    check_path(argument, file)
-    folder = Path(os.path.realpath(file)).parent
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "none"
-        raise InputError(
-            f"{argument}: {file}: expected the existing folder {folder}, found {found}"
-        )
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:  # permissions alone do not tell, as in /proc
-        raise InputError(
-            f"{argument}: {file}: expected a writable folder, found {folder}"
-        ) from None
-    if Path(file).is_dir():
-        raise InputError(f"{argument}: {file}: expected a file to write, found a folder")
-    check_is_new(file)
-
-
-def print_text(text: str) -> None:
-    """Print text, escaping characters outside the terminal's encoding, as in `caf\\xe9`."""
-    encoding = output_encoding()
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
