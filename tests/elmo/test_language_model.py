@@ -109,7 +109,7 @@ def test_the_table_has_a_row_for_each_word() -> None:
     """By hand: a word's own two log probabilities, without the end and the beginning."""
     model = language_model()
     scores = model.score(SENTENCES, entropy=True)
-    table = pandas.DataFrame(score_columns(scores, first=10))
+    table = pandas.DataFrame(score_columns(scores, range(10, 15)))
     assert table.token.tolist() == list(itertools.chain.from_iterable(SENTENCES))
     row = table[(table.sentence == 12) & (table.position == 1)].iloc[0]
     assert row.token == "犬" and not row.in_vocabulary
