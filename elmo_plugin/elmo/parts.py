@@ -70,7 +70,7 @@ def write_in_parts(
     write: Callable[[list[Line], h5py.File], Iterator[int]],
     join: Callable[[Iterator[h5py.File], Path], None],
     *,
-    part_sentences: int = PART_SENTENCES,
+    part_sentences: int,
     total: int | None = None,
 ) -> None:
     """

@@ -20,7 +20,7 @@ from elmo_plugin.elmo.arguments import (
 )
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies
-from elmo_plugin.elmo.parts import Line, groups, read_lines, write_in_parts
+from elmo_plugin.elmo.parts import PART_SENTENCES, Line, groups, read_lines, write_in_parts
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.local_path import local_path
@@ -141,8 +141,10 @@ def _write(
             for results in parts:
                 joined.write(results["text"][()].tobytes())
 
-    facts = {name: getattr(args, name) for name in ("format", "raw", "entropy", "base")}
-    write_in_parts(model, read_lines(file, name), args.output_file, facts, write, join, total=total)
+    facts = {key: getattr(args, key) for key in ("format", "raw", "entropy", "base")}
+    output = args.output_file, facts, write, join
+    lines = read_lines(file, name)
+    write_in_parts(model, lines, *output, part_sentences=PART_SENTENCES, total=total)
 
 
 def _at_once(model: LanguageModel) -> int:
