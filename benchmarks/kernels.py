@@ -20,7 +20,7 @@ from benchmarks.operations import FORWARD_AND_BACKWARD
 from benchmarks.settings import PUBLISHED_FILTERS
 from elmo_plugin.modules import CharCNN, ProjectedLSTM
 from elmo_plugin.ops import kernels
-from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
+from elmo_plugin.ops.char_conv import frozen_convolve
 from elmo_plugin.ops.lstm import lstm_scan, pack_lstm_weights
 from elmo_plugin.ops.softmax import sampled_softmax_loss
 from elmo_plugin.text.characters import words_to_characters
@@ -118,10 +118,7 @@ def compare_convolutions(*, train: bool) -> Record:
     ).requires_grad_(train)
     convolve = partial(cnn.convolve, characters)
     if not train:
-        weights = [(conv.weight, conv.bias) for conv in cnn.convolutions]
-        embedding = cnn.char_embedding.weight
-        tables = convolution_tables([embedding, *(weight for weight, _ in weights)])
-        convolve = partial(max_of_convolutions, characters, embedding, weights, tables)
+        convolve = partial(frozen_convolve(cnn.char_embedding, cnn.convolutions), characters)
     work = partial(run, convolve, train)
     passes = "forward, backward" if train else "forward"
     return {"words": len(characters), "passes": passes, **compare(work, work)}

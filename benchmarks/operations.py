@@ -28,6 +28,7 @@ def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
     that contains only padding, because all later ones are equal.
     """
     char_cnn = options.char_cnn
+    assert char_cnn is not None
     n_filters = char_cnn.n_filters
     _, _, n_windows = sort_by_length(words)
     convolutions = sum(

@@ -1,5 +1,7 @@
 """The peer in training: the same biLM, built from AllenNLP's modules."""
 
+from typing import Any
+
 import torch
 from allennlp.modules.elmo_lstm import ElmoLstm
 from allennlp.modules.sampled_softmax_loss import SampledSoftmaxLoss
@@ -9,7 +11,6 @@ from torch import Tensor, nn
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
-from elmo_plugin.text.prefetch import LazyWindow
 
 
 class AllenNLPLanguageModel(nn.Module):
@@ -34,6 +35,7 @@ class AllenNLPLanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         lstm, char_cnn = options.lstm, options.char_cnn
+        assert char_cnn is not None
         self.char_embedding = nn.Embedding(NUM_CHARACTERS, char_cnn.embedding.dim, padding_idx=0)
         self.char_cnn = CnnHighwayEncoder(
             embedding_dim=char_cnn.embedding.dim,
@@ -54,9 +56,9 @@ class AllenNLPLanguageModel(nn.Module):
         self.softmax = SampledSoftmaxLoss(n_words, lstm.projection_dim, n_negative_samples)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, starts: Tensor, window: LazyWindow) -> dict[str, Tensor]:
+    def forward(self, starts: Tensor, window: Any) -> dict[str, Tensor]:
         """
-        See `LanguageModel.forward`. The loss is multiplied by the window's length, like the
+        See `BiLMModel.forward`. The loss is multiplied by the window's length, like the
         gradients there.
         """
         tensors = window.tensors(starts.device)

@@ -31,7 +31,7 @@ from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.training.optimizer import ClippedAdagradOptimizer
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.special_words import SPECIAL_WORDS
@@ -124,7 +124,7 @@ def trainer(settings: Settings, name: str, precision: str | None = None) -> "Tra
         model = AllenNLPLanguageModel(options, n_words, n_negative_samples, DROPOUT)
     else:
         keep_freed_memory()  # as the callback of our configs does
-        model = LanguageModel(
+        model = BiLMModel(
             vocabulary,
             blocks["lstm"],
             blocks["char_cnn"],

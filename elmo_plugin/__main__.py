@@ -13,9 +13,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.util import find_spec
-from json import JSONDecodeError
 from tarfile import ReadError
-from typing import Any
 
 if sys.argv[1:2] == ["score"] and find_spec("allennlp") is None:
     from elmo_plugin.elmo import score
@@ -35,14 +33,12 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived, install_sigterm_handler
 from torch.multiprocessing import ProcessRaisedException
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError
 from elmo_plugin.files.standard_streams import piped_output
 
 NAME = "python -m elmo_plugin"
 ONE_SENTENCE = (ConfigurationError, InputError, OSError)
 """Errors whose message is sufficient by itself."""
-JSONNET = "RUNTIME ERROR", "STATIC ERROR"
-"""First words of Jsonnet's messages."""
 LONGEST = 1000
 """Length in characters at which a message is truncated."""
 
@@ -74,21 +70,8 @@ def _in_one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, ProcessRaisedException):  # its message is that process's traceback
         message = str(error).strip().splitlines()[-1]
-    elif isinstance(error, JSONDecodeError) and sys.argv[1] == "predict":
-        found = shown(error.doc)
-        return f'input_file: expected a JSON object per line, as {{"sentence": "…"}}, found {found}'
-    elif isinstance(error, UnicodeDecodeError) and sys.argv[1] == "predict":
-        found = f"the byte 0x{error.object[error.start]:02x}"
-        return f"input_file: expected a text in UTF-8, found {found} ({error.reason})"
-    elif isinstance(error, KeyError | TypeError) and (line := _predicted_line(error)) is not None:
-        key = f" with the key {error}" if isinstance(error, KeyError) else ""
-        return f"input_file: expected JSON objects{key} for this predictor, found {shown(line)}"
-    elif isinstance(error, AttributeError) and error.name == "construct" and error.obj is None:
-        message = f"{' and '.join(_null_blocks(error))}: expected a block, found null"
     elif isinstance(error, ReadError):
         message = f"expected a model.tar.gz or the folder of a training run, found {message}"
-    elif message.startswith(JSONNET):  # the lines after it are Jsonnet's own trace
-        message = str(error).splitlines()[0]
     elif not isinstance(error, ONE_SENTENCE):
         message = f"{type(error).__name__}: {message}; ALLENNLP_DEBUG=1 shows where"
     if len(message) > LONGEST:
@@ -97,24 +80,6 @@ def _in_one_line(error: Exception) -> str:
     if key.rpartition(".")[2] not in message:
         message = f"{key}: {message}"
     return message if file in message else f"{file}: {message}"
-
-
-def _predicted_line(error: Exception) -> Any:
-    """The JSON value from which a predictor could not make an instance, or `None`."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_name == "_json_to_instance":
-            return frame.f_locals.get("json_dict")
-    return None
-
-
-def _null_blocks(error: Exception) -> list[str]:
-    """The blocks of a config that AllenNLP could not construct because they are `null`."""
-    found: list[str] = []
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_name == "from_partial_objects":
-            blocks = ("vocabulary", "model", "data_loader", "trainer", "optimizer")
-            found = [name for name in blocks if frame.f_locals.get(name, "") is None]
-    return found
 
 
 def _place(error: Exception) -> tuple[str, str]:

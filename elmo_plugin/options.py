@@ -3,12 +3,14 @@ The options of a biLM, under the keys that bilm-tf's options files and our confi
 
     lstm        {dim, projection_dim, n_layers, cell_clip, proj_clip, use_skip_connections}
     char_cnn    {embedding: {dim}, filters, n_highway, activation, max_characters_per_token}
+    words       {dim, tied}
 
-Each block is a dataclass that checks its values.
+Each block is a dataclass that checks its values. A biLM reads words by `char_cnn`, from a table of
+`words`, or by both if its characters are code points.
 """
 
-from collections.abc import Mapping
-from dataclasses import InitVar, asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, asdict, dataclass, replace
 from inspect import signature
 from typing import Any, Self, TypeVar
 
@@ -63,6 +65,8 @@ class CharCNNOptions:
     """
     The block `char_cnn`; see `CharCNN`. `max_characters_per_token` counts the two marks of a word.
     `n_characters` differs between options files for training and for inference; both are accepted.
+    `n_code_points`: the size of the lexicon if the characters are code points and not bytes, as in
+    ELMoForManyLangs.
     """
 
     embedding: CharEmbeddingOptions
@@ -70,6 +74,7 @@ class CharCNNOptions:
     n_highway: int = 0
     activation: str = "relu"
     max_characters_per_token: int = DEFAULT_MAX_CHARACTERS
+    n_code_points: int | None = None
     n_characters: InitVar[int] = NUM_CHARACTERS
 
     def __post_init__(self, n_characters: int) -> None:
@@ -80,6 +85,8 @@ class CharCNNOptions:
         length = self.max_characters_per_token
         check_max_characters("char_cnn.max_characters_per_token", length)
         check_choice("char_cnn.n_characters", n_characters, (NUM_CHARACTERS - 1, NUM_CHARACTERS))
+        if self.n_code_points is not None:
+            check_count("char_cnn.n_code_points", self.n_code_points)
         filters = self.filters
         if not isinstance(filters, list | tuple) or not filters:
             fail("char_cnn.filters", "a list of [width, number] pairs", filters)
@@ -95,69 +102,154 @@ class CharCNNOptions:
         """F, the number of filters of all convolutions."""
         return sum(number for _, number in self.filters)
 
+    def sizes(self) -> dict[str, Any]:
+        """Arguments of `CharCNN`."""
+        return {
+            "embedding_dim": self.embedding.dim,
+            "filters": self.filters,
+            "n_highway": self.n_highway,
+            "activation": self.activation,
+        }
+
+    def n_parameters(self) -> int:
+        """The number of parameters without a projection."""
+        n, c = self.n_filters, self.embedding.dim
+        convolutions = sum(k * (width * c + 1) for width, k in self.filters)
+        n_characters = NUM_CHARACTERS if self.n_code_points is None else self.n_code_points + 1
+        return n_characters * c + convolutions + self.n_highway * 2 * (n * n + n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordOptions:
+    """
+    The block `words`, a table of words; see `WordTable`. `dim`: the size of a word's row. `tied`:
+    whether it is also the weight of the softmax. `n_words` and `n_bytes`, the number of words and
+    their size as text, are those of the vocabulary; a config does not have them.
+    """
+
+    dim: int
+    tied: bool = False
+    n_words: int = 0
+    n_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("words.dim", self.dim)
+        check_flag("words.tied", self.tied)
+        check_count("words.n_words", self.n_words, least=0)
+        check_count("words.n_bytes", self.n_bytes, least=0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BiLMOptions:
-    """The options of a biLM: character CNN and LSTMs."""
+    """The options of a biLM: LSTMs, and a character CNN, a table of words, or both."""
 
     lstm: LSTMOptions
-    char_cnn: CharCNNOptions
+    char_cnn: CharCNNOptions | None = None
+    words: WordOptions | None = None
+
+    def __post_init__(self) -> None:
+        if self.char_cnn is None and self.words is None:
+            raise InputError("expected a block char_cnn or words, found neither")
+        if self.words is None:
+            return
+        if self.char_cnn is not None and self.char_cnn.n_code_points is None:
+            raise InputError("expected one of the blocks char_cnn and words, found both")
+        if self.words.tied and self.words.dim != self.lstm.projection_dim:
+            name = "words.dim"
+            fail(name, f"lstm.projection_dim {self.lstm.projection_dim} with tied", self.words.dim)
+
+    def of_words(self, words: Sequence[str]) -> Self:
+        """These options with the sizes of the words of the table, if there is one."""
+        if self.words is None:
+            return self
+        n_bytes = len(word_text(words))
+        return replace(self, words=replace(self.words, n_words=len(words), n_bytes=n_bytes))
 
     def check_size(self, n_words: int = 0) -> None:
         """
         Raise an `InputError` if a biLM, with a softmax of `n_words` words, would take too much
         memory. This is for new models, because a weight file bounds the sizes of others.
         """
-        check_count("char_cnn.n_highway", self.char_cnn.n_highway, least=0, most=MOST_LAYERS)
+        if self.char_cnn is not None:
+            check_count("char_cnn.n_highway", self.char_cnn.n_highway, least=0, most=MOST_LAYERS)
         n_parameters = self.n_parameters(n_words)
         if n_parameters > MOST_PARAMETERS:
             raise InputError(
-                f"lstm and char_cnn: expected sizes of at most {MOST_PARAMETERS:,} parameters, "
-                f"found {n_parameters:,}"
+                f"lstm, char_cnn and words: expected sizes of at most {MOST_PARAMETERS:,} "
+                f"parameters, found {n_parameters:,}"
             )
 
     def n_parameters(self, n_words: int = 0) -> int:
         """The number of parameters of the biLM and of a softmax of `n_words` words."""
-        lstm, cnn = self.lstm, self.char_cnn
-        n, p, d = cnn.n_filters, lstm.projection_dim, lstm.dim
-        convolutions = sum(k * (width * cnn.embedding.dim + 1) for width, k in cnn.filters)
-        encoder = NUM_CHARACTERS * cnn.embedding.dim + convolutions
-        encoder += cnn.n_highway * 2 * (n * n + n) + (n * p + p if n != p else 0)
+        lstm, cnn, words = self.lstm, self.char_cnn, self.words
+        p, d = lstm.projection_dim, lstm.dim
+        n = (0 if cnn is None else cnn.n_filters) + (0 if words is None else words.dim)
+        encoder = 0 if cnn is None else cnn.n_parameters()
+        encoder += 0 if words is None else words.n_words * words.dim
+        encoder += n * p + p if n != p or self.reads_code_points else 0
         direction = 4 * d * (2 * p + 1) + (d * p if d != p else 0)
-        return encoder + lstm.n_layers * 2 * direction + n_words * (p + 1)
+        softmax = n_words * (1 if self.is_tied else p + 1)
+        return encoder + lstm.n_layers * 2 * direction + softmax
+
+    @property
+    def reads_code_points(self) -> bool:
+        return self.char_cnn is not None and self.char_cnn.n_code_points is not None
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the table of words is also the weight of the softmax."""
+        return self.words is not None and self.words.tied
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any], *, source: str) -> Self:
         """
-        Check and convert the blocks `lstm` and `char_cnn` of a config or an options file. Other
-        keys are ignored. `source` names the options in error messages: a file's path, or `"model"`.
-        Raises an `InputError` if a key is missing or unknown, or has a value of the wrong type or
-        range.
+        Check and convert the blocks `lstm`, `char_cnn` and `words` of a config or an options file.
+        Other keys are ignored. `source` names the options in error messages: a file's path, or
+        `"model"`. Raises an `InputError` if a key is missing or unknown, or has a value of the
+        wrong type or range.
         """
+        blocks: dict[str, type] = {
+            "lstm": LSTMOptions,
+            "char_cnn": CharCNNOptions,
+            "words": WordOptions,
+        }
         try:
             return cls(
-                lstm=read_block(LSTMOptions, options.get("lstm"), "lstm"),
-                char_cnn=read_block(CharCNNOptions, options.get("char_cnn"), "char_cnn"),
+                **{
+                    name: read_block(block, options.get(name), name)
+                    for name, block in blocks.items()
+                    if name == "lstm" or options.get(name) is not None
+                }
             )
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """The contents of an options file for inference; the inverse of `from_dict`."""
-        blocks = asdict(self)
-        blocks["char_cnn"]["n_characters"] = NUM_CHARACTERS
-        blocks["char_cnn"]["filters"] = [list(pair) for pair in self.char_cnn.filters]
+        blocks = {name: block for name, block in asdict(self).items() if block is not None}
+        if self.char_cnn is not None:
+            blocks["char_cnn"]["filters"] = [list(pair) for pair in self.char_cnn.filters]
+            if blocks["char_cnn"].pop("n_code_points") is None:
+                blocks["char_cnn"]["n_characters"] = NUM_CHARACTERS
+            else:
+                blocks["char_cnn"]["n_code_points"] = self.char_cnn.n_code_points
         # The keys of a block are in alphabetical order.
-        return {name: dict(sorted(blocks[name].items())) for name in ("lstm", "char_cnn")}
+        return {name: dict(sorted(block.items())) for name, block in blocks.items()}
 
     def difference(self, other: Self) -> tuple[str, Any, Any] | None:
         """The first key whose values differ, with both values."""
-        theirs = other.to_dict()
-        for name, block in self.to_dict().items():
-            for key, value in block.items():
-                if value != theirs[name][key]:
-                    return f"{name}.{key}", value, theirs[name][key]
+        ours, theirs = self.to_dict(), other.to_dict()
+        for name in {**ours, **theirs}:
+            block, their_block = ours.get(name, {}), theirs.get(name, {})
+            for key in {**block, **their_block}:
+                if block.get(key) != their_block.get(key):
+                    return f"{name}.{key}", block.get(key), their_block.get(key)
         return None
+
+
+def word_text(words: Sequence[str]) -> bytes:
+    """The words of a table as one text, each followed by a line feed."""
+    return "".join(f"{word}\n" for word in words).encode("utf-8", "ignore")
 
 
 def read_block(block_type: type[Block], block: Any, name: str) -> Block:

@@ -30,7 +30,7 @@ from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
@@ -54,7 +54,7 @@ class Perplexity(NamedTuple):
 
 
 def perplexity(
-    model: LanguageModel,
+    model: BiLMModel,
     corpus: EncodedCorpus,
     initial_state: str,
     known: Collection[str] | None = None,
@@ -64,7 +64,7 @@ def perplexity(
 
     # Parameters
 
-    model : `LanguageModel`
+    model : `BiLMModel`
         Modified in place: its mode and initial state are set.
     corpus : `EncodedCorpus`
         Text.
@@ -90,7 +90,7 @@ def perplexity(
         return _of_sentences(model, corpus, known)
 
 
-def _check_known(model: LanguageModel, initial_state: str, known: Collection[str]) -> None:
+def _check_known(model: BiLMModel, initial_state: str, known: Collection[str]) -> None:
     if initial_state == "carry":
         raise InputError('known: expected none with "carry", found words')
     missing = sorted(set(known) - set(vocabulary_words(model.vocab)))
@@ -101,7 +101,7 @@ def _check_known(model: LanguageModel, initial_state: str, known: Collection[str
         )
 
 
-def _of_running_text(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
+def _of_running_text(model: BiLMModel, corpus: EncodedCorpus) -> Perplexity:
     reader = BiLMDatasetReader(max_characters_per_token=model.bilm.max_characters_per_token)
     loader = BiLMDataLoader(reader, str(corpus.folder), batch_size=ROWS, shuffle=None)
     loader.index_with(model.vocab)
@@ -113,7 +113,7 @@ def _of_running_text(model: LanguageModel, corpus: EncodedCorpus) -> Perplexity:
 
 
 def _of_sentences(
-    model: LanguageModel, corpus: EncodedCorpus, known: Collection[str] | None
+    model: BiLMModel, corpus: EncodedCorpus, known: Collection[str] | None
 ) -> Perplexity:
     sums = np.zeros(2)
     sentences = list(sentences_of_ranks(corpus))
@@ -166,14 +166,14 @@ def sentences_of_ranks(corpus: EncodedCorpus) -> Iterator[np.ndarray]:
         yield from np.split(tokens, shard.sentences[1:-1])
 
 
-def unknown_rate(model: LanguageModel, corpus: EncodedCorpus) -> float:
+def unknown_rate(model: BiLMModel, corpus: EncodedCorpus) -> float:
     """Percentage of tokens outside the model's vocabulary."""
     unknown = ids_of_corpus_words(corpus, model.vocab) == UNKNOWN
     return 100 * float(corpus.counts[unknown].sum()) / corpus.num_tokens
 
 
 def perplexity_table(
-    model: LanguageModel, corpora: dict[str, EncodedCorpus], states: Sequence[str]
+    model: BiLMModel, corpora: dict[str, EncodedCorpus], states: Sequence[str]
 ) -> str:
     """One row for each text and initial state."""
     columns = ["text", "tokens", "`<UNK>`", "read", "forward", "backward", "joint"]

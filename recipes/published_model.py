@@ -1,11 +1,11 @@
 """
-Vectors of a sentence from a published model: a zip file or a folder with `options.json` and one
-HDF5 file, on disk or at a URL, which cached-path downloads once.
+Vectors of a sentence from a published model: a zip or `.tar.gz` file or a folder with
+`options.json` and one HDF5 file, on disk or at a URL, which cached-path downloads once.
 
     python recipes/published_model.py MODEL "He threw the stick to the dog ." OUT.npz
 
 MODEL is, for example, FOLDER, 193.zip, http://vectors.nlpl.eu/repository/20/193.zip or
-hf://USER/REPOSITORY/elmo.zip.
+hf://USER/REPOSITORY.
 """
 
 import sys

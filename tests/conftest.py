@@ -19,7 +19,6 @@ from allennlp.common import Params, plugins
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
-from elmo_plugin.elmo import frozen
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
@@ -105,7 +104,7 @@ def fuzz(pytestconfig: pytest.Config) -> Fuzz:
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a CPU compute everything as another device does, without what is made for CPUs."""
-    for module in (char_conv, linear, lstm.torch_ops, softmax.torch_ops, frozen):
+    for module in (char_conv, linear, lstm.torch_ops, softmax.torch_ops):
         monkeypatch.setattr(module, "is_on_cpu", lambda _: False)
     monkeypatch.setattr(linear, "is_onednn_weight", lambda _: False)
 

@@ -28,7 +28,11 @@ def characters(token: str, length: int) -> list[int]:
 
 
 def word_vector(arrays: Arrays, options: Options, token: str) -> np.ndarray:
-    """Return a word's vector, shape `(P,)`, from its characters."""
+    """Return a word's vector, shape `(P,)`: from its characters, or its row in a table of the words
+    `options["vocabulary"]`, which has `<UNK>` for others."""
+    if "embedding" in arrays:
+        words = options["vocabulary"]
+        return arrays["embedding"][words.index(token if token in words else "<UNK>")]
     cnn = options["char_cnn"]
     ids = characters(token, cnn["max_characters_per_token"])
     embedded = arrays["char_embed"][ids]  # (C, c)

@@ -14,8 +14,9 @@ from tests.random_bilm import CHAR_CNN, LSTM
 BLOCKS = {"lstm": LSTM, "char_cnn": CHAR_CNN}
 
 
-def read(lstm: Any = LSTM, char_cnn: Any = CHAR_CNN) -> BiLMOptions:
-    return BiLMOptions.from_dict({"lstm": lstm, "char_cnn": char_cnn}, source="options.json")
+def read(lstm: Any = LSTM, char_cnn: Any = CHAR_CNN, words: Any = None) -> BiLMOptions:
+    blocks = {"lstm": lstm, "char_cnn": char_cnn, "words": words}
+    return BiLMOptions.from_dict(blocks, source="options.json")
 
 
 def test_options_are_read():
@@ -124,7 +125,12 @@ WRONG = [
         ),
         ({"lstm": [7, 5]}, "lstm: expected a block {...}, found [7, 5]"),
         ({"lstm": None}, "lstm: expected a block {...}, found null"),
-        ({"char_cnn": None}, "char_cnn: expected a block {...}, found null"),
+        ({"char_cnn": None}, "expected a block char_cnn or words, found neither"),
+        ({"words": {"dim": 5}}, "expected one of the blocks char_cnn and words, found both"),
+        (
+            {"char_cnn": None, "words": {"dim": 6, "tied": True}},
+            "words.dim: expected lstm.projection_dim 5 with tied, found 6",
+        ),
         ({"char_cnn": 3}, "char_cnn: expected a block {...}, found 3"),
         ({"char_cnn": without(CHAR_CNN, "filters")}, "char_cnn: missing key filters"),
         (
@@ -180,5 +186,7 @@ def test_the_number_of_parameters(sizes, n_words):
 def test_sizes_that_would_fill_the_memory(lstm, char_cnn, n_words):
     """By hand: each has more than 2^32 parameters, or too many layers."""
     options = read({**LSTM, **lstm}, {**CHAR_CNN, **char_cnn})
-    with pytest.raises(InputError, match=r"^(lstm and )?char_cnn(.n_highway)?: expected .* found "):
+    with pytest.raises(
+        InputError, match=r"^(lstm, )?char_cnn( and words|.n_highway)?: expected .* found "
+    ):
         options.check_size(n_words)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
@@ -14,7 +15,6 @@ from benchmarks.gpu.step import DROPOUT, GRAD_NORM, Sizes
 from benchmarks.gpu.text import Window
 from benchmarks.peer_language_model import AllenNLPLanguageModel
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.prefetch import LazyWindow
 
 
 def training_step(
@@ -24,7 +24,7 @@ def training_step(
     model = AllenNLPLanguageModel(options, sizes.words, sizes.negatives, DROPOUT).to(device)
     parameters = list(model.train().parameters())
     optimizer = torch.optim.Adagrad(parameters, lr=0.2, initial_accumulator_value=1.0)
-    following = cycle([LazyWindow(partial(dict, window)) for window in windows])
+    following = cycle([SimpleNamespace(tensors=partial(_on_device, window)) for window in windows])
     starts = torch.zeros(sizes.rows, dtype=torch.bool, device=device)
 
     def step() -> None:
@@ -34,6 +34,10 @@ def training_step(
         optimizer.step()
 
     return step
+
+
+def _on_device(window: Window, device: torch.device) -> Window:
+    return {key: tensor.to(device, non_blocking=True) for key, tensor in window.items()}
 
 
 def vectors(options: BiLMOptions, batches: list[Tensor]) -> Callable[[], object]:

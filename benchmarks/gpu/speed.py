@@ -76,6 +76,7 @@ def kernels(
 
 
 def _windows(options: BiLMOptions, sizes: Sizes) -> list[Window]:
+    assert options.char_cnn is not None
     text = InventedText(sizes.words, options.char_cnn.max_characters_per_token)
     return text.windows(sizes.rows, sizes.steps, N_WINDOWS)
 
@@ -93,6 +94,7 @@ def vectors(
     A first pass over sentences, in batches of at most `most_tokens` tokens, as `embed` makes.
     AllenNLP's modules make it in fp32 and TF32 only.
     """
+    assert options.char_cnn is not None
     sentences = InventedText(50_000, options.char_cnn.max_characters_per_token).sentences(n_tokens)
     elmo = Elmo(BiLM(options)).eval().to(device)
     elmo.bilm.warm_up()

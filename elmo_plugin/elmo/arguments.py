@@ -7,22 +7,25 @@ from pathlib import Path
 
 import torch
 
-from elmo_plugin.checks import InputError, check_path, fail
+from elmo_plugin.checks import InputError, fail
 from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.formats.find import KEYS, File, one_bilm
 from elmo_plugin.pretrained import pretrained_names
+
+NAMES_OF_A_BILM = (
+    "the model.tar.gz or the folder of a trained bilm, or of a task model with the embedder elmo "
+    "(ARCHIVE#NAME if it has several); a folder, zip or tar.gz file with bilm-tf's options.json "
+    "and an HDF5 file; or hf://USER/REPOSITORY"
+)
+"""Help of an argument for anything that `find_bilm` finds."""
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pretrained", choices=pretrained_names(), help="the name of a model in the package"
     )
-    parser.add_argument(
-        "--archive-file",
-        help="the model.tar.gz or the folder of a trained bilm, or a folder or zip file with "
-        "bilm-tf's options.json and an HDF5 file",
-    )
+    parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")
     parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")
@@ -45,25 +48,18 @@ def named_bilm(args: argparse.Namespace) -> tuple[File, File | None, str]:
 
 def check_output_file(argument: str, file: str) -> None:
     """
-    Raise an `InputError` that names the argument if the output `file` exists, or if its parent
-    folder does not exist or is not writable. For a link, its target is checked.
+    Raise an `InputError` if the output `file` exists or cannot be written, before hours of work.
+    For a link, its target is checked.
     """
-    check_path(argument, file)
-    folder = Path(os.path.realpath(file)).parent
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "none"
-        raise InputError(
-            f"{argument}: {file}: expected the existing folder {folder}, found {found}"
-        )
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:  # permissions alone do not tell, as in /proc
-        raise InputError(
-            f"{argument}: {file}: expected a writable folder, found {folder}"
-        ) from None
-    if Path(file).is_dir():
-        raise InputError(f"{argument}: {file}: expected a file to write, found a folder")
     check_is_new(file)
+    folder = Path(os.path.realpath(file)).parent
+    try:  # permissions alone do not tell, as in /proc
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"{argument}: {file}: expected to write into the folder {folder}, found: "
+            f"{error.strerror}"
+        ) from None
 
 
 def print_text(text: str, end: str = "\n") -> None:

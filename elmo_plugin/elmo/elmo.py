@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, che
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
+from elmo_plugin.elmo.saved import elmo_of, save_elmo
 from elmo_plugin.elmo.sentences import MAX_TOKENS, token_lists
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
@@ -26,6 +27,13 @@ MOST_MIXES = 1000
 
 LARGEST = torch.finfo(torch.float32).max
 """Largest weight of a mix, because the softmax of an infinite weight is NaN."""
+
+CHOICES: dict[Any, Callable[[list[Tensor]], Tensor]] = {
+    "all": torch.stack,
+    "average": lambda layers: torch.stack(layers).mean(dim=0),
+    "top": lambda layers: layers[-1],
+}
+"""What `Elmo.embed` returns of the layers, in addition to a single layer."""
 
 POOLS = ("mean",)
 """The ways to make one vector of those of a sentence."""
@@ -150,7 +158,7 @@ class Elmo(BiLMLayers):
 
         As `find_bilm`.
         """
-        return cls(find_bilm(options_file, weight_file).bilm, **kwargs)
+        return elmo_of(cls, find_bilm(options_file, weight_file), kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
@@ -160,11 +168,32 @@ class Elmo(BiLMLayers):
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
         """
-        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, from a folder or zip
-        file with bilm-tf's two files, or from a URL of either, or load one in the package by its
-        name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
+        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, or of a task model
+        with the embedder `elmo` (`ARCHIVE#NAME` if it has several); from a folder, zip or `.tar.gz`
+        file with bilm-tf's two files; from a URL of any of these, or `hf://USER/REPOSITORY`; or
+        load one in the package by its name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
+
+        A task model and the folder of `save` have trained mixes. They are loaded too, and the
+        parameters of `Elmo` with which they were trained are the defaults of `kwargs`.
         """
-        return cls(find_bilm(archive_file).bilm, **kwargs)
+        return elmo_of(cls, find_bilm(archive_file), kwargs)
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """
+        Write bilm-tf's `options.json` and `weights.hdf5`, which everything that takes a biLM reads,
+        and the mixes in `elmo_mixes.json`, which `from_archive` reads, so that its vectors are
+        equal. The folder is created if it does not exist.
+
+        # Raises
+
+        `InputError`
+            If the folder cannot be used, or a weight is NaN or infinite.
+        `RuntimeError`
+            If the biLM has no weights.
+        `DiskFullError`
+            If the disk is full.
+        """
+        save_elmo(self, folder)
 
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
@@ -310,7 +339,8 @@ class Elmo(BiLMLayers):
         if layer == "mix":
             (mixed,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
             return mixed
-        return _choose(self.layers(tokens, boundaries=False)[0], layer)
+        layers, _ = self.layers(tokens, boundaries=False)
+        return CHOICES[layer](layers) if layer in CHOICES else layers[int(layer)]
 
     def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:
         """
@@ -356,22 +386,12 @@ def _check_mix(weights: Any, n_layers: int) -> None:
         check_number(f"{name}[{k}]", weight, least=-LARGEST, most=LARGEST)
 
 
-def _choose(layers: list[Tensor], layer: str | int) -> Tensor:
-    if layer == "all":
-        return torch.stack(layers)
-    if layer == "average":
-        return torch.stack(layers).mean(dim=0)
-    if layer == "top":
-        return layers[-1]
-    return layers[int(layer)]
-
-
 def _check_layer(layer: Any, n_layers: int) -> None:
     """
     Check the layer before the sentences are read, because with `carry` reading changes the state.
     """
     is_number = isinstance(layer, WHOLE) and not isinstance(layer, bool) and 0 <= layer < n_layers
-    if not is_number and layer not in ("mix", "all", "average", "top"):
+    if not is_number and layer not in ("mix", *CHOICES):
         raise ValueError(
             f"layer: expected mix, all, average, top or a number below {n_layers}, found {layer!r}"
         )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules import BiLM
+from elmo_plugin.modules import BiLM, CharCNN
 from elmo_plugin.ops.lstm import LSTMWeights, reference_step
 from elmo_plugin.ops.private_torch import is_plain
 
@@ -33,8 +33,8 @@ def exported_layers(
 ) -> tuple[list[Tensor], Tensor]:
     """
     See `BiLMLayers`. Padding must come after the tokens of a sentence, which programs do not check.
-    Raises an `InputError` if the state is carried, if the precision is not fp32, or if an LSTM
-    layer has hooks, which the program would lack.
+    Raises an `InputError` if the state is carried, if the precision is not fp32, if words are not
+    read by a `CharCNN`, or if an LSTM layer has hooks, which the program would lack.
     """
     if initial_state == "carry":
         raise InputError(
@@ -43,6 +43,11 @@ def exported_layers(
         )
     if bilm.precision != "fp32":
         raise InputError("torch.export: expected precision fp32, found bf16")
+    if not isinstance(bilm.token_encoder, CharCNN):
+        raise InputError(
+            "torch.export: expected a biLM that reads the characters of UTF-8, found one that "
+            "looks words or code points up, for which programs have no operator"
+        )
     if not all(map(is_plain, (bilm, bilm.bilstm, *bilm.bilstm.layers))):
         raise InputError(
             "torch.export: expected LSTM layers without hooks and parametrizations, found some"

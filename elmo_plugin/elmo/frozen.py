@@ -17,8 +17,8 @@ from elmo_plugin.elmo.shared_lock import SharedLock
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
-from elmo_plugin.ops.char_conv import convolution_tables, is_usual, max_of_convolutions
-from elmo_plugin.ops.linear import Linear, batched_matmul, is_on_cpu, pack_weights, product_dtype
+from elmo_plugin.ops.char_conv import frozen_convolve
+from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights
 from elmo_plugin.version import VERSION
 
@@ -195,21 +195,11 @@ class _PackedLSTM(ProjectedLSTM):
 
 
 class _TabledCharCNN(CharCNN):
-    _tables: list[Tensor] | None
-
     def pack(self) -> None:
-        embedding, convolutions = self.char_embedding, list(self.convolutions)
-        self._tables = None
-        if is_usual(embedding, convolutions) and is_on_cpu(embedding.weight):
-            with torch.autocast("cpu", enabled=False):
-                weights = [embedding.weight, *(conv.weight for conv in convolutions)]
-                self._tables = convolution_tables(weights)
+        self._convolve = frozen_convolve(self.char_embedding, self.convolutions)
 
     def convolve(self, characters: Tensor) -> Tensor:
-        if self._tables is None:
-            return super().convolve(characters)
-        weights = [(conv.weight, conv.bias) for conv in self.convolutions]
-        return max_of_convolutions(characters, self.char_embedding.weight, weights, self._tables)
+        return self._convolve(characters)
 
 
 _KINDS: dict[type, type] = {

@@ -111,9 +111,8 @@ class LanguageModel(BiLMLayers):
         `softmax_file` its weights if they are not in `weight_file`. `kwargs` are those of
         `LanguageModel`.
         """
-        apart: dict[str, Any] = {} if softmax_file is None else {"softmax_file": softmax_file}
         files = options_file, weight_file, vocabulary_file
-        found = find_bilm(*files, with_softmax=True, **apart)
+        found = find_bilm(*files, softmax_file=softmax_file, with_softmax=True)
         return cls.from_found(found, weight_file, **kwargs)
 
     @classmethod

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.allennlp_weights import accept_allennlp_weights
 from elmo_plugin.elmo.export import exported_layers
 from elmo_plugin.elmo.frozen import CAPACITY, FrozenBiLM
 from elmo_plugin.elmo.frozen_state import frozen_state
@@ -58,6 +59,7 @@ class BiLMLayers(nn.Module):
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
         self._frozen: FrozenBiLM | None = None
+        accept_allennlp_weights(self)  # before the next hook, which reads our names
         self.register_load_state_dict_pre_hook(_before_loading)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -105,8 +107,8 @@ class BiLMLayers(nn.Module):
 
         Raises a `RuntimeError` if the biLM has no weights, and in a replica of
         `torch.nn.DataParallel`, which has no parameters of its own and would share the caches; a
-        `ValueError` if it has another `max_characters_per_token`, and as `BiLM.sentence_lengths`;
-        and an `InputError` in `torch.jit.trace`, and as `exported_layers` in `torch.export`.
+        `ValueError` as `BiLM.fit` and `BiLM.sentence_lengths`; and an `InputError` in
+        `torch.jit.trace`, and as `exported_layers` in `torch.export`.
         """
         bilm = self.bilm
         if getattr(self, "_is_replica", False):
@@ -120,12 +122,7 @@ class BiLMLayers(nn.Module):
             )
         if not self.has_weights:
             raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
-        if tokens.size(-1) != bilm.max_characters_per_token:
-            raise ValueError(
-                f"expected {bilm.max_characters_per_token} characters a token, the biLM's "
-                f"max_characters_per_token, found {tokens.size(-1)}; the token indexer must "
-                'have the same, and the type "elmo"'
-            )
+        tokens = bilm.fit(tokens)
         if torch.compiler.is_exporting():
             return exported_layers(bilm, self.initial_state, tokens, boundaries)
         lengths = bilm.sentence_lengths(tokens)  # (B,)
@@ -155,9 +152,6 @@ class BiLMLayers(nn.Module):
         if a sentence is a string, whose letters would be its tokens, or if a token is empty or
         contains a space.
         """
-        strings = [sentences] if isinstance(sentences, str) else sentences
-        if (string := next((s for s in strings if isinstance(s, str)), None)) is not None:
-            raise ValueError(f"expected lists of tokens, found the string {string!r}")
         return self._characters(lists_of_tokens(sentences))
 
     def _characters(self, sentences: list[list[str]]) -> Tensor:

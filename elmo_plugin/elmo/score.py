@@ -83,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_model_arguments(parser)
     parser.add_argument("--vocabulary-file", help="the words of the softmax in bilm-tf's files")
+    parser.add_argument("--softmax-file", help="the softmax, if it is not in bilm-tf's weight file")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> None:
         check_standard_output()
     else:
         check_output_file("--output-file", args.output_file)
-    files = [file for path in args.pairs or () for file in find_files(path)]
+    pairs = [file for path in args.pairs or () for file in find_files(path)]
     name: str = args.text
     file: Path | BinaryIO | None = None
     if name == "-":
@@ -100,10 +101,11 @@ def run(args: argparse.Namespace) -> None:
     elif name is not None:
         file = Path(local_path(name, "a text, one sentence per line"))
     bilm, weights, device = named_bilm(args)
-    found = find_bilm(bilm, weights, args.vocabulary_file, with_softmax=True)
+    files = bilm, weights, args.vocabulary_file
+    found = find_bilm(*files, softmax_file=args.softmax_file, with_softmax=True)
     model = LanguageModel.from_found(found, bilm, initial_state=args.initial_state).to(device)
     if file is None:
-        rows = pair_accuracies(model, files, args.raw)
+        rows = pair_accuracies(model, pairs, args.raw)
         text = "".join(map(_json_line, rows))
         if args.format == "csv":
             text = _csv([rows[0].keys(), *(row.values() for row in rows)])

@@ -35,8 +35,7 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
             f"found a string and {other!r} in one"
         )
     if n_strings:
-        _check_tokens("expected one sentence's tokens", items)
-        return [items], True
+        return [_tokens("one sentence", items)], True
     return lists_of_tokens(items), False
 
 
@@ -44,7 +43,8 @@ def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
     """
     Several sentences as lists of tokens. Raises a `ValueError` that names a wrong one by its index.
     """
-    return [_tokens(f"sentence {number}", found) for number, found in enumerate(sentences)]
+    items = _items(sentences, "expected lists of tokens")
+    return [_tokens(f"sentence {number}", found) for number, found in enumerate(items)]
 
 
 def _row(label: Any, value: Any) -> list[str]:
@@ -57,24 +57,18 @@ def _row(label: Any, value: Any) -> list[str]:
 def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[str]:
     tokens = _items(found, f"{name}: expected {expected}")
     for token in tokens:
-        if not isinstance(token, str):
-            raise ValueError(f"{name}: expected tokens that are strings, found {token!r}")
-    _check_tokens(f"{name}: expected tokens", tokens)
+        if not isinstance(token, str) or not token or SPACE.search(token):
+            raise ValueError(
+                f"{name}: expected tokens, which are strings without spaces, found "
+                f"{str(token) if isinstance(token, str) else token!r} among them; several "
+                "sentences are a list of lists: [s.split() for s in sentences]"
+            )
     return tokens
 
 
-def _check_tokens(expected: str, tokens: list[str]) -> None:
-    if all(tokens) and not SPACE.search("\0".join(tokens)):
-        return
-    wrong = next(token for token in tokens if not token or SPACE.search(token))
-    raise ValueError(
-        f"{expected}, found {str(wrong)!r} among them; several sentences are a list of lists: "
-        "[s.split() for s in sentences]"
-    )
-
-
 def _items(found: Any, expected: str) -> list[Any]:
-    if not isinstance(found, Iterable) or isinstance(found, (Mapping, Set)):
+    """The items of a list or the like. A string is not a list of its letters."""
+    if not isinstance(found, Iterable) or isinstance(found, (str, Mapping, Set)):
         raise ValueError(f"{expected}, found {found!r}")
     return list(found)
 

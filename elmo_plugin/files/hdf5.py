@@ -28,6 +28,9 @@ names, and fixed-length attributes.
 MOST_CHUNK = 1 << 24
 """Largest chunk in bytes, if it is larger than its array."""
 
+BLOCK_BYTES = 1 << 24
+"""Numbers that are read at a time."""
+
 DIGEST = "blake2b"
 """Attribute of an array that holds a 16-byte digest of its data."""
 
@@ -144,21 +147,27 @@ def array_names(file: h5py.File) -> list[str]:
     return names
 
 
-def read_array(array: h5py.Dataset) -> np.ndarray:
+def read_rows(array: h5py.Dataset) -> Iterator[np.ndarray]:
     """
-    Read an array from `find_array` as float32. Raises an `InputError` if it is damaged, or a number
-    is NaN, infinite or too large for float32.
+    Read an array from `find_array`, in blocks of about `BLOCK_BYTES` and of whole chunks. Raises an
+    `InputError` if it is damaged, at the latest instead of its last block.
     """
     file, name = array.file, array.name
-    with _reading(file, name), np.errstate(over="ignore"):
-        stored = array[()]
+    row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
+    n_rows = max(1, BLOCK_BYTES // max(1, row_bytes))
+    if array.chunks is not None:  # a chunk is decompressed for each block that has a part of it
+        n_rows = math.ceil(n_rows / array.chunks[0]) * array.chunks[0]
+    found = new_digest(size=16)
+    with _reading(file, name):
         digest = read_text(array, DIGEST)
-        if digest is not None and digest != _digest(stored):
-            raise _wrong(file, name, "the numbers as they were written", "damage")
-        numbers = stored.astype(np.float32)
-    if not np.isfinite(numbers).all():
-        raise _wrong(file, name, "finite float32 numbers", "NaN or infinity")
-    return numbers
+    for start in range(0, len(array), n_rows):
+        with _reading(file, name):
+            rows = array[start : start + n_rows]
+            if digest is not None:
+                found.update(np.ascontiguousarray(rows).data)
+                if start + n_rows >= len(array) and found.hexdigest() != digest:
+                    raise _wrong(file, name, "the numbers as they were written", "damage")
+        yield rows
 
 
 def write_array(file: h5py.File, name: str, numbers: np.ndarray) -> None:

@@ -37,4 +37,5 @@ def local_path(
     except InputError:
         raise
     except (OSError, ValueError) as error:  # no such address, unknown host, or no answer
-        raise FileNotFoundError(f"{missing} ({error})") from error
+        reason = " ".join(str(error).split())  # the hub's has several lines
+        raise FileNotFoundError(f"{missing} ({reason})") from error

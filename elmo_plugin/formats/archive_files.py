@@ -1,24 +1,27 @@
 """
-Opens the archive of any AllenNLP model, a `model.tar.gz` or the folder of a training run, without
-executing code from it.
+Opens what a model is packed in, a `.tar.gz`, a zip file or a folder, without executing code from
+it, and reads the files of an AllenNLP archive.
 """
 
 import gzip
 import os
 import posixpath
+import re
 import shutil
 import tarfile
 import tempfile
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from torch import Tensor
 
 from elmo_plugin.checks import InputError, shown
-from elmo_plugin.files.atomic_write import name_full_disk
-from elmo_plugin.files.bounds import check_expansion
+from elmo_plugin.files.atomic_write import NO_SPACE, name_full_disk
+from elmo_plugin.files.bounds import check_expansion, read_small_file
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.torch_file import load_weights
 
@@ -27,7 +30,18 @@ WORDS = "vocabulary/words.txt"
 WEIGHTS = ("weights.th", "best.th")
 """File names of the weights in an archive and in the folder of a training run."""
 
-MOST_BYTES = {CONFIG: 1 << 24, WORDS: 1 << 27}
+NEEDED = re.compile(
+    r"(?!\.)("
+    r"config\.json|(weights|best)\.th|(words|elmo_options)\.txt|"  # AllenNLP
+    r".*options\.json|elmo_mixes\.json|.*\.(hdf5|h5)|vocab.*\.txt|"  # bilm-tf
+    r"checkpoint|.*\.ckpt.*\.(index|data-\d+-of-\d+)|"  # its checkpoints
+    r"(encoder|token_embedder)\.pkl|(char|word)\.dic"  # ELMoForManyLangs
+    r")",
+    re.IGNORECASE,
+)
+"""Names of the files that the formats read. No others are unpacked, except small JSON files."""
+MOST_FILES = 1000
+MOST_BYTES = {".json": 1 << 24, ".txt": 1 << 27, ".dic": 1 << 27}
 """Largest files that are read as a whole, so that a small archive cannot fill the memory."""
 
 DAMAGE = (
@@ -52,31 +66,45 @@ class _GzipFile(gzip.GzipFile):
 @contextmanager
 def opened_archive(archive_file: str | os.PathLike) -> Iterator[Path]:
     """
-    Yield a folder with the config, the words and the weights of an archive. Raises an `InputError`
-    if the archive is damaged or has members outside its own folder; the message of this error, and
-    of any raised inside the context, begins with the archive's path. Raises a `DiskFullError` if
-    the disk has no space to unpack the archive.
+    Yield a folder with the files of an archive; see `unpacked`. Raises an `InputError`, which
+    begins with the archive's name, as `unpacked` does, and if it is another kind of file.
     """
-    path, folder = local_path(archive_file), ""
+    path = Path(local_path(archive_file))
     try:
-        if os.path.isdir(path):
-            yield Path(path)
+        with unpacked(path) as folder:
+            if not folder.is_dir():
+                raise InputError("expected a model.tar.gz, found another kind of file")
+            yield folder
+    except InputError as error:  # a download has another name
+        raise InputError(f"{archive_file}{str(error).removeprefix(str(path))}") from error
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """
+    Yield a folder with the files in a `.tar.gz` or a zip file, which exists inside the context; or
+    `path`, if it is a folder or another kind of file. If a folder has no files of a model, but one
+    folder, this is it.
+
+    Raises an `InputError` if an archive is damaged, has members outside its own folder, or would
+    become much larger. The message of this error, and of any raised inside the context, begins with
+    `path`. Raises a `DiskFullError` if the disk has no space to unpack it.
+    """
+    unpack, folder = _unpacker(path), ""
+    try:
+        if unpack is None:
+            yield _innermost(path)
             return
         with (
-            name_full_disk(f"{archive_file}, unpacked in {tempfile.gettempdir()}"),
+            name_full_disk(f"{path}, unpacked in {tempfile.gettempdir()}"),
             tempfile.TemporaryDirectory() as folder,
         ):
-            with open(path, "rb") as file:
-                if file.read(2) != GZIP_MAGIC:
-                    raise InputError(
-                        "expected a model.tar.gz, found another kind of file; the options and "
-                        "weights of bilm-tf are options_file and weight_file"
-                    )
-            _unpack(path, Path(folder))
-            yield Path(folder)
+            unpack(path, _Members(path, Path(folder)))
+            yield _innermost(Path(folder))
     except InputError as error:
-        problem = str(error).removeprefix(f"{folder}/" if folder else "")  # a temporary folder
-        raise InputError(f"{archive_file}: {problem}") from error
+        problem = str(error).replace(folder, str(path)) if folder else str(error)
+        is_named = problem.startswith((f"{path}:", f"{path}/"))
+        raise InputError(problem if is_named else f"{path}: {problem}") from error
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -90,42 +118,118 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return load_weights(weights)
 
 
-def _unpack(path: str, folder: Path) -> None:
-    """Unpack the needed files of a `model.tar.gz`, and verify the checksum of the whole archive."""
+def read_text(folder: Path, name: str) -> str:
+    """The text of a file in the folder of an archive. Raises an `InputError` that names it."""
+    if not (folder / name).exists():
+        raise InputError(f"expected a file {name}, found none")
+    most = MOST_BYTES[Path(name).suffix]
+    try:
+        return read_small_file(folder / name, most, "a file").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: expected UTF-8, found {error}") from error
+
+
+def _innermost(folder: Path) -> Path:
+    """The only folder in `folder`, or in this one, and so on, if none of the outer ones has files
+    of a model."""
+    while folder.is_dir() and not any(NEEDED.fullmatch(file.name) for file in folder.iterdir()):
+        visible = (x for x in folder.iterdir() if not x.name.startswith((".", "__MACOSX")))
+        folders = [x for x in visible if x.is_dir()]
+        if len(folders) != 1:
+            break
+        (folder,) = folders
+    return folder
+
+
+class _Members:
+    """Decides on each member of an archive, and copies those that are needed into a folder."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self.path = path
+        self.folder = folder
+        self.n_files = self.n_bytes = 0
+
+    def place(self, member: str, n_bytes: int) -> Path | None:
+        """
+        The file for a member; `None` if it is not needed. Raises an `InputError` if the member is
+        outside the archive's folder or too large.
+        """
+        name = posixpath.normpath(member)
+        if name.startswith("/") or name.split("/")[0] == "..":
+            raise InputError(f"expected members inside the archive's folder, found {shown(name)}")
+        last = posixpath.basename(name)
+        most = MOST_BYTES.get(posixpath.splitext(last)[1].lower(), n_bytes)
+        is_config = last.endswith(".json") and n_bytes <= most  # ELMoForManyLangs names any file
+        if not NEEDED.fullmatch(last) and not is_config:
+            return None
+        if n_bytes > most:
+            raise InputError(f"{name}: expected at most {most:,} bytes, found {n_bytes:,}")
+        self.n_files += 1
+        self.n_bytes += n_bytes
+        check_expansion(name, self.n_bytes, os.path.getsize(self.path))
+        if self.n_files > MOST_FILES:
+            raise InputError(f"expected at most {MOST_FILES} files of a model, found more")
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
+
+
+def _copy(content: IO[bytes] | None, file: Path) -> None:
+    """Copy only the content of a member, and not what else an archive can say about a file."""
+    assert content is not None  # it is a regular file
+    with content, file.open("wb") as copy:
+        shutil.copyfileobj(content, copy)
+
+
+def _unpacker(path: Path) -> Callable[[Path, _Members], None] | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        # A model.tar.gz that was made without compression may end like a zip file.
+        is_gzip = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    if is_gzip:
+        return _unpack_tar
+    return _unpack_zip if zipfile.is_zipfile(path) else None
+
+
+def _unpack_tar(path: Path, members: _Members) -> None:
+    """Also verifies the checksum of the whole archive."""
     try:
         with _GzipFile(path) as stream:
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 for member in archive:
                     archive.members.clear()  # type: ignore[attr-defined]  # there may be millions
-                    name = posixpath.normpath(member.name)
-                    if name.startswith("/") or name.split("/")[0] == "..":
-                        raise InputError(
-                            f"expected members inside the archive's folder, found {shown(name)}"
-                        )
                     if not (member.isreg() or member.isdir()):
                         raise InputError(
-                            f"expected files and folders, found a link or a device: {shown(name)}"
+                            "expected files and folders, found a link or a device: "
+                            f"{shown(member.name)}"
                         )
-                    if member.isreg() and name in (CONFIG, WORDS, *WEIGHTS):
-                        if name in WEIGHTS:
-                            check_expansion(name, member.size, os.path.getsize(path))
-                        _copy(archive, member, name, folder / name)
+                    file = members.place(member.name, member.size)
+                    if file is not None and member.isreg():
+                        if member.issparse():
+                            raise InputError(
+                                f"{member.name}: expected an ordinary file, found a sparse one"
+                            )
+                        _copy(archive.extractfile(member), file)
             while stream.read(1 << 20):  # reads on to the checksum
                 pass
     except InputError:  # a `ValueError` too
         raise
     except DAMAGE as error:
-        raise InputError(f"expected a whole model.tar.gz, found damage ({error})") from error
+        raise InputError(f"expected a whole .tar.gz file, found damage ({error})") from error
 
 
-def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, name: str, file: Path) -> None:
-    """Copy only the content of a member, and not what else an archive can say about a file."""
-    if member.issparse():
-        raise InputError(f"{name}: expected an ordinary file, found a sparse one")
-    if member.size > (most := MOST_BYTES.get(name, member.size)):
-        raise InputError(f"{name}: expected at most {most:,} bytes, found {member.size:,}")
-    content = archive.extractfile(member)
-    assert content is not None  # it is a regular file
-    file.parent.mkdir(exist_ok=True)
-    with content, file.open("wb") as copy:
-        shutil.copyfileobj(content, copy)
+def _unpack_zip(path: Path, members: _Members) -> None:
+    """Also verifies the checksum of each member."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                file = members.place(member.filename, member.file_size)
+                if file is not None and not member.is_dir():
+                    _copy(archive.open(member), file)
+    except InputError:
+        raise
+    except Exception as error:  # zipfile raises many kinds of errors for damage
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            raise
+        raise InputError(f"expected a whole zip file, found {error}") from None

@@ -12,10 +12,17 @@ import h5py
 from elmo_plugin.checks import InputError, check_path
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import is_archive, read_archive
+from elmo_plugin.formats.archive_files import unpacked
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, read_model_files
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights
+from elmo_plugin.formats.elmoformanylangs import is_elmoformanylangs, read_elmoformanylangs
 from elmo_plugin.formats.found import FoundBiLM
+from elmo_plugin.formats.tf_checkpoint.checkpoint_folder import (
+    holds_checkpoint,
+    index_of,
+    read_checkpoint,
+)
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import PretrainedFiles, pretrained_files, pretrained_names
 
@@ -27,7 +34,15 @@ PRETRAINED = "pretrained://"
 KEYS = ("pretrained", "archive_file", "options_file", "weight_file")
 """The parameters that name a biLM."""
 
-FORMATS = ((holds_model_files, read_model_files), (is_archive, read_archive))
+PART = "#"
+"""Precedes the name of one of several biLMs in an archive, as in `model.tar.gz#encoder.elmo`."""
+
+FORMATS = (
+    (holds_checkpoint, read_checkpoint),
+    (holds_model_files, read_model_files),
+    (is_elmoformanylangs, read_elmoformanylangs),
+    (is_archive, read_archive),
+)
 
 
 def find_bilm(
@@ -35,6 +50,7 @@ def find_bilm(
     weight_file: File | None = None,
     vocabulary_file: File | None = None,
     *,
+    softmax_file: File | None = None,
     options: BiLMOptions | None = None,
     with_softmax: bool = False,
 ) -> FoundBiLM:
@@ -42,10 +58,14 @@ def find_bilm(
     Find the biLM that a user names, and load it.
 
     `name`: the name of a model in the package, also as `pretrained://NAME`; the `model.tar.gz` or
-    the folder of a trained `bilm`; or a folder or zip file with bilm-tf's files. With
-    `weight_file`, it is bilm-tf's options file. With `options`, it may also be bilm-tf's weight
-    file alone. Each may be a URL. `vocabulary_file`: the words of the softmax in bilm-tf's files.
-    `with_softmax`: whether to load the softmax and its words too, if there are any.
+    the folder of a trained `bilm`, or of a task model with the embedder `elmo`; a folder, zip or
+    `.tar.gz` file with bilm-tf's files; a folder with a TensorFlow checkpoint of bilm-tf, also as
+    `FOLDER/model.ckpt-STEP`; the folder of a model of ELMoForManyLangs; or `hf://USER/REPOSITORY`.
+    Several biLMs of a task model are told apart by `ARCHIVE#NAME`. With `weight_file`, it is
+    bilm-tf's options file. With `options`, it may also be bilm-tf's weight file alone. Each may be
+    a URL. `vocabulary_file`: the words of the softmax in bilm-tf's files. `softmax_file`: an HDF5
+    file with the softmax, if it is not in bilm-tf's weight file. `with_softmax`: whether to load
+    the softmax and its words too, if there are any.
 
     Raises an `InputError` that says what was expected and found if nothing has one of the formats,
     or a file is damaged or of another model; a `FileNotFoundError` if a file does not exist; and a
@@ -56,25 +76,34 @@ def find_bilm(
         vocabulary_file = vocabulary_file or (words_of_softmax if with_softmax else None)
     expected = (
         f"a model in the package ({', '.join(pretrained_names())}), the model.tar.gz or the folder "
-        "of a trained bilm, or a folder or zip file with options.json and an HDF5 file of bilm-tf"
+        "of a trained model, or a folder, zip or tar.gz file with options.json and an HDF5 file or "
+        "a TensorFlow checkpoint of bilm-tf"
     )
-    path = local_path(name, expected if weight_file is None else "bilm-tf's options.json")
+    part = None
+    if weight_file is None:
+        name, part = split_part(name)
+        path = local_path(index_of(name), expected)
+    else:
+        path = local_path(name, "bilm-tf's options.json")
     weights = _local(weight_file, "bilm-tf's weights in HDF5")
     words = _local(vocabulary_file, "bilm-tf's vocabulary, a file of words")
+    softmax = _local(softmax_file, "a softmax in HDF5")
     try:
         if weights is not None:
-            found = read_weights(read_options(path), weights, words)
+            found = read_weights(read_options(path), weights, words, softmax)
         elif options is not None and h5py.is_hdf5(path):
-            found = read_weights(options, path, words)
+            found = read_weights(options, path, words, softmax)
         else:
-            found = _read_format(Path(path), words, with_softmax, expected)
-        if words is not None and found.softmax is None:
+            found = _read_format(Path(path), part, words, softmax, with_softmax, expected)
+        if words is not None and found.softmax is None and found.options.words is None:
             raise InputError(
-                f"{weights or path}: expected a softmax, of the words in {words}, found none; for "
-                "vectors only, name the files in the embedder"
+                f"{softmax or weights or path}: expected a softmax, of the words in {words}, found "
+                "none; without a vocabulary file, the biLM alone is read"
             )
+        if softmax is not None and found.softmax is None:
+            raise InputError(f"{softmax}: expected a vocabulary file with its words, found none")
     except InputError as error:
-        named = {path: name, weights: weight_file, words: vocabulary_file}
+        named = {path: name, weights: weight_file, words: vocabulary_file, softmax: softmax_file}
         for local, given in named.items():  # a download has another name
             if local is not None and str(error).startswith(local):
                 raise InputError(f"{given}{str(error).removeprefix(local)}") from error
@@ -86,17 +115,40 @@ def _local(file: File | None, expected: str) -> str | None:
     return None if file is None else local_path(file, expected)
 
 
-def _read_format(path: Path, words: str | None, with_softmax: bool, expected: str) -> FoundBiLM:
-    for has_format, read in FORMATS:
-        if has_format(path):
-            return read(path, words, with_softmax)
-    found = "another kind of file"
-    if path.is_dir():
-        found = "a folder without config.json and options.json"
-    raise InputError(
-        f"{path}: expected {expected}, found {found}; the options and weights of bilm-tf are "
-        "options_file and weight_file"
-    )
+def _read_format(
+    path: Path,
+    part: str | None,
+    words: str | None,
+    softmax: str | None,
+    with_softmax: bool,
+    expected: str,
+) -> FoundBiLM:
+    with unpacked(path) as inside:
+        for has_format, read in FORMATS:
+            if has_format(inside):
+                if part is not None and read is not read_archive:
+                    raise InputError(f"expected no name after #, which is no archive, found {part}")
+                if softmax is not None and read is not read_model_files:
+                    raise InputError(f"expected an HDF5 file of weights with {softmax}, found none")
+                own = part if read is read_archive else softmax  # the format's own argument
+                return read(inside, words, with_softmax, *([] if own is None else [own]))
+        found = "another kind of file"
+        if inside.is_dir():
+            found = f"{'a folder' if path.is_dir() else 'an archive'} without config.json and "
+            found += "options.json"
+        raise InputError(
+            f"expected {expected}, found {found}; to name bilm-tf's two files, name their folder, "
+            "or both as options_file and weight_file"
+        )
+
+
+def split_part(name: File) -> tuple[File, str | None]:
+    """A name without the name of one of its biLMs, and this; `None` if there is none."""
+    text = os.fspath(name)
+    if PART not in text or os.path.exists(os.path.expanduser(text)):
+        return name, None
+    archive, _, part = text.rpartition(PART)
+    return archive, part
 
 
 def _in_package(name: File) -> PretrainedFiles | None:

@@ -1,26 +1,65 @@
 """What the reader of a format returns, and the modules that it fills."""
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, check_choice, check_count, check_flag
 from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.options import BiLMOptions
+
+
+class TrainedMixes(NamedTuple):
+    """
+    The mixes of an `Elmo`.
+
+    state : `dict[str, Tensor]`
+        Their parameters, such as `scalar_mix_0.gamma`.
+    settings : `dict[str, Any]`
+        The parameters of `Elmo` with which they were trained, those of `MIX_SETTINGS`.
+    """
+
+    state: dict[str, Tensor]
+    settings: dict[str, Any]
+
+
+MIX_SETTINGS: dict[str, Callable[[str, Any], None]] = {
+    "num_output_representations": check_count,
+    "do_layer_norm": check_flag,
+    "use_top_only": check_flag,
+    "initial_state": lambda name, value: check_choice(name, value, INITIAL_STATES),
+}
+"""The parameters of `Elmo` that change what a mix is a mix of, with their checks."""
+
+
+def mix_settings(block: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """
+    Those of `MIX_SETTINGS` that are in a block of a file. Raises an `InputError` that begins with
+    `source` if one has a wrong value.
+    """
+    found = {key: block[key] for key in MIX_SETTINGS if key in block}
+    for key, value in found.items():
+        MIX_SETTINGS[key](f"{source}: {key}", value)
+    return found
 
 
 class FoundBiLM(NamedTuple):
     """
     A biLM with its options and weights. If they were asked for and exist, also the softmax of the
-    language model and the words of its rows. `parameters`: the block `model` of an archive's
-    config, with the values that it has there.
+    language model and the words of its rows. `parameters`: the block `model` of a language model's
+    config, with the values that it has there. `mixes`: mixes that were trained with the biLM.
     """
 
     bilm: BiLM
     softmax: SampledSoftmax | None = None
     words: list[str] | None = None
     parameters: dict[str, Any] | None = None
+    mixes: TrainedMixes | None = None
 
     @property
     def options(self) -> BiLMOptions:
@@ -32,29 +71,40 @@ def meta_modules(
 ) -> tuple[BiLM, SampledSoftmax | None]:
     """
     A biLM and, if there are words, a softmax on PyTorch's device "meta". They have shapes but take
-    no memory, so that a file's arrays can be checked against them before `allocate`. Raises an
+    no memory, so that a file's arrays can be checked against them before `allocate`. A softmax that
+    shares the weights of a table of words has none before `tie`. Raises an
     `InputError` if `options` have more layers than `most_layers`, the most that the file can hold,
     or sizes beyond PyTorch's limits.
     """
-    n_layers = (
-        options.lstm.n_layers + 1 + len(options.char_cnn.filters) + options.char_cnn.n_highway
-    )
+    n_layers = options.lstm.n_layers + 1
+    if options.char_cnn is not None:
+        n_layers += len(options.char_cnn.filters) + options.char_cnn.n_highway
     if n_layers > most_layers:
         raise InputError(
             f"expected the weights of {n_layers} layers, as the options say, found at most "
             f"{most_layers}"
         )
     try:
-        with torch.device("meta"), _NoInitialValues():
+        with without_memory():
             bilm = BiLM(options)
             if n_words is None:
                 return bilm, None
             size = options.lstm.projection_dim
-            return bilm, SampledSoftmax(n_words=n_words, dim=size, n_negative_samples=None)
+            softmax = SampledSoftmax(n_words=n_words, dim=size, n_negative_samples=None)
+            if options.is_tied:
+                softmax.register_parameter("weight", None)
+            return bilm, softmax
     except ValueError as error:
         raise InputError(str(error)) from error
     except (OverflowError, RuntimeError, TypeError) as error:
         raise InputError("expected sizes within PyTorch's limits, found larger ones") from error
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Put new modules on PyTorch's device "meta", and set no initial values."""
+    with torch.device("meta"), _NoInitialValues():
+        yield
 
 
 def allocate(module: torch.nn.Module | None) -> None:
@@ -62,6 +112,53 @@ def allocate(module: torch.nn.Module | None) -> None:
     if module is not None:
         zeros = {n: torch.zeros_like(x, device="cpu") for n, x in module.state_dict().items()}
         module.load_state_dict(zeros, assign=True)
+
+
+def check_state(
+    modules: torch.nn.Module, state: Mapping[str, Tensor], source: str, prefix: str = ""
+) -> None:
+    """
+    Compare weights with `modules` without memory, before any is allocated. Raises an `InputError`
+    if they have other names, shapes or types, if numbers are not finite, or if tensors share stored
+    numbers. `source`: where the sizes of the modules are from. `prefix`: what the names in `state`
+    begin with in the file.
+    """
+    # In float32, as weights are trained and stored, whatever PyTorch's default type is.
+    expected = {
+        name: x.float() if x.is_floating_point() else x for name, x in modules.state_dict().items()
+    }
+    for name in sorted(expected.keys() | state.keys()):
+        one, other = (_described(tensors.get(name)) for tensors in (expected, state))
+        if one != other:
+            raise InputError(
+                f"{prefix}{name}: expected {one}, as the sizes in {source} say, found {other}"
+            )
+        check_finite(prefix + name, state[name])
+    # Views that share stored numbers would take more memory in a model than in the file.
+    storages = (x.untyped_storage() for x in state.values())
+    stored = sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+    if (size := sum(x.nbytes for x in state.values())) > stored:
+        raise InputError(
+            f"expected weights of {size:,} bytes, each stored by itself, found {stored:,} bytes"
+        )
+
+
+def check_finite(name: str, tensor: Tensor) -> None:
+    """Raise an `InputError` if not all numbers of a tensor are finite."""
+    if not torch.isfinite(tensor).all():
+        raise InputError(f"{name}: expected finite numbers, found NaN or infinity")
+
+
+def _described(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "no tensor"
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+
+
+def tie(bilm: BiLM, softmax: SampledSoftmax | None) -> None:
+    """Let a softmax of `meta_modules` share the weights of the table of words, if it is tied."""
+    if softmax is not None and bilm.options.is_tied:
+        softmax.weight = bilm.token_encoder.embedding.weight
 
 
 class _NoInitialValues(TorchFunctionMode):

@@ -1,9 +1,9 @@
 """
-The paper in plain PyTorch: character CNN, biLM, scalar mix and softmax (Peters et al. 2018).
+The paper in plain PyTorch: token encoders, biLM, scalar mix and softmax (Peters et al. 2018).
 
 These modules depend on neither AllenNLP nor files. Read them in the order of the paper: `char_cnn`,
-`lstm`, `bilm`, `scalar_mix`, `sampled_softmax`, `language_model`. The equations are here, and the
-kernels in `ops`.
+`token_encoder`, `lstm`, `bilm`, `scalar_mix`, `sampled_softmax`, `language_model`. The equations
+are here, and the kernels in `ops`.
 """
 
 from elmo_plugin.modules.bilm import BiLM

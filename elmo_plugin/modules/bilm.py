@@ -1,18 +1,24 @@
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import check_choice
-from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.lstm import BiLSTM, ProjectedLSTM
 from elmo_plugin.modules.lstm_state import LSTMState, WarmState
+from elmo_plugin.modules.token_encoder import (
+    boundary_characters,
+    check_spelled,
+    fit_characters,
+    max_characters,
+    token_encoder,
+)
 from elmo_plugin.ops.linear import Linear, product_dtype
 from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.characters import BEGIN_TOKEN, END_TOKEN, NUM_CHARACTERS, words_to_characters
+from elmo_plugin.text.characters import NUM_CHARACTERS
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 
@@ -65,18 +71,11 @@ class BiLM(nn.Module):
     def __init__(self, options: BiLMOptions, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.options = options
-        lstm, char_cnn = options.lstm, options.char_cnn
-        self.token_encoder = CharCNN(
-            n_characters=NUM_CHARACTERS,
-            embedding_dim=char_cnn.embedding.dim,
-            filters=char_cnn.filters,
-            n_highway=char_cnn.n_highway,
-            projection_dim=lstm.projection_dim,
-            activation=char_cnn.activation,
-        )
+        lstm = options.lstm
+        self.token_encoder: Any = token_encoder(options)
         self.bilstm = BiLSTM(input_dim=lstm.projection_dim, dropout=dropout, **asdict(lstm))
         self.warm_state = WarmState(self.bilstm.zero_state(1))
-        # The character ids of `<S>` and `</S>`, shape `(2, C)`.
+        # The character ids of the tokens that begin and end a sentence, shape `(2, C)`.
         self.register_buffer("boundaries", _boundaries(self), persistent=False)
         self.register_load_state_dict_post_hook(_restore_boundaries)
         self.n_trained = 0  # counts the batches that autograd has seen; see `frozen_state`
@@ -103,8 +102,15 @@ class BiLM(nn.Module):
 
     @property
     def max_characters_per_token(self) -> int:
-        """C, the number of character ids of a token."""
-        return self.boundaries.size(1)
+        """C, the number of character ids of a token that its vector depends on."""
+        return max_characters(self.token_encoder, self.options)
+
+    def fit(self, tokens: Tensor) -> Tensor:
+        """
+        The character ids of tokens, shape `(..., C)`, for this biLM's C. Raises a `ValueError` if
+        they have been cut to a smaller C.
+        """
+        return fit_characters(tokens, self.max_characters_per_token)
 
     @property
     def output_dim(self) -> int:
@@ -122,7 +128,8 @@ class BiLM(nn.Module):
         """
         Read two streams of running text, each in its own reading order.
 
-        `words`: character ids of the distinct words of the streams, shape `(U, C)`.
+        `words`: character ids of the distinct words of the streams, shape `(U, C)`, or their
+        numbers in a `WordTable`, shape `(U,)`.
         `forward_inputs` and `backward_inputs`: index of each token in `words`, shape `(B, T)`.
         `state`: initial LSTM state of shape `(L, 2, B, ...)`. `batch_sizes`: see
         `ProjectedLSTM.forward`.
@@ -142,8 +149,8 @@ class BiLM(nn.Module):
         """
         Number of tokens of each sentence without boundaries, shape `(B,)`. `tokens`: character ids
         of shape `(B, T, C)`; a token of zeros is padding. Raises a `ValueError` if a character id
-        does not exist or the type cannot hold all of them, or if padding comes before a real token,
-        because the tokens after it would get other tokens' vectors.
+        does not exist or the type cannot hold all of them, if padding comes before a real token,
+        because the tokens after it would get other tokens' vectors, and as `check_spelled`.
         """
         if tokens.dtype not in ID_TYPES:
             raise ValueError(f"expected ids of type int16, int32 or int64, found {tokens.dtype}")
@@ -152,6 +159,8 @@ class BiLM(nn.Module):
                 f"expected ids from 0 to {NUM_CHARACTERS - 1}, "
                 f"found {int(tokens.min())} to {int(tokens.max())}"
             )
+        if self.options.char_cnn is None or self.options.reads_code_points:
+            check_spelled(tokens)
         real = tokens.any(dim=-1)  # (B, T)
         holes = real[:, 1:] & ~real[:, :-1]
         if holes.any():
@@ -202,7 +211,7 @@ class BiLM(nn.Module):
 
     def with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """`tokens` with `<S>` before and `</S>` after each row's tokens, shape `(B, T + 2, C)`."""
-        begin, end = self.boundaries.to(tokens)
+        begin, end = fit_characters(self.boundaries, tokens.size(-1)).to(tokens)
         batch_size, n_steps, n_characters = tokens.shape
         padded = tokens.new_zeros(batch_size, n_steps + 2, n_characters)
         padded[:, 1:-1] = tokens
@@ -250,9 +259,8 @@ class BiLM(nn.Module):
 
 
 def _boundaries(bilm: BiLM) -> Tensor:
-    """The character ids of `<S>` and `</S>`, shape `(2, C)`, on the biLM's device."""
-    most = bilm.options.char_cnn.max_characters_per_token
-    ids = torch.from_numpy(words_to_characters([BEGIN_TOKEN, END_TOKEN], most)).long()
+    """`BiLM.boundaries` on the biLM's device."""
+    ids = boundary_characters(bilm.options)
     return ids.to(bilm.warm_state.output.device)
 
 

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from elmo_plugin.modules.bilm import PRECISIONS, BiLM
 from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
+from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.special_words import BEGIN, END
 
@@ -56,6 +57,11 @@ class BiLMWithSoftmax(nn.Module):
             sparse_gradients=sparse_gradients,
         )
         self.softmax.precision = PRECISIONS[precision]
+        table = self.bilm.token_encoder
+        if isinstance(table, WordTable):
+            table.embedding.sparse = sparse_gradients
+            if options.is_tied:
+                self.softmax.weight = cast(nn.Parameter, table.embedding.weight)
         self.dropout = nn.Dropout(dropout)
         self.initial_state = initial_state
         self.precision = precision
@@ -76,14 +82,20 @@ class BiLMWithSoftmax(nn.Module):
         forward_targets: Tensor,
         backward_inputs: Tensor,
         backward_targets: Tensor,
+        word_ids: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """
         Read the next T time steps of B rows of running text, from their states after the previous
         window. `starts`: rows whose state is reset, shape `(B,)`, bool. The others are those of the
-        `bilm` data loader. Returns the top layer, shape `(2, T, B, P)`, and the targets at its
-        positions, shape `(2, T, B)`.
+        `bilm` data loader; a biLM that reads words from a table takes `word_ids`. Returns the top
+        layer, shape `(2, T, B, P)`, and the targets at its positions, shape `(2, T, B)`.
         """
         batch_size, carried = len(starts), self._carried
+        if word_ids is not None and isinstance(self.bilm.token_encoder, WordTable):
+            words, begin = word_ids, torch.tensor(BEGIN)
+        else:
+            words = self.bilm.fit(words)
+            begin = self.bilm.fit(self.bilm.boundaries)[0]
         zero = self.bilm.bilstm.zero_state(batch_size)
         # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
         # not used here, because it would depend on the number of processes.
@@ -91,7 +103,7 @@ class BiLMWithSoftmax(nn.Module):
         state = (carried.state or zero).take(batch_size).where(starts, start)
         if self.training:
             first = words[forward_inputs[:, 0]]
-            at_start = (first == self.bilm.boundaries[0]).view(batch_size, -1).all(dim=1)
+            at_start = (first == begin.to(first)).view(batch_size, -1).all(dim=1)
             has_text = forward_targets[:, 0] != IGNORE
             self.bilm.warm_state.observe(state, at_start & has_text & ~starts)
         layers, after = self.bilm(words, forward_inputs, backward_inputs, state)
@@ -107,6 +119,7 @@ class BiLMWithSoftmax(nn.Module):
         stays as it is. Returns the top layer, shape `(2, T + 2, B, P)`, and the targets at its
         positions, shape `(2, T + 2, B)`.
         """
+        tokens = self.bilm.fit(tokens)
         lengths = self.bilm.sentence_lengths(tokens)
         carried = self._carried
         state = self.bilm.initial_state(self.initial_state, len(tokens), carried.state)

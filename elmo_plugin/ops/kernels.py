@@ -10,8 +10,9 @@ imported.
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -83,15 +84,27 @@ def _off(error: Exception) -> tuple[frozenset[torch.dtype], str]:
     return frozenset(), f"off, because {error}"
 
 
-def check(self_test: Callable[[torch.dtype], None]) -> None:
+def check(
+    kernel: Callable[..., Any],
+    same: Callable[..., Any],
+    arguments: Callable[[torch.dtype, Callable[..., Tensor]], Sequence[Any]],
+) -> None:
     """
-    Run an operator's `self_test` for each precision. If it raises an error, no kernel is used.
+    Compare the tensors that a kernel returns with those of another function of the `same` results.
+    If one differs in any precision, no kernel is used. `arguments` makes them for a precision,
+    with a function of shapes that returns random numbers.
     """
     global KERNEL_DTYPES, KERNEL_STATUS
     try:
         with _default_context():
             for dtype in KERNEL_DTYPES:
-                self_test(dtype)
+                random = partial(torch.randn, generator=torch.Generator().manual_seed(0))
+                given = arguments(dtype, random)
+                for found, expected in zip(kernel(*given), same(*given)):
+                    error = float((found - expected).abs().max())
+                    share = 1e-5 if dtype == torch.float32 else 0.02
+                    if not error <= share * max(1.0, float(expected.abs().max())):
+                        raise RuntimeError(f"{kernel.__module__}: {dtype} is wrong by {error:g}")
     except Exception as error:
         KERNEL_DTYPES, KERNEL_STATUS = _off(error)
 

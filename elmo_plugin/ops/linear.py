@@ -15,8 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.no_double_backward import no_double_backward, no_forward_mode
-from elmo_plugin.ops.private_torch import has_native_bfloat16, is_onednn_weight, onednn_linear, pack
+from elmo_plugin.ops.private_torch import (
+    has_native_bfloat16,
+    is_onednn_weight,
+    no_double_backward,
+    no_forward_mode,
+    onednn_linear,
+    onednn_weight,
+)
 
 
 class PackedWeights:
@@ -28,7 +34,7 @@ class PackedWeights:
     def __init__(self, weights: Tensor) -> None:
         self.shape = weights.shape
         self.dtype = weights.dtype
-        self.matrices = [pack(w.t()) for w in weights]  # (m, k) each
+        self.matrices = [onednn_weight(w.t()) for w in weights]  # (m, k) each
 
 
 Weights = Tensor | PackedWeights

@@ -1,6 +1,6 @@
 """
-PyTorch's private operators for products and for the graph, and its global hooks. Only this file
-uses them. Each is looked up once at import, and without any of them the results are the same up to
+PyTorch's private operators for products and for the graph, and its hooks. Only this file uses them.
+Each operator is looked up once at import, and without any of them the results are the same up to
 rounding.
 """
 
@@ -12,21 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+Backward = Callable[..., tuple[Tensor | None, ...]]
+
 _linear_pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _reorder_linear_weight = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 _is_bf16_supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
 _global_hooks = [
-    getattr(torch.nn.modules.module, name, None)
-    for name in (
-        "_global_forward_hooks",
-        "_global_forward_pre_hooks",
-        "_global_backward_hooks",
-        "_global_backward_pre_hooks",
-    )
+    getattr(torch.nn.modules.module, f"_global_{name}_hooks")
+    for name in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 _capabilities: Any = getattr(torch.cpu, "get_capabilities", None)
-_disable_dynamo: Any = getattr(torch, "_disable_dynamo", None)
-_keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
 
 
 def _onednn_dtypes() -> set[torch.dtype]:
@@ -73,7 +68,7 @@ def onednn_linear(x: Tensor, weight: Tensor) -> Tensor:
     return _linear_pointwise(x, weight, None, "none", [], "")
 
 
-def pack(weight: Tensor) -> Tensor:
+def onednn_weight(weight: Tensor) -> Tensor:
     """`weight`, shape `(m, k)`, in oneDNN's memory layout; unchanged without the operator."""
     weight = weight.contiguous()
     return weight if _reorder_linear_weight is None else _reorder_linear_weight(weight)
@@ -82,24 +77,39 @@ def pack(weight: Tensor) -> Tensor:
 def is_graph_kept() -> bool:
     """
     Whether the running backward pass was called with `retain_graph`, in which case its saved
-    tensors must not be modified. Without the operator this is assumed, at the cost of a copy.
+    tensors must not be modified.
     """
-    return True if _keep_graph is None else _keep_graph()
+    return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
-def has_tangent(x: Tensor) -> bool:
-    """Whether a forward-mode derivative with respect to `x` is being computed."""
-    if getattr(forward_ad, "_current_level", -1) < 0:
-        return False
-    return forward_ad.unpack_dual(x).tangent is not None
-
-
-def has_global_hooks() -> bool:
+def no_double_backward(backward: Backward) -> Backward:
     """
-    Whether global hooks of calls are set. Without PyTorch's private names this is assumed, and
-    nothing is cached.
+    Decorator that raises an error if a hand-written gradient is differentiated again. (PyTorch's
+    `once_differentiable` does not detect this if the incoming gradient is a constant.)
     """
-    return any(hooks is None or bool(hooks) for hooks in _global_hooks)
+
+    def checked(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise NotImplementedError(
+                "the biLM's gradients are hand-written and cannot be differentiated again: "
+                "expected backward without create_graph, found it with create_graph"
+            )
+        return backward(ctx, *grads)
+
+    return checked
+
+
+def no_forward_mode(*tensors: Any) -> None:
+    """
+    Raise an error if a forward-mode derivative with respect to a tensor is being computed, which
+    hand-written gradients would silently drop.
+    """
+    duals = (forward_ad.unpack_dual(x) for x in tensors if isinstance(x, Tensor))
+    if any(dual.tangent is not None for dual in duals):
+        raise NotImplementedError(
+            "the biLM's gradients are hand-written: expected backward or torch.autograd.grad, "
+            "found a forward-mode derivative"
+        )
 
 
 def is_plain(module: nn.Module) -> bool:
@@ -109,7 +119,7 @@ def is_plain(module: nn.Module) -> bool:
     on the instance.
     """
     return (
-        not has_global_hooks()
+        not any(_global_hooks)
         and type(module).__module__.partition(".")[0] in ("elmo_plugin", "torch")
         and not module._forward_hooks
         and not module._forward_pre_hooks
@@ -125,7 +135,7 @@ def not_compiled(function: Callable) -> Callable:
     Decorator of functions that `torch.compile` leaves as they are. PyTorch's own decorators import
     the compiler, which takes more than a second, also where nothing is compiled.
     """
-    left = function if _disable_dynamo is None else _disable_dynamo(function)
+    left = torch._disable_dynamo(function)
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:

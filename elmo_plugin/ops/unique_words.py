@@ -12,7 +12,7 @@ def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
     n_rows, n_steps, n_characters = tokens.shape
     rows = tokens.reshape(-1, n_characters)
     # Sorting one number for each word is faster than sorting rows of characters.
-    keys = (rows.long() * _hash_weights(n_characters).to(tokens.device)).sum(dim=1)
+    keys = (rows.long() * hash_weights(n_characters).to(tokens.device)).sum(dim=1)
     distinct, indices = torch.unique(keys, return_inverse=True)
     first = indices.new_full((len(distinct),), len(rows))
     first.scatter_reduce_(0, indices, torch.arange(len(rows), device=tokens.device), "amin")
@@ -22,7 +22,7 @@ def unique_words(tokens: Tensor) -> tuple[Tensor, Tensor]:
     return words, indices.view(n_rows, n_steps)
 
 
-def _hash_weights(n: int) -> Tensor:
+def hash_weights(n: int) -> Tensor:
     """
     Fixed random 64-bit numbers. Sums of products with them overflow and wrap around, as in a hash.
     """

@@ -12,9 +12,8 @@ INSTALL = (
 NEEDED = ("allennlp", "allennlp_models", "transformers", "spacy")
 
 # If one of these is missing, AllenNLP logs a line and loads no class of allennlp-models, so that a
-# config fails later with a name that is not registered.
-NEEDED_BY_ALLENNLP_MODELS = ("conllu", "datasets", "ftfy", "nltk", "rouge", "word2number")
-NEEDED_BY_ROUGE = ("pkg_resources",)  # setuptools 81 removed it
+# config fails later with a name that is not registered. setuptools 81 removed `pkg_resources`.
+NEEDED_BY_ALLENNLP_MODELS = "conllu datasets ftfy nltk rouge word2number pkg_resources".split()
 
 
 def check_environment() -> None:
@@ -23,7 +22,7 @@ def check_environment() -> None:
     `ModuleNotFoundError` if a package that the plugin or allennlp-models needs is missing, and an
     `ImportError` if AllenNLP is not 2.10, or transformers lacks `AdamW`, which AllenNLP subclasses.
     """
-    for module in NEEDED + NEEDED_BY_ALLENNLP_MODELS + NEEDED_BY_ROUGE:
+    for module in [*NEEDED, *NEEDED_BY_ALLENNLP_MODELS]:
         if find_spec(module) is None:
             name = "setuptools<81" if module == "pkg_resources" else module.replace("_", "-")
             raise ModuleNotFoundError(f"elmo_plugin needs {name}: {INSTALL}", name=module)

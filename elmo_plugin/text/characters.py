@@ -22,6 +22,9 @@ NO_TOKEN = 0
 """Id of every character at a position without a token (the padding of a batch)."""
 FIRST_BYTE = 1
 """Id of byte 0x00; byte b has the id `FIRST_BYTE + b`."""
+NUM_BYTES = 256
+MOST_BYTES_OF_CODE_POINT = 4
+"""A code point takes one to four bytes in UTF-8."""
 BEGIN_SENTENCE = 257
 END_SENTENCE = 258
 BEGIN_WORD = 259

@@ -3,29 +3,28 @@ A cache of encoded corpora, keyed by the content of their text, so that a config
 text.
 
 A text is recognized by the paths, sizes, mtimes, ctimes and inodes of its files, because hashing
-gigabytes at each start would take long. If these differ (after a copy, a checkout or a touch), the
-hashes of the files are compared, and only a new text is encoded. Hashes are computed while
-encoding, so a new text is read once, unless it was written within the last two seconds.
+gigabytes at each start would take long: a digest of these is the name of its corpus. If they differ
+(after a copy, a checkout or a touch), the hashes of the files are compared, and only a new text is
+encoded; a known one gets a link of the new name. Hashes are computed while encoding, so a new text
+is read once, unless it was written within the last two seconds.
 
-Nothing outside the cache is ever removed, even if the index is damaged. A read-only cache can still
-be used.
+Nothing outside the cache is ever removed. A read-only cache can still be used.
 """
 
 import json
 import logging
 import os
-import re
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.files.digest import digest, file_digest, is_sealed, sealed
+from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.local_path import CACHE
 from elmo_plugin.text.corpus import (
+    DESCRIPTION_FILE,
     FORMAT_VERSION,
     CorpusError,
     EncodedCorpus,
@@ -38,9 +37,8 @@ from elmo_plugin.text.lines import file_facts, find_files
 logger = logging.getLogger(__name__)
 
 DEFAULT_CACHE = CACHE / "bilm"
-INDEX_FILE = "index.json"
-ENTRY = re.compile("[0-9a-f]{20}")
-"""Names of corpora in the cache, which are signatures of texts. Other names are ignored."""
+ENTRY = "[0-9a-f]" * 20
+"""Pattern of the names in the cache. Other files and folders are ignored."""
 
 
 def open_corpus(
@@ -55,88 +53,57 @@ def open_corpus(
     if is_corpus(path):
         return EncodedCorpus.open(path)
     files = find_files(path)
-    cache = Path(cache_dir or DEFAULT_CACHE).expanduser()
-    signature = _signature(files)
-    # No lock, because the cache may belong to another user. Its files are written atomically.
-    if name := _read_index(cache).get(signature):
-        try:
-            return EncodedCorpus.open(cache / name)
-        except CorpusError:
-            pass  # encoded again below, under the lock
+    cache = Path(cache_dir or DEFAULT_CACHE).expanduser().resolve()
+    entry = cache / digest(json.dumps([FORMAT_VERSION, file_facts(files)]).encode("utf-8"))[:20]
+    # No lock, because the cache may belong to another user. Folders appear whole.
+    with suppress(CorpusError):
+        return EncodedCorpus.open(entry.resolve())
     with ExitStack() as stack:
         try:
             cache.mkdir(parents=True, exist_ok=True)
             stack.enter_context(FileLock(cache / ".lock"))
         except OSError as error:
-            if name := name or _find_by_content(files, cache):
-                return EncodedCorpus.open(cache / name)
+            if same := _find_by_content(files, cache):
+                return EncodedCorpus.open(same)
             raise InputError(
                 f"cache_dir: {cache}: expected a folder that can be written to, or an encoded "
                 f"corpus of {path} in it, found neither ({error.strerror})"
             ) from error
-        index = _read_index(cache)
-        name = index.get(signature) or _find_by_content(files, cache) or signature
-        corpus = None
-        if (cache / name).exists():
-            try:
-                corpus = EncodedCorpus.open(cache / name)
-            except CorpusError as error:
-                logger.warning("Encoding %s again: %s", path, error)
-                _remove(cache / name)
-        if corpus is None:
-            logger.info("Encoding %s into %s", path, cache / name)
-            corpus = encode_corpus(files, cache / name)
-        if index.get(signature) != name:
-            _write_index(cache, {**index, signature: name})
-    return corpus
+        if corpus := _open_or_remove(entry):  # of another process
+            return corpus
+        same = _find_by_content(files, cache)
+        if same is not None and (corpus := _open_or_remove(same)):
+            with suppress(OSError):  # some file systems have no links
+                entry.symlink_to(same.name)
+            return corpus
+        logger.info("Encoding %s into %s", path, entry)
+        return encode_corpus(files, entry)
 
 
-def _remove(folder: Path) -> None:
-    if folder.is_symlink():  # its target is outside the cache
-        folder.unlink()
-    else:
-        shutil.rmtree(folder)
+def _open_or_remove(entry: Path) -> EncodedCorpus | None:
+    try:
+        return EncodedCorpus.open(entry.resolve())
+    except CorpusError as error:
+        if entry.is_symlink():  # its target may be outside the cache
+            entry.unlink()
+        elif entry.exists():
+            logger.warning("The text is encoded again: %s", error)
+            shutil.rmtree(entry)
+    return None
 
 
-def _signature(files: Sequence[Path]) -> str:
-    return digest(json.dumps([FORMAT_VERSION, file_facts(files)]).encode("utf-8"))[:20]
-
-
-def _find_by_content(files: Sequence[Path], cache: Path) -> str | None:
+def _find_by_content(files: Sequence[Path], cache: Path) -> Path | None:
+    """The folder of a corpus in the cache that was encoded from files of the same content."""
     sizes = [file.stat().st_size for file in files]
     hashes: list[str] | None = None
-    for folder in sorted(cache.iterdir()) if os.path.isdir(cache) else []:
-        if not ENTRY.fullmatch(folder.name) or not is_corpus(folder):
-            continue
+    for description in sorted(cache.glob(f"{ENTRY}/{DESCRIPTION_FILE}")):
         try:
-            sources = read_description(folder)["files"]
+            sources = read_description(description.parent)["files"]
         except CorpusError:
             continue
         if [source["bytes"] for source in sources] != sizes:
             continue
         hashes = hashes or [file_digest(file) for file in files]
         if [source["blake2b"] for source in sources] == hashes:
-            return folder.name
+            return description.parent
     return None
-
-
-def _read_index(cache: Path) -> dict[str, str]:
-    """Names of corpora by the signatures of their texts; empty if the index is damaged."""
-    try:
-        index = json.loads((cache / INDEX_FILE).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not is_sealed(index):
-        return {}
-    return {
-        signature: name
-        for signature, name in index.items()
-        if isinstance(name, str) and ENTRY.fullmatch(name)
-    }
-
-
-def _write_index(cache: Path, index: dict[str, str]) -> None:
-    if (cache / INDEX_FILE).is_symlink():  # its target is outside the cache
-        (cache / INDEX_FILE).unlink()
-    with atomic_write(cache / INDEX_FILE) as temporary:
-        temporary.write_text(json.dumps(sealed(index), indent=2), "utf-8")

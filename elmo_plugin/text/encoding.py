@@ -6,6 +6,7 @@ second pass replaces the numbers by ranks, which are known only after counting. 
 distinct words and one shard, never the whole text.
 """
 
+import io
 import json
 import logging
 import os
@@ -124,31 +125,41 @@ def _shown(files: Sequence[Path]) -> str:
     return f"{', '.join(map(str, files[:3]))}{', ...' if len(files) > 3 else ''}"
 
 
+class _HashedFile(io.FileIO):
+    """A file that adds all bytes that are read to a digest and to a progress bar."""
+
+    def __init__(self, file: Path, progress: Any) -> None:
+        super().__init__(file)
+        self.digest = new_digest()
+        self.num_bytes = 0
+        self._progress = progress
+
+    def readinto(self, buffer: Any) -> int:
+        size = super().readinto(buffer) or 0
+        self.digest.update(memoryview(buffer)[:size])
+        self.num_bytes += size
+        self._progress.update(size)
+        return size
+
+
 def _encode_file(
     file: Path, numbers: dict[str, int], shards: "_ShardWriter", progress: Any
 ) -> dict[str, Any]:
-    content = new_digest()
-    num_bytes = 0
-
-    def on_bytes(piece: memoryview) -> None:
-        nonlocal num_bytes
-        content.update(piece)
-        num_bytes += len(piece)
-        progress.update(len(piece))
-
     tokens_before = shards.num_tokens
-    for lines in read_blocks(file, on_bytes):
-        sentences = [line.split() for line in lines]
-        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(lines))
-        tokens = np.fromiter(
-            map(numbers.__getitem__, chain.from_iterable(sentences)),
-            dtype=np.int32,
-            count=lengths.sum(),
-        )
-        shards.add(tokens, lengths[lengths > 0])
+    with _HashedFile(file, progress) as disk:
+        for lines in read_blocks(disk, str(file)):
+            sentences = [line.split() for line in lines]
+            lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(lines))
+            tokens = np.fromiter(
+                map(numbers.__getitem__, chain.from_iterable(sentences)),
+                dtype=np.int32,
+                count=lengths.sum(),
+            )
+            shards.add(tokens, lengths[lengths > 0])
     if shards.num_tokens == tokens_before:
         logger.warning("%s: expected sentences, found no token", file)
-    return {"name": file.name, "bytes": num_bytes, "blake2b": content.hexdigest()}
+    content = disk.digest.hexdigest()
+    return {"name": file.name, "bytes": disk.num_bytes, "blake2b": content}
 
 
 def _save(file: Path, array: np.ndarray, digests: dict[str, str]) -> None:
@@ -198,10 +209,18 @@ class _ShardWriter:
         """
         self.num_tokens += len(tokens)
         self.num_sentences += len(lengths)
-        self._pending.append((tokens, lengths))
-        self._num_pending += len(tokens)
-        while self._num_pending > self._shard_tokens:
-            self._write_shard()
+        while len(lengths):
+            ends = np.cumsum(lengths)
+            room = self._shard_tokens - self._num_pending
+            n_fit = int(np.searchsorted(ends, room, side="right"))
+            if not n_fit and not self._num_pending:
+                n_fit = 1  # a sentence is never cut
+            size = int(ends[n_fit - 1]) if n_fit else 0
+            self._pending.append((tokens[:size], lengths[:n_fit]))
+            self._num_pending += size
+            tokens, lengths = tokens[size:], lengths[n_fit:]
+            if len(lengths):
+                self._write_shard()
 
     def finish(self) -> None:
         """Write the last shard."""
@@ -216,16 +235,11 @@ class _ShardWriter:
 
     def _write_shard(self) -> None:
         tokens, lengths = (np.concatenate(parts) for parts in zip(*self._pending))
-        ends = np.cumsum(lengths)
-        cut = max(int(np.searchsorted(ends, self._shard_tokens, side="right")), 1)  # sentences
-        size = int(ends[cut - 1])
         files = shard_files(self._folder, len(self.sizes))
-        np.save(files[0], tokens[:size])
-        _save(files[1], np.concatenate([[0], ends[:cut]]), self.digests)
-        self.sizes.append(size)
-        counts = np.bincount(tokens[:size], minlength=len(self.counts))
+        np.save(files[0], tokens)
+        _save(files[1], np.concatenate([[0], np.cumsum(lengths)]), self.digests)
+        self.sizes.append(len(tokens))
+        counts = np.bincount(tokens, minlength=len(self.counts))
         counts[: len(self.counts)] += self.counts
         self.counts = counts
-        # Copies, because views would hold the memory of the whole shard.
-        self._pending = [(tokens[size:].copy(), lengths[cut:].copy())]
-        self._num_pending = len(tokens) - size
+        self._pending, self._num_pending = [], 0

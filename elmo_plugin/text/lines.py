@@ -151,54 +151,56 @@ def _refuse_loop(folder: Path, start: Path) -> None:
 
 
 def read_blocks(
-    file: Path | BinaryIO,
-    on_bytes: Callable[[memoryview], object] | None = None,
-    name: str | None = None,
-    is_text: bool = True,
+    file: Path | BinaryIO, name: str | None = None, is_text: bool = True
 ) -> Iterator[list[str]]:
     """
     The lines of a file, in blocks of about a megabyte, because processing many lines at once is
     fast. `file`: text in UTF-8, plain or compressed by gzip, xz or zstd; an open file is not
-    closed. `on_bytes`: function called with every piece of the file before decompression, for a
-    hash or a progress bar. `name`: the file in errors, by default its path. `is_text`: whether the
-    lines are sentences.
+    closed. `name`: the file in errors, by default its path. `is_text`: whether the lines are
+    sentences.
 
     Raises an `InputError` if the file is not UTF-8, if its compressed form is damaged or cut short,
     if a line is longer than `LINE_BYTES`, or if a text is the data of a task, such as CoNLL.
     """
     name = name or str(file)
-    lines_before = 0
     with open(file, "rb", buffering=0) if isinstance(file, Path) else nullcontext(file) as disk:
-        raw: io.BufferedReader = io.BufferedReader(_Observed(disk, on_bytes), BLOCK_BYTES)
-        text = _decompressed(raw, name)
-        while True:
-            try:
-                data = text.read(BLOCK_BYTES)
-                rest = b"" if data.endswith(b"\n") else text.readline(LINE_BYTES + 1)
-            except DECOMPRESSION_ERRORS as error:
-                raise InputError(
-                    f"{name}: expected a whole compressed file, found an error after line "
-                    f"{lines_before} ({error})"
-                ) from error
-            if not data:
-                break
-            if len(rest) > LINE_BYTES:
-                line = lines_before + data.count(b"\n") + 1
-                raise InputError(
-                    f"{name}, line {line}: expected one sentence of at most {LINE_BYTES:,} bytes, "
-                    "found a longer line"
-                )
-            data += rest
-            if lines_before == 0:
-                _refuse_other_formats(data, name)
-            block = _decode(data, name, lines_before)
-            if lines_before == 0:
-                block = block.removeprefix(BYTE_ORDER_MARK)
-            lines = block.removesuffix("\n").split("\n")
-            if lines_before == 0 and is_text:
-                _refuse_task_data(lines, name)
-            lines_before += len(lines)
-            yield lines
+        raw: io.BufferedReader = io.BufferedReader(cast(io.RawIOBase, disk), BLOCK_BYTES)
+        try:
+            yield from _read_blocks(_decompressed(raw, name), name, is_text)
+        finally:
+            raw.detach()  # it would close an open file
+
+
+def _read_blocks(text: BinaryIO, name: str, is_text: bool) -> Iterator[list[str]]:
+    lines_before = 0
+    while True:
+        try:
+            data = text.read(BLOCK_BYTES)
+            rest = b"" if data.endswith(b"\n") else text.readline(LINE_BYTES + 1)
+        except DECOMPRESSION_ERRORS as error:
+            raise InputError(
+                f"{name}: expected a whole compressed file, found an error after line "
+                f"{lines_before} ({error})"
+            ) from error
+        if not data:
+            break
+        if len(rest) > LINE_BYTES:
+            line = lines_before + data.count(b"\n") + 1
+            raise InputError(
+                f"{name}, line {line}: expected one sentence of at most {LINE_BYTES:,} bytes, "
+                "found a longer line"
+            )
+        data += rest
+        if lines_before == 0:
+            _refuse_other_formats(data, name)
+        block = _decode(data, name, lines_before)
+        if lines_before == 0:
+            block = block.removeprefix(BYTE_ORDER_MARK)
+        lines = block.removesuffix("\n").split("\n")
+        if lines_before == 0 and is_text:
+            _refuse_task_data(lines, name)
+        lines_before += len(lines)
+        yield lines
 
 
 def read_sentences(path: str | os.PathLike) -> Iterator[list[str]]:
@@ -283,24 +285,6 @@ def _decompressed(raw: io.BufferedReader, name: str) -> BinaryIO:
 
 def _xz_stream() -> lzma.LZMADecompressor:
     return lzma.LZMADecompressor(memlimit=XZ_MEMORY)
-
-
-class _Observed(io.RawIOBase):
-    """A file whose bytes are also passed to a callback."""
-
-    def __init__(self, file: BinaryIO, on_bytes: Callable[[memoryview], object] | None) -> None:
-        self._file = file
-        self._on_bytes = on_bytes
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        piece = self._file.read(len(buffer))
-        buffer[: len(piece)] = piece
-        if self._on_bytes is not None and piece:
-            self._on_bytes(memoryview(piece))
-        return len(piece)
 
 
 class _Frames(io.RawIOBase):

@@ -8,7 +8,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.formats.find import KEYS, find_bilm, one_bilm
+from elmo_plugin.formats.find import KEYS, PART, find_bilm, one_bilm, split_part
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
 from experiments import random_bilm
@@ -60,6 +60,7 @@ def check_bilms(source: str, bilms: Any) -> None:
 def bilm_sizes(bilm: dict[str, Any]) -> dict[str, int]:
     """What `cells.libsonnet` has to know of a biLM."""
     options = _options(bilm)
+    assert options.char_cnn is not None
     return {
         "dim": 2 * options.lstm.projection_dim,
         "max_characters_per_token": options.char_cnn.max_characters_per_token,
@@ -84,8 +85,9 @@ def _find(name: str, bilm: dict[str, Any], folder: Path) -> Bilm:
     if "archive_file" in bilm:
         name = bilm["archive_file"]
         found = Elmo.from_archive(name)
-        path = os.path.expanduser(name)
-        return Bilm(os.path.realpath(path) if os.path.exists(path) else name, bilm_digest(found))
+        archive, part = split_part(os.path.expanduser(name))
+        path = os.path.realpath(archive) if os.path.exists(archive) else archive
+        return Bilm(f"{path}{PART}{part}" if part else str(path), bilm_digest(found))
     if "pretrained" in bilm:
         folder = Path(pretrained_files(bilm["pretrained"]).options_file).parent
     elif "like" in bilm:

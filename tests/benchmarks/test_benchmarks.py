@@ -22,10 +22,10 @@ from elmo_plugin.modules import BiLM, lstm
 from elmo_plugin.ops.lstm import reference_lstm
 from elmo_plugin.ops.private_torch import CPU_HAS_BFLOAT16
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
-from elmo_plugin.text.prefetch import LazyWindow
 
 [(NAME, MODEL)] = QUICK.items()
 PRECISIONS = ["fp32", *(["bf16"] if CPU_HAS_BFLOAT16 else [])]
@@ -140,7 +140,7 @@ def test_peer_is_the_same_model():
     n_words = 40
     vocabulary = BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *map(str, range(n_words - 3))])
     options = options_of(NAME, MODEL)
-    ours = LanguageModel(vocabulary, **MODEL, n_negative_samples=8)
+    ours = BiLMModel(vocabulary, **MODEL, n_negative_samples=8)
     peer = AllenNLPLanguageModel(options, n_words, 8, dropout=0.0)
 
     def count(model: torch.nn.Module) -> int:

@@ -8,9 +8,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.hdf5 import VERSION, find_array, open_hdf5, read_array, write_array
+from elmo_plugin.files.hdf5 import VERSION, find_array, open_hdf5, write_array
+from elmo_plugin.formats.bilm_tf.arrays import HDF5Arrays, fill
 
 NUMBERS = np.arange(6, dtype="float32").reshape(2, 3)
 
@@ -19,7 +21,9 @@ def read(path: Path, name: str = "a/x") -> np.ndarray:
     with open_hdf5(path) as file:
         array = find_array(file, name)
         assert array is not None
-        return read_array(array)
+        found = torch.empty(array.shape)
+        fill([found], HDF5Arrays(file), name)
+        return found.numpy()
 
 
 @pytest.mark.parametrize("dtype", ["<f2", ">f2", "<f4", ">f4", "<f8", ">f8"])

@@ -27,7 +27,7 @@ from elmo_plugin.files.torch_file import DamagedFileError
 from elmo_plugin.formats import archive_files
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.conftest import Fuzz
 from tests.damage import damage
 
@@ -65,7 +65,7 @@ def edit_config(folder: Path, edit: Callable[[Config], Any]) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def check_same(found: LanguageModel, expected: LanguageModel, message: str = "") -> None:
+def check_same(found: BiLMModel, expected: BiLMModel, message: str = "") -> None:
     """Compare weights, options and vocabulary."""
     assert found.bilm.options == expected.bilm.options, message
     assert vocabulary_words(found.vocab) == vocabulary_words(expected.vocab), message
@@ -224,7 +224,7 @@ def test_names_that_fill_the_memory_or_the_stack_are_refused(tmp_path, n_bytes, 
         for _ in range(n_headers):
             tar.addfile(header, io.BytesIO(b"x" * n_bytes))
         tar.addfile(member("config.json"), io.BytesIO())
-    with pytest.raises(InputError, match=r"expected a whole model\.tar\.gz, found damage"):
+    with pytest.raises(InputError, match=r"expected a whole \.tar\.gz file, found damage"):
         Elmo.from_archive(archive)
 
 
@@ -232,12 +232,12 @@ def test_names_that_fill_the_memory_or_the_stack_are_refused(tmp_path, n_bytes, 
 def test_a_small_archive_of_a_huge_text_is_refused(run, tmp_path, name, monkeypatch):
     """Its size is noticed before it is read; a limit of a megabyte stands for the real ones. A
     sparse file has its size in a header and no content."""
-    monkeypatch.setitem(archive_files.MOST_BYTES, name, 1 << 20)
+    monkeypatch.setitem(archive_files.MOST_BYTES, Path(name).suffix, 1 << 20)
     archive = tmp_path / "model.tar.gz"
     for is_sparse in (False, True):
         info = member(name, tarfile.REGTYPE, "")
         headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": name}
-        info.pax_headers = {**headers, "GNU.sparse.realsize": str(2 << 30)} if is_sparse else {}
+        info.pax_headers = {**headers, "GNU.sparse.realsize": str(1 << 19)} if is_sparse else {}
         text = b"1\n0\n1\n".ljust(512, b"\0") if is_sparse else bytes(1 << 21)
         info.size = len(text)
         with tarfile.open(archive, "w:gz", format=tarfile.PAX_FORMAT) as tar:
@@ -245,6 +245,25 @@ def test_a_small_archive_of_a_huge_text_is_refused(run, tmp_path, name, monkeypa
         found = "a sparse one" if is_sparse else "2,097,152"
         with pytest.raises(InputError, match=f"{name}: expected .* found {found}"):
             load_language_model(archive)
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "zip"])
+def test_an_archive_of_too_many_files_is_refused(tmp_path, kind, unpacked):
+    """Each file takes space on the disk, even if it is empty. By definition: 1000 are the most, and
+    nothing stays behind."""
+    archive = tmp_path / f"model.{kind}"
+    names = [f"{k}/options.json" for k in range(1001)]
+    if kind == "zip":
+        with zipfile.ZipFile(archive, "w") as file:
+            for name in names:
+                file.writestr(name, b"")
+    else:
+        with tarfile.open(archive, "w:gz") as tar:
+            for name in names:
+                tar.addfile(member(name), io.BytesIO())
+    with pytest.raises(InputError, match=f"^{archive}: expected at most 1000 files of a model"):
+        Elmo.from_archive(archive)
+    assert not list(unpacked.glob("tmp*"))
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
@@ -310,7 +329,7 @@ def test_weights_of_another_kind_are_refused(run, what):
     elif what == "more":
         state["more"] = torch.zeros(1)
     torch.save(list(state.values()) if what == "list" else dict(state), run / "best.th")
-    with pytest.raises(InputError, match=f"^{run}: .*expected .*, found"):
+    with pytest.raises(InputError, match=f"^{run}[:/].*expected .*, found"):
         load_language_model(run)
 
 
@@ -327,7 +346,7 @@ def test_a_damaged_archive_is_noticed(bilm_archive, tmp_path, unpacked, fuzz: Fu
         try:
             model = load_language_model(path)
         except InputError as error:
-            expected_file = "whole model.tar.gz" if damaged[:2] == data[:2] else "model in"
+            expected_file = "whole .tar.gz file" if damaged[:2] == data[:2] else "model in"
             assert str(error).startswith(f"{path}: expected a {expected_file}"), description
         else:
             check_same(model, expected, description)
@@ -394,8 +413,8 @@ def test_keys_that_the_model_does_not_have(run):
     with pytest.raises(InputError, match=f"^{run}: model: .* found 'more'") as error:
         load_language_model(run)
     needless = {"vocab", "serialization_dir", "regularizer", "ddp_accelerator"}
-    needless |= {"pretrained_file", "pretrained_vocabulary_file"}
-    keys = ", ".join(sorted(signature(LanguageModel).parameters.keys() - needless))
+    needless |= {"pretrained_file", "pretrained_vocabulary_file", "pretrained_softmax_file"}
+    keys = ", ".join(sorted(signature(BiLMModel).parameters.keys() - needless))
     assert f"expected keys among {keys}, found" in str(error.value)
     Elmo.from_archive(run)
     edit_config(run, set_size("lstm", "more", 1))

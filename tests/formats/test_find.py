@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import json
 import os
 import shutil
 import tarfile
@@ -19,6 +20,8 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
+from allennlp.modules.token_embedders import TokenEmbedder
+from huggingface_hub import constants, file_download
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
@@ -30,11 +33,12 @@ from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.commands.command import load_elmo
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files
 from experiments.grid.bilms import bilm_sizes, find_bilms
 from tests.conftest import BLOCKS, WORDS, allennlp
+from tests.formats.tf_checkpoint.writer import variables_of, write_checkpoint
 
 MISSING = (FileNotFoundError, r"expected a model in the package .* found no such file")
 FORM = "expected a model in the package .*, found"
@@ -48,12 +52,37 @@ FORMS: dict[str, str | tuple[type[Exception], str]] = {
     "{}/run": "mine",
     "{}/bilm-tf": "mine",
     "{}/bilm-tf.zip": "mine",
+    "{}/checkpoint": "mine",
+    "{}/checkpoint/model.ckpt-7": "mine",
     "{}/gone.tar.gz": MISSING,
     "{}/text.txt": (InputError, f"text.txt: {FORM} another kind of file; .*options_file and we"),
     "{}/bilm-tf/options.json": (InputError, f"options.json: {FORM} another kind of file"),
     "{}/empty": (InputError, f"empty: {FORM} a folder without config.json and options.json"),
     "{}/half": (InputError, "half: expected one options.json in it, found none"),
-    "{}/task.tar.gz": (InputError, "expected a model of type bilm, found 'elmo_find_task'"),
+    "{}/links": "mine",
+    "{}/several": "mine",
+    "{}/inside": "mine",
+    "{}/bilm-tf.tar.gz": "mine",
+    "{}/inside.tar.gz": "mine",
+    "{}/run.zip": "mine",
+    "{}/task": "mine",
+    "{}/task.tar.gz": "mine",
+    "{}/task.tar.gz#embedder": "mine",
+    "{}/two.tar.gz#a": "mine",
+    "{url}/two.tar.gz#a": "mine",
+    "two.tar.gz#a": "mine",
+    "{}/two.tar.gz": (
+        InputError,
+        "expected the name of one of its biLMs after #, a, b, found none",
+    ),
+    "{}/two.tar.gz#c": (InputError, "expected one of its biLMs after #, a, b, found c"),
+    "{}/model.tar.gz#a": (InputError, "expected no name after #, .* of type bilm, found a"),
+    "{}/bilm-tf.zip#a": (InputError, "expected no name after #, which is no archive, found a"),
+    "{}/other.tar.gz": (InputError, "model of type bilm, or one .*, found 'elmo_find_task'$"),
+    "{}/stock.tar.gz": (InputError, "type bilm, or .*, found 'elmo_find_task' with AllenNLP's own"),
+    "{}/none.tar.gz": (InputError, rf"{FORM} an archive without config\.json and options\.json"),
+    "hf://user/elmo": "mine",
+    "hf://user/gone": (FileNotFoundError, r"hf://user/gone: expected .* found no such file \(.*\)"),
     "{url}/model.tar.gz": "mine",
     "{url}/bilm-tf.zip": "mine",
     "{url}/text.txt": (InputError, rf"http://\S*/text.txt: {FORM} another kind of file"),
@@ -69,6 +98,25 @@ is this folder, and so is the home folder."""
 class _Task(Model):
     """Some other model, which has an archive too."""
 
+    def __init__(self, vocab: Vocabulary, **embedders: TokenEmbedder) -> None:
+        super().__init__(vocab)
+        for name, embedder in embedders.items():
+            self.add_module(name, embedder)
+
+
+def write_task(folder: Path, **embedders: dict[str, Any]) -> None:
+    """Do the steps of `allennlp train` around a model that is not trained."""
+    vocabulary = Vocabulary()
+    built = {
+        name: TokenEmbedder.from_params(Params({**block}), vocab=vocabulary)
+        for name, block in embedders.items()
+    }
+    vocabulary.save_to_files(str(folder / "vocabulary"))
+    torch.save(_Task(vocabulary, **built).state_dict(), folder / "best.th")
+    config = {"model": {"type": "elmo_find_task", **embedders}}
+    (folder / "config.json").write_text(json.dumps(config))
+    archive_model(folder, archive_path=folder.with_suffix(".tar.gz"))
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Path:
@@ -79,17 +127,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Path:
         archive.extractall(folder / "run")
     allennlp("bilm-export", bilm_archive, folder / "bilm-tf", "--softmax")
     shutil.make_archive(str(folder / "bilm-tf"), "zip", folder / "bilm-tf")
+    (folder / "checkpoint").mkdir()
+    shutil.copy(folder / "bilm-tf" / "options.json", folder / "checkpoint")
+    shutil.copy(folder / "bilm-tf" / "vocabulary.txt", folder / "checkpoint")
+    variables = variables_of(folder / "bilm-tf" / "weights.hdf5", BLOCKS["lstm"]["n_layers"])
+    write_checkpoint(folder / "checkpoint" / "model.ckpt-7", variables)
     (folder / "text.txt").write_text("the dog\n")
     (folder / "empty").mkdir()
     (folder / "half").mkdir()
     shutil.copy(folder / "bilm-tf" / "weights.hdf5", folder / "half")
-    Model.register("elmo_find_task", exist_ok=True)(_Task)
-    task = folder / "task"
-    vocabulary = Vocabulary()
-    vocabulary.save_to_files(str(task / "vocabulary"))
-    torch.save({}, task / "best.th")
-    Params({"model": {"type": "elmo_find_task"}}).to_file(str(task / "config.json"))
-    archive_model(task, archive_path=folder / "task.tar.gz")
+    (folder / "links").mkdir()
+    for file in (folder / "bilm-tf").iterdir():
+        (folder / "links" / file.name).symlink_to(file)
+    shutil.copytree(folder / "bilm-tf", folder / "several")
+    (folder / "several" / "a.h5").write_bytes(b"of another model")
+    (folder / "inside").mkdir()
+    (folder / "inside" / "README").write_text("of a model\n")
+    shutil.copytree(folder / "bilm-tf", folder / "inside" / "of" / "it")
+    for name in ("bilm-tf", "inside"):
+        shutil.make_archive(str(folder / name), "gztar", folder / name)
+    shutil.make_archive(str(folder / "run"), "zip", folder, "run")
+    with tarfile.open(folder / "none.tar.gz", "w:gz") as archive:
+        archive.add(folder / "text.txt", "text.txt")
+    mine = {"type": "elmo", "archive_file": bilm_archive, "requires_grad": True}
+    write_task(folder / "other")
+    write_task(folder / "task", embedder=mine)
+    write_task(folder / "two", a=mine, b={"type": "elmo", "pretrained": "tiny"})
+    files = [str(folder / "bilm-tf" / name) for name in ("options.json", "weights.hdf5")]
+    stock = dict(zip(("options_file", "weight_file"), files), type="elmo_token_embedder")
+    write_task(folder / "stock", embedder=stock)
     return folder
 
 
@@ -104,6 +170,53 @@ def url(folder: Path) -> Iterator[str]:
     ) as served:
         threading.Thread(target=served.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hub(folder: Path) -> Iterator[None]:
+    """A stand-in for the Hugging Face hub, with one repository."""
+    commit = "1" * 40
+
+    class Hub(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.startswith("/api/models/user/elmo/revision/"):
+                names = os.listdir(folder / "bilm-tf")
+                siblings = [{"rfilename": name} for name in names]
+                self.answer(json.dumps({"id": "user/elmo", "sha": commit, "siblings": siblings}))
+            elif self.path.startswith(
+                (f"/user/elmo/resolve/{commit}/", "/user/elmo/resolve/main/")
+            ):
+                file = folder / "bilm-tf" / self.path.rpartition("/")[2]
+                self.answer(file.read_bytes(), {"X-Repo-Commit": commit, "ETag": f'"{file.name}"'})
+            else:
+                self.answer("", {"X-Error-Code": "RepoNotFound"}, 404)
+
+        do_HEAD = do_GET
+
+        def answer(self, content: str | bytes, headers: Any = {}, status: int = 200) -> None:  # noqa: B006
+            content = content.encode() if isinstance(content, str) else content
+            self.send_response(status)
+            for name, value in {"Content-Length": len(content), **headers}.items():
+                self.send_header(name, str(value))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), Hub) as served,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{served.server_port}"
+        template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, address)
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        patch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
+        patch.setattr(constants, "ENDPOINT", address)
+        yield
         served.shutdown()
 
 
@@ -145,7 +258,7 @@ def of_language_model(out: Path, name: str) -> numpy.ndarray:
     """A language model of the sizes of the biLM, which it begins with."""
     sizes = find_bilm("tiny").options.to_dict() if "tiny" in name else BLOCKS
     vocabulary = BiLMVocabulary.from_words(WORDS)
-    model = LanguageModel(vocabulary, **sizes, n_negative_samples=3, pretrained_file=name)
+    model = BiLMModel(vocabulary, **sizes, n_negative_samples=3, pretrained_file=name)
     return characters(model.bilm)
 
 
@@ -222,6 +335,7 @@ FILES: dict[tuple[str, str], str | None] = {
     ("{}/bilm-tf/options.json", "{}/bilm-tf/weights.hdf5"): None,
     ("{url}/bilm-tf/options.json", "{url}/bilm-tf/weights.hdf5"): None,
     ("~/bilm-tf/options.json", "~/bilm-tf/weights.hdf5"): None,
+    ("hf://user/elmo/options.json", "hf://user/elmo/weights.hdf5"): None,
     ("bilm-tf/options.json", "./bilm-tf/weights.hdf5"): None,
     ("gone", "bilm-tf/weights.hdf5"): r"gone: expected bilm-tf's options\.json, found no such f",
     ("tiny", "bilm-tf/weights.hdf5"): r"tiny: expected bilm-tf's options\.json, found no such f",
@@ -260,7 +374,9 @@ def test_weights_alone(folder: Path) -> None:
         of_language_model(folder, "text.txt")
 
 
-@pytest.mark.parametrize("form", ["model.tar.gz", "run", "bilm-tf", "bilm-tf.zip"])
+@pytest.mark.parametrize(
+    "form", ["model.tar.gz", "run", "bilm-tf", "bilm-tf.zip", "run.zip", "checkpoint"]
+)
 def test_the_softmax(form: str, folder: Path, bilm_archive: str) -> None:
     """All forms have the words and the softmax of the archive, for who asks. The expected tensors
     are those that PyTorch reads."""

@@ -11,7 +11,7 @@ from elmo_plugin.ops.char_conv import (
     max_of_convolutions,
     reference_max_of_convolutions,
 )
-from elmo_plugin.ops.char_conv.kernel import kernel_best_windows, kernel_table_gradients
+from elmo_plugin.ops.char_conv.kernel import best_windows, table_gradients
 from tests.compare import assert_close
 from tests.conftest import threads
 
@@ -78,8 +78,8 @@ def test_the_number_of_threads_does_not_matter(fuzz):
         results = []
         for n in (1, 3):
             with threads(n):
-                maxima, at = kernel_best_windows(characters, tables, True)
-                results.append([maxima, *kernel_table_gradients(maxima, characters, at, tables)])
+                maxima, at = best_windows(characters, tables, True)
+                results.append([maxima, *table_gradients(maxima, characters, at, tables)])
         assert all(map(torch.equal, *results))
 
 

@@ -34,17 +34,14 @@ def test_the_context_of_the_import_does_not_matter(context):
     assert python("-c", CONTEXTS.format(context=context)).stdout.strip() == kernels.KERNEL_STATUS
 
 
-SELF_TESTS = [operator.kernel.self_test for operator in (char_conv, lstm, softmax)]
-
-
 @needs_kernel
-@pytest.mark.parametrize("self_test", SELF_TESTS)
-def test_the_default_dtype_of_the_import_does_not_matter(self_test):
+@pytest.mark.parametrize("operator", [char_conv, lstm, softmax])
+def test_the_default_dtype_of_the_import_does_not_matter(operator):
     """The self-tests are in fp32, and the default dtype stays what it was."""
     status = kernels.KERNEL_STATUS
     torch.set_default_dtype(torch.float64)
     try:
-        kernels.check(self_test)
+        kernels.check(*operator.SELF_TEST)
         assert kernels.KERNEL_STATUS == status and torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
@@ -81,37 +78,26 @@ def test_the_self_test_starts_no_threads():
     is forked later would wait for threads that it does not have."""
     counts = []
     with threads(3):
-        kernels.check(lambda _: counts.append(torch.get_num_threads()))
+        kernels.check(list, list, lambda *_: counts.append(torch.get_num_threads()) or [[]])
         assert set(counts) == {1} and torch.get_num_threads() == 3
 
 
-def test_wrong_numbers_are_found(monkeypatch, caplog):
+@needs_kernel
+@pytest.mark.parametrize("operator", [char_conv, lstm, softmax])
+def test_wrong_numbers_are_found(operator, monkeypatch, caplog):
     """Expected: no kernel is used if one differs from its definition, here by 0.1."""
     monkeypatch.setattr(kernels, "KERNEL_DTYPES", kernels.KERNEL_DTYPES)  # restored after the test
     monkeypatch.setattr(kernels, "KERNEL_STATUS", kernels.KERNEL_STATUS)
-    for operator, name, message in (
-        (lstm.kernel, "kernel_scan", "numbers are wrong by 0.1"),
-        (softmax.kernel, "kernel_losses", "numbers of the softmax are wrong by 0.1"),
-        (char_conv.kernel, "kernel_best_windows", "numbers of the convolutions are wrong by 0.1"),
-    ):
-        if not (dtypes := kernels.KERNEL_DTYPES):
-            pytest.skip(f"the compiled kernels are {kernels.KERNEL_STATUS}")
-        with monkeypatch.context() as patch:
-            patch.setattr(operator, name, _shifted(getattr(operator, name)))
-            kernels.check(operator.self_test)
-        assert not kernels.KERNEL_DTYPES and message in kernels.KERNEL_STATUS
-        assert message in caplog.records.pop().getMessage() and not caplog.records
-        kernels.KERNEL_DTYPES = dtypes
+    kernel, same, arguments = operator.SELF_TEST
 
-
-def _shifted(function):
-    """The first result is wrong by 0.1."""
-
-    def shifted(*arguments):
-        first, *others = function(*arguments)
+    def shifted(*given):
+        first, *others = kernel(*given)
         return first + 0.1, *others
 
-    return shifted
+    kernels.check(shifted, same, arguments)
+    assert not kernels.KERNEL_DTYPES and "is wrong by 0.1" in kernels.KERNEL_STATUS
+    (record,) = caplog.records
+    assert "is wrong by 0.1" in record.getMessage()
 
 
 @needs_kernel

@@ -25,7 +25,7 @@ def test_each_word_once_and_every_token_found(rows, as_int16):
 
 def test_words_with_one_key_stay_apart(monkeypatch):
     """Words whose keys are equal (here all keys are) are still distinguished."""
-    monkeypatch.setattr(module, "_hash_weights", lambda n: torch.zeros(n, dtype=torch.long))
+    monkeypatch.setattr(module, "hash_weights", lambda n: torch.zeros(n, dtype=torch.long))
     tokens = torch.tensor([[[1, 2], [3, 4]], [[1, 2], [1, 4]]])
     words, indices = unique_words(tokens)
     assert torch.equal(words[indices], tokens)

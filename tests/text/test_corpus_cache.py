@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 import time
@@ -9,11 +8,8 @@ from threading import Thread
 
 import pytest
 
-from elmo_plugin.files.digest import sealed
 from elmo_plugin.text import corpus_cache
 from elmo_plugin.text.corpus_cache import open_corpus
-from tests.conftest import Fuzz
-from tests.damage import damage
 from tests.ordinary_user import as_ordinary_user
 
 
@@ -133,55 +129,52 @@ def test_an_encoded_corpus_is_opened_where_it_lies(
     assert not (tmp_path / "unused").exists()
 
 
-@pytest.mark.parametrize("kind", ["relative", "absolute", "link"])
+@pytest.mark.parametrize("is_damaged", [False, True])
 def test_nothing_outside_the_cache_is_removed(
-    tmp_path: Path, file: Path, encodings: list[Path], kind: str
+    tmp_path: Path, file: Path, encodings: list[Path], is_damaged: bool
 ) -> None:
-    """A damaged corpus elsewhere, which the index names, stays as it is."""
+    """A corpus elsewhere, to which a name in the cache is a link, stays as it is, and it is read
+    unless it is damaged."""
     cache = tmp_path / "cache"
     name = open_corpus(file, cache).folder.name
     precious = Path(shutil.move(cache / name, tmp_path / "precious"))
-    (precious / "words.txt").write_text("precious")
-    if kind == "link":
-        (cache / name).symlink_to(precious)
-    elsewhere = {"relative": "../precious", "absolute": str(precious), "link": name}[kind]
-    index = json.loads((cache / "index.json").read_text())
-    index.pop("digest", None)
-    changed = dict.fromkeys(index, elsewhere)
-    for content in (changed, sealed(changed)):
-        (cache / "index.json").write_text(json.dumps(content))
+    (cache / name).symlink_to(precious)
+    if is_damaged:
+        (precious / "words.txt").write_text("precious")
+    before = {path.name: path.read_bytes() for path in precious.iterdir()}
+    for _ in range(2):
         assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
-        assert (precious / "words.txt").read_text() == "precious"
-        assert len(list(precious.iterdir())) == 6
+    assert {path.name: path.read_bytes() for path in precious.iterdir()} == before
+    assert len(encodings) == 1 + is_damaged
 
 
-def test_an_index_that_is_a_link(tmp_path: Path, file: Path) -> None:
-    """What is outside the cache is not written to either."""
-    (tmp_path / "precious").write_text("precious")
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "index.json").symlink_to(tmp_path / "precious")
-    open_corpus(file, tmp_path / "cache")
-    assert (tmp_path / "precious").read_text() == "precious"
-
-
-def test_any_index_is_harmless(tmp_path: Path, fuzz: Fuzz) -> None:
-    """The oracle is the text: two texts in one cache stay apart, whatever the index holds."""
+def test_a_damaged_corpus_of_the_same_content(
+    tmp_path: Path, file: Path, encodings: list[Path]
+) -> None:
+    """A touched file finds the corpus by its content, and a second time by its link. The corpus is
+    encoded again when it is damaged or gone, and when the link leads nowhere."""
     cache = tmp_path / "cache"
-    texts = {tmp_path / "1.txt": "a b c\n", tmp_path / "2.txt": "d e f\n"}
-    for file, text in texts.items():
-        file.write_text(text)
-        open_corpus(file, cache)
-    index = cache / "index.json"
-    whole = index.read_bytes()
-    flat = json.loads(whole)
-    contents = [b"", b"null", b"[]", b"3", b'"x"', b"NaN", b"{}", b"[" * 10**5, b"\xff"]
-    contents += [json.dumps(dict.fromkeys(flat, bad)).encode() for bad in (None, 1, [], "..", "")]
-    contents += [json.dumps(dict(zip(flat, [*flat.values()][1::-1]))).encode()]
-    contents += [damage(whole, random)[1] for random in fuzz.cases(40)]
-    for content in contents:
-        index.write_bytes(content)
-        for file, text in texts.items():
-            assert list(open_corpus(file, cache).sentences()) == [text.split()], content
+    folder = open_corpus(file, cache).folder
+    os.utime(file, ns=(1, 1))
+    assert open_corpus(file, cache).folder == open_corpus(file, cache).folder == folder
+    (folder / "words.txt").write_text("?")
+    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
+    assert len(encodings) == 2
+    for entry in cache.glob("*/corpus.json"):
+        shutil.rmtree(entry.parent.resolve(), ignore_errors=True)
+    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
+    assert len(encodings) == 3
+
+
+def test_other_files_in_the_cache(tmp_path: Path, file: Path, encodings: list[Path]) -> None:
+    """A file under the name of a corpus, and a folder without one, are no corpora."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / ("0" * 20)).write_text("a file")
+    (cache / ("1" * 20)).mkdir()
+    (cache / "index.json").write_text("{}")  # of an earlier version
+    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
+    assert len(encodings) == 1 and (cache / ("0" * 20)).read_text() == "a file"
 
 
 def _sentences(path: Path, cache: Path) -> list[list[str]]:

@@ -1,4 +1,5 @@
 import errno
+import gzip
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.files.digest import digest
 from elmo_plugin.text import lines
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.encoding import encode_corpus
@@ -75,6 +77,16 @@ def test_shards_are_whole_sentences_up_to_a_size(
     counts = Counter(word for line in text for word in line)
     found = dict(zip(corpus.words(), corpus.counts.tolist(), strict=True))
     assert found == {**dict.fromkeys(SPECIAL_WORDS, 0), **counts}
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_the_digest_of_a_text(tmp_path: Path, compress) -> None:
+    """The expected digest and size are those of the bytes of the file."""
+    data = compress(b"a b\n" * 1_000_000)
+    (tmp_path / "text").write_bytes(data)
+    corpus = encode_corpus([tmp_path / "text"], tmp_path / "corpus")
+    (source,) = corpus.description["files"]
+    assert source == {"name": "text", "bytes": len(data), "blake2b": digest(data)}
 
 
 def test_a_line_of_a_million_tokens(tmp_path: Path) -> None:

@@ -130,15 +130,6 @@ def test_any_text_reads_as_python_splits_it(
     assert list(read_sentences(file)) == [line.split() for line in lines if line.split()]
 
 
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_the_file_is_shown_as_it_lies_on_the_disk(tmp_path: Path, compress) -> None:
-    """The pieces that the callback gets are the bytes of the file."""
-    seen: list[bytes] = []
-    data = compress(TEXT.encode("utf-8"))
-    list(read_blocks(write(tmp_path / "text", data), lambda piece: seen.append(bytes(piece))))
-    assert b"".join(seen) == data
-
-
 def test_a_bad_byte_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The byte 0xff is the third of line 4, and blocks are smaller than the file."""
     monkeypatch.setattr(module, "BLOCK_BYTES", 4)

@@ -1,74 +1,94 @@
-"""The files of a model that is published as a folder or as a zip file."""
+"""The files of a model in bilm-tf's format that is published as a folder, or packed in one file."""
 
 import json
-import tempfile
-import zipfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path, PurePath, PurePosixPath
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.atomic_write import DiskFullError, name_full_disk
-from elmo_plugin.files.bounds import check_expansion, read_small_file
-from elmo_plugin.formats.archive_files import GZIP_MAGIC
-from elmo_plugin.formats.bilm_tf.options_file import MOST_BYTES, read_options
-from elmo_plugin.formats.bilm_tf.weight_file import read_weights
-from elmo_plugin.formats.found import FoundBiLM
+from elmo_plugin.files.atomic_write import atomic_write, writable_folder
+from elmo_plugin.files.bounds import read_small_file
+from elmo_plugin.formats.bilm_tf.options_file import MOST_BYTES, read_options, write_options
+from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
+from elmo_plugin.formats.found import FoundBiLM, TrainedMixes
+from elmo_plugin.formats.mixes_file import MIXES, read_mixes, write_mixes
+from elmo_plugin.modules import BiLM, SampledSoftmax
 
 OPTIONS = "options.json"
 VOCABULARY = "vocabulary.txt"
+WEIGHTS = "weights.hdf5"
+PREFERRED_WEIGHTS = ("model.hdf5", WEIGHTS)
 HDF5_ENDINGS = (".hdf5", ".h5")
-MOST_BYTES_OF_WORDS = 1 << 27
-"""Largest vocabulary in a zip file, so that a small one cannot fill the memory."""
 
 
-def read_model_files(path: Path, vocabulary_file: str | None, with_softmax: bool) -> FoundBiLM:
+def read_model_files(
+    folder: Path, vocabulary_file: str | None, with_softmax: bool, softmax_file: str | None = None
+) -> FoundBiLM:
     """
-    Read the biLM in a folder or a zip file and, if it is there and asked for, its softmax. Its
-    words are in `vocabulary_file`, or in a file `vocabulary.txt` next to the weights. Raises errors
-    as `model_files`, `read_options` and `read_weights`.
+    Read the biLM in a folder, with the mixes that `write_model_files` wrote. If it is asked for,
+    also the softmax, if the weight file has one, or a `softmax_file`, or the only HDF5 file in the
+    folder with `softmax` in its name. The words are in `vocabulary_file` or in the folder. Raises
+    errors as `model_files`, `vocabulary_in`, `read_options` and `read_weights`.
     """
-    with model_files(path) as (options, weights, *own):
-        words = next(filter(None, (vocabulary_file, *own)), None) if with_softmax else None
-        return read_weights(read_options(options), weights, words)
+    options_file, weights, *own = model_files(folder)
+    options = read_options(options_file)
+    if softmax_file is None and with_softmax and own:
+        softmax_file = str(_only(own, [], "HDF5 file of a softmax"))
+    if vocabulary_file is None and (with_softmax or options.words is not None):
+        vocabulary_file = vocabulary_in(folder)
+    found = read_weights(options, weights, vocabulary_file, softmax_file, with_softmax)
+    if (folder / MIXES).exists():
+        return found._replace(mixes=read_mixes(folder / MIXES))
+    return found
 
 
-@contextmanager
-def model_files(path: Path) -> Iterator[list[str]]:
+def vocabulary_in(folder: Path) -> str | None:
     """
-    The only options file, whose name ends in `options.json`, the only HDF5 file and, if there is
-    one, the `vocabulary.txt` in a folder or a zip file. A zip file is unpacked into a temporary
-    folder, which exists inside the context.
+    The file `vocabulary.txt`, or else the only file `vocab*.txt` in a folder; `None` if there is
+    none. Raises an `InputError` that lists the files if there are several.
+    """
+    found = sorted(file for file in folder.glob("vocab*.txt") if file.is_file())
+    return str(_only(found, [VOCABULARY], "file vocab*.txt")) if found else None
 
-    Raises an `InputError` if there is not exactly one file of the first two kinds, or if the zip
-    file is damaged; and a `DiskFullError` if the disk has no space to unpack it.
+
+def model_files(folder: Path) -> tuple[Path, ...]:
     """
-    if path.is_dir():
-        yield _choose(path, [file for file in path.iterdir() if file.is_file()])
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                yield _extract(path, Path(folder))
-            except InputError as error:  # of a file whose name the user does not know
-                raise InputError(str(error).replace(folder, str(path))) from error
+    The options file, whose name ends in `options.json`, and the HDF5 file in a folder, and then all
+    HDF5 files with `softmax` in their names. Of several, it is the one named `options.json`, and
+    `model.hdf5` or `weights.hdf5`. Raises an `InputError` that lists the files if this does not
+    leave one of each.
+    """
+    files = sorted(x for x in folder.iterdir() if x.is_file() and not x.name.startswith("."))
+    options = [file for file in files if file.name.endswith(OPTIONS)]
+    hdf5 = [file for file in files if file.name.lower().endswith(HDF5_ENDINGS)]
+    softmax = [file for file in hdf5 if "softmax" in file.name.lower()]
+    weights = [file for file in hdf5 if file not in softmax]
+    return (
+        _only(options, [OPTIONS], OPTIONS),
+        _only(weights, PREFERRED_WEIGHTS, "HDF5 file or model.hdf5"),
+        *softmax,
+    )
+
+
+def _only(found: list[Path], preferred: Iterable[str], expected: str) -> Path:
+    chosen = found if len(found) == 1 else [file for file in found if file.name in preferred]
+    if len(chosen) != 1:
+        names = ", ".join(file.name for file in found) or "none"
+        raise InputError(f"expected one {expected} in it, found {names}")
+    return chosen[0]
 
 
 def holds_model_files(path: Path) -> bool:
     """
-    Whether `path` is a zip file, or a folder with an options file or an HDF5 file. The folder of a
-    training run is none, because an older export may be in it.
+    Whether `path` is a folder with an options file or an HDF5 file. The folder of a training run is
+    none, because an older export may be in it.
     """
-    names = (file.name.lower() for file in path.glob("*"))
+    names = (file.name.lower() for file in path.glob("[!.]*"))
     has_files = any(name.endswith((OPTIONS, *HDF5_ENDINGS)) for name in names)
-    return _is_zip(path) or (has_files and not _is_run(path))
-
-
-def _is_zip(path: Path) -> bool:
-    """A `model.tar.gz` that was made without compression may end like a zip file."""
-    if not path.is_file() or not zipfile.is_zipfile(path):
-        return False
-    with path.open("rb") as file:
-        return file.read(2) != GZIP_MAGIC
+    return has_files and not _is_run(path)
 
 
 def _is_run(folder: Path) -> bool:
@@ -82,34 +102,43 @@ def _is_run(folder: Path) -> bool:
     return not isinstance(config, dict) or "model" in config
 
 
-def _choose(source: Path, files: Iterable[PurePath]) -> list[str]:
-    shown = sorted((file for file in files if not file.name.startswith(".")), key=str)
-    options = [file for file in shown if file.name.endswith(OPTIONS)]
-    weights = [file for file in shown if file.name.lower().endswith(HDF5_ENDINGS)]
-    for found, expected in ((options, OPTIONS), (weights, "HDF5 file")):
-        if len(found) != 1:
-            names = ", ".join(str(file) for file in found) or "none"
-            raise InputError(f"{source}: expected one {expected} in it, found {names}")
-    vocabularies = [file for file in shown if file.name == VOCABULARY]
-    return [str(file) for file in (*options, *weights, *vocabularies[:1])]
+def write_model_files(
+    folder: str | os.PathLike,
+    bilm: BiLM,
+    *,
+    softmax: SampledSoftmax | None = None,
+    words: Sequence[str] | None = None,
+    mixes: TrainedMixes | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> list[str]:
+    """
+    Write bilm-tf's files, `options.json` and `weights.hdf5`, and `vocabulary.txt` if there are
+    `words`, and the `mixes` if there are any. The folder is created if it does not exist. It never
+    contains files of two models that would load together. If an error occurs before all are
+    written, the folder is unchanged. `dtype` is that of the weights in the file. Returns the names
+    of the files.
 
+    Raises an `InputError` if the folder cannot be used or created, and a `DiskFullError` if the
+    disk is full.
+    """
+    # What reads text, compressed or not, is not needed for vectors.
+    from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
 
-def _extract(path: Path, folder: Path) -> list[str]:
-    try:
-        with name_full_disk(folder), zipfile.ZipFile(path) as archive:
-            # A member's name may begin with "./".
-            names = {str(PurePosixPath(name)): name for name in archive.namelist()}
-            chosen = [names[name] for name in _choose(path, map(PurePosixPath, names))]
-            n_bytes = archive.getinfo(chosen[1]).file_size
-            check_expansion(f"{path}: {chosen[1]}", n_bytes, path.stat().st_size)
-            for name, most in zip((chosen[0], *chosen[2:]), (MOST_BYTES, MOST_BYTES_OF_WORDS)):
-                if (size := archive.getinfo(name).file_size) > most:
-                    raise InputError(
-                        f"{path}: {name}: expected at most {most:,} bytes, found {size:,}"
-                    )
-            # This checks each CRC, and no member can be written outside the folder.
-            return [archive.extract(name, folder) for name in chosen]
-    except (InputError, DiskFullError):
-        raise
-    except Exception as error:  # zipfile raises many kinds of errors for damage
-        raise InputError(f"{path}: expected a whole zip file, found {error}") from None
+    names = [OPTIONS, WEIGHTS]
+    names += [VOCABULARY] * (words is not None) + [MIXES] * (mixes is not None)
+    # For links, their targets are removed below.
+    files = {name: Path(os.path.realpath(Path(folder, name))) for name in (*names, MIXES)}
+    with writable_folder("folder", folder), ExitStack() as stack:
+        # The weights are renamed first and the options last; without the options nothing loads.
+        order = [OPTIONS, *names[2:], WEIGHTS]
+        new = {name: stack.enter_context(atomic_write(files[name])) for name in order}
+        write_options(bilm.options, files[OPTIONS], new[OPTIONS])
+        if words is not None:
+            write_vocabulary_file(words, files[VOCABULARY], new[VOCABULARY])
+        if mixes is not None:
+            write_mixes(mixes, files[MIXES], new[MIXES])
+        write_weights(bilm, files[WEIGHTS], softmax, dtype, new[WEIGHTS])
+        for name in (OPTIONS, VOCABULARY, MIXES):
+            if name in files:
+                files[name].unlink(missing_ok=True)
+    return names

@@ -10,10 +10,13 @@ from typing import Any
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.bounds import read_small_file
-from elmo_plugin.options import BiLMOptions, CharCNNOptions, LSTMOptions
+from elmo_plugin.options import BiLMOptions, CharCNNOptions, LSTMOptions, WordOptions
 
 MOST_BYTES = 1 << 24
 """Largest options file, so that none can fill the memory."""
+
+N_WORDS, TIED = "n_tokens_vocab", "share_embedding_softmax"
+"""bilm-tf's keys of a model without `char_cnn`, which reads words from a table."""
 
 
 def read_options(path: str | os.PathLike) -> BiLMOptions:
@@ -44,8 +47,11 @@ def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions
     bidirectional = options.get("bidirectional", True)
     if bidirectional is not True:
         raise InputError(f"{source}: bidirectional: expected true, found {bidirectional!r}")
-    blocks: dict[str, type] = {"lstm": LSTMOptions, "char_cnn": CharCNNOptions}
+    blocks = {"lstm": LSTMOptions, "char_cnn": CharCNNOptions, "words": WordOptions}
     known = {key: _known_keys(options.get(key), block) for key, block in blocks.items()}
+    if known["char_cnn"] is None and known["words"] is None and N_WORDS in options:
+        size = known["lstm"].get("projection_dim") if isinstance(known["lstm"], Mapping) else None
+        known["words"] = {"dim": size, "tied": options.get(TIED) or False}
     return BiLMOptions.from_dict(known, source=source)
 
 
@@ -53,8 +59,11 @@ def write_options(
     options: BiLMOptions, path: str | os.PathLike, temporary: Path | None = None
 ) -> None:
     """Write an options file for inference, atomically; see `atomic_write` for `temporary`."""
+    blocks: dict[str, Any] = options.to_dict()
+    if options.char_cnn is None and options.words is not None:
+        blocks.update({N_WORDS: options.words.n_words, TIED: options.words.tied})
     with atomic_write(path, temporary) as file:
-        file.write_text(json.dumps(options.to_dict(), indent=2) + "\n")
+        file.write_text(json.dumps(blocks, indent=2) + "\n")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

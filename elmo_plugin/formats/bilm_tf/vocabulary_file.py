@@ -1,25 +1,30 @@
 """bilm-tf's vocabulary file: the words of the softmax, one per line."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
+import torch
+
 from elmo_plugin.checks import SHOWN, InputError, shown
 from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.formats.bilm_tf.arrays import SoftmaxRows
 from elmo_plugin.text.lines import read_blocks
 from elmo_plugin.text.special_words import SPECIAL_WORDS
+
+WITHOUT_ROW = "!!!MAXTERMID"
+"""A line of the vocabulary of the published models that is no word."""
 
 
 def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
     """
-    Read bilm-tf's vocabulary file: one word per line, beginning with `<S>`, `</S>` and `<UNK>`.
+    Read the words to train with: one word per line, beginning with `<S>`, `</S>` and `<UNK>`.
     Raises an `InputError` that names the line if it is empty, has several words or occurs twice, or
     if the first lines are not these.
     """
-    blocks = read_blocks(Path(file), is_text=False)
-    text = (line.strip() for lines in blocks for line in lines)
-    first = tuple(islice(text, len(SPECIAL_WORDS)))
+    lines = _read_words(file)
+    first = tuple(word for _, word in islice(lines, len(SPECIAL_WORDS)))
     if first != SPECIAL_WORDS:
         raise InputError(
             f"{file}: expected the first lines {', '.join(SPECIAL_WORDS)}, "
@@ -27,11 +32,7 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
         )
     # Memory holds only distinct words, however large a compressed file becomes.
     seen = {word: line for line, word in enumerate(first, start=1)}
-    for line, word in enumerate(text, start=len(first) + 1):
-        if not word:
-            raise InputError(f"{file}, line {line}: expected a word, found none")
-        if _has_space(word):
-            raise InputError(f"{file}, line {line}: expected one word, found {shown(word)}")
+    for line, word in lines:
         if word in seen:
             raise InputError(
                 f"{file}, line {line}: expected each word once, found {word!r} "
@@ -39,6 +40,52 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
             )
         seen[word] = line
     return list(seen)
+
+
+def read_softmax_rows(file: str | os.PathLike, n_rows: int, of: str) -> SoftmaxRows:
+    """
+    Read the words of the `n_rows` rows of the softmax in the file `of`, as bilm-tf does: the
+    special words may be anywhere, a line `!!!MAXTERMID` has no row, and of equal words the last
+    counts. The others get names that no token has, because their rows are in the softmax too.
+    Raises an `InputError` if there are more or fewer words or a special word is missing, or if a
+    line is empty or has several words.
+    """
+    words: list[str] = []
+    row_of: dict[str, int] = {}
+    found = 0
+    for found, (_, word) in enumerate(
+        (x for x in _read_words(file) if x[1] != WITHOUT_ROW), start=1
+    ):
+        if found > n_rows:  # count the rest, but do not store it
+            continue
+        if (earlier := row_of.get(word)) is not None:
+            words[earlier] = f"{word}\u00a0(row\u00a0{earlier})"  # text is split at this space
+        row_of[word] = len(words)
+        words.append(word)
+    if found != n_rows:
+        raise InputError(
+            f"{file}: expected {n_rows} words, as the softmax in {of} has, found {found}"
+        )
+    if missing := [word for word in SPECIAL_WORDS if word not in row_of]:
+        raise InputError(
+            f"{file}: expected the words {', '.join(SPECIAL_WORDS)}, found no {missing[0]}"
+        )
+    special = torch.tensor([row_of[word] for word in SPECIAL_WORDS])
+    is_other = torch.ones(n_rows, dtype=torch.bool).index_fill_(0, special, False)
+    rows = torch.cat([special, is_other.nonzero().view(-1)])
+    return SoftmaxRows([words[row] for row in rows.tolist()], rows.argsort())
+
+
+def _read_words(file: str | os.PathLike) -> Iterator[tuple[int, str]]:
+    """The number and the word of each line."""
+    blocks = read_blocks(Path(file), is_text=False)
+    for line, text in enumerate((line for lines in blocks for line in lines), start=1):
+        word = text.strip()
+        if not word:
+            raise InputError(f"{file}, line {line}: expected a word, found none")
+        if _has_space(word):
+            raise InputError(f"{file}, line {line}: expected one word, found {shown(word)}")
+        yield line, word
 
 
 def _has_space(word: str) -> bool:

@@ -10,48 +10,34 @@ window adds to each filter. A convolution is then a sum of table rows,
 and its maximum over t is updated step by step, in cache, for the words that have a window at t.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.char_conv.kernel import (
-    MOST_CHARACTERS,
-    kernel_best_windows,
-    kernel_table_gradients,
-)
+from elmo_plugin.ops.char_conv import kernel, torch_ops
 from elmo_plugin.ops.char_conv.reference import Convolutions, reference_max_of_convolutions
-from elmo_plugin.ops.char_conv.torch_ops import best_windows, table_gradients
-from elmo_plugin.ops.kernels import takes
+from elmo_plugin.ops.kernels import check, takes
 from elmo_plugin.ops.linear import is_on_cpu
-from elmo_plugin.ops.no_double_backward import no_double_backward
-from elmo_plugin.ops.private_torch import is_plain
+from elmo_plugin.ops.private_torch import is_plain, no_double_backward
 
 _CONVOLUTION = (1,), (0,), (1,), 1
 """Stride, padding, dilation and groups of a convolution that the functions of this file compute."""
 
 
 def max_of_convolutions(
-    characters: Tensor,
-    embedding: Tensor,
-    convolutions: Convolutions,
-    tables: Sequence[Tensor] | None = None,
+    characters: Tensor, embedding: Tensor, convolutions: Convolutions
 ) -> Tensor:
     """
     The maximum over each word of every convolution of its embedded characters.
 
     `characters`: character ids, shape `(U, C)`, int64; `embedding`: E, shape `(n_characters, c)`,
-    whose row 0 gets no gradient; `tables`: `convolution_tables`, if already computed; they get no
-    gradient either. Returns shape `(U, F)`, where F is the sum of all n.
+    whose row 0 gets no gradient. Returns shape `(U, F)`, where F is the sum of all n.
     """
     if not is_on_cpu(characters):
         return reference_max_of_convolutions(characters, embedding, convolutions)
-    if tables is None:
-        maxima = _MaxOfConvolutions.apply(characters, embedding, *(w for w, _ in convolutions))
-    else:
-        compute = kernel_best_windows if _is_for_kernel(characters, tables) else best_windows
-        maxima, _ = compute(characters, tables, False)
+    maxima = _MaxOfConvolutions.apply(characters, embedding, *(w for w, _ in convolutions))
     return maxima + torch.cat([bias for _, bias in convolutions])
 
 
@@ -60,17 +46,31 @@ def convolve(characters: Tensor, embedding: nn.Module, convolutions: Iterable[nn
     `max_of_convolutions` of modules. If they have hooks, are not the usual ones, or are exported,
     they are called: this is the definition.
     """
-    convolutions = list(convolutions)
-    if is_usual(embedding, convolutions) and not torch.compiler.is_exporting():
-        weights = [(conv.weight, conv.bias) for conv in convolutions]
-        return max_of_convolutions(characters, embedding.weight, weights)  # type: ignore[arg-type]
+    if (weights := _weights(embedding, convolutions)) and not torch.compiler.is_exporting():
+        return max_of_convolutions(characters, *weights)
     x = embedding(characters).transpose(1, 2)  # (U, c, C)
     return torch.cat([conv(x).amax(dim=2) for conv in convolutions], dim=1)
 
 
-def is_usual(embedding: nn.Module, convolutions: Iterable[nn.Module]) -> bool:
-    """Whether a character CNN has plain modules of the kinds that this file computes."""
-    return (
+def frozen_convolve(
+    embedding: nn.Module, convolutions: Iterable[nn.Module]
+) -> Callable[[Tensor], Tensor]:
+    """`convolve` as a function of characters, whose tables are computed once."""
+    weights = _weights(embedding, convolutions)
+    if weights is None or not is_on_cpu(weights[0]):
+        return lambda characters: convolve(characters, embedding, convolutions)
+    with torch.autocast("cpu", enabled=False):
+        tables = convolution_tables([weights[0], *(weight for weight, _ in weights[1])])
+    biases = torch.cat([bias for _, bias in weights[1]])
+    way = _way(tables)
+    return lambda characters: way.best_windows(characters, tables, False)[0] + biases
+
+
+def _weights(
+    embedding: Any, convolutions: Iterable[Any]
+) -> tuple[Tensor, list[tuple[Tensor, Tensor]]] | None:
+    """The weights of a character CNN of plain modules of the kinds that this file computes."""
+    is_usual = (
         type(embedding) is nn.Embedding
         and embedding.max_norm is None
         and is_plain(embedding)
@@ -82,6 +82,7 @@ def is_usual(embedding: nn.Module, convolutions: Iterable[nn.Module]) -> bool:
             for conv in convolutions
         )
     )
+    return (embedding.weight, [(x.weight, x.bias) for x in convolutions]) if is_usual else None
 
 
 def convolution_tables(weights: Sequence[Tensor]) -> list[Tensor]:
@@ -102,8 +103,8 @@ class _MaxOfConvolutions(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, characters: Tensor, *weights: Tensor) -> Tensor:
         tables = convolution_tables(weights)
-        compute = kernel_best_windows if _is_for_kernel(characters, tables) else best_windows
-        best, at = compute(characters, tables, any(ctx.needs_input_grad))
+        ctx.way = _way(tables)
+        best, at = ctx.way.best_windows(characters, tables, any(ctx.needs_input_grad))
         ctx.save_for_backward(characters, at, *weights, *tables)
         return best
 
@@ -115,9 +116,8 @@ class _MaxOfConvolutions(torch.autograd.Function):
         weights, tables = rest[:n], rest[n:]
         d_best = grads[0].to(embedding.dtype)  # autocast may use another dtype
         d_embedding, d_weights = torch.zeros_like(embedding), []
-        is_for_kernel = _is_for_kernel(characters, tables)
-        compute = kernel_table_gradients if is_for_kernel else table_gradients
-        for weight, d_table in zip(weights, compute(d_best, characters, at, tables)):
+        d_tables = ctx.way.table_gradients(d_best, characters, at, tables)
+        for weight, d_table in zip(weights, d_tables):
             d_embedding += torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
             transposed = embedding.t().expand(weight.size(2), -1, -1)
             d_weights.append(torch.bmm(transposed, d_table).permute(2, 1, 0))
@@ -125,6 +125,26 @@ class _MaxOfConvolutions(torch.autograd.Function):
         return None, d_embedding, *d_weights
 
 
-def _is_for_kernel(characters: Tensor, tables: Sequence[Tensor]) -> bool:
-    is_float = tables[0].dtype == torch.float32
-    return is_float and takes(tables[0]) and characters.size(1) <= MOST_CHARACTERS
+def _way(tables: Sequence[Tensor]) -> Any:
+    """`kernel`, if it computes this type, or `torch_ops`."""
+    return kernel if tables[0].dtype == torch.float32 and takes(tables[0]) else torch_ops
+
+
+def _example(dtype: torch.dtype, random: Any) -> tuple[Any, ...]:
+    characters = (random(9, 10) * 100).long() % 12
+    characters[:4, 5:] = 0  # words with padding
+    return characters, [random(1, 12, 5), random(3, 12, 70)]
+
+
+def _values(way: Any) -> Any:
+    """The maxima of `way`, and the gradients of their tables."""
+
+    def compute(characters: Tensor, tables: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        best, at = way.best_windows(characters, tables, True)
+        return best, *way.table_gradients(best, characters, at, tables)
+
+    return compute
+
+
+SELF_TEST = _values(kernel), _values(torch_ops), _example
+check(*SELF_TEST)

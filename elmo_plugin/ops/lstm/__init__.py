@@ -1,19 +1,19 @@
 """
-The recurrence of `ProjectedLSTM`: `reference.py` is the equation, `kernel.py` calls the compiled
-kernel, and `torch_ops.py` serves all other machines and types.
+The recurrence of `ProjectedLSTM` with a hand-written gradient: `reference.py` is the equation,
+`kernel.py` calls the compiled kernel, and `torch_ops.py` serves all other machines and types.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import takes
-from elmo_plugin.ops.linear import pack_weights
-from elmo_plugin.ops.lstm.kernel import KernelScan, KernelWeights, kernel_scan, pack_for_kernel
-from elmo_plugin.ops.lstm.reference import LSTMWeights, reference_lstm, reference_step
-from elmo_plugin.ops.lstm.torch_ops import Scan, scan
-from elmo_plugin.ops.no_double_backward import no_forward_mode
+from elmo_plugin.ops.kernels import check, takes
+from elmo_plugin.ops.linear import batched_matmul, pack_weights
+from elmo_plugin.ops.lstm import kernel, torch_ops
+from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading, reference_lstm, reference_step
+from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
 
 __all__ = ["LSTMWeights", "lstm_scan", "pack_lstm_weights", "reference_lstm", "reference_step"]
 
@@ -21,7 +21,7 @@ __all__ = ["LSTMWeights", "lstm_scan", "pack_lstm_weights", "reference_lstm", "r
 def pack_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
     """Pack the matrices of weights that do not change, for scans without a gradient."""
     if _kernel_takes(weights):
-        return pack_for_kernel(weights)
+        return kernel.pack_all(weights)
     return weights.map_matrices(lambda x, _: pack_weights([x])[0])
 
 
@@ -34,24 +34,80 @@ def lstm_scan(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
     See `ProjectedLSTM.forward`. Tensors for the backward pass are kept only if a gradient is
-    needed.
+    needed. The outputs have the type of `h_0`, also for inputs that autocast has rounded.
     """
     no_forward_mode(inputs, c_0, h_0, *weights)
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
-    c_0, h_0 = c_0.detach(), h_0.detach()
-    uses_kernel = isinstance(weights.recurrent, KernelWeights) or _kernel_takes(weights)
-    compute: Callable[..., tuple[Tensor, ...]] = kernel_scan if uses_kernel else scan
-    tensors = (inputs, *weights.matrices(), weights.bias)
-    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
-        compute = (KernelScan if uses_kernel else Scan).apply
-    elif uses_kernel and isinstance(weights.recurrent, Tensor):
-        weights = pack_for_kernel(weights)  # they are trained and change between evaluations
-    outputs, c, h, *_ = compute(inputs, c_0, h_0, *weights, batch_sizes)
-    return outputs, c, h
+    way: Any = torch_ops
+    reading = Reading(inputs, c_0.detach(), h_0.detach(), weights, batch_sizes)
+    if isinstance(weights.recurrent, kernel.KernelWeights) or _kernel_takes(weights):
+        way, (x, c, h) = kernel, (x.float().contiguous() for x in reading[:3])
+        reading = Reading(x, c, h, weights, batch_sizes)
+    if torch.is_grad_enabled() and any(
+        getattr(x, "requires_grad", False) for x in (inputs, *weights)
+    ):
+        outputs, c, h = _Scan.apply(way, *reading[:3], *weights, batch_sizes)
+    else:
+        outputs, c, h, *_ = way.scan(reading)
+    return outputs.to(h_0.dtype), c.to(c_0.dtype), h.to(h_0.dtype)
 
 
 def _kernel_takes(weights: LSTMWeights) -> bool:
     """Whether the kernels take these weights, whose matrices must have one dtype."""
     matrices = weights.matrices()
     return all(map(takes, matrices)) and len({x.dtype for x in matrices}) == 1
+
+
+class _Scan(torch.autograd.Function):
+    """The scan of `way`, `kernel` or `torch_ops`, and its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, way: Any, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        *tensors, cell_clip, proj_clip, batch_sizes = arguments
+        ctx.way, ctx.rest = way, (cell_clip, proj_clip, batch_sizes)
+        outputs, last_c, last_h, *kept = way.scan(_reading(tensors, ctx.rest), keep=True)
+        ctx.save_for_backward(outputs, *kept, *tensors)
+        ctx.mark_non_differentiable(last_c, last_h)
+        return outputs, last_c, last_h
+
+    @staticmethod
+    @no_double_backward
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        outputs, gates, c, m, *tensors = ctx.saved_tensors
+        inputs, _, h_0, weights, _ = reading = _reading(tensors, ctx.rest)
+        d_gates, d_h, d_bias = ctx.way.scan_backward(reading, grads[0], outputs, gates, c)
+
+        def flat(x: Tensor) -> Tensor:
+            return x.reshape(2, -1, x.size(-1)).to(weights.input.dtype)
+
+        d = flat(d_gates)
+        d_inputs = d_projection = None
+        if ctx.needs_input_grad[1]:
+            d_inputs = batched_matmul(d, weights.input.transpose(1, 2)).to(inputs.dtype)
+            d_inputs = d_inputs.view_as(inputs)
+        if ctx.needs_input_grad[7]:
+            # Transposed, because the first factor is copied and d_h is smaller than m.
+            d_projection = batched_matmul(flat(d_h).transpose(1, 2), flat(m)).transpose(1, 2)
+        h = torch.cat([h_0[:, None], outputs], dim=1)[:, :-1]
+        both = flat(torch.cat([inputs.to(h.dtype), h], dim=-1))  # one product is faster than two
+        sizes = [inputs.size(-1), h.size(-1)]
+        d_input, d_recurrent = batched_matmul(both.transpose(1, 2), d).split(sizes, dim=1)
+        d_weights = d_input, d_recurrent, d_bias, d_projection
+        return None, d_inputs, None, None, *d_weights, None, None, None
+
+
+def _reading(tensors: Sequence[Any], rest: Sequence[Any]) -> Reading:
+    (inputs, c_0, h_0, *matrices), (*clips, batch_sizes) = tensors, rest
+    return Reading(inputs, c_0, h_0, LSTMWeights(*matrices, *clips), batch_sizes)
+
+
+def _example(dtype: torch.dtype, random: Any) -> tuple[Reading]:
+    w_x, w_h, w_p = ((0.3 * random(2, *x)).to(dtype) for x in ((5, 280), (6, 280), (70, 6)))
+    weights = LSTMWeights(w_x, w_h, 0.3 * random(2, 280), w_p, 0.4, 0.3)
+    x, c_0, h_0 = (0.3 * random(*shape) for shape in ((2, 4, 3, 5), (2, 3, 70), (2, 3, 6)))
+    return (Reading(x, c_0, h_0, weights, [3, 3, 2, 1]),)
+
+
+SELF_TEST = kernel.scan, torch_ops.scan, _example
+check(*SELF_TEST)

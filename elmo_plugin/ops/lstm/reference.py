@@ -1,7 +1,4 @@
-"""
-The equation of `ProjectedLSTM`, and the part of its gradient that the compiled kernel and the
-PyTorch version share.
-"""
+"""The equation of `ProjectedLSTM`."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-
-from elmo_plugin.ops.linear import batched_matmul
 
 
 class LSTMWeights(NamedTuple):
@@ -50,6 +45,19 @@ class LSTMWeights(NamedTuple):
         )
 
 
+class Reading(NamedTuple):
+    """
+    What a layer reads, and with which weights: the arguments of `lstm_scan`, with the batch size of
+    each step.
+    """
+
+    inputs: Tensor
+    c_0: Tensor
+    h_0: Tensor
+    weights: LSTMWeights
+    batch_sizes: Sequence[int]
+
+
 def reference_lstm(
     inputs: Tensor,
     c_0: Tensor,
@@ -86,36 +94,3 @@ def reference_step(
     if weights.projection is not None:
         h_t = clip(h_t @ weights.projection, weights.proj_clip)
     return c_t, h_t
-
-
-def scan_gradients(
-    ctx: Any,
-    inputs: Tensor,
-    h: Tensor,
-    m: Tensor,
-    d_gates: Tensor,
-    d_h: Tensor,
-    d_bias: Tensor,
-    input_weight: Tensor,
-) -> tuple[Tensor | None, ...]:
-    """
-    The gradients of the arguments of `lstm_scan` that `ctx` requests. `inputs`, `h` and `m`, of
-    shapes `(2, T, B, ...)`, were multiplied by W_x, W_h and W_P at each step; `d_gates`,
-    `(2, T, B, 4D)`, `d_h`, of the outputs before their clip, and `d_bias`, `(2, 4D)`, are
-    gradients; `input_weight` is W_x in the precision of the products.
-    """
-
-    def flat(x: Tensor) -> Tensor:
-        return x.reshape(2, -1, x.size(-1)).to(input_weight.dtype)
-
-    d = flat(d_gates)
-    d_inputs = d_projection_weight = None
-    if ctx.needs_input_grad[0]:
-        d_inputs = batched_matmul(d, input_weight.transpose(1, 2)).to(inputs.dtype)
-        d_inputs = d_inputs.view_as(inputs)
-    if ctx.needs_input_grad[6]:
-        # Transposed, because the first factor is copied and d_h is smaller than m.
-        d_projection_weight = batched_matmul(flat(d_h).transpose(1, 2), flat(m)).transpose(1, 2)
-    both = flat(torch.cat([inputs.to(h.dtype), h], dim=-1))  # one product is faster than two
-    d_weights = batched_matmul(both.transpose(1, 2), d).split([inputs.size(-1), h.size(-1)], dim=1)
-    return d_inputs, None, None, *d_weights, d_bias, d_projection_weight, None, None, None

@@ -12,11 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import takes
-from elmo_plugin.ops.no_double_backward import no_double_backward, no_forward_mode
-from elmo_plugin.ops.softmax.kernel import kernel_losses
+from elmo_plugin.ops.kernels import check, takes
+from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
+from elmo_plugin.ops.softmax import kernel, torch_ops
 from elmo_plugin.ops.softmax.reference import reference_sampled_softmax_loss
-from elmo_plugin.ops.softmax.torch_ops import log_normalizers_and_entropies, losses
 
 __all__ = [
     "entropies",
@@ -58,7 +57,7 @@ def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tenso
     no_forward_mode(hidden, weight, bias)
     logits = (hidden * weight.index_select(0, targets).to(hidden.dtype)).sum(dim=1)
     logits += bias.index_select(0, targets)
-    return logits - log_normalizers_and_entropies(hidden, weight, bias)[0]
+    return logits - torch_ops.log_normalizers_and_entropies(hidden, weight, bias)[0]
 
 
 def entropies(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -67,7 +66,7 @@ def entropies(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     without a gradient. Shapes are those of `softmax_loss`.
     """
     no_forward_mode(hidden, weight, bias)
-    return log_normalizers_and_entropies(hidden, weight, bias)[1]
+    return torch_ops.log_normalizers_and_entropies(hidden, weight, bias)[1]
 
 
 def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
@@ -77,23 +76,19 @@ def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
     return torch.where(in_order[at] == targets, order[at], -1)
 
 
-def _loss(
-    hidden: Tensor, hits: Tensor, targets: Tensor | None, weight: Tensor, bias: Tensor
-) -> Tensor:
+def _loss(*arguments: Any) -> Tensor:
     """The sum of `_losses`, a scalar, with a gradient if one is needed."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (hidden, weight, bias)):
-        return _Loss.apply(hidden, hits, targets, weight, bias)
-    return _losses(hidden, hits, targets, weight, bias, gradients=False)[0].sum()
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in arguments):
+        return _Loss.apply(*arguments)
+    return _losses(*arguments, gradients=False)[0].sum()
 
 
 class _Loss(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, hits: Tensor, targets: Tensor | None, weight: Tensor, bias: Tensor
-    ) -> Tensor:
-        losses, *gradients = _losses(hidden, hits, targets, weight, bias, gradients=True)
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        losses, *gradients = _losses(*arguments, gradients=True)
         ctx.save_for_backward(*gradients)
-        ctx.weight_dtype = weight.dtype
+        ctx.weight_dtype = arguments[3].dtype
         return losses.sum()
 
     @staticmethod
@@ -127,15 +122,9 @@ def _losses(
     true_weight = true_weight.to(hidden.dtype)
     true_logits = (hidden * true_weight).sum(dim=1) + true_bias
     d_weight = hidden.new_empty(weight.shape) if gradients else None
-    compute = kernel_losses if _is_for_kernel(hidden, weight) else losses
-    found = compute(
-        hidden,
-        hits,
-        weight[first:],
-        bias[first:],
-        true_logits,
-        None if d_weight is None else d_weight[first:],
-    )
+    way: Any = kernel if _is_for_kernel(hidden, weight) else torch_ops
+    d_others = None if d_weight is None else d_weight[first:]
+    found = way.losses(hidden, hits, weight[first:], bias[first:], true_logits, d_others)
     if d_weight is None:
         return found
     losses_of_rows, d_true, d_hidden, d_bias = found
@@ -149,3 +138,19 @@ def _losses(
 
 def _is_for_kernel(hidden: Tensor, weight: Tensor) -> bool:
     return takes(weight) and hidden.dtype == torch.float32 and hidden.numel() > 0
+
+
+def _example(dtype: torch.dtype, random: Any) -> tuple[Tensor, ...]:
+    n, n_words, dim = 70, 150, 40
+    weight = (0.3 * random(n_words, dim)).to(dtype)
+    hidden, hits = random(n, dim), torch.arange(n) - 1
+    return hidden, hits, weight, random(n_words), random(n), torch.empty(n_words, dim)
+
+
+def _all_of(losses: Any) -> Any:
+    """The function `losses` with its last argument, the gradient of the weight, as a result."""
+    return lambda *arguments: (*losses(*arguments), arguments[-1].clone())
+
+
+SELF_TEST = _all_of(kernel.losses), _all_of(torch_ops.losses), _example
+check(*SELF_TEST)

@@ -4,9 +4,7 @@ from typing import Any
 
 from allennlp.training.callbacks import TrainerCallback
 
-from elmo_plugin.checks import InputError, check_flag
 from elmo_plugin.plugin.models.export_files import export_files, refused_by_allennlp, who_reads
-from elmo_plugin.plugin.models.language_model import LanguageModel
 
 logger = logging.getLogger(__name__)
 
@@ -27,15 +25,9 @@ class BiLMExportCallback(TrainerCallback):
 
     def __init__(self, serialization_dir: str, softmax: bool = False) -> None:
         super().__init__(serialization_dir)
-        check_flag('callback of type "bilm_export": softmax', softmax)
         self.softmax = softmax
 
     def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:
-        if not isinstance(trainer.model, LanguageModel):
-            raise InputError(
-                'callback of type "bilm_export": expected a model of type "bilm", found '
-                f"{type(trainer.model).__name__}"
-            )
         if is_primary and refused_by_allennlp(trainer.model.bilm.options):
             logger.warning("The files of bilm_export: %s", who_reads(trainer.model.bilm.options))
 

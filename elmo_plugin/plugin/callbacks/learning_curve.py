@@ -5,7 +5,6 @@ from typing import Any
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
-from elmo_plugin.checks import check_count
 from elmo_plugin.files.atomic_write import atomic_write, name_full_disk
 
 SAMPLED = "sampled_loss"
@@ -31,7 +30,6 @@ class LearningCurveCallback(TrainerCallback):
 
     def __init__(self, serialization_dir: str, interval: int = 20) -> None:
         super().__init__(serialization_dir)
-        check_count('callback of type "learning_curve": interval', interval)
         self.interval = interval
         self.path = Path(serialization_dir) / "learning_curve.jsonl"
         self._losses: list[float] = []
@@ -48,18 +46,11 @@ class LearningCurveCallback(TrainerCallback):
                 temporary.write_text("".join(lines[: self._n_lines]))
 
     def on_batch(
-        self,
-        trainer: Any,
-        batch_inputs: Any,
-        batch_outputs: Any,
-        batch_metrics: Any,
-        *_: Any,
-        is_training: bool = True,
-        is_primary: bool = True,
-        **__: Any,
+        self, trainer: Any, *batch: Any, is_training: bool = True, is_primary: bool = True, **_: Any
     ) -> None:
         if not (is_training and is_primary):
             return
+        batch_outputs, batch_metrics = batch[1:3]
         # The trainer has added the penalty of a regularizer.
         losses = (output["loss"] - output.get("reg_loss", 0.0) for output in batch_outputs)
         self._losses += [loss.item() for loss in losses]
@@ -106,17 +97,17 @@ def draw(curve: Path, picture: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
 
-    def plot(key: str, label: str, marker: str, transform: Any = np.asarray) -> None:
-        points = [(line["batch"], line[key]) for line in lines if key in line]
-        if points:
+    curves = {
+        SAMPLED: ("training, sampled softmax", "-"),
+        "training_loss": ("training, full softmax", "-"),
+        "validation_forward_perplexity": ("held-out, forward, full softmax", "o--"),
+        "validation_backward_perplexity": ("held-out, backward, full softmax", "s--"),
+    }
+    for key, (label, marker) in curves.items():
+        if points := [(line["batch"], line[key]) for line in lines if key in line]:
             batches, values = zip(*points)
-            axes.plot(batches, transform(values), marker, label=label)
-
-    plot(SAMPLED, "training, sampled softmax", "-")
-    plot("training_loss", "training, full softmax", "-")
-    for direction, marker in (("forward", "o--"), ("backward", "s--")):
-        key = f"validation_{direction}_perplexity"
-        plot(key, f"held-out, {direction}, full softmax", marker, np.log)
+            losses = np.log(values) if key.endswith("perplexity") else values
+            axes.plot(batches, losses, marker, label=label)
     axes.set_xlabel("batches")
     axes.set_ylabel("negative log likelihood (nats a token)")
     axes.grid(alpha=0.3)

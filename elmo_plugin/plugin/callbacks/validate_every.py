@@ -11,12 +11,12 @@ from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.util import get_metrics
 
-from elmo_plugin.checks import InputError, check_count, check_number
+from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
 from elmo_plugin.plugin.data.data_loader import check_order
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
 from elmo_plugin.plugin.training.interval_clock import IntervalClock
@@ -61,28 +61,23 @@ class ValidateEveryCallback(TrainerCallback):
                 f"{NAME}: expected one of num_batches and num_seconds, "
                 f"found {'neither' if num_batches is None else 'both'}"
             )
-        if num_batches is not None:
-            check_count(f"{NAME}: num_batches", num_batches)
-        if num_seconds is not None:
-            check_number(f"{NAME}: num_seconds", num_seconds, least=0)
         self._num_batches = num_batches
         self._clock = IntervalClock(num_seconds, "elmo_plugin/next_validation")
 
     def on_start(self, trainer: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(trainer.model, LanguageModel):
-            raise InputError(
-                f'{NAME}: expected a model of type "bilm", found {type(trainer.model).__name__}'
-            )
-        if trainer._validation_data_loader is None:
-            raise InputError(f"{NAME}: expected a validation_data_path, found none")
+        needed = {
+            'a model of type "bilm"': isinstance(trainer.model, BiLMModel),
+            "a validation_data_path": trainer._validation_data_loader is not None,
+            # Epochs without a validation would hide the best result within them.
+            "no callback of type should_validate_callback": not any(
+                isinstance(callback, ShouldValidateCallback) for callback in trainer._callbacks
+            ),
+            "no moving_average": trainer._moving_average is None,
+        }
+        for what, is_given in needed.items():
+            if not is_given:
+                raise InputError(f"{NAME}: expected a training with {what}, found another")
         check_order(NAME, trainer._validation_data_loader)
-        if any(isinstance(callback, ShouldValidateCallback) for callback in trainer._callbacks):
-            raise InputError(
-                f"{NAME}: expected no callback of type should_validate_callback, because epochs "
-                "without a validation would hide the best result within them, found one"
-            )
-        if trainer._moving_average is not None:
-            raise InputError(f"{NAME}: expected a trainer without a moving_average, found one")
         if isinstance(trainer._checkpointer, BiLMCheckpointer):
             trainer._checkpointer.check_texts(trainer)  # before another text can change best.th
         self._clock.restart()
@@ -122,12 +117,7 @@ class ValidateEveryCallback(TrainerCallback):
                 dump_metrics(os.path.join(self.serialization_dir, name), metrics)
 
     def on_end(
-        self,
-        trainer: Any,
-        metrics: Any = None,
-        epoch: Optional[int] = None,
-        is_primary: bool = True,
-        **_: Any,
+        self, trainer: Any, metrics: Any = None, *_: Any, is_primary: bool = True, **__: Any
     ) -> None:
         best = trainer._metric_tracker.best_epoch_metrics.get("batch")
         n_batches = trainer._total_batches_completed

@@ -4,13 +4,14 @@ import argparse
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import check_path
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.arguments import named_bilm
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.task_text import with_repeats
+from elmo_plugin.plugin.errors import named
 
 
 class Command(Subcommand):
@@ -32,6 +33,10 @@ class Command(Subcommand):
         raise NotImplementedError
 
     def _run(self, args: argparse.Namespace) -> None:
+        # To most programs, an empty path is the current folder.
+        for name, value in vars(args).items():
+            if value == "" or (isinstance(value, list) and "" in value):
+                raise InputError(f"{name}: expected a value, found an empty one")
         if self.prints_its_result:
             check_standard_output()
         with piped_output():
@@ -53,8 +58,5 @@ def input_path(argument: str, path: str, expected: str) -> str:
     The local path of an input file or folder. A URL is downloaded. If nothing is found, the
     `FileNotFoundError` names the argument.
     """
-    check_path(argument, path)
-    try:
+    with named(argument):
         return local_path(with_repeats(path), expected)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{argument}: {error}") from None

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import InputError, check_path
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.arguments import print_text
 from elmo_plugin.files.atomic_write import atomic_write, writable_folder
 from elmo_plugin.plugin.commands.command import Command
@@ -24,12 +24,15 @@ class ElmoConfigs(Command):
         parser.add_argument("--force", action="store_true", help="replace files that were edited")
 
     def run(self, args: argparse.Namespace) -> None:
-        check_path("folder", args.folder)
         texts = {
             Path(args.folder) / file.relative_to(CONFIGS): file.read_text("utf-8")
             for file in sorted(CONFIGS.rglob("*.*sonnet"))
         }
-        edited = [str(path) for path, text in texts.items() if _differs(path, text)]
+        edited = [
+            str(path)
+            for path, text in texts.items()
+            if path.is_file() and path.read_bytes() != text.encode("utf-8")
+        ]
         if edited and not args.force:
             raise InputError(
                 f"folder: {args.folder}: expected no files or unedited ones, found others: "
@@ -45,7 +48,3 @@ class ElmoConfigs(Command):
             f"local elmo = import '{args.folder}/lib/elmo.libsonnet'; fixtures/ is only in "
             "the repository: replace these paths by those of your data"
         )
-
-
-def _differs(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() != text.encode("utf-8")

@@ -1,9 +1,9 @@
 import argparse
-from collections.abc import Iterator
+from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import InputError, check_count, check_path, fail, shown
+from elmo_plugin.checks import InputError, check_count, fail, shown
 from elmo_plugin.elmo.arguments import add_model_arguments, print_text
 from elmo_plugin.elmo.nearest import (
     Occurrence,
@@ -16,8 +16,8 @@ from elmo_plugin.plugin.commands.command import Command, load_elmo
 from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 
-MOST_QUERIES = MOST_NEIGHBORS = 1000
-"""The most that memory holds and that finish in a reasonable time."""
+MOST = 1000
+"""The most queries, and neighbors of one, that finish in a reasonable time."""
 
 
 @Subcommand.register("elmo-nearest")
@@ -48,14 +48,10 @@ class ElmoNearest(Command):
             type=int,
             default=5,
             metavar="N",
-            help="the maximum number of occurrences of --word, spread over the text, at most "
-            f"{MOST_QUERIES}",
+            help=f"the maximum number of occurrences of --word in the text, at most {MOST}",
         )
         parser.add_argument(
-            "-k",
-            type=int,
-            default=5,
-            help=f"the number of neighbors per query, at most {MOST_NEIGHBORS}",
+            "-k", type=int, default=5, help=f"the number of neighbors per query, at most {MOST}"
         )
         parser.add_argument(
             "--layer", default="top", help="top, average, or a number, where 0 is the words"
@@ -68,9 +64,8 @@ class ElmoNearest(Command):
         add_model_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> None:
-        check_path("text", args.text)
-        check_count("--queries", args.queries, most=MOST_QUERIES)
-        check_count("-k", args.k, most=MOST_NEIGHBORS)
+        check_count("--queries", args.queries, most=MOST)
+        check_count("-k", args.k, most=MOST)
         if args.sentence is not None:
             queries = [_marked(sentence) for sentence in args.sentence]
         else:
@@ -105,21 +100,13 @@ def _marked(sentence: str) -> Occurrence:
 
 def _spread(text: str, word: str, most: int) -> list[Occurrence]:
     """At most `most` different occurrences of a word, evenly spaced among all."""
-    n_found = sum(1 for _ in _different(text, word))
-    chosen = {k * n_found // most for k in range(most)}
-    queries = [occurrence for k, occurrence in enumerate(_different(text, word)) if k in chosen]
-    if not queries:
-        fail("--word", f"a word of {text}, which is read several times and cannot be a pipe", word)
-    return queries
-
-
-def _different(text: str, word: str) -> Iterator[Occurrence]:
-    """The occurrences of a word, those in equal sentences once."""
-    seen = set()
+    different: dict[tuple, Occurrence] = {}
     for occurrence in occurrences(text_sentences(with_repeats(text)), word):
-        if occurrence.key not in seen:
-            seen.add(occurrence.key)
-            yield occurrence
+        different.setdefault(occurrence.key, occurrence)
+    if not different or Path(text).is_fifo():
+        fail("--word", f"a word of {text}, which is read several times and cannot be a pipe", word)
+    found, n = list(different.values()), min(most, len(different))
+    return [found[k * len(found) // n] for k in range(n)]
 
 
 def _text(occurrence: Occurrence) -> str:

@@ -10,7 +10,7 @@ from elmo_plugin.checks import MOST, InputError, check_count, shown
 from elmo_plugin.elmo.arguments import add_model_arguments, check_output_file, print_text
 from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import POOLS
-from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text, seconds_of_dump
+from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text
 from elmo_plugin.elmo.parts import PART_SENTENCES, Line, read_lines
 from elmo_plugin.files.standard_streams import standard_input
 from elmo_plugin.modules.bilm import INITIAL_STATES
@@ -95,22 +95,20 @@ class ElmoCommand(Command):
         file: Path | BinaryIO
         if name != "-":
             file = Path(input_path("input_file", name, "a text, one sentence per line"))
-            if file.is_dir():
-                raise InputError(f"input_file: {name}: expected a file, found a folder")
         else:
             name, file = "stdin", standard_input("input_file").buffer
         do_not_spin_if_busy()
         elmo = load_elmo(args, args.initial_state)
         most = elmo.bilm.max_characters_per_token
-        n_tokens = n_cropped = 0
 
-        def lines() -> Iterator[Line]:
-            nonlocal n_tokens, n_cropped
+        def lines(warns: bool) -> Iterator[Line]:
             n_tokens = n_cropped = 0
             for line in read_lines(file, name, shard, n_shards):
                 n_tokens += len(tokens := line.tokens)
                 n_cropped += count_cropped(tokens, most)
                 yield line
+            if warns:
+                warn_of_cropped(name, n_cropped, n_tokens, most)
 
         settings = DumpSettings(
             layer=args.layer,
@@ -122,18 +120,14 @@ class ElmoCommand(Command):
         )
         size = None
         if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
-            size = measure_text(lines())  # also finds blank lines now instead of after hours
-            warn_of_cropped(name, n_cropped, n_tokens, most)
+            size = measure_text(lines(True))  # also finds blank lines now instead of after hours
             n_bytes = bytes_of_dump(elmo, size, settings)
-            seconds = seconds_of_dump(elmo, size, settings)
             print_text(
-                f"{args.output_file}: about {tqdm.format_sizeof(n_bytes, 'B')} in about "
-                f"{tqdm.format_interval(seconds)}, for {size.n_sentences:,} sentences with "
-                f"{size.n_tokens:,} tokens; twice the space while it is written"
+                f"{args.output_file}: about {tqdm.format_sizeof(n_bytes, 'B')}, for "
+                f"{size.n_sentences:,} sentences with {size.n_tokens:,} tokens; twice the space "
+                "while it is written"
             )
-        dump(elmo, lines(), args.output_file, settings, total=size and size.n_sentences)
-        if size is None:
-            warn_of_cropped(name, n_cropped, n_tokens, most)
+        dump(elmo, lines(size is None), args.output_file, settings, size and size.n_sentences)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -3,7 +3,6 @@ import time
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.checks import check_path
 from elmo_plugin.plugin.commands.command import Command
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 from elmo_plugin.text.encoding import encode_corpus
@@ -22,8 +21,6 @@ class BiLMEncode(Command):
         parser.add_argument("out", help="the folder to write")
 
     def run(self, args: argparse.Namespace) -> None:
-        check_path("text", args.text)
-        check_path("out", args.out)
         started = time.monotonic()
         corpus = encode_corpus(find_files(args.text), args.out)
         seconds = time.monotonic() - started

@@ -5,7 +5,6 @@ module. Importing this module sets none in a recovered run. It exempts biLMs, wh
 normalization and whose caches hooks disable.
 """
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
@@ -15,8 +14,8 @@ from torch import nn
 
 from elmo_plugin.modules import BiLM
 
-WITHOUT_HOOKS: dict[type[nn.Module], Callable[[Any], Iterable[nn.Module]]] = {BiLM: BiLM.modules}
-"""A class, and for a module of it the modules that are left without hooks."""
+WITHOUT_HOOKS: list[type[nn.Module]] = [BiLM]
+"""Classes whose modules, with all in them, are left without hooks."""
 
 _on_start = ConfidenceChecksCallback.on_start
 
@@ -36,9 +35,8 @@ def _register_hooks(self: NormalizationBiasVerification) -> None:
     left_out = {
         part
         for module in self.model.modules()
-        for kind, parts in WITHOUT_HOOKS.items()
-        if isinstance(module, kind)
-        for part in parts(module)
+        if isinstance(module, tuple(WITHOUT_HOOKS))
+        for part in module.modules()
     }
     self._hook_handles = [
         module.register_forward_hook(self._create_hook(name))

@@ -1,7 +1,8 @@
 """
 A folder in place of a config aborts the process within Jsonnet, and a device such as /dev/zero
 fills the memory. Importing this lets Python read configs and the files that they import, of at most
-16 MiB each, so that both are errors that name the file.
+16 MiB each, so that both are errors that name the file. An error in a config is the first line of
+Jsonnet's message, without Jsonnet's own stack.
 """
 
 import os
@@ -22,13 +23,14 @@ def _imported(folder: str, name: str) -> tuple[str, bytes]:
 
 
 def _evaluate_snippet(source: str, text: str, **kwargs: Any) -> str:
-    return evaluate_snippet(source, text, import_callback=_imported, **kwargs)
+    try:
+        return evaluate_snippet(source, text, import_callback=_imported, **kwargs)
+    except RuntimeError as error:
+        raise InputError(str(error).partition("\n")[0]) from None
 
 
 def _evaluate_file(file: str | os.PathLike, **kwargs: Any) -> str:
     content = read_small_file(file, MOST_BYTES, "a config in Jsonnet or JSON")
-    if b"\0" in content:
-        raise InputError(f"{file}: expected a config in Jsonnet or JSON, found a NUL byte")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

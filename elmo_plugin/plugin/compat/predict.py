@@ -1,18 +1,21 @@
 """
 AllenNLP's command `predict` skips blank lines, so that the line numbers of its output are not those
 of its input; opens the output before it predicts, so that an error leaves a part of it; fails with
-an error about `NoneType` if standard input or output is closed; and predicts nothing for
-`--batch-size 0`.
+an error about `NoneType` if standard input or output is closed; predicts nothing for `--batch-size
+0`; and does not say which line is not JSON.
 
-Importing this makes the output appear whole or not at all, and these clear errors. An `InputError`
-names the input. A predictor that has the methods `load_file` and `check_text`, as `bilm` and `elmo`
-have, reads the input itself, and a file is checked before anything is computed. Remove it when
-AllenNLP passes all lines to a predictor.
+Importing this makes the output appear whole or not at all, and these clear errors, which name the
+input and its line. A file is checked before anything is computed. A predictor with the method
+`check_text`, as `bilm` and `elmo` have, gets blank lines too. Remove it when AllenNLP does so.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import chain
+from json import JSONDecodeError
+from pathlib import Path
 from typing import Any, TextIO
 
 from allennlp.commands import predict
@@ -20,13 +23,17 @@ from allennlp.common import JsonDict
 from allennlp.data import Instance
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checks import InputError, check_count
+from elmo_plugin.checks import InputError, check_count, shown
 from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
+from elmo_plugin.plugin.data.task_text import with_repeats
+from elmo_plugin.plugin.errors import named
+from elmo_plugin.text.lines import read_blocks
 
 
 class PredictManager(predict._PredictManager):
-    """AllenNLP's class, for which a predictor can read the lines of a file itself."""
+    """AllenNLP's class, which names the line of an error."""
 
     def __init__(
         self,
@@ -41,56 +48,59 @@ class PredictManager(predict._PredictManager):
             standard_input("input_file")
         if output_file is None:
             check_standard_output()
-        self._line_reader: Any = predictor if hasattr(predictor, "load_file") else None
+        self._input_name = "stdin" if input_file == "-" else input_file
+        self._check_text = getattr(predictor, "check_text", None)
         self._output_path = output_file
         super().__init__(predictor, input_file, None, batch_size, *rest)
 
     def _get_json_data(self) -> Iterator[JsonDict]:
-        if self._line_reader is None:
-            inputs = super()._get_json_data()
-        else:
-            inputs = self._line_reader.load_file(self._input_file)
-        for self._n_read, found in enumerate(inputs, start=1):
-            yield found
+        for number, line in enumerate(_lines(self._input_file), start=1):
+            self._n_read = number
+            if self._check_text is not None or not line.isspace():
+                with named(f"{self._input_name}, line {number}"):
+                    try:
+                        found = self._predictor.load_line(line)
+                    except JSONDecodeError as error:
+                        raise InputError(f"expected JSON, found {shown(line)} ({error})") from error
+                yield found
 
     def _predict_json(self, batch_data: list[JsonDict]) -> Iterator[str]:
-        try:
-            yield from super()._predict_json(batch_data)
-        except InputError as error:
-            name = "stdin" if self._input_file == "-" else self._input_file
-            raise InputError(
-                f"{name}, in the batch that ends with input {self._n_read}: {error}"
-            ) from error
+        with named(f"{self._input_name}, in the batch that ends with line {self._n_read}"):
+            try:
+                yield from super()._predict_json(batch_data)
+            except (KeyError, TypeError) as error:
+                raise InputError(repr(error)) from error
 
     def _get_instance_data(self) -> Iterator[Instance]:
-        if self._line_reader is not None and self._input_file != "-":  # which AllenNLP refuses
-            self._line_reader.check_text(self._input_file)
+        if self._check_text is not None and self._input_file != "-":  # which AllenNLP refuses
+            self._check_text(self._input_file)
         return super()._get_instance_data()
 
     def run(self) -> None:
-        if self._line_reader is not None and self._dataset_reader is None:
-            if self._input_file != "-" and not _is_pipe(self._input_file):
-                for _ in self._get_json_data():
-                    pass
-        with piped_output(), ExitStack() as stack:
-            if self._output_path is not None:
-                try:
-                    self._output_file: Any = stack.enter_context(_opened(self._output_path))
-                except OSError as error:
-                    raise InputError(
-                        f"--output-file: {self._output_path}: expected a place to write to, found: "
-                        f"{error.strerror}"
-                    ) from None
+        is_file = self._input_file != "-" and not _is_pipe(self._input_file)
+        if self._dataset_reader is None and is_file:
+            for _ in self._get_json_data():
+                pass
+        with piped_output(), _opened(self._output_path) as file:
+            self._output_file: Any = file
             super().run()
 
 
+def _lines(input_file: str) -> Iterable[str]:
+    """The lines of a file, or of standard input as they come. Only a line feed ends a line."""
+    if input_file == "-":
+        return (line.decode("utf-8") for line in sys.stdin.buffer)
+    file = Path(local_path(with_repeats(input_file)))
+    return chain.from_iterable(read_blocks(file, name=input_file, is_text=False))
+
+
 @contextmanager
-def _opened(path: str) -> Iterator[TextIO]:
-    if _is_pipe(path):
-        with open(path, "w") as file:
-            yield file
-    else:
-        with atomic_write(path) as temporary, temporary.open("w") as file:
+def _opened(path: str | None) -> Iterator[TextIO | None]:
+    if path is None:
+        yield None
+        return
+    with nullcontext(path) if _is_pipe(path) else atomic_write(path) as target:
+        with open(target, "w", encoding="utf-8") as file:
             yield file
 
 

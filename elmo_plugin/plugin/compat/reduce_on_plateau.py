@@ -18,8 +18,6 @@ from allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers import (
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from elmo_plugin.checks import InputError
-
 
 @LearningRateScheduler.register("reduce_on_plateau", exist_ok=True)
 class ReduceOnPlateau(ReduceOnPlateauLearningRateScheduler):
@@ -30,10 +28,6 @@ class ReduceOnPlateau(ReduceOnPlateauLearningRateScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, **kwargs: Any) -> None:
-        if "verbose" in kwargs:
-            raise InputError(
-                "reduce_on_plateau: verbose: expected none, since PyTorch has removed it"
-            )
         scheduler = ReduceLROnPlateau(optimizer, **kwargs)
         # Bypasses AllenNLP's `__init__`, which fails.
         _PyTorchLearningRateSchedulerWithMetricsWrapper.__init__(self, scheduler)  # type: ignore[arg-type]

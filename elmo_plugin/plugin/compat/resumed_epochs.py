@@ -23,12 +23,12 @@ afterwards. Importing this makes all bars move every `mininterval` seconds.
 
 from contextlib import suppress
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch.distributed as dist
 from allennlp.common import Tqdm
 from allennlp.common.util import is_distributed
-from allennlp.models import Model
 from allennlp.training import GradientDescentTrainer
 from allennlp.training import util as training_util
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
@@ -48,20 +48,14 @@ def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, 
         if isinstance(callback, ShouldValidateCallback):
             self._should_validate_this_epoch = callback._should_validate(epoch)
 
-    def get_metrics(
-        model: Model,
-        total_loss: float,
-        total_reg_loss: float | None,
-        batch_loss: float | None,
-        batch_reg_loss: float | None,
-        num_batches: int,
-        reset: bool = False,
-    ) -> dict[str, float]:
-        if model.training:  # and not in a validation within the epoch
+    def get_metrics(*args: Any, **kwargs: Any) -> dict[str, float]:
+        given = signature(_get_metrics).bind(*args, **kwargs).arguments
+        if given["model"].training:  # and not in a validation within the epoch
             # The end of the epoch has no batch_loss, and counts the batches of all processes.
-            num_batches -= skipped if batch_loss is not None else skipped * n_processes
-        losses = (total_loss, total_reg_loss, batch_loss, batch_reg_loss)
-        return _get_metrics(model, *losses, num_batches, reset)
+            given["num_batches"] -= skipped * (
+                1 if given["batch_loss"] is not None else n_processes
+            )
+        return _get_metrics(**given)
 
     training_util.get_metrics = get_metrics
     try:

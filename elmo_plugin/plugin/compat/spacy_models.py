@@ -41,13 +41,8 @@ def load(name: str, **kwargs: Any) -> Language:
     try:
         return spacy.load(name, **kwargs)
     except OSError as error:
-        if spacy.util.is_package(name):  # installed, but damaged
-            raise
-        if name != DEFAULT:
-            raise InputError(
-                f"there is no spaCy model {name!r}: expected the name of an installed one (for "
-                f'spaCy\'s own: python -m spacy download NAME), a folder, or "blank:en"'
-            ) from error
+        if name != DEFAULT or spacy.util.is_package(name):  # installed, but damaged
+            raise InputError(str(error)) from error  # for an `OSError`, AllenNLP downloads it
     logger.warning(
         f"The spaCy model {name} is not installed. A blank pipeline (blank:en) splits text into "
         "the same tokens but gives no tags, and its sentences end at punctuation. To install "

@@ -5,8 +5,8 @@ gradient of an embedding with `sparse: true`:
 
 This module makes AllenNLP call a version that passes the rows of such a gradient to PyTorch's
 function. It refuses rows that `clipped_adagrad` exchanges between processes in its step, which is
-later: each process would clip by another norm, and their weights would diverge. It also refuses the
-trainer's `grad_clipping`, with an error that says so. Remove it when PyTorch supports both again.
+later: each process would clip by another norm, and their weights would diverge. Remove it when
+PyTorch supports such gradients again.
 """
 
 from collections.abc import Iterable
@@ -15,24 +15,10 @@ from typing import Any
 import torch
 from allennlp.common.util import is_distributed
 from allennlp.nn.parallel import ddp_accelerator
-from allennlp.training import GradientDescentTrainer, gradient_descent_trainer, util
+from allennlp.training import gradient_descent_trainer, util
 from torch.nn.utils import clip_grad_norm_ as clip_dense_grad_norm_
 
 from elmo_plugin.checks import InputError
-
-_clip_gradient = GradientDescentTrainer.clip_gradient
-
-
-def clip_gradient(trainer: GradientDescentTrainer) -> None:
-    """AllenNLP's method of this name, for dense gradients."""
-    gradients = (p.grad for p in trainer.model.parameters() if trainer._grad_clipping is not None)
-    if any(gradient is not None and gradient.is_sparse for gradient in gradients):
-        raise InputError(
-            f"trainer: grad_clipping: expected null with sparse gradients, found "
-            f"{trainer._grad_clipping}; clip by the norm, with grad_norm or the optimizer of type "
-            '"clipped_adagrad", which has its own'
-        )
-    _clip_gradient(trainer)
 
 
 def clip_grad_norm_(parameters: Iterable[torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -59,6 +45,5 @@ def _with_dense_gradient(parameter: torch.Tensor) -> torch.Tensor:
     return stand_in
 
 
-GradientDescentTrainer.clip_gradient = clip_gradient  # type: ignore[method-assign]
 for module in (gradient_descent_trainer, ddp_accelerator, util):
     module.clip_grad_norm_ = clip_grad_norm_  # type: ignore[attr-defined]

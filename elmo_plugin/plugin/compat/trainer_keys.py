@@ -11,6 +11,7 @@ These and other numbers that cannot train are errors.
 
 import inspect
 from functools import wraps
+from types import NoneType
 from typing import Any
 
 from allennlp.training import GradientDescentTrainer
@@ -34,21 +35,15 @@ def _init_with_known_keys(self: GradientDescentTrainer, *args: Any, **kwargs: An
             f"trainer: unknown key{'s' * (len(unknown) > 1)} {', '.join(sorted(unknown))}; "
             f"its keys are {', '.join(sorted(known - PASSED))}"
         )
-    _check_numbers(**inspect.signature(_init).bind(self, *args, **kwargs).arguments)
+    given = inspect.signature(_init).bind(self, *args, **kwargs).arguments
+    check_count("trainer: num_epochs", given.get("num_epochs", 1))
+    for key, none in (("grad_norm", bool), ("grad_clipping", NoneType)):
+        if key in given and not isinstance(given[key], none):
+            check_number(f"trainer: {key}", given[key], above=0)
     _init(self, *args, **kwargs)
     if (known_metrics := getattr(self.model, "validation_metrics", None)) is not None:
         for _, name in self._metric_tracker.tracked_metrics:
             check_choice("trainer: validation_metric", name, known_metrics)
-
-
-def _check_numbers(
-    *, num_epochs: Any = 1, grad_norm: Any = False, grad_clipping: Any = None, **_: Any
-) -> None:
-    check_count("trainer: num_epochs", num_epochs)
-    if not isinstance(grad_norm, bool):
-        check_number("trainer: grad_norm, or false for none", grad_norm, above=0)
-    if grad_clipping is not None:
-        check_number("trainer: grad_clipping, or null for none", grad_clipping, above=0)
 
 
 GradientDescentTrainer.__init__ = _init_with_known_keys  # type: ignore[method-assign]

@@ -2,6 +2,9 @@
 AllenNLP writes a vocabulary in place when training starts and when it is recovered. A process that
 is killed meanwhile leaves a part of the words, with which a distributed run is recovered without an
 error. Importing this makes each file appear whole, and a new folder with all of its files.
+
+If the text that a vocabulary is made from has changed, a recovered run gave each row of its weights
+another word's. Importing this makes it an error to replace the words of a run with checkpoints.
 """
 
 import os
@@ -10,6 +13,9 @@ from pathlib import Path
 from secrets import token_hex
 
 from allennlp.data import Vocabulary
+from allennlp.data.vocabulary import NAMESPACE_PADDING_FILE
+
+from elmo_plugin.checks import InputError
 
 _save_to_files = Vocabulary.save_to_files
 
@@ -25,10 +31,24 @@ def _save_whole_files(self: Vocabulary, directory: str) -> None:
         if not folder.exists():
             os.rename(temporary, folder)
             return
+        _check_words(temporary, folder)
         for file in temporary.glob("*.txt"):
             os.replace(file, folder / file.name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check_words(new: Path, folder: Path) -> None:
+    if not any(folder.parent.glob("model_state_e*_b*.th")):
+        return
+    for file in new.glob("*.txt"):
+        old = folder / file.name
+        is_words = file.name != NAMESPACE_PADDING_FILE  # whose lines are in any order
+        if is_words and old.exists() and old.read_bytes() != file.read_bytes():
+            raise InputError(
+                f"vocabulary: expected that of the run in {folder.parent}, found another, because "
+                "the text that it is made from has changed; restore the text to resume"
+            )
 
 
 Vocabulary.save_to_files = _save_whole_files  # type: ignore[method-assign]

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -11,29 +11,24 @@ import torch.distributed as dist
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_path, shown
+from elmo_plugin.checks import InputError, check_choice, check_count, shown
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.vocabulary import (
-    WORDS_NAMESPACE,
-    ids_of_corpus_words,
-    own_unknown_share,
-    unknown_share,
-)
+from elmo_plugin.plugin.data.lazy_window import LazyWindow
+from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
+from elmo_plugin.plugin.errors import named
 from elmo_plugin.text.characters import warn_of_cropped
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
-from elmo_plugin.text.prefetch import LazyWindow, Prefetcher, Tensors
+from elmo_plugin.text.prefetch import Prefetcher, Tensors
+from elmo_plugin.text.special_words import UNKNOWN
 from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)
 
 SHUFFLES = ("sentences", None)
-MOST_ROWS = 1 << 20
-WINDOW_TOKENS = 1 << 24
-"""Maximum number of tokens of a window. Its ids take up to half a gigabyte."""
-MANY_MORE_UNKNOWN = 0.1
-"""Share of unknown tokens, beyond that of the vocabulary's own text, that causes a warning."""
+MANY_UNKNOWN = 0.3
+"""A larger share of unknown tokens causes a warning."""
 
 
 @DataLoader.register("bilm")
@@ -52,6 +47,7 @@ class BiLMDataLoader(DataLoader):
       model's `initial_state` in evaluation.
     * `window`: a `LazyWindow`, whose method `tensors` returns a dictionary:
         * `words`: character ids of the distinct words of the window, shape `(U, C)`, int16.
+        * `word_ids`: their vocabulary ids, shape `(U,)`, int64.
         * `forward_inputs`: indices into `words` for `<S> w1 .. wn` of each sentence, shape
           `(B, T)`, int64.
         * `forward_targets`: vocabulary ids of `w1 .. wn </S>`, or -100, shape `(B, T)`, int64.
@@ -96,22 +92,18 @@ class BiLMDataLoader(DataLoader):
         shuffle: str | None = "sentences",
         seed: int = 13370,
         restart_every: int | None = None,
-        cache_dir: str | None = None,
+        cache_dir: Optional[str] = None,  # AllenNLP does not check `|`
     ) -> None:
         name = 'data_loader of type "bilm"'
         if not isinstance(reader, BiLMDatasetReader):
             raise InputError(
                 f'{name}: expected a dataset_reader of type "bilm", found {type(reader).__name__}'
             )
-        check_path(f"{name}: train_data_path or validation_data_path", data_path)
-        check_count(f"{name}: batch_size", batch_size, most=MOST_ROWS)
-        check_count(f"{name}: window", window, most=WINDOW_TOKENS // batch_size)
+        check_count(f"{name}: batch_size", batch_size)
+        check_count(f"{name}: window", window)
         check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
-        check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
         if restart_every is not None:
             check_count(f"{name}: restart_every", restart_every, least=2)
-        if cache_dir is not None:
-            check_path(f"{name}: cache_dir", cache_dir)
         if reader.max_instances is not None:
             raise InputError(
                 f"{name}: expected a dataset_reader without max_instances, since it reads whole "
@@ -119,12 +111,8 @@ class BiLMDataLoader(DataLoader):
             )
         self.reader = reader
         self.data_path = data_path
-        try:
+        with named(f"{name}: train_data_path or validation_data_path"):
             self.corpus: EncodedCorpus = open_corpus(data_path, cache_dir)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(
-                f"{name}: train_data_path or validation_data_path: {error}"
-            ) from error
         most = reader.max_characters_per_token
         n_cropped = int(self.corpus.counts[self.corpus.word_lengths() > most - 2].sum())
         warn_of_cropped(data_path, n_cropped, self.corpus.num_tokens, most)
@@ -193,18 +181,14 @@ class BiLMDataLoader(DataLoader):
         vocabulary is from another text.
         """
         self._ids = ids_of_corpus_words(self.corpus, vocab)
-        share, own = unknown_share(self.corpus, self._ids), own_unknown_share(vocab)
-        message = (
-            f"{self.data_path}: {100 * share:.1f} % of its {self.corpus.counts.sum()} tokens are "
-            f"none of the vocabulary's {vocab.get_vocab_size(WORDS_NAMESPACE)} words"
+        counts = self.corpus.counts
+        share = counts[self._ids == UNKNOWN].sum() / counts.sum()
+        logger.log(
+            logging.WARNING if share > MANY_UNKNOWN else logging.INFO,
+            f"{self.data_path}: {100 * share:.1f} % of its {counts.sum()} tokens are none of the "
+            f"vocabulary's {vocab.get_vocab_size(WORDS_NAMESPACE)} words, and a perplexity counts "
+            "them as one word, <UNK>",
         )
-        if own:
-            message += f", against {100 * own:.1f} % in the text that it was made from"
-        if share <= own + MANY_MORE_UNKNOWN:
-            logger.info(message)
-        else:
-            message += ", and a perplexity counts them as one word, <UNK>"
-            logger.warning(f"{message}: is the vocabulary of another text?")
 
     def set_target_device(self, device: torch.device) -> None:
         self._device = device
@@ -231,6 +215,7 @@ class BiLMDataLoader(DataLoader):
                 "backward_inputs": backward_inputs,
                 "backward_targets": target_ids[window.backward_targets],
                 "words": self.corpus.characters(words, self.reader.max_characters_per_token),
+                "word_ids": ids[words],
             }
             tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
             if self._device is not None and self._device.type == "cuda":

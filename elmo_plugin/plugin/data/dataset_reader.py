@@ -9,11 +9,11 @@ from allennlp.data import DatasetReader, Field, Instance, Token, TokenIndexer, V
 from allennlp.data.fields import MetadataField, TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 
-from elmo_plugin.checks import InputError, check_count, fail
+from elmo_plugin.checks import InputError, fail
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import word_ids
-from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, check_max_characters
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 from elmo_plugin.text.corpus import EncodedCorpus, is_corpus
 from elmo_plugin.text.lines import read_sentences
 from elmo_plugin.text.special_words import UNKNOWN
@@ -44,12 +44,6 @@ class WordIdsField(Field[torch.Tensor]):
         tensor = torch.full((padding_lengths["num_tokens"],), IGNORE)
         tensor[: len(self._ids)] = torch.tensor(self._ids)
         return tensor
-
-    def human_readable_repr(self) -> list[str]:
-        return self.words
-
-    def __len__(self) -> int:
-        return len(self.words)
 
 
 @DatasetReader.register("bilm")
@@ -89,15 +83,9 @@ class BiLMDatasetReader(DatasetReader):
         serialization_dir: Optional[str] = None,
     ) -> None:
         name = 'dataset_reader of type "bilm"'
-        check_max_characters(f"{name}: max_characters_per_token", max_characters_per_token)
-        if max_instances is not None:
-            check_count(f"{name}: max_instances", max_instances, least=0)
-        indexers = {} if token_indexers is None else token_indexers
-        if not isinstance(indexers, dict) or not all(
-            isinstance(indexer, TokenIndexer) for indexer in indexers.values()
-        ):
-            fail(f"{name}: token_indexers", "a token indexer for each key", token_indexers)
-        for key, indexer in indexers.items():
+        default = ElmoTokenIndexer(max_characters_per_token=max_characters_per_token)
+        self._token_indexers: dict[str, TokenIndexer] = token_indexers or {"elmo": default}
+        for key, indexer in self._token_indexers.items():
             # The data loader and the predictors spell words without the indexer.
             if isinstance(indexer, ELMoTokenCharactersIndexer) and indexer._mapper.tokens_to_add:
                 found = indexer._mapper.tokens_to_add
@@ -109,8 +97,6 @@ class BiLMDatasetReader(DatasetReader):
             manual_multiprocess_sharding=True,
         )
         self.max_characters_per_token = max_characters_per_token
-        default = ElmoTokenIndexer(max_characters_per_token=max_characters_per_token)
-        self._token_indexers: dict[str, TokenIndexer] = indexers or {"elmo": default}
 
     def _read(self, file_path: str) -> Iterator[Instance]:
         for tokens in self.shard_iterable(_sentences(file_path)):

@@ -22,6 +22,7 @@ import spacy
 from allennlp.common import Tqdm
 from cached_path import SchemeClient, add_scheme_client
 
+from elmo_plugin.checks import check_choice
 from elmo_plugin.plugin.compat.spacy_models import blank
 
 EDITION = 4
@@ -51,10 +52,7 @@ class InstalledDocsClient(SchemeClient):
     def __init__(self, resource: str) -> None:
         super().__init__(resource)
         self.split = resource.split("://", 1)[1]
-        if self.split not in SPLITS:
-            raise FileNotFoundError(
-                f"{resource}: expected docs://{' or docs://'.join(SPLITS)}, found no such text"
-            )
+        check_choice(f"{resource}: the text after docs://", self.split, SPLITS)
 
     def get_etag(self) -> str:
         """A digest of the installed packages; the cached text is replaced when it changes."""

@@ -34,9 +34,10 @@ from allennlp.data import DatasetReader, Field, Instance
 from allennlp.data.fields import ListField, TextField
 from cached_path import SchemeClient, add_scheme_client
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError, check_choice, check_text, fail, shown
 from elmo_plugin.files.digest import digest
 from elmo_plugin.files.local_path import local_path
+from elmo_plugin.plugin.errors import named
 from elmo_plugin.text.lines import file_facts, find_files
 
 logger = logging.getLogger(__name__)
@@ -62,24 +63,16 @@ class TaskTextClient(SchemeClient):
     def __init__(self, resource: str) -> None:
         super().__init__(resource)
         self.has_repeats = resource.startswith(TASK_WITH_REPEATS)
-        self.resource = resource = resource.replace(TASK_WITH_REPEATS, TASK)  # as the user wrote it
-        self.config_file, _, self.key = resource.removeprefix(TASK).partition("#")
-        if self.key not in KEYS:
-            raise InputError(
-                f"{resource}: expected the key of the data after the config, such as "
-                f"task://{self.config_file}#{KEYS[0]}, found {shown(self.key)}; the keys are "
-                f"{', '.join(KEYS)}"
-            )
+        self.resource = resource.replace(TASK_WITH_REPEATS, TASK)  # as the user wrote it
+        self.config_file, _, self.key = self.resource.removeprefix(TASK).partition("#")
+        check_choice(f"{self.resource}: the key of the data after the config", self.key, KEYS)
 
     def get_etag(self) -> str:
         """A digest of everything that determines the text."""
         try:
-            files = find_files(self.data_path)
-        except FileNotFoundError:  # a form of path that only the reader understands
-            return digest(self.text)
-        try:
-            files = [*files, Path(getfile(type(self.reader)))]
-        except (OSError, TypeError):  # a reader that has no file, such as one of a notebook
+            files = [*find_files(self.config[self.key]), Path(getfile(type(self.reader)))]
+        except (OSError, TypeError):
+            # Only the reader understands the path, or it has no file, such as one of a notebook.
             return digest(self.text)
         return digest(json.dumps([EDITION, self.config, file_facts(files)]).encode("utf-8"))
 
@@ -95,30 +88,17 @@ class TaskTextClient(SchemeClient):
         The task's reader and data paths. The rest of the config, such as its model, is not
         evaluated.
         """
-        file = local_path(self.config_file, "the config of a task")
-        wanted = json.dumps([*READERS, self.key])
-        snippet = (
-            f"local config = import {json.dumps(os.path.abspath(file))}; "
-            f"{{ [key]: config[key] for key in {wanted} if std.objectHas(config, key) }}"
-        )
-        try:
-            config = parse_overrides(snippet)
-        except RuntimeError as error:  # of Jsonnet
-            problem = str(error).partition("\n")[0]  # the rest is where it was evaluated
-            raise InputError(f"{self.resource}: {problem}") from error
-        for key in (self.key, READERS[0]):
-            if config.get(key) is None:
-                raise InputError(
-                    f"{self.resource}: expected a config with the key {key}, found none"
-                )
+        with named(self.resource):
+            file = local_path(self.config_file, "the config of a task")
+            wanted = json.dumps([*READERS, self.key])
+            config = parse_overrides(
+                f"local config = import {json.dumps(os.path.abspath(file))}; "
+                f"{{ [key]: config[key] for key in {wanted} if std.objectHas(config, key) }}"
+            )
+            check_text(self.key, config.get(self.key))
+            if config.get(READERS[0]) is None:
+                fail(READERS[0], "a block", None)
         return config
-
-    @cached_property
-    def data_path(self) -> str:
-        path = self.config[self.key]
-        if not isinstance(path, str):
-            raise InputError(f"{self.resource}: expected the path of the data, found {shown(path)}")
-        return path
 
     @cached_property
     def reader(self) -> DatasetReader:
@@ -126,33 +106,24 @@ class TaskTextClient(SchemeClient):
         key = READERS[0]
         if self.key != KEYS[0] and self.config.get(READERS[1]) is not None:
             key = READERS[1]
-        block = json.loads(json.dumps(self.config[key]))
-        try:
-            with _one_process():
-                return DatasetReader.from_params(Params(block))
-        except Exception as error:  # readers check their parameters, or do not, in their own ways
-            raise InputError(f"{self.resource}: {key}: {error}") from error
+        with _reading(f"{self.resource}: {key}"):
+            return DatasetReader.from_params(Params(self.config[key]).duplicate())
 
     @cached_property
     def text(self) -> bytes:
         """
         One sentence per line, in UTF-8 without lone surrogates, which ELMo's characters lack too.
         """
-        name = type(self.reader).__name__
+        path, name = self.config[self.key], type(self.reader).__name__
         logger.info("Reading the text of %s with %s", self.resource, name)
-        try:
-            with _one_process():
-                lines = list(texts(self.reader.read(self.data_path)))
-        except Exception as error:  # readers raise many kinds of errors for data in another format
-            raise InputError(
-                f"{self.resource}: {name} could not read {self.data_path}: {error}"
-            ) from error
+        with _reading(f"{self.resource}: {name} could not read {path}"):
+            lines = list(texts(self.reader.read(path)))
         if not self.has_repeats:
             lines = list(dict.fromkeys(line for line in lines if line))
         if not lines:
             raise InputError(
                 f"{self.resource}: expected text fields in the instances that {name} reads from "
-                f"{self.data_path}, found none"
+                f"{path}, found none"
             )
         return "".join(f"{line}\n" for line in lines).encode("utf-8", "ignore")
 
@@ -169,12 +140,17 @@ def with_repeats(path: str) -> str:
 
 
 @contextmanager
-def _one_process() -> Iterator[None]:
-    """In distributed training, readers would read only the share of their own process."""
+def _reading(name: str) -> Iterator[None]:
+    """
+    Read everything in distributed training too, where readers read only the share of their own
+    process. Readers raise many kinds of errors for other configs and data, which `name` names.
+    """
     is_distributed = util.is_distributed
     util.is_distributed = lambda: False
     try:
         yield
+    except Exception as error:
+        raise InputError(f"{name}: {error}") from error
     finally:
         util.is_distributed = is_distributed
 

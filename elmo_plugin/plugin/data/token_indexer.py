@@ -9,7 +9,7 @@ from allennlp.data import Token, TokenIndexer, Vocabulary
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 from allennlp.data.token_indexers.token_indexer import IndexedTokenList
 
-from elmo_plugin.checks import check_count, check_text, fail
+from elmo_plugin.checks import check_count
 from elmo_plugin.text.characters import (
     DEFAULT_MAX_CHARACTERS,
     FIRST_BYTE,
@@ -20,7 +20,6 @@ from elmo_plugin.text.characters import (
     word_to_characters,
 )
 
-MOST_PADDING = 1 << 16
 NAME = 'token indexer of type "elmo"'
 
 
@@ -54,11 +53,7 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
         max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
         token_min_padding_length: int = 0,
     ) -> None:
-        check_text(f"{NAME}: namespace", namespace)
         check_max_characters(f"{NAME}: max_characters_per_token", max_characters_per_token)
-        check_count(f"{NAME}: token_min_padding_length", token_min_padding_length, 0, MOST_PADDING)
-        if not isinstance(tokens_to_add, dict | None):
-            fail(f"{NAME}: tokens_to_add", "tokens with a number each", tokens_to_add)
         for token, character in (tokens_to_add or {}).items():
             check_count(
                 f"{NAME}: tokens_to_add, {token!r}",

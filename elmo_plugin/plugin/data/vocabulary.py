@@ -5,35 +5,24 @@ They have a separate namespace without padding. `<S>`, `</S>` and `<UNK>` come f
 by descending frequency, so that a word's id is its rank, as log-uniform sampling assumes.
 """
 
-import logging
-import os
 from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
+from typing import Optional
 
 import numpy as np
 from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 
-from elmo_plugin.checks import InputError, check_count, check_path
+from elmo_plugin.checks import InputError, check_count
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.plugin.errors import named
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.special_words import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN
 
-logger = logging.getLogger(__name__)
-
 WORDS_NAMESPACE = "words"
-UNKNOWN_NAMESPACE = "unknown_share"
-"""Its only entry is the share of unknown tokens in the text that a vocabulary was made from. As a
-namespace, it is in AllenNLP's vocabulary files, and so in archives and in each process."""
-MANY_UNKNOWN = 0.5
-"""A larger share of unknown tokens in a vocabulary's own text gives a warning."""
 DEFAULT_MIN_COUNT = 3
 DEFAULT_MAX_SIZE = 100_000
-
-CHECKPOINTS = "model_state_e*_b*.th"
-"""The files of AllenNLP's and our checkpoints with weights."""
 
 NEWLINE_ESCAPE = "@@NEWLINE@@"
 """Escape of a line break in AllenNLP's vocabulary files."""
@@ -51,11 +40,12 @@ class BiLMVocabulary(Vocabulary):
     @classmethod
     def from_corpus(
         cls,
-        corpus: str | None = None,
-        file: str | None = None,
+        # AllenNLP checks the type of `Optional`, but not of `|`.
+        corpus: Optional[str] = None,
+        file: Optional[str] = None,
         max_size: int | None = None,
         min_count: int | None = None,
-        cache_dir: str | None = None,
+        cache_dir: Optional[str] = None,
     ) -> "BiLMVocabulary":
         """
         Make the vocabulary of a corpus or a vocabulary file.
@@ -72,7 +62,7 @@ class BiLMVocabulary(Vocabulary):
         min_count : `int`, optional
             Minimum count of a word in the corpus, by default 3. Only with `corpus`.
         cache_dir : `str`, optional
-            Cache folder of encoded corpora. Only with `corpus`.
+            Cache folder of encoded corpora.
         """
         name = 'vocabulary of type "bilm"'
         if (corpus is None) == (file is None):
@@ -80,49 +70,22 @@ class BiLMVocabulary(Vocabulary):
             raise InputError(f'{name}: expected one of "corpus" and "file", found {found}')
         if max_size is not None:
             check_count(f"{name}: max_size", max_size, least=len(SPECIAL_WORDS) + 1)
-        if min_count is not None:
-            check_count(f"{name}: min_count", min_count, least=0)
-        if cache_dir is not None:
-            check_path(f"{name}: cache_dir", cache_dir)
         if file is not None:
-            check_path(f"{name}: file", file)
-            for key, value in (("min_count", min_count), ("cache_dir", cache_dir)):
-                if value is not None:
-                    raise InputError(f'{name}: "{key}" needs a "corpus", found a "file"')
-            try:
-                file = local_path(file, "a file of words, one per line")
-            except FileNotFoundError as error:
-                raise FileNotFoundError(f"{name}: file: {error}") from error
-            if os.path.isdir(file):
-                raise InputError(f"{name}: file: {file}: expected a file, found a folder")
-            return cls.from_words(read_vocabulary_file(file)[:max_size])
-        check_path(f"{name}: corpus", corpus)
-        try:
-            opened = open_corpus(corpus, cache_dir)  # type: ignore[arg-type]
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{name}: corpus: {error}") from error
+            if min_count is not None:
+                raise InputError(f'{name}: "min_count" needs a "corpus", found a "file"')
+            with named(f"{name}: file"):
+                words = read_vocabulary_file(local_path(file, "a file of words, one per line"))
+            return cls.from_words(words[:max_size])
+        assert corpus is not None
+        with named(f"{name}: corpus"):
+            opened = open_corpus(corpus, cache_dir)
         max_size = DEFAULT_MAX_SIZE if max_size is None else max_size
         min_count = DEFAULT_MIN_COUNT if min_count is None else min_count
         special = len(SPECIAL_WORDS)
         # The counts are sorted, so the frequent words are a prefix.
         frequent = special + int((opened.counts[special:] >= min_count).sum())
-        words = (word for word in opened.words()[:frequent] if NEWLINE_ESCAPE not in word)
-        vocab = cls.from_words(islice(words, max_size))
-        share = unknown_share(opened, ids_of_corpus_words(opened, vocab))
-        vocab.add_token_to_namespace(f"{share:.6f}", UNKNOWN_NAMESPACE)
-        message = (
-            f"vocabulary: {vocab.get_vocab_size(WORDS_NAMESPACE)} of the {opened.num_words} "
-            f"distinct words of {corpus}, at most {max_size} that occur at least {min_count} "
-            f"times, which cover {100 * (1 - share):.1f} % of its {opened.counts.sum()} tokens"
-        )
-        if share <= MANY_UNKNOWN:
-            logger.info(message)
-        else:
-            logger.warning(
-                f"{message}; a perplexity counts the others as one word, <UNK>, so it says little: "
-                "use more text or a smaller min_count"
-            )
-        return vocab
+        readable = (word for word in opened.words()[:frequent] if NEWLINE_ESCAPE not in word)
+        return cls.from_words(islice(readable, max_size))
 
     @classmethod
     def from_words(cls, words: Iterable[str]) -> "BiLMVocabulary":
@@ -139,31 +102,12 @@ class BiLMVocabulary(Vocabulary):
                     f"AllenNLP reads as a line break, found {word!r}"
                 )
         vocab = cls(
-            non_padded_namespaces=[
-                *DEFAULT_NON_PADDED_NAMESPACES,
-                WORDS_NAMESPACE,
-                UNKNOWN_NAMESPACE,
-            ],
+            non_padded_namespaces=[*DEFAULT_NON_PADDED_NAMESPACES, WORDS_NAMESPACE],
             oov_token=UNKNOWN_TOKEN,
         )
         vocab._token_to_index[WORDS_NAMESPACE] = {word: index for index, word in enumerate(words)}
         vocab._index_to_token[WORDS_NAMESPACE] = dict(enumerate(words))
         return vocab
-
-    def save_to_files(self, directory: str) -> None:
-        """
-        Save the vocabulary as AllenNLP does. Raises an `InputError` if the folder is that of a run
-        with checkpoints and another vocabulary, whose weights would then be of other words.
-        """
-        file = Path(directory, f"{WORDS_NAMESPACE}.txt")
-        if file.exists() and any(file.parent.parent.glob(CHECKPOINTS)):
-            saved = file.read_bytes().decode("utf-8").split("\n")[:-1]
-            if saved != vocabulary_words(self):
-                raise InputError(
-                    f"vocabulary: expected that of the run in {file.parent.parent}, found another, "
-                    "because the text that it is made from has changed; restore the text to resume"
-                )
-        super().save_to_files(directory)
 
 
 def word_ids(vocab: Vocabulary) -> dict[str, int]:
@@ -194,18 +138,3 @@ def ids_of_corpus_words(corpus: EncodedCorpus, vocab: Vocabulary) -> np.ndarray:
     """
     ids, words = word_ids(vocab), corpus.words()
     return np.fromiter((ids.get(word, UNKNOWN) for word in words), np.int64, count=len(words))
-
-
-def unknown_share(corpus: EncodedCorpus, ids: np.ndarray) -> float:
-    """
-    The share of a corpus's tokens that are none of a vocabulary's words. `ids`: those of
-    `ids_of_corpus_words`.
-    """
-    return float(corpus.counts[ids == UNKNOWN].sum() / corpus.counts.sum())
-
-
-def own_unknown_share(vocab: Vocabulary) -> float:
-    """The share of unknown tokens in a vocabulary's own text, or 0 if it is not known."""
-    if UNKNOWN_NAMESPACE not in vocab.get_namespaces():
-        return 0.0
-    return float(vocab.get_token_from_index(0, UNKNOWN_NAMESPACE))

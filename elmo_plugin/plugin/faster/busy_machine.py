@@ -11,13 +11,10 @@ import threading
 from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from allennlp.commands import evaluate, find_learning_rate, predict, train
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +59,9 @@ def _sleeping_team(ready: threading.Event) -> None:
     threading.Event().wait()
 
 
-def _without_spinning(compute: Callable[P, T]) -> Callable[P, T]:
+def _without_spinning(compute: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(compute)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+    def run(*args: Any, **kwargs: Any) -> Any:
         do_not_spin_if_busy()
         return compute(*args, **kwargs)
 

@@ -90,4 +90,4 @@ def _selected(x: Tensor, steps: Tensor) -> Tensor:
 
 def apply() -> None:
     Seq2SeqEncoder.register("lstm", exist_ok=True)(PaddedLstmSeq2SeqEncoder)
-    WITHOUT_HOOKS[PaddedLstmSeq2SeqEncoder] = lambda encoder: [encoder._module]
+    WITHOUT_HOOKS.append(PaddedLstmSeq2SeqEncoder)

@@ -25,9 +25,11 @@ from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.atomic_write import name_full_disk
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
-from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.formats.find import File, find_bilm
+from elmo_plugin.formats.found import tie, without_memory
+from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.version import VERSION
 
@@ -37,51 +39,67 @@ TRAINING_ONLY = {
     "ddp_accelerator",
     "pretrained_file",
     "pretrained_vocabulary_file",
+    "pretrained_softmax_file",
 }
 """Keys of the block `model` that a trained model does not need. Their values are not read."""
 
 
-def load_language_model(*files: str | os.PathLike) -> LanguageModel:
+def load_language_model(
+    name: File,
+    weight_file: File | None = None,
+    vocabulary_file: File | None = None,
+    softmax_file: File | None = None,
+) -> BiLMModel:
     """
-    Load a language model, which `files` name as in `find_bilm`, without executing code. Raises
+    Load a language model, which is named as in `find_bilm`, without executing code. Raises
     errors as `find_bilm`, and an `InputError` if there is no softmax, or if the model has no such
     parameter as one in the archive's config, or rejects its value.
     """
-    found = find_bilm(*files, with_softmax=True)
+    found = find_bilm(
+        name, weight_file, vocabulary_file, softmax_file=softmax_file, with_softmax=True
+    )
     try:
         if found.softmax is None or found.words is None:
             raise InputError(
                 "expected a softmax with its vocabulary, which a language model needs, found none"
             )
+        if isinstance(table := found.bilm.token_encoder, WordTable):
+            if table.words.words() != found.words:
+                raise InputError("expected the same words in the table and the softmax, found two")
         parameters = found.parameters or {"n_negative_samples": None, **found.options.to_dict()}
         parameters = {k: v for k, v in parameters.items() if k not in TRAINING_ONLY}
-        known = signature(LanguageModel).parameters.keys() - {"vocab", "serialization_dir"}
+        known = signature(BiLMModel).parameters.keys() - {"vocab", "serialization_dir"}
         if unknown := sorted(parameters.keys() - known):
             expected = ", ".join(sorted(known - TRAINING_ONLY))
             raise InputError(f"model: expected keys among {expected}, found {shown(unknown[0])}")
-        model = LanguageModel(BiLMVocabulary.from_words(found.words), **parameters)
+        with without_memory():
+            model = BiLMModel(BiLMVocabulary.from_words(found.words), **parameters)
     except InputError as error:
-        raise InputError(f"{files[0]}: {error}") from error
-    model.bilm.load_state_dict(found.bilm.state_dict())
-    model.softmax.load_state_dict(found.softmax.state_dict())
+        raise InputError(f"{name}: {error}") from error
+    # Its parameters are those of the modules that were found, because there may be gigabytes.
+    model.bilm.load_state_dict(found.bilm.state_dict(), assign=True)
+    model.softmax.load_state_dict(found.softmax.state_dict(), assign=True)
+    tie(model.bilm, model.softmax)
     return model
 
 
 def import_files(
-    options: str | os.PathLike,
-    weights: str | os.PathLike,
-    vocabulary: str | os.PathLike,
-    archive: str | os.PathLike,
+    options: File,
+    weights: File | None,
+    vocabulary: File | None,
+    archive: File,
+    softmax: File | None = None,
 ) -> None:
     """
-    Make the archive of a language model from bilm-tf's three files, with a config that suffices for
-    `evaluate` and `predict`. Raises an `InputError` if a file is damaged or missing, if there is no
-    softmax, or if its size differs from the vocabulary's; and a `DiskFullError` if the disk is
-    full.
+    Make the archive of a language model from bilm-tf's three files, with the softmax in the weight
+    file or in a fourth file, or from one of its TensorFlow checkpoints, with a config that suffices
+    for `evaluate` and `predict`. Raises an `InputError` if a file is damaged or missing, if there
+    is no softmax, or if its size differs from the vocabulary's; and a `DiskFullError` if the disk
+    is full.
     """
-    model = load_language_model(options, weights, vocabulary)
+    model = load_language_model(options, weights, vocabulary, softmax)
     sizes = model.bilm.options
-    n_characters = sizes.char_cnn.max_characters_per_token
+    n_characters = model.bilm.max_characters_per_token
     config = {
         "dataset_reader": {"type": "bilm", "max_characters_per_token": n_characters},
         "vocabulary": {"type": "bilm"},
@@ -92,7 +110,7 @@ def import_files(
         _write_archive(model, config, Path(archive))
 
 
-def _write_archive(model: LanguageModel, config: dict[str, Any], archive: Path) -> None:
+def _write_archive(model: BiLMModel, config: dict[str, Any], archive: Path) -> None:
     archive = Path(os.path.realpath(archive))  # a link stays
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{archive.name}.") as name:
         run = Path(name)

@@ -1,49 +1,22 @@
 """Exports a language model to bilm-tf's files."""
 
-import os
 from pathlib import Path
 
 import torch
 
-from elmo_plugin.files.atomic_write import atomic_write, writable_folder
-from elmo_plugin.formats.bilm_tf.options_file import write_options
-from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
-from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 
 
 def export_files(
-    model: LanguageModel,
-    folder: str | Path,
-    *,
-    with_softmax: bool,
-    dtype: torch.dtype = torch.float32,
+    model: BiLMModel, folder: str | Path, *, with_softmax: bool, dtype: torch.dtype = torch.float32
 ) -> None:
-    """
-    Write bilm-tf's three files. The folder is created if it does not exist. It never contains files
-    of two models that would load together. If an error occurs before all three are written, the
-    folder is unchanged. `dtype` is that of the weights in the file. Raises an `InputError` if the
-    folder cannot be used or created, and a `DiskFullError` if the disk is full.
-    """
-    softmax = model.softmax if with_softmax else None
-    # For links, their targets are removed below.
-    names = ("options.json", "vocabulary.txt", "weights.hdf5")
-    options, vocabulary, weights = (Path(os.path.realpath(Path(folder, name))) for name in names)
-    # The weights are renamed first and the options last; without the options nothing loads.
-    with (
-        writable_folder("folder", folder),
-        atomic_write(options) as new_options,
-        atomic_write(vocabulary) as new_vocabulary,
-        atomic_write(weights) as new_weights,
-    ):
-        write_options(model.bilm.options, options, new_options)
-        write_vocabulary_file(vocabulary_words(model.vocab), vocabulary, new_vocabulary)
-        write_weights(model.bilm, weights, softmax, dtype, new_weights)
-        options.unlink(missing_ok=True)
-        vocabulary.unlink(missing_ok=True)
+    """Write a language model with its words as bilm-tf's files; see `write_model_files`."""
+    softmax, words = model.softmax if with_softmax else None, vocabulary_words(model.vocab)
+    write_model_files(folder, model.bilm, softmax=softmax, words=words, dtype=dtype)
 
 
 def who_reads(options: BiLMOptions) -> str:
@@ -66,6 +39,8 @@ def refused_by_allennlp(options: BiLMOptions) -> list[str]:
         reasons.append("lstm.use_skip_connections")
     if options.lstm.projection_dim == options.lstm.dim:
         reasons.append("an lstm.projection_dim other than lstm.dim")
+    if options.char_cnn is None or options.reads_code_points:
+        return [*reasons, "a char_cnn over bytes"]
     if options.lstm.projection_dim == options.char_cnn.n_filters:
         reasons.append("an lstm.projection_dim other than the number of filters")
     if options.char_cnn.max_characters_per_token != DEFAULT_MAX_CHARACTERS:

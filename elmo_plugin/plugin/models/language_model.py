@@ -22,21 +22,22 @@ from elmo_plugin.checks import (
     fail,
 )
 from elmo_plugin.files.torch_file import load_weights
-from elmo_plugin.modules import SampledSoftmax, language_model
+from elmo_plugin.modules import language_model
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
 from elmo_plugin.plugin.training.row_exchange import check_optimizer
-from elmo_plugin.text.prefetch import LazyWindow
 from elmo_plugin.text.special_words import UNKNOWN
 
 
 @Model.register("bilm")
-class LanguageModel(language_model.BiLMWithSoftmax, Model):
+class BiLMModel(language_model.BiLMWithSoftmax, Model):
     """
     The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN, L
     layers of clipped, projected LSTMs in both directions, and one softmax for both. Its equations
@@ -57,8 +58,11 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
         Vocabulary of type `bilm`, with the words of the softmax in order of frequency.
     lstm : `Dict[str, Any]`
         The block `lstm` of an options file; see `elmo_plugin.options`.
-    char_cnn : `Dict[str, Any]`
-        The block `char_cnn` of an options file.
+    char_cnn : `Dict[str, Any]`, optional
+        The block `char_cnn` of an options file: the biLM reads words by their characters.
+    words : `Dict[str, Any]`, optional
+        In place of `char_cnn`, the biLM reads the words of `vocab` from a table: `dim`, the size of
+        its rows, and `tied` (default = `False`), whether the softmax uses the same weights.
     dropout : `float`, optional (default = `0.1`)
         Dropout rate of each LSTM layer's input and of the last layer's output.
     n_negative_samples : `int`, optional (default = `8192`)
@@ -82,6 +86,9 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
     pretrained_vocabulary_file : `str`, optional
         Vocabulary file with the words of the softmax in bilm-tf's weight file. An archive is loaded
         without it.
+    pretrained_softmax_file : `str`, optional
+        HDF5 file with the softmax, if bilm-tf's weight file does not have it, as that of the
+        published English models. An archive is loaded without it.
     """
 
     default_predictor = "bilm"
@@ -92,7 +99,8 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
         self,
         vocab: Vocabulary,
         lstm: Dict[str, Any],
-        char_cnn: Dict[str, Any],
+        char_cnn: Optional[Dict[str, Any]] = None,
+        words: Optional[Dict[str, Any]] = None,
         dropout: float = 0.1,
         n_negative_samples: Optional[int] = 8192,
         initial_state: str = "warm",
@@ -100,6 +108,7 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
         sparse_gradients: bool = False,
         pretrained_file: Optional[str] = None,
         pretrained_vocabulary_file: Optional[str] = None,
+        pretrained_softmax_file: Optional[str] = None,
         regularizer: Optional[RegularizerApplicator] = None,
         serialization_dir: Optional[str] = None,
         ddp_accelerator: Optional[DdpAccelerator] = None,
@@ -111,13 +120,21 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
         check_flag("sparse_gradients", sparse_gradients)
         if pretrained_file is not None:
             check_path("pretrained_file", pretrained_file)
-        if pretrained_vocabulary_file is not None:
-            check_path("pretrained_vocabulary_file", pretrained_vocabulary_file)
-            if pretrained_file is None:
-                fail("pretrained_file", "one with pretrained_vocabulary_file", None)
+        for key, file in (
+            ("pretrained_vocabulary_file", pretrained_vocabulary_file),
+            ("pretrained_softmax_file", pretrained_softmax_file),
+        ):
+            if file is not None:
+                check_path(key, file)
+                if pretrained_file is None:
+                    fail("pretrained_file", f"one with {key}", None)
         try:
-            blocks = {"lstm": lstm, "char_cnn": char_cnn}
+            blocks = {"lstm": lstm, "char_cnn": char_cnn, "words": words}
             options, n_words = BiLMOptions.from_dict(blocks, source="model"), len(word_ids(vocab))
+            if options.reads_code_points:
+                fail("model: char_cnn.n_code_points", "none in training", "one")
+            known = vocabulary_words(vocab) if options.words is not None else []
+            options = options.of_words(known)
             options.check_size(n_words)
             super().__init__(
                 options,
@@ -134,13 +151,13 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
             )
         except (ValueError, RuntimeError, MemoryError) as error:  # the last two from PyTorch
             raise InputError(str(error)) from None
+        if options.words is not None:
+            self.bilm.token_encoder.words.fill(known)
         if sparse_gradients:
-            _check_unpenalized(self.softmax, regularizer)
+            _check_unpenalized(self, regularizer)
             # The optimizer exchanges them. Distributed data parallel has no argument for this, but
             # reads this attribute.
-            self._ddp_params_and_buffers_to_ignore = [
-                f"softmax.{name}" for name, _ in self.softmax.named_parameters()
-            ]
+            self._ddp_params_and_buffers_to_ignore = _names_of_sparse(self)
         self._n_batches = 0
         self._sampled_loss = TokenAverage()
         # Forward and backward, by whether the model is in training mode, because a validation may
@@ -153,6 +170,7 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
                 vocabulary_words(vocab),
                 pretrained_file,
                 pretrained_vocabulary_file,
+                pretrained_softmax_file,
             )
 
     @classmethod
@@ -165,9 +183,11 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
     ) -> Model:
         """
         Check the weights before loading, because AllenNLP silently loads damaged ones. Like
-        `pretrained_file`, which AllenNLP removes, the vocabulary of that file is read in training.
+        `pretrained_file`, which AllenNLP removes, the vocabulary and the softmax of that file are
+        read in training.
         """
         config["model"].pop("pretrained_vocabulary_file", None)
+        config["model"].pop("pretrained_softmax_file", None)
         load_weights(weights_file or os.path.join(serialization_dir, "best.th"))
         return super()._load(config, serialization_dir, weights_file, cuda_device)
 
@@ -222,7 +242,6 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
         if window is not None:
             assert starts is not None
             tensors = window.tensors(starts.device)
-            self._check_characters(tensors["words"].size(1))
             return {"loss": self._loss(*self.read_window(starts, **tensors))}
         assert source is not None and targets is not None
         return self._forward_sentences(source, targets, metadata)
@@ -254,19 +273,7 @@ class LanguageModel(language_model.BiLMWithSoftmax, Model):
                 'dataset_reader.token_indexers: expected one of type "elmo" for a model of type '
                 f'"bilm", found {", ".join(source)}'
             )
-        self._check_characters(found[0].size(2))
         return found[0]
-
-    def _check_characters(self, found: int) -> None:
-        """
-        Check the length of words, because the model expects words cut and padded to its own length.
-        """
-        expected = self.bilm.max_characters_per_token
-        if found != expected:
-            raise InputError(
-                "expected the same max_characters_per_token in model.char_cnn and dataset_reader, "
-                f"found {expected} and {found}"
-            )
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return self._count(self.negative_log_likelihoods(hidden, targets), targets)
@@ -325,11 +332,18 @@ def exp(x: float) -> float:
     return math.inf if x > 700 else math.exp(x)
 
 
-def _check_unpenalized(
-    softmax: SampledSoftmax, regularizer: Optional[RegularizerApplicator]
-) -> None:
+def _names_of_sparse(model: BiLMModel) -> List[str]:
+    """The names of the parameters with sparse gradients: the softmax, and a table of words."""
+    sparse = {id(parameter) for parameter in model.softmax.parameters()}
+    if isinstance(model.bilm.token_encoder, WordTable):
+        sparse.add(id(model.bilm.token_encoder.embedding.weight))
+    named = model.named_parameters(remove_duplicate=False)
+    return [name for name, parameter in named if id(parameter) in sparse]
+
+
+def _check_unpenalized(model: BiLMModel, regularizer: Optional[RegularizerApplicator]) -> None:
     """The gradient of a penalty has every row, and would not be exchanged between processes."""
     for pattern, _ in regularizer._regularizers if regularizer is not None else ():
-        for name, _ in softmax.named_parameters(prefix="softmax"):
+        for name in _names_of_sparse(model):
             if re.search(pattern, name):
                 fail("regularizer", f"no pattern for {name} with sparse_gradients", pattern)

@@ -16,7 +16,7 @@ from allennlp.models import Model
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader, check_order
-from elmo_plugin.plugin.models.language_model import LanguageModel, exp
+from elmo_plugin.plugin.models.language_model import BiLMModel, exp
 
 OPTION = "--predictions-output-file"
 SENTENCES = """-o '{"validation_data_loader": {"type": "multiprocess", "batch_size": 32}}'"""
@@ -28,7 +28,7 @@ _evaluate = SimpleEvaluator.__call__
 
 
 def sentence_output(output: JsonDict) -> JsonDict:
-    """The readable output of a `LanguageModel` for a sentence, with its perplexity."""
+    """The readable output of a `BiLMModel` for a sentence, with its perplexity."""
     log_p = [*output[FORWARD], *output[BACKWARD]]
     return {
         "tokens": output["tokens"],
@@ -67,7 +67,7 @@ def _evaluate_sentences(
     metrics_output_file: Any = None,
     predictions_output_file: Any = None,
 ) -> Any:
-    if predictions_output_file is not None and isinstance(model, LanguageModel):
+    if predictions_output_file is not None and isinstance(model, BiLMModel):
         if isinstance(data_loader, BiLMDataLoader):
             raise InputError(
                 f'{OPTION}: expected sentences, found the windows of a data_loader of type "bilm"; '

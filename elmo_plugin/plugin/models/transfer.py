@@ -1,17 +1,21 @@
 """Loads pretrained weights into a language model; softmax rows are matched by word."""
 
 import logging
-import os
 
 import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.formats.find import File, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules.token_encoder import WordTable
+
+OF_WORDS = ("words.text", "embedding.weight")
+"""What a table of words has for each word."""
 
 logger = logging.getLogger(__name__)
 
-File = str | os.PathLike
+ROWS = 1 << 14
+"""Rows of the softmax that are copied at a time, because all of them may take gigabytes."""
 
 
 def load_pretrained(
@@ -20,6 +24,7 @@ def load_pretrained(
     words: list[str],
     pretrained_file: File,
     vocabulary_file: File | None,
+    softmax_file: File | None = None,
 ) -> None:
     """
     Load the weights of another biLM, and the softmax rows of words that it also has; other rows
@@ -27,26 +32,46 @@ def load_pretrained(
 
     `words`: words of the softmax's rows. `pretrained_file`: a biLM as `find_bilm` finds it, or an
     HDF5 file of weights. `vocabulary_file`: words of the softmax in bilm-tf's files, which must
-    then have one. Raises an `InputError` if the sizes are not those of `bilm`, or the vocabulary
-    does not match the file.
+    then have one. `softmax_file`: the softmax, if it is not in the weight file. Raises an
+    `InputError` if the sizes are not those of `bilm`, or the vocabulary does not match the file.
     """
     try:
         found = find_bilm(
-            pretrained_file, None, vocabulary_file, options=bilm.options, with_softmax=True
+            pretrained_file,
+            None,
+            vocabulary_file,
+            softmax_file=softmax_file,
+            options=bilm.options,
+            with_softmax=True,
         )
-        if difference := bilm.options.difference(found.options):
+        if difference := bilm.options.difference(found.options.of_words(words)):
             key, expected, other = difference
             raise InputError(f"{pretrained_file}: {key}: the config has {expected}, found {other}")
     except (InputError, FileNotFoundError) as error:
         raise InputError(f"pretrained_file: {error}") from error
-    bilm.load_state_dict(found.bilm.state_dict())
+    table, other = bilm.token_encoder, found.bilm.token_encoder
+    is_table = isinstance(table, WordTable)
+    state = found.bilm.state_dict()
+    own = {f"token_encoder.{name}" for name in OF_WORDS} if is_table else set()
+    bilm.load_state_dict({**state, **{k: x for k, x in bilm.state_dict().items() if k in own}})
+    if is_table:
+        _copy_rows(table.embedding, words, other.embedding, other.words.words())
     if found.softmax is None or found.words is None:
         logger.info("%s: no softmax with known words; it keeps its initial values", pretrained_file)
         return
-    row = {word: k for k, word in enumerate(found.words)}
+    n_rows = _copy_rows(softmax, words, found.softmax, found.words)
+    logger.info("%s: loaded the softmax of %d of %d words", pretrained_file, n_rows, len(words))
+
+
+@torch.no_grad()
+def _copy_rows(
+    module: torch.nn.Module, words: list[str], source: torch.nn.Module, source_words: list[str]
+) -> int:
+    """Copy the rows of the words that both have, and return their number."""
+    row = {word: k for k, word in enumerate(source_words)}
     pairs = [(k, row[word]) for k, word in enumerate(words) if word in row]
-    new, old = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
-    with torch.no_grad():
-        for parameter, source in zip(softmax.parameters(), found.softmax.parameters()):
-            parameter[new] = source[old]
-    logger.info("%s: loaded the softmax of %d of %d words", pretrained_file, len(new), len(words))
+    rows = torch.tensor(pairs, dtype=torch.long).view(-1, 2)
+    for parameter, other in zip(module.parameters(), source.parameters()):
+        for new, old in (block.T for block in rows.split(ROWS)):
+            parameter[new] = other[old]
+    return len(rows)

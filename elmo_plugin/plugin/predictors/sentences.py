@@ -1,16 +1,10 @@
-import io
 import json
-import locale
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 from allennlp.common import JsonDict
-from allennlp.common.file_utils import open_compressed
 from allennlp.data import DatasetReader, Instance
 from allennlp.models import Model
 from allennlp.predictors import Predictor
@@ -19,11 +13,9 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import language_model
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
-from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import output_encoding
-from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.models.predictions import KEYS, json_line, sentence_output
 from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import find_files, read_blocks
@@ -56,12 +48,7 @@ class BiLMPredictor(Predictor):
     """
 
     n_substitutes = 5
-    _model: LanguageModel
-
-    def __init__(self, model: Model, dataset_reader: DatasetReader, frozen: bool = True) -> None:
-        if not isinstance(model, LanguageModel):
-            raise InputError(f"expected a model of type bilm, found {type(model).__name__}")
-        super().__init__(model, dataset_reader, frozen)
+    _model: BiLMModel
 
     def load_line(self, line: str) -> JsonDict:
         line = line.removeprefix("\ufeff").strip()  # a byte order mark is no character of the text
@@ -71,25 +58,11 @@ class BiLMPredictor(Predictor):
         if line.startswith("{"):
             try:
                 found = json.loads(line)
-            except json.JSONDecodeError as error:
+            except json.JSONDecodeError:
                 if line.startswith('{"'):  # other braces may be text
-                    raise InputError(f"expected JSON, found {line[:80]!r} ({error})") from None
+                    raise
         _tokens(found)  # here, where the line's number is known
         return found
-
-    def load_file(self, input_file: str) -> Iterator[JsonDict]:
-        """
-        The sentences of a file, or of standard input for `"-"`, one per line. Raises an
-        `InputError` that names the line if it is blank or has another form.
-        """
-        name = "stdin" if input_file == "-" else input_file
-        with _open(input_file) as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    found = self.load_line(line)
-                except InputError as error:
-                    raise InputError(f"{name}, line {number}: {error}") from error
-                yield found
 
     def check_text(self, path: str) -> None:
         """
@@ -106,12 +79,10 @@ class BiLMPredictor(Predictor):
 
     def dump_line(self, outputs: JsonDict) -> str:
         line = json_line(outputs)
-        # The encodings of the terminal and of the output file.
-        for encoding in (output_encoding(), locale.getpreferredencoding(False)):
-            try:
-                line.encode(encoding)
-            except UnicodeEncodeError:
-                line = json.dumps(outputs)
+        try:
+            line.encode(output_encoding())
+        except UnicodeEncodeError:
+            line = json.dumps(outputs)
         return line + "\n"
 
     def predict_instance(self, instance: Instance) -> JsonDict:
@@ -139,15 +110,6 @@ class BiLMPredictor(Predictor):
             initial_state=model.initial_state,
             precision=model.precision,
         )
-
-
-def _open(input_file: str) -> AbstractContextManager[Iterable[str]]:
-    # As in a text, only a line feed ends a line.
-    if input_file != "-":
-        return open_compressed(local_path(with_repeats(input_file)), newline="\n")
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(newline="\n")
-    return nullcontext(sys.stdin)
 
 
 def _tokens(json_dict: JsonDict) -> list[str]:

@@ -38,17 +38,9 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
     """
 
     def __init__(self, encoder: Seq2SeqEncoder, elmo_dim: int, start: int) -> None:
-        if not isinstance(encoder, Seq2SeqEncoder):
-            fail("elmo_output: encoder", "the task's encoder", encoder)
         super().__init__(stateful=encoder.stateful)
         check_count("elmo_output: elmo_dim", elmo_dim)
-        check_count("elmo_output: start", start, least=0)
-        if start > encoder.get_input_dim():
-            raise InputError(
-                f"elmo_output: the encoder reads {encoder.get_input_dim()} columns; expected the "
-                f"{elmo_dim} of the second mix to start among them or after the last, found "
-                f"start {start}"
-            )
+        check_count("elmo_output: start", start, least=0, most=encoder.get_input_dim())
         self._encoder = encoder
         self._elmo_dim = elmo_dim
         self._start = start

@@ -8,9 +8,6 @@ from allennlp_models.classification.models.biattentive_classification_network im
 )
 from torch import Tensor, nn
 
-from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
-
 
 @Model.register("bcn_elmo")
 class BcnElmo(BiattentiveClassificationNetwork):
@@ -30,16 +27,13 @@ class BcnElmo(BiattentiveClassificationNetwork):
     """
 
     def __init__(self, vocab: Vocabulary, elmo: TokenEmbedder, **kwargs: Any) -> None:
-        if not isinstance(elmo, ElmoEmbedder):
-            found = type(elmo).__name__
-            raise InputError(f'bcn_elmo: elmo: expected an embedder of type "elmo", found {found}')
         super().__init__(vocab=vocab, elmo=_StockInterface(elmo), **kwargs)
 
 
 class _StockInterface(nn.Module):
     """The part of the interface of AllenNLP's `Elmo` that `bcn` uses."""
 
-    def __init__(self, embedder: ElmoEmbedder) -> None:
+    def __init__(self, embedder: Any) -> None:
         super().__init__()
         self._embedder = embedder
         self._scalar_mixes = range(embedder.num_output_representations)

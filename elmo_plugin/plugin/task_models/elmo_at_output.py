@@ -48,7 +48,6 @@ class ElmoAtOutput:
         self,
         vocab: Vocabulary,
         text_field_embedder: TextFieldEmbedder,
-        num_highway_layers: int,
         phrase_layer: Seq2SeqEncoder,
         elmo_columns: Any,
         initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
@@ -60,16 +59,12 @@ class ElmoAtOutput:
         for start, end in elmo_columns:
             encoder = ElmoOutputEncoder(encoder, end - start, start=encoder.get_input_dim())
         super().__init__(  # type: ignore[call-arg]
-            vocab=vocab,
-            text_field_embedder=text_field_embedder,
-            num_highway_layers=num_highway_layers,
-            phrase_layer=encoder,
-            **kwargs,
+            vocab=vocab, text_field_embedder=text_field_embedder, phrase_layer=encoder, **kwargs
         )
         self.layers_before(
             text_field_embedder.get_output_dim() - n_elmo,
             phrase_layer.get_input_dim(),
-            num_highway_layers,
+            kwargs["num_highway_layers"],
             elmo_columns,
         )
         initializer(self)  # type: ignore[arg-type]

@@ -12,6 +12,8 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, check_count, fail
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.formats.find import find_bilm, one_bilm
+from elmo_plugin.formats.task_archive import source_of
+from elmo_plugin.modules import CharCNN
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     is_archive,
     options_in_vocabulary,
@@ -48,8 +50,10 @@ class ElmoEmbedder(TokenEmbedder):
         Words, of which the first is the padding token. A token whose `word_inputs` is an index in
         this list is read as that word, and any other token from its characters.
     archive_file : `str`, optional
-        `model.tar.gz` or folder of a trained `bilm`, a folder or zip file with bilm-tf's
-        `options.json` and one HDF5 file, or the name of a model in the package.
+        `model.tar.gz` or folder of a trained `bilm`, or of a task model with this embedder (with
+        `#` and the embedder's name if it has several); a folder, zip or `.tar.gz` file with
+        bilm-tf's `options.json` and an HDF5 file, `hf://USER/REPOSITORY` with them; or the name of
+        a model in the package.
     pretrained : `str`, optional
         Name of a model in the package.
     elmo_dim : `int`, optional
@@ -90,9 +94,7 @@ class ElmoEmbedder(TokenEmbedder):
         super().__init__()
         with _errors_in_config():
             files = one_bilm((pretrained, archive_file, options_file, weight_file))
-        source = " ".join(map(str, files.values()))  # as archives store it
-        if pretrained is not None:
-            source = f"pretrained {pretrained}"
+        source = source_of(pretrained, archive_file, options_file, weight_file)
         cache_dir = None if is_archive(serialization_dir) else cache_dir
         known = options_in_vocabulary(vocab, source, serialization_dir)
         # The boundaries would be misread as tokens.
@@ -112,8 +114,11 @@ class ElmoEmbedder(TokenEmbedder):
             if not words or not all(isinstance(word, str) for word in words):
                 expected = "a list of words, the first of them the padding token"
                 fail("vocab_to_cache", expected, vocab_to_cache)
-            n_characters = self._elmo.bilm.max_characters_per_token
-            table = torch.from_numpy(words_to_characters(words, n_characters))
+            # One more than the longest word takes: a row without padding may have been cut.
+            most = 3 + max(len(word.encode("utf-8", "ignore")) for word in words)
+            if isinstance(self._elmo.bilm.token_encoder, CharCNN):
+                most = min(most, self._elmo.bilm.max_characters_per_token)
+            table = torch.from_numpy(words_to_characters(words, most))
             table[0] = 0  # the padding token
         self.register_buffer("_word_characters", table, persistent=False)
         dim = self._elmo.output_dim
@@ -169,12 +174,10 @@ class ElmoEmbedder(TokenEmbedder):
                 f'{NAME}: expected a token indexer of type "elmo" under the '
                 f"same key, found one that gives {', '.join(others) or 'nothing'}"
             )
-        if (
-            self._word_characters is not None
-            and word_inputs is not None
-            and elmo_tokens.size(-1) == self._word_characters.size(1)  # or else `Elmo` refuses them
-        ):
-            elmo_tokens = self._known_words(elmo_tokens, word_inputs, self._word_characters)
+        if self._word_characters is not None and word_inputs is not None:
+            elmo_tokens = self._elmo.bilm.fit(elmo_tokens)
+            table = self._elmo.bilm.fit(self._word_characters)
+            elmo_tokens = self._known_words(elmo_tokens, word_inputs, table)
         mixes = [mix.float() for mix in self._elmo(elmo_tokens)["elmo_representations"]]
         if self._projection is not None:
             dtype = self._projection.weight.dtype

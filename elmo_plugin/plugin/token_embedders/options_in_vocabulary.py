@@ -9,26 +9,24 @@ the folder that AllenNLP passes, which contains weights and the same options onl
 there, `Elmo.from_options` returns a biLM that cannot be used before its weights are loaded.
 
 Each entry is a word in a separate namespace. A vocabulary that is used for several runs can only
-grow, so entries are numbered, and the last entry of a source is valid.
+grow, so entries are numbered, and the last entry of a source is valid. `formats/task_archive.py`
+reads them too.
 """
 
 import json
 import logging
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from allennlp.data import Vocabulary
 
-from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.formats.archive_files import WEIGHTS
-from elmo_plugin.formats.bilm_tf.options_file import options_from_dict
+from elmo_plugin.formats.task_archive import FILE, NAMESPACE, stored_options
 from elmo_plugin.options import BiLMOptions
 
 logger = logging.getLogger(__name__)
 
-NAMESPACE = "elmo_options"
 ARCHIVED, TRAINED = WEIGHTS
 
 
@@ -37,7 +35,7 @@ def put_options_in_vocabulary(vocab: Vocabulary | None, source: str, options: Bi
     if vocab is None:
         return
     entries = vocab.get_token_to_index_vocabulary(NAMESPACE)
-    if _parsed(entries).get(source) == options:
+    if stored_options(entries).get(source) == options:
         return
     entry = {"source": source, "options": options.to_dict(), "number": len(entries)}
     vocab.add_token_to_namespace(json.dumps(entry), NAMESPACE)
@@ -56,9 +54,9 @@ def options_in_vocabulary(
     """
     if vocab is None or serialization_dir is None or not _is_loading(serialization_dir):
         return None
-    stored = _parsed(vocab.get_token_to_index_vocabulary(NAMESPACE))
-    file = Path(serialization_dir, "vocabulary", f"{NAMESPACE}.txt")
-    if stored != _parsed(file.read_text("utf-8").split("\n") if file.exists() else []):
+    stored = stored_options(vocab.get_token_to_index_vocabulary(NAMESPACE))
+    file = Path(serialization_dir, FILE)
+    if stored != stored_options(file.read_text("utf-8").split("\n") if file.exists() else []):
         return None  # A recovered run has the vocabulary of its config, which may be another run's.
     if source not in stored and len(stored) == 1:
         (archived,) = stored
@@ -68,24 +66,6 @@ def options_in_vocabulary(
         )
         source = archived
     return stored.get(source)
-
-
-def _parsed(entries: Iterable[str]) -> dict[str, BiLMOptions]:
-    """The last stored options of each source, from entries in the order of their indices."""
-    stored = {}
-    for entry in entries:
-        if not entry.startswith("{"):
-            continue  # padding and the unknown token
-        try:
-            found = json.loads(entry)
-            source, options = found["source"], found["options"]
-            stored[source] = options_from_dict(options, source="the archive's vocabulary")
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f'vocabulary, namespace "{NAMESPACE}": expected an entry of the token embedder '
-                f'"elmo", found {shown(entry)} ({error})'
-            ) from error
-    return stored
 
 
 def _is_loading(folder: str) -> bool:

@@ -1,30 +1,30 @@
 import json
 import logging
 import os
+import shutil
 import sys
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional, Union, cast
+from typing import Any, Optional, Union
 
 import torch
 import torch.distributed as dist
-from allennlp.common.file_utils import hardlink_or_copy
 from allennlp.common.util import is_distributed
 from allennlp.models.model import Model
 from allennlp.nn.util import dist_reduce
 from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
-from allennlp.training.trainer import Trainer, TrainerCheckpoint
+from allennlp.training.trainer import TrainerCheckpoint
 
-from elmo_plugin.checks import InputError, check_count, check_number
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.file_lock import FileLock
-from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file, why_not_plain
+from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
 from elmo_plugin.plugin.compat.gradient_buckets import (
     GRADIENT_ORDER,
     ResumableDistributedDataParallel,
 )
-from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point, remove
+from elmo_plugin.plugin.training.checkpoint_files import KINDS, CheckpointFiles, Point
 from elmo_plugin.plugin.training.interval_clock import IntervalClock
 from elmo_plugin.plugin.training.random_states import get_random_states, restore_unused_generators
 
@@ -42,8 +42,7 @@ class BiLMCheckpointer(Checkpointer):
 
     - `rank_state_eE_bB_wRofN.th`, one per process R: the states of its random number generators and
       the results of the `resume_state` methods of the model's modules (such as carried LSTM
-      states), digests of the texts and of the vocabulary, whose words give the rows of weights
-      their meaning, and the order in which processes sum their gradients;
+      states), digests of the texts, and the order in which processes sum their gradients;
     - `training_state_eE_bB.th`: the state of AllenNLP's trainer;
     - `model_state_eE_bB.th`: the weights.
 
@@ -86,13 +85,6 @@ class BiLMCheckpointer(Checkpointer):
         save_every_num_batches: Optional[int] = None,
         keep_most_recent_by_count: Optional[int] = 2,
     ) -> None:
-        name = 'checkpointer of type "bilm": '
-        if save_every_num_seconds is not None:
-            check_number(f"{name}save_every_num_seconds", save_every_num_seconds, least=0)
-        if save_every_num_batches is not None:
-            check_count(f"{name}save_every_num_batches", save_every_num_batches)
-        if keep_most_recent_by_count is not None:
-            check_count(f"{name}keep_most_recent_by_count", keep_most_recent_by_count, least=0)
         super().__init__(
             serialization_dir,
             save_every_num_batches=save_every_num_batches,
@@ -111,22 +103,19 @@ class BiLMCheckpointer(Checkpointer):
             os.path.join(self._serialization_dir, ".training.lock"), timeout=0, is_singleton=True
         )
 
-    def maybe_save_checkpoint(
-        self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
-    ) -> bool:
-        if cast(GradientDescentTrainer, trainer)._moving_average is not None:
+    def maybe_save_checkpoint(self, trainer: Any, *completed: int) -> bool:
+        """Save a checkpoint if it is time. `completed`: the numbers of epochs and of batches."""
+        if trainer._moving_average is not None:
             raise InputError(
                 "The checkpointer 'bilm' cannot save a moving_average: expected a trainer without "
                 "one, or else the checkpointer 'default'."
             )
-        self.check_texts(cast(GradientDescentTrainer, trainer))
-        point = Point(num_epochs_completed, num_batches_in_epoch_completed)
-        if super().maybe_save_checkpoint(trainer, *point):
-            return True
-        if self._is_asked or self._clock.is_due(point):
+        self.check_texts(trainer)
+        is_saved = super().maybe_save_checkpoint(trainer, *completed)
+        if not is_saved and (self._is_asked or self._clock.is_due(Point(*completed))):
             self.save_checkpoint(trainer)
-            return True
-        return False
+            is_saved = True
+        return is_saved
 
     def check_texts(self, trainer: GradientDescentTrainer) -> None:
         """
@@ -148,28 +137,28 @@ class BiLMCheckpointer(Checkpointer):
         """Save a checkpoint at the end of the running batch. Every process must call this."""
         self._is_asked = True
 
-    def save_checkpoint(self, trainer: Trainer) -> None:
+    def save_checkpoint(self, trainer: GradientDescentTrainer) -> None:  # type: ignore[override]
         """
         Save this process's part of a checkpoint, without waiting for the others. Raises an
         `OSError` if a file cannot be written, an `InputError` if loading an object of a state would
         execute code, and a `FloatingPointError` if a weight is NaN or infinite, because a run that
         recovers it could not continue. Earlier checkpoints are kept.
         """
-        trainer = cast(GradientDescentTrainer, trainer)
         point = Point(trainer._epochs_completed, trainer._batches_in_epoch_completed)
         _check_finite(self._model, point)
-        state = trainer.get_checkpoint_state()
-        if state is not None:
-            # Weights left by a killed run would make the new checkpoint look complete too early.
-            remove(self._files.model_state(point))
         self.check_texts(trainer)
-        rank_state = {**_rank_state(trainer), "vocabulary": self._vocabulary, "texts": self._texts}
-        self._files.write(rank_state, self._files.rank_state(point))
-        if state is not None:
-            # Trainer and model are the same in all processes; the first one's are saved.
-            self._files.write(state.trainer_state, self._files.training_state(point))
-            self._files.write(state.model_state, self._files.model_state(point))
-            self._remove_old_checkpoints(point)
+        states = [{**_rank_state(trainer), "texts": self._texts}]
+        # Trainer and model are the same in all processes; the first one's are saved.
+        if (state := trainer.get_checkpoint_state()) is not None:
+            states += [state.trainer_state, state.model_state]
+        for kind, content in zip(KINDS, states):
+            self._files.write(content, self._files.path(kind, point))
+        if state is not None and self._keep_most_recent_by_count is not None:
+            # Processes have exchanged gradients since the previous checkpoint, so it is complete in
+            # all of them; this one may not be.
+            certain = 1 if self._world_size == 1 else 2
+            count = max(self._keep_most_recent_by_count, certain)
+            self._files.remove_before(point, keep=self._files.complete()[:count])
         self._set_last_save(point)
 
     def find_latest_checkpoint(self) -> tuple[str, str] | None:
@@ -177,10 +166,9 @@ class BiLMCheckpointer(Checkpointer):
         The model and training state files of the newest checkpoint that has all files of this
         process, or `None`.
         """
-        complete = self._files.complete()
-        if not complete:
-            return None
-        return self._files.model_state(complete[0]), self._files.training_state(complete[0])
+        for point in self._files.complete():
+            return self._files.path("model_state", point), self._files.path("training_state", point)
+        return None
 
     def load_checkpoint(self) -> TrainerCheckpoint | None:
         """
@@ -188,7 +176,7 @@ class BiLMCheckpointer(Checkpointer):
         this. If the run was killed before the trainer wrote `best.th`, this method writes it. A
         damaged `best.th` is removed, because the trainer would silently load it at the end. Raises
         an `InputError` if another run trains in this folder, if the checkpoints were saved by a
-        different number of processes or with another vocabulary, or if the model is sharded.
+        different number of processes, or if the model is sharded.
         """
         if self.state_is_sharded:
             raise InputError(
@@ -197,31 +185,29 @@ class BiLMCheckpointer(Checkpointer):
             )
         self._lock_folder()
         self._files.check_world_size()
-        vocabulary = self._vocabulary  # before the data loader adds words
-        loaded = self._load_newest()
-        self._files.remove_leftovers(loaded[0] if loaded else None)
-        if loaded is None:
+        point, states = self._load_newest()
+        if self._is_local_primary:
+            self._files.remove_leftovers(point)
+        if is_distributed():
+            dist.barrier()  # before any process writes files
+        if point is None:
             logger.info(
                 "No checkpoint in %s: training starts from the beginning.", self._serialization_dir
             )
             return None
-        point, rank_state, training_state, model_state = loaded
-        if rank_state["vocabulary"] != vocabulary:
-            raise InputError(
-                f"vocabulary: expected that of {self._files.model_state(point)}, found another, "
-                "because the text that it is made from has changed; restore the text to resume"
-            )
-        self._check_weights(model_state, self._files.model_state(point))
+        rank_state, training_state, model_state = states
+        file = self._files.path("model_state", point)
         self._resumed_texts = rank_state["texts"]  # compared as soon as the trainer is known
         self._set_last_save(point)
         logger.info(
             f"Resuming training after {point.epochs} epochs and {point.batches} batches, from "
-            f"{self._files.model_state(point)}."
+            f"{file}."
         )
         if self._is_local_primary:
             self._set_archive_aside()
-            if rank_state["is_best"]:
-                self._write_best(point)
+            if rank_state["is_best"]:  # the trainer may not have written it
+                with atomic_write(self._files.best()) as temporary:
+                    shutil.copyfile(file, temporary)
             else:
                 self._remove_damaged_best()
         if rank_state["is_best"] or training_state["best_model_filename"] is not None:
@@ -235,29 +221,15 @@ class BiLMCheckpointer(Checkpointer):
         self._restore_random_states_at_first_forward(rank_state["random_states"])
         return TrainerCheckpoint(model_state, training_state)
 
-    def _check_weights(self, state: dict[str, Any], file: str) -> None:
-        """Raise an `InputError` for a weight of another kind, where PyTorch's error is internal."""
-        for name, own in self._model.state_dict().items():
-            if name in state and isinstance(own, torch.Tensor) and why_not_plain(own) is None:
-                stored = state[name]
-                found = why_not_plain(stored) or f"a tensor of type {stored.dtype}"
-                if (expected := f"a tensor of type {own.dtype}") != found:
-                    raise InputError(f"{file}: {name}: expected {expected}, found {found}")
-
     def _lock_folder(self) -> None:
         """Keep other runs out of the folder, until this object or its process ends."""
-        if self._rank != 0 or self._lock.is_locked:
-            return
         try:
-            self._lock.acquire()
+            if self._rank == 0:
+                self._lock.acquire()
         except TimeoutError:
             raise InputError(
                 f"{self._serialization_dir}: expected no other run that trains in this folder, "
                 "found one; stop it or wait for its end"
-            ) from None
-        except OSError as error:
-            raise InputError(
-                f"{self._serialization_dir}: expected a folder to write to, found: {error}"
             ) from None
 
     @property
@@ -266,51 +238,24 @@ class BiLMCheckpointer(Checkpointer):
         processes = int(os.environ.get("ALLENNLP_PROCS_PER_NODE", self._world_size))
         return self._rank % processes == 0
 
-    @cached_property
-    def _vocabulary(self) -> str:
-        """
-        The vocabulary's digest before training. A lazy data loader adds the words of a pretrained
-        transformer only with its first batch, so a later digest would be another one.
-        """
-        vocab = self._model.vocab
-        words = {name: vocab.get_index_to_token_vocabulary(name) for name in vocab.get_namespaces()}
-        return digest(json.dumps(words, sort_keys=True).encode("utf-8"))
-
     def _set_last_save(self, point: Point) -> None:
         self._is_asked = False
         self._clock.restart()
         self._last_save_num_epochs_completed = point.epochs
         self._last_save_num_batches_in_epoch_completed = point.batches
 
-    def _remove_old_checkpoints(self, newest: Point) -> None:
-        if self._keep_most_recent_by_count is None:
-            return
-        # Processes have exchanged gradients since the previous checkpoint, so it is complete in all
-        # of them; this one may not be.
-        certain = 1 if self._world_size == 1 else 2
-        count = max(self._keep_most_recent_by_count, certain)
-        self._files.remove_before(newest, keep=self._files.complete()[:count])
-
-    def _load_newest(self) -> tuple[Point, Any, Any, Any] | None:
+    def _load_newest(self) -> tuple[Point | None, Any]:
+        """The newest checkpoint that every process can read, with its states."""
         candidates = self._files.complete()
         while True:
             states = None
             while candidates and (states := self._files.read(candidates[0])) is None:
                 candidates.pop(0)
             own = _number(candidates[0]) if candidates else -1
-            newest = dist_reduce(own, dist.ReduceOp.MAX)
             common = dist_reduce(own, dist.ReduceOp.MIN)
-            if newest == common:
-                return (candidates[0], *states) if states is not None else None
+            if common == dist_reduce(own, dist.ReduceOp.MAX):
+                return (candidates[0] if candidates else None), states
             candidates = [point for point in candidates if _number(point) <= common]
-
-    def _write_best(self, point: Point) -> None:
-        """Write `best.th` as the trainer does after the checkpoint of the best epoch so far."""
-        best, weights = self._files.best(), self._files.model_state(point)
-        # Renaming a link to another link to the same file would do nothing and leave both.
-        if not (os.path.exists(best) and os.path.samefile(weights, best)):
-            hardlink_or_copy(weights, self._files.temporary(best))
-            os.replace(self._files.temporary(best), best)
 
     def _set_archive_aside(self) -> None:
         """
@@ -333,7 +278,7 @@ class BiLMCheckpointer(Checkpointer):
                 check_torch_file(self._files.best())
         except DamagedFileError as error:
             logger.warning("Removing %s. Training will fail if no later epoch is better.", error)
-            remove(self._files.best())
+            os.remove(self._files.best())
 
     def _restore_random_states_at_first_forward(self, saved: dict[str, Any]) -> None:
         before = get_random_states()

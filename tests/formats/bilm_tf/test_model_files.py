@@ -3,6 +3,8 @@
 import shutil
 import tarfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy
@@ -10,6 +12,7 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.formats.archive_files import unpacked
 from elmo_plugin.formats.bilm_tf.model_files import model_files
 from tests.damage import damage
 
@@ -37,6 +40,16 @@ def zip_of(folder: Path, names: dict[str, str]) -> Path:
 
 
 PUBLISHED = {"options.json": "options.json", "model.hdf5": "model.hdf5", "vocab.txt": "vocab.txt"}
+ONE = {"model.hdf5": "model.hdf5"}
+
+
+@contextmanager
+def files_of(path: Path) -> Iterator[tuple[Path, Path]]:
+    """The options and the weights in a zip file that is unpacked."""
+    with unpacked(path) as inside:
+        if inside == path:
+            raise InputError(f"{path}: another kind of file")
+        yield model_files(inside)
 
 
 def test_a_folder_or_a_zip_file_is_a_model(folder, bilm_files):
@@ -86,19 +99,18 @@ def test_names_that_begin_with_the_current_folder(folder, bilm_files):
     with zipfile.ZipFile(path, "w") as archive:
         for name in ("options.json", "model.hdf5"):
             archive.writestr(f"./{name}", (folder / name).read_bytes())
-    with model_files(path) as files:
-        assert Path(files[1]).read_bytes() == Path(bilm_files.weight_file).read_bytes()
+    with files_of(path) as files:
+        assert files[1].read_bytes() == Path(bilm_files.weight_file).read_bytes()
+    assert not files[0].exists() and not files[1].exists()
 
 
-def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
-    """The names of the members do not choose the folder, and no file is left."""
-    path = zip_of(folder, {"../../options.json": "options.json", "/tmp/model.hdf5": "model.hdf5"})
+@pytest.mark.parametrize("name", ["../../options.json", "a/../../options.json"])
+def test_a_zip_file_with_files_outside_its_folder(folder, name):
+    """It is refused, as a `.tar.gz` with such a file, and no file is written."""
+    path = zip_of(folder, {name: "options.json", "model.hdf5": "model.hdf5"})
     before = sorted(path.parent.rglob("*"))
-    with model_files(path) as files:
-        found = [Path(file) for file in files]
-        assert [file.name for file in found] == ["options.json", "model.hdf5"]
-        assert found[1].read_bytes() == Path(bilm_files.weight_file).read_bytes()
-    assert not found[0].exists() and not found[1].exists()
+    with pytest.raises(InputError, match=f"^{path}: expected members inside"), files_of(path):
+        pass
     assert sorted(path.parent.rglob("*")) == before
 
 
@@ -106,17 +118,25 @@ def test_a_zip_file_writes_nowhere_else(folder, bilm_files):
     "names, message",
     [
         ({"model.hdf5": "model.hdf5"}, "expected one options.json in it, found none"),
-        ({"options.json": "options.json"}, "expected one HDF5 file in it, found none"),
+        ({"options.json": "options.json"}, "expected one HDF5 file .*in it, found none"),
         (
-            {**PUBLISHED, "b.h5": "model.hdf5"},
-            "expected one HDF5 file in it, found b.h5, model.hdf5",
+            {"options.json": "options.json", "a.h5": "model.hdf5", "b.h5": "model.hdf5"},
+            r"expected one HDF5 file or model\.hdf5 in it, found a\.h5, b\.h5",
+        ),
+        (
+            {**PUBLISHED, "weights.hdf5": "model.hdf5"},
+            r"expected one HDF5 file .* in it, found model\.hdf5, weights\.hdf5",
+        ),
+        (
+            {"a_options.json": "options.json", "b_options.json": "options.json", **ONE},
+            r"expected one options\.json in it, found a_options\.json, b_options\.json",
         ),
     ],
 )
 def test_not_a_model(folder, names, message):
     """The message names the path, what was expected and what was found."""
     path = zip_of(folder, names)
-    with pytest.raises(InputError, match=f"^{path}: {message}"), model_files(path):
+    with pytest.raises(InputError, match=f"^{path}: {message}"), files_of(path):
         pass
 
 
@@ -129,7 +149,7 @@ def test_a_damaged_zip_file(folder, fuzz):
         way, data = damage(whole, random)
         path.write_bytes(data)
         try:
-            with model_files(path) as files:
-                assert [Path(file).read_bytes() for file in files] == expected, way
+            with files_of(path) as files:
+                assert [file.read_bytes() for file in files] == expected, way
         except InputError as error:
             assert str(path) in str(error), way

@@ -13,12 +13,13 @@ import h5py
 import numpy
 import pytest
 import torch
+from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import dump, estimate
+from elmo_plugin.elmo import dump
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.commands import elmo_vectors
@@ -102,33 +103,12 @@ def test_the_size_is_printed_first(tmp_path, options, capsys, monkeypatch, extra
         patch.setattr(Elmo, "embed", None)
         run(text, tmp_path / "out", "--all", *options, *extra)
     shown = capsys.readouterr().out
-    found = re.search(r"out: about ([\d.]+)([kM])B in about \d\d:\d\d, for (.*);", shown)
+    found = re.search(r"out: about ([\d.]+)([kM])B, for (.*);", shown)
     run(text, tmp_path / "out", "--all", *options, *extra)
     size = float(found[1]) * {"k": 1e3, "M": 1e6}[found[2]]
     assert abs(size / (tmp_path / "out").stat().st_size - 1) < 0.05
     tokens = sum(len(sentence.split()) + 1 for sentence in TEXT) * 300
     assert found[3] == f"2,100 sentences with {tokens:,} tokens"
-
-
-def test_the_time_of_a_dump(bilm_files, monkeypatch):
-    """The expected time is computed by hand from a clock of our own: 3 seconds for the words of the
-    sample, and 5 for its tokens. Words that a full cache has lost are encoded again, and no state
-    is carried into the dump."""
-    monkeypatch.setattr(estimate, "SAMPLE", 2)
-    monkeypatch.setattr(estimate, "SECONDS", 100)
-    monkeypatch.setattr(estimate, "CAPACITY", 3)
-    text = ["a b", "a b c", "d", "a a", "a"]
-    size = estimate.measure_text(dump.Line(*item) for item in enumerate(text))
-    assert size[:4] == (5, 9, 5, sum(map(len, text)))  # words a, b, c, then d and a again
-    assert len(size.sample) == 2 and set(size.sample) <= set(map(dump.Line, range(5), text))
-    size = size._replace(sample=[dump.Line(0, "a b"), dump.Line(1, "a b c")])
-    elmo = Elmo.from_files(*bilm_files, initial_state="carry")
-    clock = iter([0.0, 3.0, 5.0, 8.0])
-    monkeypatch.setattr(estimate.time, "perf_counter", lambda: next(clock))
-    settings = dump.DumpSettings(layer="all", batch_size=1)
-    seconds = estimate.seconds_of_dump(elmo, size, settings)
-    assert seconds == pytest.approx(3 / 3 * 5 + 5 / 5 * 9)
-    assert elmo.carried.state is None
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 100])
@@ -173,7 +153,6 @@ def test_large_batches(tmp_path, options, monkeypatch, batch_size, n_batches):
         return read_batch(bilm, tokens, *rest, **more)
 
     (tmp_path / "text").write_text(f"{'dog ' * 30}\n" * 160)
-    monkeypatch.setattr(elmo_vectors, "seconds_of_dump", lambda *_: 0)
     monkeypatch.setattr(BiLM, "sentences", sentences)
     run(tmp_path / "text", tmp_path / "out", "--top", *options, "--batch-size", batch_size)
     assert sum(sizes) == 160 and len(sizes) == n_batches
@@ -426,8 +405,8 @@ def test_batch_sizes_that_are_refused(text, tmp_path, options, size, capsys):
 
 def test_missing_devices_are_refused(text, tmp_path, options):
     """A device that does not exist is refused before anything is read."""
-    for device in (torch.cuda.device_count(), 1000, -2, 2**40):
-        with pytest.raises(InputError, match=rf"^--cuda-device: expected .*{device}$"):
+    for device in (torch.cuda.device_count(), 100):
+        with pytest.raises((ConfigurationError, RuntimeError), match=r"GPU|accelerator"):
             run(text, tmp_path / "out", "--top", *options, "--cuda-device", device)
 
 
@@ -644,15 +623,14 @@ def test_an_existing_output_stays(text, tmp_path, options):
     with pytest.raises(InputError, match="found one; remove it to write it again"):
         run(text, out, "--top", *options)
     assert out.read_text() == "mine"
-    with pytest.raises(InputError, match=r"a file to write, found a folder$"):
+    with pytest.raises(InputError, match="expected to write a new file, found one"):
         run(text, tmp_path, "--top", *options)
 
 
 def test_a_missing_output_folder_is_not_created(text, tmp_path, options):
-    """A missing folder is an error and is not created. The error tells a file in its place from no
-    file."""
-    for folder, found in ((tmp_path / "none", "none"), (text, "a file")):
-        message = rf"^output_file: \S+out: expected the existing folder {folder}, found {found}$"
+    """A missing folder is an error and is not created, with the operating system's reason."""
+    for folder, found in ((tmp_path / "none", "No such file"), (text, "Not a directory")):
+        message = rf"^output_file: \S+out: expected .* the folder {folder}, found: {found}"
         with pytest.raises(InputError, match=message):
             run(text, folder / "out", "--top", *options)
     assert list(tmp_path.iterdir()) == [text]
@@ -688,7 +666,7 @@ def test_missing_inputs_are_named(text, tmp_path, options):
             FileNotFoundError, match=rf"{no}: expected {kind}.* found no such file$"
         ):
             run(*arguments, "--top")
-    with pytest.raises(InputError, match=r"^input_file: .* a file, found a folder"):
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
         run(tmp_path, out, "--top", *options)
 
 

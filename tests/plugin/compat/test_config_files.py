@@ -28,7 +28,6 @@ def test_configs_are_as_before(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     ("content", "found"),
     [
         (None, "a folder"),
-        (b"{a: 1}\0", "a NUL byte"),
         (b"{a: '\xe9'}", "in UTF-8, found .* 0xe9"),
         (b" " * (1 << 24) + b" ", "bytes, found more"),
     ],
@@ -58,7 +57,7 @@ def test_an_import_of_what_is_no_file(
     (tmp_path / "folder").mkdir()
     file = tmp_path / "config.jsonnet"
     file.write_text(f"{{a: {keyword} '{target}'}}")
-    with pytest.raises(RuntimeError, match=f"{tmp_path}/{target}: expected a file, found {found}"):
+    with pytest.raises(InputError, match=f"{tmp_path}/{target}: expected a file, found {found}"):
         Params.from_file(str(file))
 
 

@@ -78,7 +78,5 @@ def test_the_command_names_the_input(predictor: Predictor, tmp_path: Path) -> No
     file = tmp_path / "input"
     file.write_text("".join(json.dumps({"sentence": x}) + "\n" for x in ("He ran .", "It .", "")))
     manager = predict._PredictManager(predictor, str(file), None, 1, False, False)
-    with pytest.raises(
-        InputError, match=rf"^{file}, in the batch that ends with input 3: instance"
-    ):
+    with pytest.raises(InputError, match=rf"^{file}, in the batch that ends with line 3: instance"):
         manager.run()

@@ -54,5 +54,5 @@ def test_predictors_that_read_tags_refuse_text(name):
 @pytest.mark.parametrize("name", ["gone/folder", "qx_core_web_sm"])
 def test_other_names_are_errors(name):
     """A folder, and a model that is not AllenNLP's default."""
-    with pytest.raises(InputError, match=f"no spaCy model '{name}'"):
+    with pytest.raises(InputError, match=f"find model '{name}'"):
         SpacyTokenizer(name)

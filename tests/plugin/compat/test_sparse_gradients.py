@@ -36,21 +36,6 @@ def test_as_with_a_dense_gradient(max_norm):
         torch.testing.assert_close(found.grad.to_dense(), expected.grad)
 
 
-@pytest.mark.parametrize("sparse", [True, False])
-def test_clipping_by_value(sparse):
-    """PyTorch cannot clip sparse gradients by value; dense ones it can."""
-    model = Words(sparse)
-    trainer = SimpleNamespace(model=model, _grad_clipping=0.01, _scaler=None)
-    if sparse:
-        with pytest.raises(InputError, match=r"trainer: grad_clipping: expected null .* 0\.01"):
-            GradientDescentTrainer.clip_gradient(trainer)
-        trainer._grad_clipping = None
-        GradientDescentTrainer.clip_gradient(trainer)
-    else:
-        GradientDescentTrainer.clip_gradient(trainer)
-        assert model.embedding.weight.grad.abs().max() <= 0.01
-
-
 def test_rows_that_the_optimizer_exchanges_later():
     """In several processes, each would clip by the norm of its own rows."""
     model = Words(sparse=True)

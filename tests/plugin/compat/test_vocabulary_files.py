@@ -6,6 +6,9 @@ import pytest
 from allennlp.data import Vocabulary
 from allennlp.data import vocabulary as allennlp_vocabulary
 
+from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+
 
 class Killed(BaseException):
     pass
@@ -42,3 +45,28 @@ def test_a_kill_leaves_no_part_of_a_vocabulary(
         found = Vocabulary.from_files(str(folder))
         assert found.get_token_to_index_vocabulary() == vocab.get_token_to_index_vocabulary()
         assert [path.name for path in folder.parent.iterdir()] == ["vocabulary"]
+
+
+@pytest.mark.parametrize("kind", [Vocabulary, BiLMVocabulary])
+def test_the_words_of_a_run_are_not_replaced(tmp_path: Path, kind: type[Vocabulary]) -> None:
+    """Its rows of weights belong to its words. Without a checkpoint there are no weights yet. Other
+    namespaces may come, as those of an embedder's options."""
+    folder = tmp_path / "vocabulary"
+
+    def vocabulary(words: str) -> Vocabulary:
+        if kind is BiLMVocabulary:
+            return BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *words])
+        return Vocabulary(tokens_to_add={"tokens": list(words)})
+
+    one, other = vocabulary("ab"), vocabulary("ba")
+    one.save_to_files(str(folder))
+    other.save_to_files(str(folder))
+    (tmp_path / "model_state_e0_b7.th").touch()
+    other.save_to_files(str(folder))
+    other.add_token_to_namespace("x", "more")
+    other.save_to_files(str(folder))
+    before = saved(folder)
+    assert "more.txt" in before
+    with pytest.raises(InputError, match=f"vocabulary: expected that of the run in {tmp_path}, .*"):
+        one.save_to_files(str(folder))
+    assert saved(folder) == before

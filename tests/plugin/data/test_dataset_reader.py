@@ -129,16 +129,8 @@ def test_tokens_to_add_are_refused(kind: type) -> None:
         BiLMDatasetReader({"elmo": kind(tokens_to_add={"<num>": 1})})
 
 
-@pytest.mark.parametrize(
-    ("key", "values"),
-    [
-        ("max_characters_per_token", [None, 2, -1, 10**12, 50.0, True, "50", [], {}, float("nan")]),
-        ("max_instances", [-1, 10**12, 5.0, True, "5", [], {}, float("inf")]),
-        ("token_indexers", [[], "elmo", 3, True, {"elmo": "elmo"}, {"elmo": None}, [1]]),
-    ],
-)
-def test_wrong_parameters_are_named(key: str, values: list) -> None:
+@pytest.mark.parametrize("value", [None, 2, -1, 10**12, 50.0, True, "50", [], {}, float("nan")])
+def test_wrong_lengths_of_words_are_named(value: Any) -> None:
     """The rules are those of the docstring."""
-    for value in values:
-        with pytest.raises(InputError, match=rf"{key}: expected .*, found "):
-            BiLMDatasetReader(**{key: value})
+    with pytest.raises(InputError, match=r"max_characters_per_token: expected .*, found "):
+        BiLMDatasetReader(max_characters_per_token=value)

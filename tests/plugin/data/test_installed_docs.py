@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from allennlp.common.file_utils import cached_path
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data import installed_docs
 from elmo_plugin.plugin.data.installed_docs import InstalledDocsClient, docstrings, sentences
 
@@ -178,7 +179,7 @@ def test_the_text_is_made_once_for_both_splits(small_corpus, tmp_path, monkeypat
 @pytest.mark.parametrize("resource", ["docs://test", "docs://", "docs://train/x"])
 def test_unknown_name(resource, tmp_path):
     """The error names the two splits."""
-    with pytest.raises(FileNotFoundError, match="docs://train or docs://heldout") as error:
+    with pytest.raises(InputError, match="expected one of 'train', 'heldout', found") as error:
         cached_path(resource, cache_dir=tmp_path)
     assert resource in str(error.value)
 

@@ -9,7 +9,6 @@ from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file, wr
 from elmo_plugin.plugin.data.vocabulary import (
     BiLMVocabulary,
     ids_of_corpus_words,
-    own_unknown_share,
     vocabulary_words,
     word_ids,
 )
@@ -45,47 +44,12 @@ def test_words_come_by_frequency(tmp_path: Path, text: Path) -> None:
     assert build(tmp_path, text, min_count=2, max_size=50) == words[:6]
 
 
-def test_defaults(tmp_path: Path, text: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """By hand: c and b occur three times or more, 7 of 13 tokens. The log says so, and the other
-    vocabulary's share is in the files that AllenNLP writes and reads."""
-    with caplog.at_level("INFO"):
-        assert build(tmp_path, text) == ["<S>", "</S>", "<UNK>", "c", "b"]
-    assert "at most 100000 that occur at least 3 times, which cover 53.8 % of its 13" in caplog.text
-    vocab = BiLMVocabulary.from_corpus(str(text), cache_dir=str(tmp_path / "cache"))
-    vocab.save_to_files(str(tmp_path / "vocabulary"))
-    for kind in (Vocabulary, BiLMVocabulary):
-        again = kind.from_files(tmp_path / "vocabulary")
-        assert own_unknown_share(again) == pytest.approx(6 / 13, abs=1e-6)
-    assert own_unknown_share(BiLMVocabulary.from_words(WORDS)) == 0
+def test_defaults(tmp_path: Path, text: Path) -> None:
+    """By hand: c and b occur three times or more."""
+    assert build(tmp_path, text) == ["<S>", "</S>", "<UNK>", "c", "b"]
     corpus = tmp_path / "large.txt"
     corpus.write_text("\n".join(f"w{k // 3}" for k in range(3 * 100_001)))
     assert len(build(tmp_path, corpus)) == 100_000
-
-
-def test_a_vocabulary_of_few_tokens_gives_a_warning(
-    tmp_path: Path, text: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """By hand: of 13 tokens, c has four, and c and b have seven."""
-    for min_count, words in ((4, 1), (3, 2)):
-        caplog.clear()
-        assert len(build(tmp_path, text, min_count=min_count)) == 3 + words
-        warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
-        assert len(warnings) == (words == 1)
-        assert all("which cover 30.8 % of its 13 tokens; a perplexity" in x for x in warnings)
-
-
-def test_the_words_of_a_run_are_not_replaced(tmp_path: Path) -> None:
-    """Its rows of weights belong to its words. Without a checkpoint there are no weights yet."""
-    folder = tmp_path / "vocabulary"
-    one, other = (BiLMVocabulary.from_words([*WORDS[:3], *x]) for x in (["a", "b"], ["b", "a"]))
-    one.save_to_files(str(folder))
-    other.save_to_files(str(folder))
-    (tmp_path / "model_state_e0_b7.th").touch()
-    other.save_to_files(str(folder))
-    before = (folder / "words.txt").read_bytes()
-    with pytest.raises(InputError, match=f"vocabulary: expected that of the run in {tmp_path}, .*"):
-        one.save_to_files(str(folder))
-    assert (folder / "words.txt").read_bytes() == before
 
 
 @pytest.mark.parametrize("oov_token", [None, "<UNK>", "@@UNKNOWN@@", "the"])
@@ -153,15 +117,7 @@ def test_a_word_that_a_vocabulary_cannot_hold_is_refused() -> None:
             ({"corpus": "a", "max_size": bad}, "max_size: expected a whole number from 4")
             for bad in (3, -1, True, "5", 5.0, 1e30, 10**12, [], {}, float("nan"))
         ],
-        *[
-            ({"corpus": "a", "min_count": bad}, "min_count: expected a whole number from 0")
-            for bad in (-1, 10**12)
-        ],
-        *[({"corpus": bad}, "corpus: expected a path") for bad in ("", 3, True, [], {}, "a\0b")],
-        *[({"file": bad}, "file: expected a path") for bad in ("", 3, True, [], {}, "a\0b")],
-        ({"corpus": "a", "cache_dir": ""}, "cache_dir: expected a path"),
         ({"file": "a", "min_count": 2}, '"min_count" needs a "corpus"'),
-        ({"file": "a", "cache_dir": "b"}, '"cache_dir" needs a "corpus"'),
     ],
 )
 def test_wrong_parameters_are_named(params: dict, message: str) -> None:
@@ -170,14 +126,12 @@ def test_wrong_parameters_are_named(params: dict, message: str) -> None:
         Vocabulary.from_params(Params({"type": "bilm", **params}))
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named() -> None:
     """The message has the key and the path."""
     for key in ("corpus", "file"):
-        for path in ("nothing.txt", "x" * 5000, "http://", "s3://"):
+        for path in ("", "nothing.txt", "x" * 5000, "http://", "s3://"):
             with pytest.raises(FileNotFoundError, match=rf"{key}: .*{path}"):
                 Vocabulary.from_params(Params({"type": "bilm", key: path}))
-    with pytest.raises(InputError, match=r"file: .*: expected a file, found a folder$"):
-        Vocabulary.from_params(Params({"type": "bilm", "file": str(tmp_path)}))
 
 
 def test_a_vocabulary_of_another_type_is_refused() -> None:

@@ -11,10 +11,10 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
 
+from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
-from elmo_plugin.text.prefetch import LazyWindow
 from tests import oracle
 from tests.conftest import WORDS
 from tests.oracle import Arrays, Options, State
@@ -37,7 +37,7 @@ TEXT: list[Row] = [
 """Rows of 12, 15 and 4 time steps (a sentence of n words takes n + 1)."""
 
 
-def language_model(seed: int = 0, vocab: Vocabulary | None = None, **params: Any) -> LanguageModel:
+def language_model(seed: int = 0, vocab: Vocabulary | None = None, **params: Any) -> BiLMModel:
     """Build a model from a config, in float64 and in training mode, with random weights and a
     random warm state."""
     config = {

@@ -9,7 +9,8 @@ from allennlp.data import Batch, Instance
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
 from tests.plugin.models.running_text import (
@@ -33,7 +34,7 @@ def instances(sentences: list[list[str]]) -> list[Instance]:
     return found
 
 
-def batch_of(model: LanguageModel, sentences: list[list[str]]) -> dict[str, Any]:
+def batch_of(model: BiLMModel, sentences: list[list[str]]) -> dict[str, Any]:
     batch = Batch(instances(sentences))
     batch.index_instances(model.vocab)
     return batch.as_tensor_dict()
@@ -179,27 +180,32 @@ def test_an_evaluation_starts_afresh():
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("length", [8, 12])
 @pytest.mark.parametrize("kind", ["sentences", "windows"])
-def test_words_of_another_length(kind, length, training):
-    """The error names the keys. Otherwise words would be cut or filled up in another way than the
-    model's, which it can read without an error in some cases."""
-    model = language_model().train(training)
+def test_words_of_another_length(kind, training):
+    """The expected loss is that of words of the model's length. Words that were cut to fewer
+    characters are an error, because the model would read others in their place."""
+    losses = []
+    for length in (10, 12):
+        model = language_model().train(training)
+        losses.append(model(**_of_length(model, kind, length))["loss"].item())
+    assert losses[0] == losses[1]
+    with pytest.raises(ValueError, match=r"up to 8 bytes.*cut to 3.*max_characters_per_token"):
+        model(**_of_length(model, kind, 5))
+
+
+def _of_length(model: BiLMModel, kind: str, length: int) -> dict[str, Any]:
+    """The inputs of a model with words of another number of characters, in the form of ids."""
     if kind == "sentences":
         inputs = batch_of(model, SENTENCES)
-        tokens = inputs["source"]["elmo"]["elmo_tokens"]
-        inputs["source"]["elmo"]["elmo_tokens"] = _of_length(tokens, length)
-    else:
-        window, *_ = windows(TEXT, 5)
-        inputs = batch({**window, "words": _of_length(window["words"], length)})
-    with pytest.raises(
-        InputError, match=rf"max_characters_per_token .*dataset_reader, found 10 and {length}"
-    ):
-        model(**inputs)
-
-
-def _of_length(tokens: torch.Tensor, length: int) -> torch.Tensor:
-    return torch.nn.functional.pad(tokens, (0, length - tokens.size(-1)))
+        rows = [torch.from_numpy(words_to_characters(words, length)) for words in SENTENCES]
+        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).long()
+        inputs["source"]["elmo"]["elmo_tokens"] = tokens
+        return inputs
+    window, *_ = windows(TEXT, 5)
+    text = [bytes(int(c) - 1 for c in row if c < 257).decode() for row in window["words"]]
+    marks = {257: "<S>", 258: "</S>"}
+    words = [marks.get(int(row[1]), word) for row, word in zip(window["words"], text)]
+    return batch({**window, "words": torch.from_numpy(words_to_characters(words, length))})
 
 
 def test_an_indexer_of_another_type():

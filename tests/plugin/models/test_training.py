@@ -23,7 +23,7 @@ from allennlp.training.metric_tracker import MetricTracker
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import sampled_softmax
 from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, keep_if_best
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.conftest import BLOCKS
 from tests.plugin.training.toy_training import Killed
 
@@ -161,8 +161,8 @@ def find_perplexities(monkeypatch: pytest.MonkeyPatch, perplexities: Iterator[fl
             found["perplexity"] = next(perplexities)
         return found
 
-    unpatched = LanguageModel.get_metrics
-    monkeypatch.setattr(LanguageModel, "get_metrics", get_metrics)
+    unpatched = BiLMModel.get_metrics
+    monkeypatch.setattr(BiLMModel, "get_metrics", get_metrics)
 
 
 def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):
@@ -297,7 +297,7 @@ def test_validate_every_refuses_a_moving_average(tmp_path):
         moving_average={"type": "exponential"},
         checkpointer={"type": "default"},
     )
-    with pytest.raises(InputError, match=r"validate_every.*without a moving_average"):
+    with pytest.raises(InputError, match=r"validate_every.*with no moving_average"):
         train_model(Params(params), str(tmp_path / "run"))
 
 
@@ -427,13 +427,14 @@ def test_validation_by_the_clock(tmp_path):
 def test_validate_every_needs_a_bilm_and_a_text(tmp_path):
     """The messages name what is missing."""
     callback = ValidateEveryCallback(str(tmp_path), num_batches=1)
-    trainer = SimpleNamespace(model=torch.nn.Linear(2, 2), _validation_data_loader=None)
-    with pytest.raises(InputError, match='expected a model of type "bilm", found Linear'):
+    others: dict[str, Any] = {"_callbacks": [], "_moving_average": None}
+    trainer = SimpleNamespace(model=torch.nn.Linear(2, 2), _validation_data_loader=[], **others)
+    with pytest.raises(InputError, match='expected a training with a model of type "bilm"'):
         callback.on_start(trainer)
     params = config(tmp_path / "cache").as_dict()
     params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
     del params["validation_data_path"], params["validation_data_loader"]
-    with pytest.raises(InputError, match=r"validate_every.*expected a validation_data_path"):
+    with pytest.raises(InputError, match=r"validate_every.*with a validation_data_path"):
         train_model(Params(params), str(tmp_path / "run"))
     params = config(tmp_path / "cache").as_dict()
     params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]

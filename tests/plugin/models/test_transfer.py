@@ -20,7 +20,7 @@ from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export_files import export_files
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS
 from tests.plugin.models.test_training import TEXT, config
@@ -28,12 +28,12 @@ from tests.plugin.models.test_training import TEXT, config
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
 
 
-def tuned(vocabulary: list[str], **extra: Any) -> LanguageModel:
+def tuned(vocabulary: list[str], **extra: Any) -> BiLMModel:
     params = {**BLOCKS, "type": "bilm", "n_negative_samples": 3, **extra}
     return Model.from_params(Params(params), vocab=BiLMVocabulary.from_words(vocabulary))
 
 
-def check_carried_over(source: LanguageModel, model: LanguageModel) -> None:
+def check_carried_over(source: BiLMModel, model: BiLMModel) -> None:
     """Check every weight of the biLM, and the softmax of the words that both models know, which
     "new" is not."""
     for name, tensor in source.bilm.state_dict().items():

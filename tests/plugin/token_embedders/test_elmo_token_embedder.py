@@ -17,6 +17,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
+from elmo_plugin.text.characters import words_to_characters
 
 SENTENCES = [
     "He threw the stick to the dog .".split(),
@@ -136,8 +137,6 @@ def test_a_word_that_is_not_in_vocab_to_cache_is_read_from_characters(bilm_files
     numbers[0] = torch.tensor([9, 7])  # the first of which has characters
     with pytest.raises(InputError, match=r"vocab_to_cache: .*below 3.*found 7"):
         ours(characters, numbers)
-    with pytest.raises(ValueError, match=r"expected 50 characters a token.*found 40"):
-        ours(characters[..., :40], numbers)
 
 
 def test_padding_before_a_token_is_refused(bilm_files):
@@ -301,9 +300,17 @@ def test_cache_dir(bilm_files, tmp_path, monkeypatch):
 
 
 def test_characters_of_another_length(bilm_files):
-    """The characters come from an indexer with another `max_characters_per_token`."""
-    with pytest.raises(ValueError, match=r"expected 50 characters.*found 30"):
-        embedder(**bilm_files._asdict())(torch.ones(1, 2, 30, dtype=torch.long))
+    """The `max_characters_per_token` of the indexer may be another one. The expected vectors are
+    those of 50 characters, as AllenNLP's indexer gives. A word that was cut is an error."""
+    ours = embedder(**bilm_files._asdict())
+    sentences = [["a", "word"], ["w" * 47 + "é"], ["w" * 60]]
+    expected = ours(batch_to_ids(sentences))
+    for length in (50, 51, 62, 90):
+        rows = [torch.from_numpy(words_to_characters(words, length)) for words in sentences]
+        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).long()
+        assert torch.equal(ours(tokens), expected)
+    with pytest.raises(ValueError, match=r"up to 48 bytes.*cut to 28.*indexer to 50 or more"):
+        ours(torch.from_numpy(words_to_characters(["w" * 29], 30))[None].long())
 
 
 def test_an_indexer_of_another_type(bilm_files):

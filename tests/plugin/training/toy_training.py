@@ -150,7 +150,7 @@ def make_trainer(
 def result(trainer: GradientDescentTrainer, folder: Path) -> dict[str, torch.Tensor]:
     """Return everything that two runs must agree on at their end, and check that nothing unfinished
     is left."""
-    assert not list(folder.glob("*.tmp"))
+    assert not list(folder.glob(".*.th.*"))
     last = max(folder.glob("model_state_*.th"), key=lambda path: _numbers(path.name))
     found = {}
     for kind, path in [("best", folder / "best.th"), ("last", last)]:

@@ -1,0 +1,46 @@
+"""An `Elmo` out of what `find_bilm` finds, and back to files."""
+
+import logging
+import os
+from typing import Any
+
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.formats.found import FoundBiLM, TrainedMixes
+
+logger = logging.getLogger(__name__)
+
+
+def elmo_of(elmo_class: Any, found: FoundBiLM, kwargs: dict[str, Any]) -> Any:
+    """
+    An `Elmo` with the biLM and, if `kwargs` do not ask for others, with the mixes that were trained
+    with it.
+    """
+    if found.mixes is None or kwargs.get("scalar_mix_parameters") is not None:
+        return elmo_class(found.bilm, **kwargs)
+    elmo = elmo_class(found.bilm, **{**found.mixes.settings, **kwargs})
+    own = _mixes(elmo)
+    shapes = ({name: x.shape for name, x in state.items()} for state in (own, found.mixes.state))
+    if len({frozenset(x.items()) for x in shapes}) == 1:
+        elmo.load_state_dict(found.mixes.state, strict=False)
+    else:
+        logger.warning("the trained mixes are of another number or form, and are not loaded")
+    return elmo
+
+
+def save_elmo(elmo: Any, folder: str | os.PathLike) -> None:
+    """See `Elmo.save`."""
+    if not elmo.has_weights:
+        raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
+    settings = {
+        "num_output_representations": elmo.num_output_representations,
+        "do_layer_norm": elmo.mixes[0].do_layer_norm,
+        "use_top_only": elmo.mixes[0].use_top_only,
+        "initial_state": elmo.initial_state,
+    }
+    with elmo.lock.shared():
+        mixes = TrainedMixes(_mixes(elmo), settings)
+        write_model_files(folder, elmo.bilm, mixes=mixes)
+
+
+def _mixes(elmo: Any) -> dict[str, Any]:
+    return {name: x for name, x in elmo.state_dict().items() if name.startswith("scalar_mix_")}

@@ -1,0 +1,81 @@
+"""The names of bilm-tf's arrays, and our parameters as views of their layout."""
+
+from torch import Tensor, nn
+
+from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
+from elmo_plugin.modules.code_points import CodePoints
+from elmo_plugin.modules.token_encoder import CodePointEncoder, WordTable
+from elmo_plugin.modules.word_list import WordList
+from elmo_plugin.ops.linear import Linear
+
+EMBEDDING = "embedding"
+WORDS = "lexicon/words"
+
+
+def warm_state_views(bilm: BiLM) -> dict[str, list[Tensor]]:
+    return {f"warm_state/{x}": [getattr(bilm.warm_state, x)] for x in ("memory", "output")}
+
+
+def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[Tensor]]:
+    """
+    Views of our parameters by array name, in the order in which the arrays are written. An array is
+    its views concatenated along the first dimension: copying into the views reads it, and copying
+    out of them writes it.
+    """
+    views = _encoder_views(bilm.token_encoder)
+    for k, layer in enumerate(bilm.bilstm.layers):
+        for d in (0, 1):  # forward, backward
+            cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+            views[f"{cell}/W_0"] = [layer.input_weight[d], layer.recurrent_weight[d]]
+            views[f"{cell}/B"] = [layer.bias[d]]
+            if layer.projection_weight is not None:
+                views[f"{cell}/W_P_0"] = [layer.projection_weight[d]]
+    if softmax is not None:
+        if not bilm.options.is_tied:  # then it is the array `embedding`
+            views["softmax/W"] = [softmax.weight]
+        views["softmax/b"] = [softmax.bias]
+    return {name: [part.detach() for part in parts] for name, parts in views.items()}
+
+
+def _encoder_views(encoder: nn.Module) -> dict[str, list[Tensor]]:
+    if isinstance(encoder, WordTable):
+        views = {EMBEDDING: [encoder.embedding.weight]}
+        return {**views, **_projection_views(encoder.projection)}
+    if isinstance(encoder, CodePointEncoder):
+        views = _encoder_views(encoder.characters)
+        if encoder.table is not None:
+            views.update(_encoder_views(encoder.table))
+        return {**views, **_projection_views(encoder.projection)}
+    assert isinstance(encoder, CharCNN)
+    # Row 0 means "no word here", and the file does not contain it.
+    views = {"char_embed": [encoder.char_embedding.weight[1:]]}
+    for i, conv in enumerate(encoder.convolutions):
+        views[f"CNN/W_cnn_{i}"] = [conv.weight.permute(2, 1, 0)[None]]  # (n, c, w) to (1, w, c, n)
+        views[f"CNN/b_cnn_{i}"] = [conv.bias]
+    for k, highway in enumerate(encoder.highways):
+        for gate in ("carry", "transform"):
+            linear = getattr(highway, gate)
+            views[f"CNN_high_{k}/W_{gate}"] = [linear.weight.t()]
+            views[f"CNN_high_{k}/b_{gate}"] = [linear.bias]
+    return {**views, **_projection_views(encoder.projection)}
+
+
+def _projection_views(projection: Linear | None) -> dict[str, list[Tensor]]:
+    if projection is None:
+        return {}
+    return {"CNN_proj/W_proj": [projection.weight.t()], "CNN_proj/b_proj": [projection.bias]}
+
+
+def lexicon_views(encoder: nn.Module) -> dict[str, list[Tensor]]:
+    """
+    Views as `array_views` of what a token encoder looks up. Other programs do not have these
+    arrays. As all arrays, they are written as numbers of floating point, which hold them exactly.
+    """
+    views = {}
+    for module in encoder.modules():
+        if isinstance(module, WordList):
+            views[WORDS] = [module.text]
+        elif isinstance(module, CodePoints):
+            views["lexicon/code_points"] = [module.code_points]
+            views["lexicon/marks"] = [module.marks]
+    return views

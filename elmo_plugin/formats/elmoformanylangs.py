@@ -1,0 +1,261 @@
+"""
+Reads the folder of a model of ELMoForManyLangs (Che et al. 2018). Its names appear only here.
+"""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmo_plugin.checks import InputError, shown
+from elmo_plugin.files.bounds import read_small_file
+from elmo_plugin.files.torch_file import load_weights, why_not_plain
+from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules
+from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.code_points import CodePoints
+from elmo_plugin.modules.token_encoder import UNKNOWN_OF_LEXICON
+from elmo_plugin.options import BiLMOptions
+
+CONFIG, ENCODER, TOKEN_EMBEDDER = "config.json", "encoder.pkl", "token_embedder.pkl"
+CHARACTERS, WORDS = "char.dic", "word.dic"
+CHARACTER_TABLE, WORD_TABLE = (f"{kind}_emb_layer.embedding.weight" for kind in ("char", "word"))
+
+MOST_BYTES = 1 << 27
+"""Largest config or lexicon, so that none can fill the memory."""
+
+MARKS = ("<eow>", "<bow>", "<bos>", "<eos>", "<oov>", "<pad>")
+"""Entries of the lexicon in the order of `CodePoints.marks`. A word is between `<eow>` and `<bow>`:
+ELMoForManyLangs swaps these two, in training too."""
+
+STRIPPED = "\u3000"
+"""The one entry of a lexicon that is white space: of its line, stripped, only the id is left."""
+
+PUBLISHED_CONFIG = {
+    "encoder": {
+        "name": "elmo",
+        "projection_dim": 512,
+        "cell_clip": 3,
+        "proj_clip": 3,
+        "dim": 4096,
+        "n_layers": 2,
+    },
+    "token_embedder": {
+        "name": "cnn",
+        "activation": "relu",
+        "filters": [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
+        "n_highway": 2,
+        "word_dim": 100,
+        "char_dim": 50,
+        "max_characters_per_token": 50,
+    },
+}
+PUBLISHED_NAMES = ("cnn_0_100_512_4096_sample.json", "cnn_50_100_512_4096_sample.json")
+"""Two files of ELMoForManyLangs with this content, which published models name but do not have."""
+
+
+def is_elmoformanylangs(path: Path) -> bool:
+    """Whether `path` is a folder with one of the two files of weights."""
+    return any((path / name).is_file() for name in (ENCODER, TOKEN_EMBEDDER))
+
+
+@torch.no_grad()
+def read_elmoformanylangs(
+    path: Path, vocabulary_file: str | None = None, with_softmax: bool = False
+) -> FoundBiLM:
+    """
+    Read a model without executing code. Its softmax, if the folder has one, is not read.
+
+    Raises an `InputError` that names the file if one is missing, damaged or of another kind of
+    model, or if there is a `vocabulary_file`.
+    """
+    if vocabulary_file is not None:
+        raise InputError(
+            f"{path}: expected no vocabulary file with a model of ELMoForManyLangs, whose softmax "
+            f"is not read, found {vocabulary_file}"
+        )
+    weights = {**_load(path / TOKEN_EMBEDDER), **_load(path / ENCODER)}
+    options, words = _options(path, weights)
+    try:
+        bilm, _ = meta_modules(options, None, most_layers=len(weights))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    for name, parts in _views(bilm).items():
+        _check(path, name, weights.get(name), (sum(map(len, parts)), *parts[0].shape[1:]))
+    allocate(bilm)
+    for name, parts in _views(bilm).items():
+        for part, numbers in zip(parts, weights[name].split([len(part) for part in parts])):
+            part.copy_(numbers)
+    for layer in bilm.bilstm.layers:
+        layer.bias.unflatten(1, (4, -1))[:, 2] -= 1  # our equation adds it to the forget gate
+    encoder = bilm.token_encoder
+    for highway in encoder.characters.highways:  # their gate is the share of the input
+        highway.carry.weight.neg_()
+        highway.carry.bias.neg_()
+    _fill_lexicon(path / CHARACTERS, encoder.code_points)
+    if encoder.table is not None:
+        encoder.table.words.fill(words)
+    bilm.warm_up()
+    return FoundBiLM(bilm)
+
+
+def _options(path: Path, weights: dict[str, Tensor]) -> tuple[BiLMOptions, list[str]]:
+    """The options of a model, and the words of its table, if it has one."""
+    file, config = _config(path)
+    blocks = {}
+    for name, kind in (("encoder", "elmo"), ("token_embedder", "cnn")):
+        block = config.get(name)
+        if not isinstance(block, dict) or block.get("name") != kind:
+            found = block.get("name") if isinstance(block, dict) else block
+            raise InputError(f'{file}: {name}.name: expected "{kind}", found {shown(found)}')
+        blocks[name] = block
+    lstm, encoder = blocks["encoder"], blocks["token_embedder"]
+    if lstm.get("dim") == lstm.get("projection_dim"):
+        raise InputError(
+            f"{file}: encoder.dim: expected another than projection_dim, found {shown(lstm['dim'])}"
+        )
+    options: dict[str, Any] = {
+        "lstm": {
+            **{key: lstm.get(key) for key in ("dim", "projection_dim", "n_layers")},
+            **{key: lstm.get(key) or None for key in ("cell_clip", "proj_clip")},
+            "use_skip_connections": True,
+        },
+        "char_cnn": {
+            **{key: encoder.get(key) for key in ("filters", "n_highway", "activation")},
+            "embedding": {"dim": encoder.get("char_dim")},
+            "max_characters_per_token": encoder.get("max_characters_per_token"),
+            "n_code_points": len(weights.get(CHARACTER_TABLE, ())),
+        },
+    }
+    words = [""] * len(weights.get(WORD_TABLE, ()))
+    if encoder.get("word_dim") != 0:
+        options["words"] = {"dim": encoder.get("word_dim")}
+        # Their program loads rows without a word too: those of words that it strips from a line.
+        numbers = _lexicon(path / WORDS, len(words))
+        _check_entry(path / WORDS, numbers, UNKNOWN_OF_LEXICON)
+        for word, number in numbers.items():
+            words[number] = word
+    return BiLMOptions.from_dict(options, source=str(file)).of_words(words), words
+
+
+def _config(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The file of sizes that `config.json` names, and its content."""
+    named = _json(path / CONFIG).get("config_path")
+    if not isinstance(named, str) or not named or "\0" in named:
+        raise InputError(f"{path / CONFIG}: config_path: expected a path, found {shown(named)}")
+    for file in (path / named, path / Path(named).name):
+        if file.is_file():
+            return file, _json(file)
+    if Path(named).name in PUBLISHED_NAMES:
+        return path / Path(named).name, PUBLISHED_CONFIG
+    raise InputError(
+        f"{path / CONFIG}: config_path: expected a file of sizes there or in the folder, found "
+        f"none at {named}"
+    )
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(read_small_file(file, MOST_BYTES, "a config in JSON"))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{file}: expected a config in JSON, found {error}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{file}: expected a config {{...}}, found {shown(content)}")
+    return content
+
+
+def _lexicon(file: Path, n_rows: int) -> dict[str, int]:
+    """The number of each entry of a lexicon: below `n_rows`, the rows of its table."""
+    try:
+        text = read_small_file(file, MOST_BYTES, "a lexicon").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: expected UTF-8, found {error}") from None
+    numbers = {}
+    for line, content in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        entry, _, number = content.strip().rpartition("\t")
+        if not number.isascii() or not number.isdigit() or not int(number[:10]) < n_rows:
+            raise InputError(
+                f"{file}, line {line}: expected an entry, a tab and a number below {n_rows}, the "
+                f"rows of its table, found {shown(content)}"
+            )
+        numbers[entry or STRIPPED] = int(number)
+    return numbers
+
+
+def _fill_lexicon(file: Path, code_points: CodePoints) -> None:
+    numbers = _lexicon(file, len(code_points.code_points))
+    for k, mark in enumerate(MARKS):
+        _check_entry(file, numbers, mark)
+        code_points.marks[k] = numbers[mark]
+    for entry, number in numbers.items():
+        if len(entry) == 1:  # longer ones, such as the marks, are no character of a word
+            code_points.code_points[number] = ord(entry)
+
+
+def _check_entry(file: Path, numbers: dict[str, int], entry: str) -> None:
+    if entry not in numbers:
+        raise InputError(f"{file}: expected an entry {entry}, found none")
+
+
+def _load(file: Path) -> dict[str, Tensor]:
+    """The weights in a file of `torch.save`, also of a PyTorch before 1.6, which is no zip file."""
+    if not file.is_file():
+        raise InputError(f"{file}: expected a file of weights, found none")
+    if zipfile.is_zipfile(file):
+        return load_weights(file)
+    try:
+        state = dict(torch.load(file, map_location="cpu", weights_only=True))
+    except Exception as error:  # damage raises errors of many types
+        raise InputError(f"{file}: expected a file of torch.save, found {error}") from None
+    for name, value in state.items():
+        if reason := why_not_plain(value):
+            raise InputError(f"{file}: {name}: expected a plain tensor, found {reason}")
+    return state
+
+
+def _check(path: Path, name: str, found: Tensor | None, shape: tuple[int, ...]) -> None:
+    if found is None or found.shape != shape or not found.is_floating_point():
+        has = "none" if found is None else f"{found.dtype} of shape {tuple(found.shape)}"
+        raise InputError(f"{path}: {name}: expected numbers of shape {shape}, found {has}")
+    if not torch.isfinite(found).all():
+        raise InputError(f"{path}: {name}: expected finite numbers, found NaN or infinity")
+
+
+def _views(bilm: BiLM) -> dict[str, list[Tensor]]:
+    """
+    Views of our parameters by the names of ELMoForManyLangs. An array is its views concatenated
+    along the first dimension.
+    """
+    encoder = bilm.token_encoder
+    # Row 0 means "no word here", and the file does not contain it.
+    views = {CHARACTER_TABLE: [encoder.characters.char_embedding.weight[1:]]}
+    if encoder.table is not None:
+        views[WORD_TABLE] = [encoder.table.embedding.weight]
+    for k, conv in enumerate(encoder.characters.convolutions):
+        views[f"convolutions.{k}.weight"] = [conv.weight]
+        views[f"convolutions.{k}.bias"] = [conv.bias]
+    for k, highway in enumerate(encoder.characters.highways):
+        both = highway.transform, highway.carry
+        views[f"highways._layers.{k}.weight"] = [linear.weight for linear in both]
+        views[f"highways._layers.{k}.bias"] = [linear.bias for linear in both]
+    views["projection.weight"] = [encoder.projection.weight]
+    views["projection.bias"] = [encoder.projection.bias]
+    for k, layer in enumerate(bilm.bilstm.layers):
+        for d, direction in enumerate(("forward", "backward")):
+            name = f"{direction}_layer_{k}"
+            views[f"{name}.input_linearity.weight"] = _gates(layer.input_weight[d])
+            views[f"{name}.state_linearity.weight"] = _gates(layer.recurrent_weight[d])
+            views[f"{name}.state_linearity.bias"] = _gates(layer.bias[d])
+            assert layer.projection_weight is not None  # `dim` is not `projection_dim`
+            views[f"{name}.state_projection.weight"] = [layer.projection_weight[d].t()]
+    return views
+
+
+def _gates(x: Tensor) -> list[Tensor]:
+    """The parts of `x`, whose last dimension is i, j, f, o, in the order i, f, j, o."""
+    i, j, f, o = x.chunk(4, dim=-1)
+    return [part.t() for part in (i, f, j, o)]

@@ -1,0 +1,44 @@
+"""
+`elmo_mixes.json`: the trained mixes of an `Elmo`, next to bilm-tf's files, whose readers ignore it.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+
+from elmo_plugin.checks import InputError, check_number
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.bounds import read_small_file
+from elmo_plugin.formats.found import TrainedMixes, mix_settings
+
+MIXES = "elmo_mixes.json"
+MOST_BYTES = 1 << 24
+LARGEST = torch.finfo(torch.float32).max
+
+
+def write_mixes(mixes: TrainedMixes, path: Path, temporary: Path | None = None) -> None:
+    """
+    Write the mixes, atomically; see `atomic_write` for `temporary`. Decimal numbers of JSON hold a
+    float32 exactly.
+    """
+    numbers = {name: tensor.item() for name, tensor in mixes.state.items()}
+    for name, number in numbers.items():
+        check_number(f"{path}: {name}", number)
+    with atomic_write(path, temporary) as file:
+        file.write_text(json.dumps({**mixes.settings, "mixes": numbers}, indent=2) + "\n")
+
+
+def read_mixes(path: Path) -> TrainedMixes:
+    """Read the mixes. Raises an `InputError` that names the file and what is wrong in it."""
+    try:
+        found = json.loads(read_small_file(path, MOST_BYTES, "mixes in JSON"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected mixes in JSON, found {error}") from error
+    numbers = found.get("mixes") if isinstance(found, dict) else None
+    if not isinstance(numbers, dict):
+        raise InputError(f"{path}: expected a block mixes, found none")
+    for name, number in numbers.items():
+        check_number(f"{path}: {name}", number, least=-LARGEST, most=LARGEST)
+    state = {name: torch.tensor([float(x)]) for name, x in numbers.items()}
+    return TrainedMixes(state, mix_settings(found, str(path)))

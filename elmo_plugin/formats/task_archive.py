@@ -1,0 +1,181 @@
+"""
+Reads a biLM out of the archive of a task model with an embedder of type "elmo". The archive has the
+weights of the biLM among those of the model, and its options in the vocabulary, where the embedder
+stores them (`plugin/token_embedders/options_in_vocabulary.py`).
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmo_plugin.checks import InputError, shown
+from elmo_plugin.formats.allennlp_elmo import CHARACTERS
+from elmo_plugin.formats.archive_files import CONFIG, read_text, read_weights
+from elmo_plugin.formats.bilm_tf.options_file import options_from_dict
+from elmo_plugin.formats.found import (
+    FoundBiLM,
+    TrainedMixes,
+    allocate,
+    check_finite,
+    check_state,
+    meta_modules,
+    mix_settings,
+)
+from elmo_plugin.modules import BiLM
+from elmo_plugin.options import BiLMOptions
+
+NAMESPACE = "elmo_options"
+"""The namespace of the vocabulary with the options. Each entry is a word in it, in JSON."""
+FILE = f"vocabulary/{NAMESPACE}.txt"
+
+ENCODER = "bilm.token_encoder."
+"""Part of the names of a biLM's weights, whatever its token encoder is."""
+
+State = dict[str, Tensor]
+
+
+def stored_options(entries: Iterable[str]) -> dict[str, BiLMOptions]:
+    """
+    The last stored options of each source, from entries in the order of their indices. Raises an
+    `InputError` that names an entry that cannot be read.
+    """
+    stored = {}
+    for entry in entries:
+        if not entry.startswith("{"):
+            continue  # padding and the unknown token
+        try:
+            found = json.loads(entry)
+            source, options = found["source"], found["options"]
+            stored[source] = options_from_dict(options, source="the archive's vocabulary")
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f'vocabulary, namespace "{NAMESPACE}": expected an entry of the token embedder '
+                f'"elmo", found {shown(entry)} ({error})'
+            ) from error
+    return stored
+
+
+def source_of(
+    pretrained: Any = None, archive_file: Any = None, options_file: Any = None, *rest: Any
+) -> str:
+    """What an entry calls the biLM that these parameters of the embedder name."""
+    if pretrained is not None:
+        return f"pretrained {pretrained}"
+    return " ".join(str(x) for x in (archive_file, options_file, *rest) if x is not None)
+
+
+def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) -> FoundBiLM:
+    """
+    Read the biLM in the unpacked archive of a task model with these `parameters`, and its trained
+    mixes if the config says how they were trained. Raises an `InputError` as `read_archive`.
+    """
+    state, kind = read_weights(folder), shown(parameters.get("type"))
+    prefix = _choose(state, kind, embedder)
+    start = prefix.removesuffix("bilm.")
+    of_bilm = {k.removeprefix(start): x for k, x in state.items() if k.startswith(prefix)}
+    block = _block(parameters, _name(prefix), is_only=len(_prefixes(state)) == 1)
+    if not (folder / FILE).exists():
+        raise InputError(
+            f"expected a model of type bilm, found {kind} with a biLM whose options are not in "
+            f'{FILE}, where the token embedder "elmo" stores them'
+        )
+    stored = stored_options(read_text(folder, FILE).split("\n"))
+    bilm = _bilm(stored, block, of_bilm)
+    module = torch.nn.ModuleDict({"bilm": bilm})
+    check_state(module, of_bilm, FILE, start)
+    allocate(module)
+    module.load_state_dict(of_bilm)
+    return FoundBiLM(bilm, mixes=_mixes(state, start, block))
+
+
+def _prefixes(state: State) -> list[str]:
+    """
+    What the names of each biLM's weights begin with. A biLM that the model has under two names,
+    with the same tensors, counts once.
+    """
+    found: dict[tuple[str, int], str] = {}
+    for name, tensor in state.items():
+        start, part, rest = name.rpartition(ENCODER)
+        if part and (not start or start.endswith(".")):
+            found.setdefault((rest, tensor.data_ptr()), f"{start}bilm.")
+    return list(dict.fromkeys(found.values()))
+
+
+def _name(prefix: str) -> str:
+    """The name of the module with a biLM, such as `text_field_embedder.token_embedder_elmo`."""
+    return prefix.removesuffix("bilm.").removesuffix("_elmo.").removesuffix(".") or "bilm"
+
+
+def _choose(state: State, kind: str, embedder: str | None) -> str:
+    prefixes = {_name(prefix): prefix for prefix in _prefixes(state)}
+    if not prefixes:
+        found = f"found {kind}"
+        if any(name.endswith(CHARACTERS) for name in state):
+            found += " with AllenNLP's own ELMo, whose options are not in the archive"
+        raise InputError(
+            f'expected a model of type bilm, or one with a token embedder "elmo", {found}'
+        )
+    names = ", ".join(prefixes)
+    if embedder is None and len(prefixes) > 1:
+        raise InputError(f"expected the name of one of its biLMs after #, {names}, found none")
+    if embedder is not None and embedder not in prefixes:
+        raise InputError(f"expected one of its biLMs after #, {names}, found {embedder}")
+    return prefixes[embedder] if embedder is not None else prefixes.popitem()[1]
+
+
+def _block(parameters: dict[str, Any], name: str, is_only: bool) -> dict[str, Any] | None:
+    """The block of the embedder `name` in the config, if it is clear which one this is."""
+    keys = [part.removeprefix("token_embedder_").removeprefix("_") for part in name.split(".")]
+    blocks = list(_blocks(parameters))
+    if is_only and len(blocks) == 1:
+        return blocks[0][1]
+    # AllenNLP calls the module of `token_embedders.KEY` `token_embedder_KEY`.
+    found = [block for path, block in blocks if [k for k in path if k in keys] == keys]
+    return found[0] if len(found) == 1 else None
+
+
+def _blocks(parameters: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """All embedders of type "elmo" in a config, with the keys that lead there."""
+    pending: list[tuple[list[str], Any]] = [([], parameters)]
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, dict):
+            if value.get("type") == "elmo":
+                yield path, value
+            pending += (([*path, key], inner) for key, inner in value.items())
+        elif isinstance(value, list):
+            pending += (([*path, str(k)], inner) for k, inner in enumerate(value))
+
+
+def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: State) -> BiLM:
+    """A biLM of the stored options, without memory."""
+    keys = ("pretrained", "archive_file", "options_file", "weight_file")
+    source = source_of(*map((block or {}).get, keys))
+    candidates = [stored[source]] if source in stored else list(stored.values())
+    bilms = [meta_modules(options, None, most_layers=len(state))[0] for options in candidates]
+    shapes = {name: x.shape for name, x in state.items()}
+    fitting = [
+        bilm
+        for k, bilm in enumerate(bilms)
+        if candidates[k] not in candidates[:k]
+        and {f"bilm.{name}": x.shape for name, x in bilm.state_dict().items()} == shapes
+    ]
+    if len(fitting) == 1 or (not fitting and len(bilms) == 1):
+        return (fitting or bilms)[0]
+    raise InputError(
+        f"{FILE}: expected the options of one biLM of the weights' sizes, found {len(fitting)}"
+    )
+
+
+def _mixes(state: State, prefix: str, block: dict[str, Any] | None) -> TrainedMixes | None:
+    start = f"{prefix}scalar_mix_"
+    found = {name.removeprefix(prefix): x for name, x in state.items() if name.startswith(start)}
+    if block is None or not found:
+        return None
+    for name, tensor in found.items():
+        check_finite(prefix + name, tensor)
+    return TrainedMixes(found, mix_settings(block, f"{CONFIG}: the embedder elmo"))

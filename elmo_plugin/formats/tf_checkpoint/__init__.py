@@ -1,0 +1,1 @@
+"""Reads TensorFlow's checkpoints of bilm-tf. TensorFlow's names appear only here."""

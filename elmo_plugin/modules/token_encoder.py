@@ -1,0 +1,183 @@
+"""
+The ways in which a biLM reads words: by the characters of their bytes (`CharCNN`), from a table of
+words, or by their code points and a table. All take the character ids of words and return vectors.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from elmo_plugin.modules.char_cnn import CharCNN
+from elmo_plugin.modules.code_points import BOUNDARIES, CodePoints
+from elmo_plugin.modules.word_list import WordList, word_bytes
+from elmo_plugin.ops.linear import Linear
+from elmo_plugin.options import BiLMOptions, WordOptions
+from elmo_plugin.text.characters import (
+    BEGIN_SENTENCE,
+    BEGIN_TOKEN,
+    BEGIN_WORD,
+    END_SENTENCE,
+    END_TOKEN,
+    END_WORD,
+    FIRST_BYTE,
+    NO_TOKEN,
+    NUM_CHARACTERS,
+    PADDING,
+    words_to_characters,
+)
+from elmo_plugin.text.special_words import UNKNOWN_TOKEN
+
+FIRST_PRINTED, FIRST_OF_SEVERAL = 0x20, 0x80
+"""Of the code points that take one byte in UTF-8, the first that is not a control character; and
+the first byte that is part of a longer one."""
+
+UNKNOWN_OF_LEXICON = "<oov>"
+"""The unknown word of a model that reads code points."""
+
+
+def token_encoder(options: BiLMOptions) -> nn.Module:
+    """The untrained token encoder of these options."""
+    dim, char_cnn, words = options.lstm.projection_dim, options.char_cnn, options.words
+    if char_cnn is None:
+        assert words is not None
+        return WordTable(words, unknown=UNKNOWN_TOKEN, projection_dim=dim)
+    if options.reads_code_points:
+        return CodePointEncoder(options)
+    return CharCNN(n_characters=NUM_CHARACTERS, projection_dim=dim, **char_cnn.sizes())
+
+
+class WordTable(nn.Module):
+    """
+    A word's vector is a row of a table, the alternative of Peters et al. (2018), section 3.1.
+
+    # Parameters
+
+    options : `WordOptions`
+        V and the size of a row.
+    unknown : `str`
+        The word whose row unknown words get.
+    projection_dim : `int`
+        P, the size of a word's vector. If rows have this size there is no projection.
+    """
+
+    def __init__(self, options: WordOptions, *, unknown: str, projection_dim: int) -> None:
+        super().__init__()
+        self.words = WordList(n_words=options.n_words, n_bytes=options.n_bytes, unknown=unknown)
+        self.embedding = nn.Embedding(options.n_words, options.dim)
+        is_projected = options.dim != projection_dim
+        self.projection = Linear(options.dim, projection_dim) if is_projected else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set initial values: those of the table are bilm-tf's, by TensorFlow's default."""
+        nn.init.xavier_uniform_(self.embedding.weight)
+        if self.projection is not None:
+            nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
+            nn.init.zeros_(self.projection.bias)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """
+        Vectors of shape `(U, P)`. `words`: character ids, shape `(U, C)`, or numbers of words,
+        shape `(U,)`.
+        """
+        if words.dim() > 1:
+            words = self.words(word_bytes(words, words.size(1)))
+        x = self.embedding(words)
+        return x if self.projection is None else self.projection(x)
+
+
+class CodePointEncoder(nn.Module):
+    """
+    A character CNN over the code points of a lexicon and, if there are `words`, a table of words,
+    whose outputs are joined and projected, as in ELMoForManyLangs (Che et al. 2018).
+    """
+
+    def __init__(self, options: BiLMOptions) -> None:
+        super().__init__()
+        char_cnn, words, dim = options.char_cnn, options.words, options.lstm.projection_dim
+        assert char_cnn is not None and char_cnn.n_code_points is not None
+        self.code_points = CodePoints(
+            n_code_points=char_cnn.n_code_points,
+            max_characters_per_token=char_cnn.max_characters_per_token,
+        )
+        n_characters, n_filters = char_cnn.n_code_points + 1, char_cnn.n_filters
+        self.characters = CharCNN(
+            n_characters=n_characters, projection_dim=n_filters, **char_cnn.sizes()
+        )
+        self.table = None
+        if words is not None:
+            self.table = WordTable(words, unknown=UNKNOWN_OF_LEXICON, projection_dim=words.dim)
+        joined = n_filters + (0 if words is None else words.dim)
+        self.projection = Linear(joined, dim)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Vectors of shape `(U, P)`. `words`: character ids of bytes, shape `(U, C)`."""
+        spelled = self.code_points.spelled(words)
+        x = self.characters(self.code_points(spelled))
+        if self.table is not None:
+            x = torch.cat([self.table.embedding(self.table.words(spelled)), x], dim=1)
+        return self.projection(x)
+
+
+def max_characters(encoder: nn.Module, options: BiLMOptions) -> int:
+    """
+    The number of character ids, with the two marks, that show what a word's vector depends on. All
+    bytes of a longer word are not needed.
+    """
+    if isinstance(encoder, WordTable):
+        return max(3, encoder.words.longest + 3)  # one byte more than its longest word
+    assert options.char_cnn is not None
+    if isinstance(encoder, CodePointEncoder):
+        return encoder.code_points.most_bytes + 3
+    return options.char_cnn.max_characters_per_token
+
+
+def boundary_characters(options: BiLMOptions) -> Tensor:
+    """The character ids of the tokens that begin and end a sentence, shape `(2, C)`, int64."""
+    if options.reads_code_points:
+        ids = words_to_characters(BOUNDARIES)
+    elif options.char_cnn is None:
+        ids = words_to_characters((BEGIN_TOKEN, END_TOKEN))
+    else:
+        n_characters = options.char_cnn.max_characters_per_token
+        ids = words_to_characters((BEGIN_TOKEN, END_TOKEN), n_characters)
+    return torch.from_numpy(ids).long()
+
+
+def fit_characters(tokens: Tensor, n_characters: int) -> Tensor:
+    """
+    The character ids of tokens, shape `(..., C)`, cut or padded to `n_characters`, as if they had
+    been made for this number. Raises a `ValueError` if they were cut to fewer.
+    """
+    found = tokens.size(-1)
+    if found > n_characters:
+        tokens = tokens[..., :n_characters].clone()
+        last = tokens[..., -1]
+        is_cut = (last != PADDING) & (last != NO_TOKEN)
+        tokens[..., -1] = last.masked_fill(is_cut, END_WORD)
+    elif found < n_characters:
+        if (tokens[..., -1] == END_WORD).any():
+            raise ValueError(
+                f"expected words of up to {n_characters - 2} bytes in UTF-8, found one that was "
+                f"cut to {found - 2}; set max_characters_per_token of the token indexer to "
+                f"{n_characters} or more"
+            )
+        more = tokens.new_full((*tokens.shape[:-1], n_characters - found), PADDING)
+        tokens = torch.cat([tokens, more * tokens[..., :1].bool()], dim=-1)
+    return tokens
+
+
+def check_spelled(tokens: Tensor) -> None:
+    """
+    Raise a `ValueError` if a token, shape `(..., C)`, is one character that no text has, which only
+    a character CNN over bytes can have learned: `tokens_to_add` of the token indexer adds such.
+    """
+    character = tokens[..., 1] - FIRST_BYTE
+    is_single = (tokens[..., 0] == BEGIN_WORD) & (tokens[..., 2] == END_WORD)
+    is_text = (character >= FIRST_PRINTED) & (character < FIRST_OF_SEVERAL)
+    for boundary in (BEGIN_SENTENCE, END_SENTENCE):
+        is_text |= tokens[..., 1] == boundary
+    if (wrong := is_single & ~is_text).any():
+        raise ValueError(
+            "expected tokens of text, since this biLM reads words or code points, found the single "
+            f"character {int(character[wrong][0])}; remove tokens_to_add from the token indexer"
+        )

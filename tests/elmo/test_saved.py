@@ -1,0 +1,128 @@
+"""`Elmo.save` writes files that everything reads."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from allennlp.modules.elmo import Elmo as StockElmo
+from allennlp.modules.elmo import batch_to_ids
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.options import BiLMOptions
+from tests.compare import assert_close
+from tests.conftest import BLOCKS, BiLMFiles
+
+SENTENCE = "He threw the stick to the dog ."
+
+
+def tuned(files: BiLMFiles, **settings: Any) -> Elmo:
+    """A model after a step of training in plain PyTorch."""
+    torch.manual_seed(0)
+    elmo = Elmo.from_files(*files, requires_grad=True, **settings)
+    optimizer = torch.optim.SGD(elmo.parameters(), lr=0.1)
+    tokens = elmo.characters([SENTENCE.split()])
+    sum(x.square().sum() for x in elmo(tokens)["elmo_representations"]).backward()
+    optimizer.step()
+    return elmo
+
+
+def mixes(elmo: Elmo) -> list[torch.Tensor]:
+    return elmo(elmo.characters([SENTENCE.split(), ["dog"]]))["elmo_representations"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_output_representations": 2, "do_layer_norm": True},
+        {"use_top_only": True, "initial_state": "zero"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("form", ["folder", "zip"])
+def test_a_tuned_model(
+    bilm_files: BiLMFiles, tmp_path: Path, settings: dict[str, Any], form: str
+) -> None:
+    """The expected vectors are those of the model that was saved, and differ from those that it
+    began with."""
+    elmo = tuned(bilm_files, **settings)
+    elmo.save(tmp_path / "saved")
+    path = tmp_path / "saved"
+    if form == "zip":
+        path = Path(shutil.make_archive(str(path), "zip", path))
+    for load in (Elmo.from_archive, Elmo.from_files):
+        found = load(path)
+        for actual, expected in zip(mixes(found), mixes(elmo), strict=True):
+            assert torch.equal(actual, expected.detach())
+    start = Elmo.from_files(*bilm_files, **settings)
+    assert not torch.equal(mixes(start)[0], mixes(elmo)[0])
+
+
+def test_allennlp_reads_the_files(bilm_files: BiLMFiles, tmp_path: Path) -> None:
+    """The oracle is AllenNLP's own `Elmo`. It knows the two files, and its mixes are new."""
+    elmo = tuned(bilm_files)
+    elmo.save(tmp_path)
+    paths = [str(tmp_path / name) for name in ("options.json", "weights.hdf5")]
+    stock = StockElmo(*paths, 1, dropout=0.0).eval()
+    characters = batch_to_ids([SENTENCE.split()])
+    expected = stock(characters)["elmo_representations"][0]
+    found = Elmo.from_files(*paths, initial_state="carry")
+    assert_close(found(characters)["elmo_representations"][0], expected, what="mix", atol=1e-5)
+
+
+def test_files_of_another_model_are_replaced(bilm_files: BiLMFiles, tmp_path: Path) -> None:
+    """An export to the same folder has no mixes, so that the mixes of the saved model are not
+    applied to it. The expected vectors are those of the exported model."""
+    tuned(bilm_files).save(tmp_path)
+    other = Elmo.from_pretrained("tiny")
+    write_model_files(tmp_path, other.bilm)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["options.json", "weights.hdf5"]
+    assert numpy.array_equal(Elmo.from_archive(tmp_path).embed(SENTENCE), other.embed(SENTENCE))
+
+
+def test_what_cannot_be_saved(bilm_files: BiLMFiles, tmp_path: Path) -> None:
+    """One error says why, and there are no files."""
+    empty = Elmo.from_options(BiLMOptions.from_dict(BLOCKS, source="test"))
+    with pytest.raises(RuntimeError, match="weights were never loaded"):
+        empty.save(tmp_path)
+    for name in ("scalar_mix_0.gamma", "bilm.token_encoder.char_embedding.weight"):
+        elmo = Elmo.from_files(*bilm_files)
+        with torch.no_grad():
+            elmo.get_parameter(name)[-1:] = torch.nan
+        with pytest.raises(InputError, match=rf"^{tmp_path}/\S+: .*expected .*finite number"):
+            elmo.save(tmp_path)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"^folder: .*file: expected a folder to write to"):
+        Elmo.from_files(*bilm_files).save(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("{", r"elmo_mixes\.json: expected mixes in JSON, found"),
+        ("[]", r"elmo_mixes\.json: expected a block mixes, found none"),
+        ({"mixes": {"scalar_mix_0.gamma": "1"}}, r"scalar_mix_0\.gamma: expected a finite number"),
+        ({"mixes": {"scalar_mix_0.gamma": 1e39}}, r"scalar_mix_0\.gamma: expected a finite number"),
+        ({"do_layer_norm": 1}, r"mixes\.json: do_layer_norm: expected true or false, found 1"),
+        ({"initial_state": "none"}, r"mixes\.json: initial_state: expected one of 'carry', "),
+    ],
+)
+def test_a_damaged_file(bilm_files: BiLMFiles, tmp_path: Path, change: Any, message: str) -> None:
+    """The error says what is wrong. Other readers of the biLM do not read the mixes."""
+    elmo = Elmo.from_files(*bilm_files)
+    elmo.save(tmp_path)
+    file = tmp_path / "elmo_mixes.json"
+    if not isinstance(change, str):
+        change = json.dumps({**json.loads(file.read_text()), **change})
+    file.write_text(change)
+    with pytest.raises(InputError, match=message):
+        Elmo.from_archive(tmp_path)
+    paths = [tmp_path / name for name in ("options.json", "weights.hdf5")]
+    assert numpy.array_equal(Elmo.from_files(*paths).embed(SENTENCE), elmo.embed(SENTENCE))

@@ -1,0 +1,248 @@
+"""The softmax of the published models: a file of its own, and a vocabulary in bilm-tf's order."""
+
+import json
+import math
+import os
+import resource
+import tarfile
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from allennlp.models import Model
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.modules import BiLM
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, word_ids
+from elmo_plugin.plugin.models.archives import load_language_model
+from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.text.special_words import UNKNOWN
+from tests import conftest
+from tests.conftest import BLOCKS, WORDS, allennlp
+
+DATA = conftest.SHARED_DATA / "formats.tar.xz"
+LINES = ["</S>", "the", "<S>", "dog", "!!!MAXTERMID", "the", "<UNK>", "naïve", "dog", "the", "."]
+"""Ten rows: the line without a row is none of them."""
+
+
+def write_softmax(path: Path, n_words: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    weight = random.normal(size=(n_words, dim)).astype("f4")
+    bias = random.normal(size=n_words).astype("f4")
+    with h5py.File(path, "w") as file:
+        file["softmax/W"], file["softmax/b"] = weight, bias
+    return weight, bias
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> tuple[str, ...]:
+    """The options, the weights, the words and the softmax."""
+    names = ("options.json", "weights.hdf5", "vocab.txt", "softmax_weights.hdf5")
+    files = [tmp_path / name for name in names]
+    options = BiLMOptions.from_dict(BLOCKS, source="test")
+    torch.manual_seed(0)
+    write_options(options, files[0])
+    write_weights(BiLM(options), files[1])
+    files[2].write_text("\n".join(LINES), "utf-8")
+    write_softmax(files[3], 10, options.lstm.projection_dim)
+    return tuple(map(str, files))
+
+
+def log_probabilities(model: BiLMModel, sentence: list[str]) -> list[np.ndarray]:
+    """Of the words and `</S>` forward, and of `<S>` and the words backward."""
+    ids = word_ids(model.vocab)
+    targets = torch.tensor([[ids.get(word, UNKNOWN) for word in sentence]])
+    tokens = Elmo(model.bilm).characters([sentence])
+    output = model(source={"tokens": {"elmo_tokens": tokens}}, targets=targets)
+    names = ("forward_log_probabilities", "backward_log_probabilities")
+    return [output[name][0].numpy() for name in names]
+
+
+def test_published_parts(tmp_path: Path) -> None:
+    """The expected log probabilities and perplexities are those of a NumPy program, in float64."""
+    if not DATA.exists():
+        pytest.skip(f"needs {DATA.name}, with a softmax in the published layout, which is not here")
+    with tarfile.open(DATA) as archive:
+        archive.extractall(tmp_path, filter="data")
+    folder = next(tmp_path.rglob("published_softmax"))
+    start = folder / "elmo_2x10_6_15cnn_2xhighway"
+    files = [f"{start}_options.json", f"{start}_weights.hdf5", folder / "vocab-2016-09-10.txt"]
+    archive = tmp_path / "model.tar.gz"
+    allennlp("bilm-import", "--softmax", f"{start}_softmax_weights.hdf5", *files, archive)
+    model = load_language_model(archive).double().eval()
+    model.initial_state = "zero"
+    sentences = json.loads((folder / "sentences.json").read_text("utf-8"))
+    with np.load(folder / "reference.npz") as expected, torch.no_grad():
+        sums, n_words = [0.0, 0.0], sum(len(sentence) + 1 for sentence in sentences)
+        for k, sentence in enumerate(sentences):
+            for d, found in enumerate(log_probabilities(model, sentence)):
+                direction = ("forward", "backward")[d]
+                np.testing.assert_allclose(found, expected[f"{direction}_{k}"], rtol=1e-6)
+                sums[d] -= found.sum()
+        for d, direction in enumerate(("forward", "backward")):
+            perplexity = float(expected[f"{direction}_perplexity"])
+            assert math.exp(sums[d] / n_words) == pytest.approx(perplexity, rel=1e-6)
+
+
+def test_the_row_of_each_word(parts: tuple[str, ...]) -> None:
+    """By hand: the last row of a word that occurs several times is its own, and the others are in
+    the softmax too, under names that no token has. The weights are those of the biLM's file."""
+    found = find_bilm(*parts[:3], softmax_file=parts[3])
+    assert found.softmax is not None and found.words is not None
+    with h5py.File(parts[3]) as file:
+        weight, bias = file["softmax/W"][()], file["softmax/b"][()]
+    rows = {"<S>": 2, "</S>": 0, "<UNK>": 5, "naïve": 6, "dog": 7, "the": 8, ".": 9}
+    rows |= {"the\u00a0(row\u00a01)": 1, "dog\u00a0(row\u00a03)": 3, "the\u00a0(row\u00a04)": 4}
+    order = [2, 0, 5, 1, 3, 4, 6, 7, 8, 9]
+    assert [rows[word] for word in found.words] == order
+    assert np.array_equal(found.softmax.weight.detach(), weight[order])
+    assert np.array_equal(found.softmax.bias.detach(), bias[order])
+    for name, tensor in find_bilm(*parts[:2]).bilm.state_dict().items():
+        assert torch.equal(tensor, found.bilm.state_dict()[name]), name
+
+
+def test_a_folder_with_all_parts(parts: tuple[str, ...], tmp_path: Path) -> None:
+    """The expected weights are those of the files that are named one by one. The embedder needs no
+    softmax, and a second softmax is not chosen from."""
+    expected = find_bilm(*parts[:3], softmax_file=parts[3])
+    found = find_bilm(tmp_path, with_softmax=True)
+    assert expected.softmax is not None and found.softmax is not None
+    assert found.words == expected.words
+    assert torch.equal(found.softmax.weight, expected.softmax.weight)
+    (tmp_path / "other_softmax.hdf5").touch()
+    assert find_bilm(tmp_path).softmax is None
+    message = r"expected one HDF5 file of a softmax in it, found other_softmax\.hdf5, softmax_weig"
+    with pytest.raises(InputError, match=f"^{tmp_path}: {message}"):
+        find_bilm(tmp_path, with_softmax=True)
+
+
+IMPORTS: dict[str, Callable[..., list[object]]] = {
+    "at the end": lambda *files, softmax, archive: [*files, archive, "--softmax", softmax],
+    "at the beginning": lambda *files, softmax, archive: ["--softmax", softmax, *files, archive],
+    "before the archive": lambda *files, softmax, archive: [*files, "--softmax", softmax, archive],
+}
+
+
+@pytest.mark.parametrize("order", IMPORTS)
+def test_an_import(parts: tuple[str, ...], tmp_path: Path, order: str) -> None:
+    """The archive has the weights and words that `find_bilm` finds in the parts. The export of it
+    has them in one file, and a second import of that is the same."""
+    archive = tmp_path / "model.tar.gz"
+    allennlp("bilm-import", *IMPORTS[order](*parts[:3], softmax=parts[3], archive=archive))
+    allennlp("bilm-export", archive, tmp_path / "out", "--softmax")
+    again = [tmp_path / "out" / x for x in ("options.json", "weights.hdf5", "vocabulary.txt")]
+    expected = find_bilm(*parts[:3], softmax_file=parts[3])
+    assert expected.softmax is not None
+    for named in ([archive], again):
+        found = find_bilm(*named, with_softmax=True)
+        assert found.words == expected.words and found.softmax is not None
+        for name, tensor in expected.softmax.state_dict().items():
+            assert torch.equal(tensor, found.softmax.state_dict()[name]), name
+
+
+def tuned(**files: str) -> BiLMModel:
+    params = {**BLOCKS, "type": "bilm", "n_negative_samples": 3, **files}
+    words = ["<S>", "</S>", "<UNK>", "new", "the"]
+    return Model.from_params(params=conftest.Params(params), vocab=BiLMVocabulary.from_words(words))
+
+
+@pytest.mark.parametrize("named", ["weights", "folder"])
+def test_fine_tuning(parts: tuple[str, ...], tmp_path: Path, named: str) -> None:
+    """The rows of the words that both have are those in the published file, by hand."""
+    _, weights, words, softmax = parts
+    os.rename(softmax, softmax := str(tmp_path / "softmax"))
+    pretrained = weights if named == "weights" else str(tmp_path)
+    model = tuned(
+        pretrained_file=pretrained,
+        pretrained_vocabulary_file=words,
+        pretrained_softmax_file=softmax,
+    )
+    with h5py.File(softmax) as file:
+        for row, theirs in ((0, 2), (1, 0), (2, 5), (4, 8)):
+            assert np.array_equal(model.softmax.weight[row].detach(), file["softmax/W"][theirs])
+            assert model.softmax.bias[row].item() == file["softmax/b"][theirs]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (LINES[:-1], "expected 10 words, as the softmax in S has, found 9"),
+        ([*LINES, "more", "and more"[:3]], "expected 10 words, as the softmax in S has, found 12"),
+        ([*LINES[1:], "x"], "expected the words <S>, </S>, <UNK>, found no </S>"),
+        ([*LINES[:-1], "a b"], "line 11: expected one word, found 'a b'"),
+        ([*LINES[:-1], ""] + ["x"], "line 11: expected a word, found none"),
+        ([], "expected 10 words, as the softmax in S has, found 0"),
+    ],
+)
+def test_another_vocabulary(tmp_path: Path, lines: list[str], message: str) -> None:
+    """The message names the file."""
+    file = tmp_path / "vocab.txt"
+    file.write_text("\n".join(lines), "utf-8")
+    with pytest.raises(InputError, match=f"^{file}(: |, ){message}$"):
+        read_softmax_rows(file, 10, "S")
+
+
+def test_other_parts(parts: tuple[str, ...], tmp_path: Path, bilm_archive: str) -> None:
+    """Each message names the file that is wrong."""
+    options, weights, words, softmax = parts
+    with pytest.raises(InputError, match=f"^{softmax}: expected a vocabulary file with its words"):
+        find_bilm(options, weights, softmax_file=softmax, with_softmax=True)
+    with pytest.raises(InputError, match=f"^{weights}: expected a softmax, of the words in"):
+        find_bilm(options, weights, words, softmax_file=weights)
+    with pytest.raises(InputError, match=f"^{bilm_archive}: expected an HDF5 file of weights"):
+        find_bilm(bilm_archive, None, words, softmax_file=softmax)
+    with pytest.raises(FileNotFoundError, match="gone: expected a softmax in HDF5, found no such"):
+        find_bilm(options, weights, words, softmax_file="gone")
+    with pytest.raises(InputError, match=f"^{words}: expected a whole HDF5 file"):
+        find_bilm(options, weights, words, softmax_file=words)
+    with pytest.raises(InputError, match="--softmax: expected a path, found ''"):
+        allennlp("bilm-import", options, weights, words, tmp_path / "model.tar.gz", "--softmax", "")
+    with pytest.raises(InputError, match="pretrained_file: expected one with pretrained_softmax"):
+        tuned(pretrained_softmax_file=softmax)
+    write_softmax(Path(softmax), 10, 5)
+    with pytest.raises(InputError, match=rf"^{softmax}: softmax/W: expected the shape \(10, 8\)"):
+        find_bilm(options, weights, words, softmax_file=softmax)
+    with h5py.File(softmax, "a") as file:
+        del file["softmax/b"], file["softmax/W"]
+        file["softmax/W"] = np.zeros((10, 8), "f4")
+    with pytest.raises(InputError, match=f"^{softmax}: softmax/b: expected an array, found none"):
+        find_bilm(options, weights, words, softmax_file=softmax)
+
+
+def test_memory(parts: tuple[str, ...], tmp_path: Path) -> None:
+    """A language model takes the memory of its softmax once, and less than that again for words,
+    blocks that are read and everything else. The numbers are of a process of its own."""
+    options, weights, *_ = parts
+    n_words, dim = 100_000, 512
+    sizes = {**BLOCKS, "lstm": {**BLOCKS["lstm"], "projection_dim": dim}}
+    write_options(BiLMOptions.from_dict(sizes, source="test"), options)
+    write_weights(BiLM(BiLMOptions.from_dict(sizes, source="test")), weights)
+    words, softmax = tmp_path / "words", tmp_path / "softmax"
+    words.write_text("\n".join([*WORDS[:3], *map(str, range(n_words - 3))]))
+    with h5py.File(softmax, "w") as file:
+        file["softmax/W"] = np.ones((n_words, dim), "f4")
+        file["softmax/b"] = np.ones(n_words, "f4")
+
+    def load() -> None:
+        load_language_model("tiny")  # the first model loads libraries too
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        model: Any = load_language_model(options, weights, words, softmax)
+        taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        n_bytes = model.softmax.weight.nbytes
+        os._exit(0 if taken * 1024 < 1.8 * n_bytes else 1)
+
+    child = get_context("fork").Process(target=load)
+    child.start()
+    child.join()
+    assert child.exitcode == 0

@@ -1,0 +1,297 @@
+"""The biLM of a task model leaves the model's archive."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from allennlp.commands.train import train_model
+from allennlp.common import Params
+from allennlp.data import Vocabulary
+from allennlp.models import Model
+from allennlp.models.archival import archive_model
+from allennlp.modules import TextFieldEmbedder
+from torch import nn
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf.options_file import read_options
+from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.models.archives import load_language_model
+from elmo_plugin.plugin.models.language_model import BiLMModel
+from tests.compare import assert_close
+from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, write_bilm_files
+from tests.formats.test_elmoformanylangs import write_model as write_elmoformanylangs
+from tests.plugin.callbacks.test_elmo_mix import config
+
+SENTENCE = "He threw the stick to the dog ."
+EMBEDDER = "text_field_embedder.token_embedder_elmo"
+
+
+class _Task(Model):
+    """The smallest model with a text field embedder, which has a second name for it."""
+
+    def __init__(self, vocab: Vocabulary, text_field_embedder: TextFieldEmbedder) -> None:
+        super().__init__(vocab)
+        self._text_field_embedder = text_field_embedder
+        self.encoder = nn.ModuleDict({"reads": text_field_embedder})
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> None:
+    Model.register("elmo_task_archive", exist_ok=True)(_Task)
+
+
+def write_task(folder: Path, vocabulary: Vocabulary | None = None, **embedders: Any) -> _Task:
+    """The archive of a model that is not trained, as AllenNLP writes it."""
+    vocabulary = vocabulary or Vocabulary()
+    blocks = {name: {"type": "elmo", "dropout": 0.0, **x} for name, x in embedders.items()}
+    block = {"type": "elmo_task_archive", "text_field_embedder": {"token_embedders": blocks}}
+    model = Model.from_params(Params(json.loads(json.dumps(block))), vocab=vocabulary).eval()
+    for parameter in model.parameters():
+        if parameter.numel() == 1:  # those of the mixes
+            nn.init.normal_(parameter)
+    folder.mkdir()
+    vocabulary.save_to_files(str(folder / "vocabulary"))
+    torch.save(model.state_dict(), folder / "best.th")
+    (folder / "config.json").write_text(json.dumps({"model": block}))
+    archive_model(folder, archive_path=folder.with_suffix(".tar.gz"))
+    return model
+
+
+def elmo_in(model: Any, name: str = "elmo") -> Elmo:
+    return getattr(model._text_field_embedder, f"token_embedder_{name}")._elmo
+
+
+def test_a_trained_task(bilm_archive: str, tmp_path: Path) -> None:
+    """A tagger is trained with its biLM and two mixes. The expected vectors are those of its
+    embedder, and its weights are not those of the biLM that it began with."""
+    params = config(bilm_archive, []).as_dict()
+    params["model"]["text_field_embedder"]["token_embedders"]["elmo"].update(
+        requires_grad=True, do_layer_norm=True, initial_state="zero"
+    )
+    model = train_model(Params(params), str(tmp_path / "run"))
+    trained = model.text_field_embedder.token_embedder_elmo._elmo.eval()
+    characters = trained.characters([SENTENCE.split()])
+    expected = trained(characters)["elmo_representations"]
+    start = find_bilm(bilm_archive).bilm.state_dict()
+    for name in ("run", "run/model.tar.gz", f"run/model.tar.gz#{EMBEDDER}"):
+        elmo = Elmo.from_archive(f"{tmp_path}/{name}")
+        for actual, tensor in zip(elmo(characters)["elmo_representations"], expected, strict=True):
+            assert torch.equal(actual, tensor)
+        for name_, tensor in trained.bilm.state_dict().items():
+            assert torch.equal(elmo.bilm.state_dict()[name_], tensor), name_
+            if tensor.is_floating_point() and "warm_state" not in name_:
+                assert not torch.equal(tensor, start[name_]), name_
+    allennlp("bilm-export", tmp_path / "run" / "model.tar.gz", tmp_path / "bilm-tf")
+    assert sorted(os.listdir(tmp_path / "bilm-tf")) == ["options.json", "weights.hdf5"]
+    exported = Elmo.from_archive(tmp_path / "bilm-tf", initial_state="zero")
+    layers = (elmo.embed(SENTENCE, layer="all") for elmo in (exported, trained))
+    assert numpy.array_equal(*layers)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_output_representations": 3},
+        {"do_layer_norm": True},
+        {"use_top_only": True},
+        {"scalar_mix_parameters": [0.5, -1.0, 2.0]},
+        {"initial_state": "carry"},
+    ],
+    ids=str,
+)
+def test_the_mixes(bilm_archive: str, tmp_path: Path, settings: dict[str, Any]) -> None:
+    """They are loaded with the settings that they were trained with. The expected vectors are those
+    of the embedder."""
+    model = write_task(tmp_path / "task", elmo={"archive_file": bilm_archive, **settings})
+    found = Elmo.from_archive(tmp_path / "task.tar.gz")
+    characters = found.characters([SENTENCE.split(), ["dog"]])
+    expected = elmo_in(model)(characters)["elmo_representations"]
+    for actual, tensor in zip(found(characters)["elmo_representations"], expected, strict=True):
+        assert torch.equal(actual, tensor)
+
+
+def test_other_mixes_are_asked_for(bilm_archive: str, tmp_path: Path, caplog: Any) -> None:
+    """Then the trained ones are not loaded. The expected vectors are those of the language model's
+    archive."""
+    embedder = {"archive_file": bilm_archive, "num_output_representations": 2}
+    write_task(tmp_path / "task", elmo=embedder)
+    plain = Elmo.from_archive(bilm_archive).embed(SENTENCE)
+    one = Elmo.from_archive(tmp_path / "task", num_output_representations=1).embed(SENTENCE)
+    assert numpy.array_equal(one, plain)
+    assert "the trained mixes are of another number or form, and are not loaded" in caplog.text
+    fixed = Elmo.from_archive(tmp_path / "task", scalar_mix_parameters=[0, 0, 0])
+    assert_close(fixed.embed(SENTENCE), plain, what="vectors", atol=1e-6)
+
+
+def test_two_biLMs_of_the_same_sizes(tmp_path: Path) -> None:
+    """They differ in a clip, which no weight shows. The config says which options are whose, and a
+    module with two names is one. The expected options are those in the files."""
+    for name, clip in (("a", 3.0), ("b", 0.01)):
+        files = write_bilm_files(tmp_path / name, seed=len(name))
+        options = read_options(files.options_file).to_dict()
+        options["lstm"]["cell_clip"] = clip
+        (tmp_path / name / "options.json").write_text(json.dumps(options))
+        with pytest.MonkeyPatch.context() as patch:  # files that record no options
+            patch.setattr("elmo_plugin.formats.bilm_tf.weight_file._check_options", lambda *_: None)
+            found = find_bilm(tmp_path / name)
+            Elmo(found.bilm).save(tmp_path / name)
+    model = write_task(
+        tmp_path / "task",
+        a={"archive_file": str(tmp_path / "a")},
+        b={"archive_file": str(tmp_path / "b")},
+    )
+    for name in "ab":
+        found = Elmo.from_archive(
+            f"{tmp_path}/task.tar.gz#_text_field_embedder.token_embedder_{name}"
+        )
+        assert found.bilm.options == read_options(tmp_path / name / "options.json")
+        assert numpy.array_equal(found.embed(SENTENCE), elmo_in(model, name).embed(SENTENCE))
+    names = r"_text_field_embedder\.token_embedder_a, _text_field_embedder\.token_embedder_b"
+    with pytest.raises(InputError, match=f"^{tmp_path}/task: expected .* {names}, found none$"):
+        find_bilm(tmp_path / "task")
+    # Without the config's help it is not clear which options are whose.
+    config_file = tmp_path / "task" / "config.json"
+    config_file.write_text(json.dumps({"model": {"type": "elmo_task_archive"}}))
+    with pytest.raises(InputError, match=r"elmo_options\.txt: expected .* one biLM .* found 2$"):
+        find_bilm(f"{tmp_path}/task#_text_field_embedder.token_embedder_a")
+
+
+def test_a_vocabulary_with_options_of_other_runs(bilm_archive: str, tmp_path: Path) -> None:
+    """A vocabulary that is used again has the options of each run. Those of the archive's own biLM
+    are found by the config, or if this names another source, by the sizes of the weights."""
+    vocabulary = Vocabulary()
+    write_task(tmp_path / "one", vocabulary, elmo={"pretrained": "tiny"})
+    model = write_task(tmp_path / "two", vocabulary, elmo={"archive_file": bilm_archive})
+    config_file = tmp_path / "two" / "config.json"
+    for text in (config_file.read_text(), config_file.read_text().replace(bilm_archive, "moved")):
+        config_file.write_text(text)
+        found = Elmo.from_archive(tmp_path / "two")
+        assert numpy.array_equal(found.embed(SENTENCE), elmo_in(model).embed(SENTENCE))
+
+
+def test_an_archive_of_a_language_model_is_needed(bilm_archive: str, tmp_path: Path) -> None:
+    """A task has no softmax: `pretrained_file` loads the biLM and leaves the softmax as it is, and
+    all that needs one says so."""
+    write_task(tmp_path / "task", elmo={"archive_file": bilm_archive})
+    task = str(tmp_path / "task.tar.gz")
+    models = []
+    for extra in ({}, {"pretrained_file": task}):
+        torch.manual_seed(0)
+        words = BiLMVocabulary.from_words(WORDS)
+        models.append(BiLMModel(words, **BLOCKS, n_negative_samples=3, **extra))
+    expected = find_bilm(bilm_archive).bilm.state_dict()
+    for name, tensor in models[1].bilm.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+    for one, other in zip(models[0].softmax.parameters(), models[1].softmax.parameters()):
+        assert torch.equal(one, other)
+    with pytest.raises(InputError, match=f"^{task}: expected a softmax with its vocabulary"):
+        load_language_model(task)
+    with pytest.raises(InputError, match=f"^{task}: expected a softmax with its words, found none"):
+        allennlp("bilm-export", task, tmp_path / "bilm-tf", "--softmax")
+    assert not (tmp_path / "bilm-tf").exists()
+    with pytest.raises(InputError, match=f"^{task}: expected no vocabulary file with an archive"):
+        find_bilm(task, None, ROOT / "fixtures" / "text" / "train.txt")
+
+
+@pytest.mark.parametrize("word_dim", [0, 5])
+def test_any_token_encoder(tmp_path: Path, word_dim: int) -> None:
+    """A biLM over code points, and a table of words, in a task's archive, in its export and in the
+    files of `save`. The expected vectors are those of the embedder."""
+    source = write_elmoformanylangs(tmp_path / "source", word_dim=word_dim)
+    model = write_task(tmp_path / "task", elmo={"archive_file": str(source)})
+    expected = elmo_in(model).embed("the dog 日本 unknown", layer="all")
+    allennlp("bilm-export", tmp_path / "task.tar.gz", tmp_path / "exported")
+    elmo_in(model).save(tmp_path / "saved")
+    for name in ("task.tar.gz", "exported", "saved"):
+        found = Elmo.from_archive(tmp_path / name).embed("the dog 日本 unknown", layer="all")
+        assert numpy.array_equal(found, expected), name
+
+
+def test_nothing_in_a_config_is_run(bilm_archive: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """The biLM loads as without the hostile parts, which name a class that would make a file."""
+    model = write_task(tmp_path / "task", elmo={"archive_file": bilm_archive})
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("it was run"))
+    hostile = {"type": "subprocess.Popen", "args": ["touch", "trap"]}
+    config_file = tmp_path / "task" / "config.json"
+    found = json.loads(config_file.read_text())
+    found["model"] |= {**hostile, "encoder": hostile, "initializer": hostile}
+    found["model"]["text_field_embedder"]["token_embedders"]["elmo"]["vocab"] = hostile
+    found |= {"vocabulary": hostile, "dataset_reader": hostile}
+    config_file.write_text(json.dumps(found))
+    elmo = Elmo.from_archive(tmp_path / "task")
+    assert numpy.array_equal(elmo.embed(SENTENCE), elmo_in(model).embed(SENTENCE))
+
+
+def _nan(folder: Path, name: str) -> None:
+    state = torch.load(folder / "best.th", weights_only=True)
+    state[f"_text_field_embedder.token_embedder_elmo._elmo.{name}"].view(-1)[0] = torch.nan
+    torch.save(state, folder / "best.th")
+
+
+def _drop(folder: Path, name: str) -> None:
+    state = torch.load(folder / "best.th", weights_only=True)
+    for start in ("_text_field_embedder", "encoder.reads"):
+        del state[f"{start}.token_embedder_elmo._elmo.{name}"]
+    torch.save(state, folder / "best.th")
+
+
+def _other_options(folder: Path) -> None:
+    file = folder / "vocabulary" / "elmo_options.txt"
+    file.write_text(file.read_text().replace(r"\"n_layers\": 2", r"\"n_layers\": 3"))
+    file.write_text(file.read_text().replace('"n_layers": 2', '"n_layers": 3'))
+
+
+WHERE = r"_text_field_embedder\.token_embedder_elmo\._elmo"
+DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "NaN in the biLM": (
+        lambda folder: _nan(folder, "bilm.bilstm.layers.0.bias"),
+        rf"{WHERE}\.bilm\.bilstm\.layers\.0\.bias: expected finite numbers, found NaN",
+    ),
+    "NaN in the mix": (
+        lambda folder: _nan(folder, "scalar_mix_0.gamma"),
+        rf"{WHERE}\.scalar_mix_0\.gamma: expected finite numbers, found NaN",
+    ),
+    "a missing weight": (
+        lambda folder: _drop(folder, "bilm.bilstm.layers.1.bias"),
+        rf"{WHERE}\.bilm\.bilstm\.layers\.1\.bias: expected float32 of shape \(2, 96\), as the "
+        r"sizes in vocabulary/elmo_options\.txt say, found no tensor",
+    ),
+    "other options": (
+        _other_options,
+        r"\.layers\.2\.bias: expected .* in vocabulary/elmo_options\.txt say, found no tensor",
+    ),
+    "a wrong setting": (
+        lambda folder: (folder / "config.json").write_text(
+            (folder / "config.json").read_text().replace('"dropout"', '"do_layer_norm"')
+        ),
+        r"config\.json: the embedder elmo: do_layer_norm: expected true or false, found 0\.0",
+    ),
+    "no options": (
+        lambda folder: (folder / "vocabulary" / "elmo_options.txt").unlink(),
+        r"of type bilm, found 'elmo_task_archive' with a biLM whose options are not in vocabulary/",
+    ),
+    "an entry that is none": (
+        lambda folder: (folder / "vocabulary" / "elmo_options.txt").write_text("{\n"),
+        r'vocabulary, namespace "elmo_options": expected an entry of the token embedder',
+    ),
+    "no weights": (lambda folder: (folder / "best.th").unlink(), "expected weights, weights.th or"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damage_is_named(bilm_archive: str, tmp_path: Path, damage: str) -> None:
+    """One error begins with the folder, and says what was expected and found."""
+    write_task(tmp_path / "task", elmo={"archive_file": bilm_archive})
+    change, message = DAMAGED[damage]
+    change(tmp_path / "task")
+    with pytest.raises(InputError, match=rf"^{tmp_path}/task: .*{message}"):
+        Elmo.from_archive(tmp_path / "task")

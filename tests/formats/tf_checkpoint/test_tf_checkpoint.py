@@ -1,0 +1,447 @@
+"""
+TensorFlow checkpoints of bilm-tf: those that TensorFlow wrote, if the data is there, and those of
+the tests' own writer.
+"""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from allennlp.models import Model
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.formats.tf_checkpoint.checkpoint_arrays import CheckpointArrays
+from elmo_plugin.formats.tf_checkpoint.crc32c import crc32c
+from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
+from elmo_plugin.plugin.models.archives import load_language_model
+from tests import conftest
+from tests.conftest import WORDS, allennlp
+from tests.damage import damage
+from tests.formats.tf_checkpoint import writer
+from tests.formats.tf_checkpoint.writer import their_name, variables_of, write_checkpoint
+from tests.random_bilm import randomize, read_sentences
+
+DATA = conftest.SHARED_DATA / "formats.tar.xz"
+BLOCKS = {
+    "lstm": {**conftest.BLOCKS["lstm"], "dim": 6, "projection_dim": 4},
+    "char_cnn": {**conftest.BLOCKS["char_cnn"], "filters": [[1, 2], [2, 3]]},
+}
+
+
+def options_with(**lstm: Any) -> BiLMOptions:
+    return BiLMOptions.from_dict({**BLOCKS, "lstm": {**BLOCKS["lstm"], **lstm}}, source="test")
+
+
+def random_variables(options: BiLMOptions, folder: Path, seed: int = 0) -> dict[str, np.ndarray]:
+    """The variables of a checkpoint of a random biLM, whose arrays are in `folder` in HDF5 too."""
+    torch.manual_seed(seed)
+    bilm = BiLM(options)
+    softmax = SampledSoftmax(
+        n_words=len(WORDS), dim=options.lstm.projection_dim, n_negative_samples=None
+    )
+    randomize(bilm)
+    randomize(softmax)
+    write_weights(bilm, folder / "weights.hdf5", softmax)
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        del file["warm_state"]  # it is computed, as for a checkpoint
+    return variables_of(folder / "weights.hdf5", options.lstm.n_layers)
+
+
+def make(folder: Path, step: int = 1250, seed: int = 0, **writing: Any) -> Path:
+    """A checkpoint in a folder. The weights in HDF5 and the options are next to the folder."""
+    options = writing.pop("options", options_with())
+    folder.mkdir(exist_ok=True)
+    variables = random_variables(options, folder.parent, seed)
+    variables.update(writing.pop("variables", {}))
+    write_checkpoint(folder / f"model.ckpt-{step}", variables, **writing)
+    text = json.dumps({"bidirectional": True, "n_epochs": 1, **options.to_dict()})
+    for place in (folder, folder.parent):
+        (place / "options.json").write_text(text)
+        (place / "vocab.txt").write_text("\n".join(WORDS))
+    return folder
+
+
+def state(*named: Any) -> dict[str, torch.Tensor]:
+    found = find_bilm(*named, with_softmax=True)
+    assert found.softmax is not None and found.words == WORDS
+    return torch.nn.ModuleDict({"bilm": found.bilm, "softmax": found.softmax}).state_dict()
+
+
+def check_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+
+
+def expected_state(folder: Path) -> dict[str, torch.Tensor]:
+    """Read from the HDF5 file by the reader that other tests compare with AllenNLP's."""
+    files = (folder.parent / name for name in ("options.json", "weights.hdf5", "vocab.txt"))
+    return state(*files)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make(tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"123456789", 0xE3069283),
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+        (b"", 0),
+    ],
+)
+def test_checksums_of_the_standard(data: bytes, expected: int) -> None:
+    """The expected values are those of RFC 3720, and the check value of the CRC catalogue."""
+    assert crc32c(np.frombuffer(data, np.uint8)) == expected == writer.crc32c(data)
+
+
+def test_checksums_of_any_length(fuzz: conftest.Fuzz) -> None:
+    """The oracle computes bit by bit. The lengths are those around a row, and the CRC of the first
+    bytes is continued."""
+    for random in fuzz.cases(8):
+        size = random.choice([random.randrange(100), 2**16 + random.randrange(-5, 5)])
+        data, cut = random.randbytes(size), random.randrange(size + 1)
+        numbers = np.frombuffer(data, np.uint8)
+        assert crc32c(numbers[cut:], crc32c(numbers[:cut])) == writer.crc32c(data)
+
+
+@pytest.mark.parametrize(
+    "writing",
+    [
+        {},
+        {"per_block": 3},
+        {"n_shards": 3},
+        {"options": options_with(n_layers=1)},
+        {"options": options_with(projection_dim=6)},
+        {"options": options_with(n_layers=3)},
+    ],
+    ids=str,
+)
+def test_every_weight(tmp_path: Path, writing: dict[str, Any]) -> None:
+    """The expected weights are those of the HDF5 file with the same arrays."""
+    folder = make(tmp_path / "checkpoint", **writing)
+    check_same(state(folder), expected_state(folder))
+    assert find_bilm(folder).softmax is None
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_other_floating_point_types(tmp_path: Path, dtype: str) -> None:
+    """The expected numbers are NumPy's rounding."""
+    weight = np.random.default_rng(0).normal(size=4)
+    folder = make(tmp_path / "checkpoint", variables={"lm/CNN_proj/b_proj": weight.astype(dtype)})
+    found = state(folder)["bilm.token_encoder.projection.bias"]
+    assert np.array_equal(found.numpy(), weight.astype(dtype).astype("f4"))
+
+
+def test_arrays_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large array is read in blocks; here they have a row or a few, and end within a part."""
+    folder = make(tmp_path / "checkpoint")
+    expected = expected_state(folder)
+    for size in (1, 100, 300):
+        for module in ("files.hdf5", "formats.tf_checkpoint.checkpoint_arrays"):
+            monkeypatch.setattr(f"elmo_plugin.{module}.BLOCK_BYTES", size)
+        check_same(state(folder), expected)
+        check_same(expected_state(folder), expected)
+
+
+def test_the_checkpoint_that_is_read(tmp_path: Path) -> None:
+    """The one of the file `checkpoint`, of the last step without it, or the one that is named."""
+    states = {}
+    for step, seed in ((900, 1), (1250, 2), (2500, 3)):
+        folder = make(tmp_path / "checkpoint", step, seed)
+        states[step] = expected_state(folder)
+    check_same(state(folder), states[2500])
+    (folder / "checkpoint").write_text(
+        'model_checkpoint_path: "/home/someone/run/model.ckpt-1250"\n'
+        'all_model_checkpoint_paths: "/home/someone/run/model.ckpt-2500"\n'
+    )
+    check_same(state(folder), states[1250])
+    check_same(state(folder / "model.ckpt-900"), states[900])
+    check_same(state(folder / "model.ckpt-900.index"), states[900])
+    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-3000"\n')
+    message = r"/checkpoint: expected the name of .* found model\.ckpt-3000; .*: model\.ckpt-1250, "
+    with pytest.raises(InputError, match=f"^{folder}{message}"):
+        state(folder)
+
+
+def test_what_is_not_needed_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By definition: the biLM's variables without the softmax, without what the optimizer stores
+    for them, and without the two scalars."""
+    read: list[str] = []
+    rows = CheckpointArrays.rows
+
+    def counted(self: CheckpointArrays, name: str) -> Any:
+        read.append(name)
+        return rows(self, name)
+
+    monkeypatch.setattr(CheckpointArrays, "rows", counted)
+    find_bilm(folder)
+    with h5py.File(folder.parent / "weights.hdf5") as file:
+        names: list[str] = []
+        file.visititems(lambda name, x: names.append(name) if hasattr(x, "shape") else None)
+    assert sorted(read) == sorted(name for name in names if not name.startswith("softmax"))
+
+
+def test_words_in_another_file(folder: Path, tmp_path: Path) -> None:
+    """The published checkpoint has its words elsewhere. Without words there is no softmax."""
+    words = (folder / "vocab.txt").rename(tmp_path / "words")
+    assert find_bilm(folder, with_softmax=True).softmax is None
+    check_same(state(folder, None, words), expected_state(folder))
+    with pytest.raises(InputError, match=f"^{folder}: expected a softmax with its vocabulary"):
+        load_language_model(folder)
+    for name in ("vocab-a.txt", "vocab-b.txt"):
+        shutil.copy(words, folder / name)
+    message = r"expected one file vocab\*\.txt in it, found vocab-a\.txt, vocab-b\.txt"
+    with pytest.raises(InputError, match=f"^{folder}: {message}"):
+        find_bilm(folder, with_softmax=True)
+
+
+NAME = "lm/CNN_proj/b_proj"
+
+
+@pytest.mark.parametrize(
+    ("writing", "message"),
+    [
+        ({"edit": {NAME: [(1, 3)]}}, "CNN_proj/b_proj: .* found TensorFlow's type 3"),
+        ({"edit": {NAME: [(7, b"")]}}, "CNN_proj/b_proj: expected an array in one piece"),
+        ({"edit": {NAME: [(5, 12)]}}, "CNN_proj/b_proj: expected 16 bytes, .* found 12"),
+        ({"edit": {NAME: [(6, 1)]}}, "CNN_proj/b_proj: expected the numbers as they were writ"),
+        ({"edit": {NAME: [(2, b"\x12\x02\x0c")]}}, "CNN_proj/b_proj: expected a shape, found"),
+        ({"edit": {NAME: [(5, 2**40)]}}, "expected at least 1,099,.* for lm/CNN_proj/b_proj, foun"),
+        ({"edit": {NAME: [(4, 2**64 - 8)]}}, "expected at least 18,446,"),
+        ({"edit": {NAME: [(3, 1)]}}, r"expected a file model\.ckpt-1250\.data-00001-of-00001 next"),
+        ({"big_endian": True}, "expected numbers in little-endian order, found others"),
+        ({"compression": 1}, "expected a whole index .* found a compressed block at byte"),
+        ({"variables": {NAME: np.zeros(5, "f4")}}, r"b_proj: expected the shape \(4,\).*\(5,\)"),
+        ({"variables": {NAME: np.full(4, np.inf, "f4")}}, "b_proj: expected finite float32 numb"),
+        ({"variables": {"lm/CNN_high_1/b_carry": np.zeros(5, "f4")}}, "b_carry: expected only arr"),
+        ({"variables": {"x" * 300: np.zeros(5, "f4")}}, "found a name of 300 bytes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_another_content(tmp_path: Path, writing: dict[str, Any], message: str) -> None:
+    """All checksums are right, but not the rest. The message names the file."""
+    folder = make(tmp_path / "checkpoint", **writing)
+    with pytest.raises(InputError, match=rf"^{folder}/model\.ckpt-1250\.\S+: .*{message}"):
+        find_bilm(folder)
+
+
+def test_missing_parts(folder: Path) -> None:
+    """Each message names what is missing."""
+    prefix = folder / "model.ckpt-1250"
+    data, index = (Path(f"{prefix}.{x}") for x in ("data-00000-of-00001", "index"))
+    variables = random_variables(options_with(), folder.parent)
+    del variables[NAME]
+    write_checkpoint(prefix, variables)
+    with pytest.raises(InputError, match="index: CNN_proj/b_proj: expected an array, found none"):
+        find_bilm(folder)
+    data.unlink()
+    with pytest.raises(InputError, match=rf"index: expected a file {data.name} next to it, found"):
+        find_bilm(folder)
+    (folder / "options.json").unlink()
+    with pytest.raises(InputError, match=rf"^{folder}/options\.json: .* found no such file"):
+        find_bilm(folder)
+    index.unlink()
+    with pytest.raises(InputError, match=f"^{folder}: expected a model in the package"):
+        find_bilm(folder)
+    with pytest.raises(FileNotFoundError, match=f"^{prefix}: expected .* a TensorFlow checkpoint"):
+        find_bilm(prefix)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bidirectional": False}, "bidirectional: expected true, found False"),
+        ({"lstm": {**BLOCKS["lstm"], "dim": 7}}, r"W_0: expected the shape \(8, 28\)"),
+    ],
+)
+def test_other_options(folder: Path, changes: dict[str, Any], message: str) -> None:
+    """The message names the key or the array."""
+    text = (folder / "options.json").read_text()
+    (folder / "options.json").write_text(json.dumps({**json.loads(text), **changes}))
+    with pytest.raises(InputError, match=message):
+        find_bilm(folder)
+
+
+def test_an_index_that_names_a_block_many_times(tmp_path: Path) -> None:
+    """A small file would take much time and memory."""
+    content = writer.block([(b"a", b"")])
+    places = writer.block([(bytes([k]), writer.varint(0) + b"\x0c") for k in range(3)])
+    nothing = writer.block([])
+    at = len(content), len(content) + len(nothing)
+    footer = b"".join(map(writer.varint, (at[0], len(nothing) - 5, at[1], len(places) - 5)))
+    magic = writer.table([], 1)[-8:]
+    file = tmp_path / "model.ckpt-1.index"
+    file.write_bytes(content + nothing + places + footer.ljust(40, b"\0") + magic)
+    with pytest.raises(InputError, match=f"^{file}: .* found blocks that overlap"):
+        CheckpointArrays(file)
+
+
+@pytest.mark.parametrize("ending", ["index", "data-00000-of-00001", "data-00001-of-00002"])
+def test_damaged_files(tmp_path: Path, ending: str, fuzz: conftest.Fuzz) -> None:
+    """A damaged file gives an error that names a file of the checkpoint, or the same numbers: not
+    all of its bytes are needed."""
+    n_shards = int(ending[-1]) if ending != "index" else 1
+    folder = make(tmp_path / "checkpoint", n_shards=n_shards, per_block=20)
+    file = folder / f"model.ckpt-1250.{ending}"
+    whole, expected = file.read_bytes(), expected_state(folder)
+    n_errors = 0
+    for random in fuzz.cases(60):
+        way, data = damage(whole, random)
+        file.write_bytes(data)
+        try:
+            found = state(folder)
+        except InputError as error:
+            assert str(error).startswith(str(folder)), way
+            n_errors += 1
+        else:
+            for name, tensor in expected.items():
+                assert torch.equal(found[name], tensor), (way, name)
+    assert n_errors > 10
+
+
+def test_a_flipped_bit_in_each_byte_of_the_index(folder: Path) -> None:
+    """The same for all bytes of the index, of which only the padding at its end is not needed."""
+    file = folder / "model.ckpt-1250.index"
+    whole, random, n_same = file.read_bytes(), Random(0), 0
+    names = set(CheckpointArrays(file).names())
+    for k in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[k] ^= 1 << random.randrange(8)
+        file.write_bytes(damaged)
+        try:
+            assert set(CheckpointArrays(file).names()) == names
+            n_same += 1
+        except InputError as error:
+            assert str(error).startswith(str(file))
+    assert n_same <= 40
+
+
+@pytest.mark.parametrize("given", [[], ["words"]])
+def test_an_import(folder: Path, tmp_path: Path, given: list[str]) -> None:
+    """The archive has the weights of the HDF5 file with the same arrays, and the words."""
+    named = folder
+    if given:
+        shutil.copy(folder / "vocab.txt", tmp_path / "words")
+        named = folder / "model.ckpt-1250"
+        given = [str(tmp_path / "words")]
+    allennlp("bilm-import", "--checkpoint", named, *given, tmp_path / "model.tar.gz")
+    check_same(state(tmp_path / "model.tar.gz"), expected_state(folder))
+
+
+def test_fine_tuning(folder: Path) -> None:
+    """The expected weights, and the softmax rows of the words that both have, are those of the HDF5
+    file with the same arrays."""
+    words = ["<S>", "</S>", "<UNK>", "new", "dog"]
+    params = {**options_with().to_dict(), "type": "bilm", "n_negative_samples": 3}
+    params["pretrained_file"] = str(folder)
+    model = Model.from_params(conftest.Params(params), vocab=BiLMVocabulary.from_words(words))
+    expected = expected_state(folder)
+    for name, tensor in model.bilm.state_dict().items():
+        assert torch.equal(tensor, expected[f"bilm.{name}"]), name
+    for name, tensor in model.softmax.state_dict().items():
+        for row in (0, 1, 2, 4):
+            theirs = expected[f"softmax.{name}"][WORDS.index(words[row])]
+            assert torch.equal(tensor[row], theirs), (name, row)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--checkpoint", "gone", "OUT"], "gone: expected .* TensorFlow checkpoint .* no such"),
+        (["--checkpoint", "", "OUT"], "checkpoint: expected a value, found an empty one"),
+        (["--checkpoint", "x", "y", "z", "OUT"], r"expected .*VOCABULARY\] ARCHIVE, found 3 files"),
+        (["x", "y", "OUT"], r"expected OPTIONS WEIGHTS VOCABULARY ARCHIVE, .*, found 3 files"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, arguments: list[str], message: str) -> None:
+    """The message says what is expected."""
+    out = str(tmp_path / "model.tar.gz")
+    with pytest.raises((InputError, FileNotFoundError), match=message):
+        allennlp("bilm-import", *(out if x == "OUT" else x for x in arguments))
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the checkpoints that TensorFlow wrote."""
+    if not DATA.exists():
+        pytest.skip(f"needs {DATA.name}, with checkpoints that TensorFlow wrote, which is not here")
+    folder = tmp_path_factory.mktemp("formats")
+    with tarfile.open(DATA) as archive:
+        archive.extractall(folder, filter="data")
+    return next(folder.rglob("tf_checkpoint"))
+
+
+@pytest.mark.parametrize("model", ["chars_2", "words_2", "words_2_shared"])
+def test_arrays_that_tensorflow_wrote(theirs: Path, model: str) -> None:
+    """The expected arrays are those that TensorFlow read, and all that are not the optimizer's."""
+    arrays = CheckpointArrays(theirs / model / "model.ckpt-2500.index")
+    with np.load(theirs / model / "weights.npz") as expected:
+        names = set(expected.files)
+        for name in arrays.names():
+            found = np.concatenate(list(arrays.rows(name)))
+            their = their_name(name, n_layers=2)
+            assert np.array_equal(found, expected[their]), name
+            names.remove(their)
+        assert not names
+
+
+def test_weights_that_tensorflow_wrote(theirs: Path) -> None:
+    """The expected weights are those that bilm-tf wrote into its HDF5 file."""
+    folder = theirs / "chars_2"
+    expected = find_bilm(folder / "options.json", folder / "weights_by_bilm_tf.hdf5").bilm
+    check_same(find_bilm(folder).bilm.state_dict(), expected.state_dict())
+
+
+def test_vectors_of_bilm_tf(theirs: Path) -> None:
+    """The expected vectors are bilm-tf's, of one batch from a state of zeros, and of the same batch
+    after it."""
+    bilm = find_bilm(theirs / "chars_2").bilm.eval()
+    sentences = json.loads((theirs / "vector_sentences.json").read_text("utf-8"))
+    tokens, state = Elmo(bilm).characters(sentences), bilm.bilstm.zero_state(len(sentences))
+    with np.load(theirs / "chars_2" / "vectors_by_bilm_tf.npz") as expected:
+        for turn in ("first", "again"):
+            with torch.no_grad():
+                read = read_sentences(bilm, tokens, state)
+            state = read.state
+            for k, sentence in enumerate(sentences):
+                found = np.stack([x[k, 1 : len(sentence) + 1].numpy() for x in read.layers])
+                assert np.abs(found - expected[f"{turn}_{k}"]).max() < 1e-5
+
+
+def test_perplexity_of_bilm_tf(theirs: Path, tmp_path: Path) -> None:
+    """The expected perplexity is bilm-tf's own, of a text that is read as one row from zeros."""
+    allennlp("bilm-import", "--checkpoint", theirs / "chars_2", tmp_path / "model.tar.gz")
+    model = load_language_model(tmp_path / "model.tar.gz")
+    words = (theirs / "chars_2" / "vocab.txt").read_text("utf-8").split()
+    assert vocabulary_words(model.vocab) == words
+    reader = BiLMDatasetReader(max_characters_per_token=20)
+    text, cache = str(theirs / "text.txt"), str(tmp_path / "cache")
+    loader = BiLMDataLoader(reader, text, batch_size=1, shuffle=None, cache_dir=cache)
+    loader.index_with(model.vocab)
+    model.eval()
+    model.initial_state = "zero"
+    with torch.inference_mode():
+        for batch in loader:
+            model(**batch)
+    expected = json.loads((theirs / "reference.json").read_text())["chars_2"]
+    found = model.get_metrics()["perplexity"]
+    assert found == pytest.approx(expected["perplexity_by_bilm_tf"], rel=1e-6)

@@ -1,0 +1,117 @@
+"""How words are found in a table and read as code points, compared with plain Python."""
+
+from random import Random
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmo_plugin.modules import word_list
+from elmo_plugin.modules.code_points import CodePoints
+from elmo_plugin.modules.token_encoder import check_spelled, fit_characters
+from elmo_plugin.modules.word_list import WordList, word_bytes
+from elmo_plugin.options import word_text
+from elmo_plugin.text.characters import words_to_characters
+from tests.conftest import Fuzz
+
+ALPHABET = "ab\x00é語🙂\u3000"
+
+
+def rows_of(words: list[str], length: int) -> Tensor:
+    return torch.from_numpy(words_to_characters(words, length)).long()
+
+
+def random_words(random: Random, n_words: int, longest: int) -> list[str]:
+    return ["".join(random.choices(ALPHABET, k=random.randint(0, longest))) for _ in range(n_words)]
+
+
+def list_of(words: list[str]) -> WordList:
+    found = WordList(n_words=len(words), n_bytes=len(word_text(words)), unknown="<UNK>")
+    found.fill(words)
+    return found
+
+
+def test_characters_fit_any_length(fuzz: Fuzz) -> None:
+    """A property: characters of one length that are fitted to another are those that are made for
+    it, unless they were cut before."""
+    for random in fuzz.cases(20):
+        words = [*random_words(random, 5, 6), "<S>", "</S>"]
+        found, wanted = random.randint(3, 30), random.randint(3, 30)
+        tokens = torch.cat([rows_of(words, found), torch.zeros(1, found, dtype=torch.long)])
+        if found < wanted and any(len(word.encode()) > found - 2 for word in words[:-2]):
+            with pytest.raises(ValueError, match=rf"to {found - 2};.* to {wanted} or more"):
+                fit_characters(tokens, wanted)
+        elif found >= wanted or all(len(word.encode()) < found - 2 for word in words[:-2]):
+            assert torch.equal(fit_characters(tokens, wanted)[:-1], rows_of(words, wanted))
+            assert not fit_characters(tokens, wanted)[-1].any()
+
+
+def test_words_are_found_by_their_bytes(fuzz: Fuzz) -> None:
+    """The oracle is a dictionary, in which the last of equal words counts."""
+    for random in fuzz.cases(20):
+        words = ["<S>", "</S>", "<UNK>", *random_words(random, 40, 3)]
+        random.shuffle(words)
+        numbers = {word: number for number, word in enumerate(words)}
+        wanted = [*words, *random_words(random, 40, 4)]
+        table, length = list_of(words), random.randint(20, 40)
+        found = table(word_bytes(rows_of(wanted, length), length))
+        assert found.tolist() == [numbers.get(word, numbers["<UNK>"]) for word in wanted]
+        assert table.words() == words
+
+
+def test_different_words_with_one_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first hash gives all words the same key, so that another is chosen."""
+    tried = []
+
+    def hash_weights(n: int) -> Tensor:
+        tried.append(n)
+        return torch.zeros(n, dtype=torch.long) if len(tried) == 1 else torch.arange(1, n + 1)
+
+    monkeypatch.setattr(word_list, "hash_weights", hash_weights)
+    words = ["<UNK>", "a", "b"]
+    assert list_of(words)(word_bytes(rows_of(["b", "a", "c"], 10), 8)).tolist() == [2, 1, 0]
+    assert tried == [6, 7]
+
+
+def test_a_table_without_its_words() -> None:
+    """By hand: the text has another number of words, or not the one for unknown words."""
+    with pytest.raises(ValueError, match="expected the word <UNK> in the list, found none"):
+        list_of(["a", "b"])
+    table = list_of(["<UNK>", "a"])
+    table.text[1] = ord("\n")
+    with pytest.raises(ValueError, match="the text of 2 words, found 3"):
+        table.load_state_dict(table.state_dict())
+
+
+def test_code_points(fuzz: Fuzz) -> None:
+    """The oracle is Python's own decoding. The two marks of a word are swapped, and `<bos>` is one
+    character, as ELMoForManyLangs has them."""
+    marks = {"<bow>": 3, "<eow>": 1, "<bos>": 4, "<eos>": 2, "<oov>": 0, "<pad>": 6}
+    lexicon = {"a": 5, "é": 7, "語": 8, "🙂": 9, "\u3000": 10, "<": 11}
+    for random in fuzz.cases(20):
+        size = random.randint(8, 12)
+        codes = CodePoints(n_code_points=12, max_characters_per_token=size)
+        for character, number in lexicon.items():
+            codes.code_points[number] = ord(character)
+        order = ("<eow>", "<bow>", "<bos>", "<eos>", "<oov>", "<pad>")
+        codes.marks.copy_(torch.tensor([marks[mark] for mark in order]))
+        words = ["<bos>", "<eos>", "<bos", "<bos>a", *random_words(random, 20, 14)]
+        expected = []
+        for word in words:
+            inside = [lexicon.get(character, marks["<oov>"]) for character in word[: size - 2]]
+            if word in ("<bos>", "<eos>"):
+                inside = [marks[word]]
+            row = [marks["<eow>"], *inside, marks["<bow>"], *[marks["<pad>"]] * size]
+            expected.append([number + 1 for number in row[:size]])
+        found = codes(codes.spelled(rows_of(words, 80)))
+        assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("character", [0, 31, 128, 255])
+def test_a_token_that_is_no_text(character: int) -> None:
+    """By hand: `tokens_to_add` makes tokens of one character that a byte CNN can learn."""
+    tokens = rows_of(["a", "é", "<S>", " "], 10)
+    check_spelled(tokens)
+    tokens[1, 1:3] = torch.tensor([character + 1, 260])
+    with pytest.raises(ValueError, match=f"single character {character}; remove tokens_to_add"):
+        check_spelled(tokens)

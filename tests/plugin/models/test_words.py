@@ -1,0 +1,182 @@
+"""A language model that reads words from a table, in place of their characters."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.models import Model
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.modules import BiLM
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.models.archives import load_language_model
+from elmo_plugin.plugin.models.language_model import BiLMModel
+from tests import oracle
+from tests.conftest import WORDS, allennlp
+from tests.plugin.models.running_text import (
+    TEXT,
+    UNKNOWN,
+    batch,
+    language_model,
+    log_probabilities,
+    windows,
+)
+from tests.random_bilm import CHAR_CNN, LSTM, arrays_of, random_bilm, read_sentences
+
+SIZE = LSTM["projection_dim"]
+
+
+def words_model(tied: bool, **params: Any) -> BiLMModel:
+    return language_model(char_cnn=None, words={"dim": SIZE, "tied": tied}, **params)
+
+
+def windows_with_ids(n_steps: int) -> list[dict[str, torch.Tensor]]:
+    """Windows as the data loader makes them: the last two words are none of the vocabulary's."""
+    ids = torch.tensor([*range(len(WORDS)), UNKNOWN, UNKNOWN])
+    return [{**window, "word_ids": ids} for window in windows(TEXT, n_steps)]
+
+
+@pytest.mark.parametrize("by_ids", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_loss(tied, by_ids, tmp_path):
+    """The oracle reads rows of the table and computes every probability, over two windows whose
+    state is carried. The loader's ids and the characters of the words give the same."""
+    model = words_model(tied)
+    arrays = arrays_of(model.bilm, tmp_path, model.softmax)
+    if tied:
+        assert "softmax/W" not in arrays
+        arrays["softmax/W"] = arrays["embedding"]
+    options = {**model.bilm.options.to_dict(), "vocabulary": WORDS}
+    rows = [log_probabilities(arrays, options, row, oracle.zero_state(options))[0] for row in TEXT]
+    found, n_tokens = 0.0, 0
+    for window in windows_with_ids(8):
+        if not by_ids:
+            del window["word_ids"]
+        n = int((window["forward_targets"] >= 0).sum())
+        found += model(**batch(window))["loss"].item() * n
+        n_tokens += n
+    expected = -sum(x.sum() for row in rows for x in row) / 2
+    assert found / n_tokens == pytest.approx(expected / n_tokens, rel=1e-6)
+
+
+def test_tied_weights_are_one_parameter():
+    """A property: the gradient of a shared weight is the sum of those of two copies."""
+    together, apart = words_model(True), words_model(False)
+    names = dict(together.named_parameters())
+    assert "softmax.weight" not in names and "softmax.weight" not in dict(apart.bilm.state_dict())
+    apart.load_state_dict(together.state_dict())
+    for model in (together, apart):
+        for window in windows_with_ids(8):
+            model(**batch(window))["loss"].backward()
+    table = apart.bilm.token_encoder.embedding.weight.grad
+    found = together.softmax.weight.grad
+    torch.testing.assert_close(found, table + apart.softmax.weight.grad)
+
+
+def test_vectors_dumped_from_characters():
+    """bilm-tf's own test of word inputs: a table of the vectors that a character CNN gives to the
+    words of a vocabulary has the same layers for them."""
+    bilm = random_bilm().bilm
+    options = {"lstm": LSTM, "words": {"dim": SIZE}}
+    table = BiLM(BiLMOptions.from_dict(options, source="test").of_words(WORDS)).eval()
+    characters = Elmo(bilm).characters([WORDS])[0]
+    state = {k: x for k, x in bilm.state_dict().items() if not k.startswith("token_encoder")}
+    table.load_state_dict(state, strict=False)
+    table.token_encoder.words.fill(WORDS)
+    with torch.no_grad():
+        table.token_encoder.embedding.weight.copy_(bilm.token_encoder(characters))
+    sentences = [WORDS[3:7], WORDS[2:5]]
+    zero = bilm.bilstm.zero_state(2)
+    with torch.no_grad():
+        read = [read_sentences(x, Elmo(x).characters(sentences), zero) for x in (bilm, table)]
+    for one, other in zip(*(x.layers for x in read)):
+        torch.testing.assert_close(one, other)
+
+
+CONFIG: dict[str, Any] = {
+    "dataset_reader": {"type": "bilm", "max_characters_per_token": 100},
+    "vocabulary": {"type": "bilm", "corpus": "fixtures/text", "min_count": 1},
+    "train_data_path": "fixtures/text",
+    "data_loader": {"type": "bilm", "batch_size": 4, "window": 5},
+    "model": {
+        "type": "bilm",
+        "lstm": LSTM,
+        "words": {"dim": SIZE, "tied": True},
+        "n_negative_samples": 20,
+        "sparse_gradients": True,
+    },
+    "trainer": {
+        "num_epochs": 1,
+        "optimizer": {"type": "clipped_adagrad", "lr": 0.1},
+        "grad_norm": False,
+    },
+}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_train_export_and_use(tied, tmp_path):
+    """A property: a trained model has the same vectors from its archive, from bilm-tf's files, and
+    from an archive that these files are imported into; and the same probabilities."""
+    config = {**CONFIG, "model": {**CONFIG["model"], "words": {"dim": SIZE, "tied": tied}}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    allennlp("train", tmp_path / "config.json", "-s", tmp_path / "run")
+    archive, files = tmp_path / "run" / "model.tar.gz", tmp_path / "files"
+    allennlp("bilm-export", archive, files, "--softmax")
+    names = [str(files / name) for name in ("options.json", "weights.hdf5", "vocabulary.txt")]
+    allennlp("bilm-import", *names, tmp_path / "again.tar.gz")
+    sentences = [["the", "dog", "zyxqvish", "."], []]
+    places = (archive, files, tmp_path / "again.tar.gz")
+    expected = Elmo.from_archive(archive).embed(sentences, layer="all")
+    options = json.loads((files / "options.json").read_text())
+    assert options["n_tokens_vocab"] == options["words"]["n_words"]
+    assert options["share_embedding_softmax"] == tied and "char_cnn" not in options
+    hidden = torch.randn(3, SIZE, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([3, 4, 5])
+    for place in places:
+        for one, other in zip(expected, Elmo.from_archive(place).embed(sentences, layer="all")):
+            np.testing.assert_array_equal(one, other)
+        model = load_language_model(place)
+        assert (model.softmax.weight is model.bilm.token_encoder.embedding.weight) == tied
+        found = find_bilm(place, with_softmax=True).softmax
+        with torch.no_grad():
+            log_p = [x.log_probabilities(hidden, targets) for x in (model.softmax, found)]
+        assert torch.equal(*log_p)
+    (files / "vocabulary.txt").unlink()
+    again = Elmo.from_archive(files).embed(sentences, layer="all")
+    np.testing.assert_array_equal(again[0], expected[0])
+
+
+def test_pretrained_file_with_other_words(tmp_path):
+    """By hand: the rows of words that both have are copied, and "zebra" keeps its initial value."""
+    source = words_model(False).float()
+    write_model_files(tmp_path / "source", source.bilm, softmax=source.softmax, words=WORDS)
+    words = [*WORDS[:3], "zebra", *WORDS[:2:-1]]
+    vocab = BiLMVocabulary.from_words(words)
+    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}, "n_negative_samples": None}
+    block["pretrained_file"] = str(tmp_path / "source")
+    model = Model.from_params(Params(block), vocab=vocab)
+    table, old = model.bilm.token_encoder, source.bilm.token_encoder
+    assert table.words.words() == words
+    for k, word in enumerate(words):
+        for new, other in ((table.embedding, old.embedding), (model.softmax, source.softmax)):
+            rows = [(other.weight == new.weight[k]).all(dim=1).nonzero()[:, 0].tolist()]
+            assert rows == [[WORDS.index(word)] if word in WORDS else []]
+    for name, tensor in source.bilm.bilstm.state_dict().items():
+        assert torch.equal(tensor, model.bilm.bilstm.state_dict()[name])
+
+
+def test_parameters() -> None:
+    """By hand: exactly one of the two blocks is expected."""
+    with pytest.raises(InputError, match="model: expected one of the blocks char_cnn and words"):
+        language_model(words={"dim": SIZE})
+    with pytest.raises(InputError, match="model: expected a block char_cnn or words"):
+        language_model(char_cnn=None)
+    with pytest.raises(InputError, match="n_code_points: expected none in training"):
+        language_model(char_cnn={**CHAR_CNN, "n_code_points": 7})
