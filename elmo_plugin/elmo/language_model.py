@@ -259,9 +259,8 @@ class LanguageModel(BiLMLayers):
             p(w | left, right)  ~  p(w | left) p(w | right) / p(w),
 
         where p(w) is the log-uniform distribution of the word's rank, which is close to Zipf's law.
-        The word itself is not read, except by its neighbors' contexts. Words are those of the
-        softmax without the boundaries and `<UNK>`, and their probabilities add up to 1. With
-        `carry` the carried state stays as it is.
+        The word itself is not read. Words are those of the softmax without the boundaries and
+        `<UNK>`, and their probabilities add up to 1. With `carry` the carried state stays as it is.
 
         # Parameters
 
@@ -327,6 +326,7 @@ class LanguageModel(BiLMLayers):
         The indices of the sentences that are read together, and their top layer by direction,
         including the boundaries, shape `(2, B, T + 2, P)`.
         """
+        check_count("max_tokens", max_tokens)
         self.cache_words({word for sentence in batch for word in sentence})
         for places, tokens in self.batches(batch, max_tokens):
             layers, _ = self.layers(tokens)

@@ -81,6 +81,8 @@ def pair_accuracies(
                 ):
                     counts.setdefault(key, Counter()).update(found)
             progress.update(len(group))
+    if not counts:
+        raise InputError("--pairs: expected at least one pair, found none in these files")
     order = ("paradigm", "phenomenon", "all")
     return [_row(*key, counts[key]) for key in sorted(counts, key=lambda k: order.index(k[0]))]
 

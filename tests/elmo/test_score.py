@@ -144,14 +144,13 @@ def test_carry_continues_from_the_sentence_before(
         np.testing.assert_allclose(json.loads(line)["forward"], expected.forward, atol=1e-5)
 
 
-def test_errors(
-    text: Path, tmp_path: Path, bilm_archive: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors(text: Path, tmp_path: Path, bilm_archive: str) -> None:
     """By definition: one line that names the argument, the file or the line, and no output."""
     model, out = ["--archive-file", bilm_archive], tmp_path / "out"
     assert "expected either a text or --pairs, found both or none" in run(*model)
     assert "expected either a text or --pairs" in run(text, "--pairs", text, *model)
-    assert "--output-file: " in run(text, *model, "--output-file", tmp_path)
+    assert "expected to write a new file" in run(text, *model, "--output-file", tmp_path)
+    assert "--output-file: " in run(text, *model, "--output-file", tmp_path / "no" / "out")
     assert "expected one of --pretrained, --archive-file" in run(text)
     (tmp_path / "blank").write_text("the dog\n\nthe\n")
     message = run(tmp_path / "blank", *model, "--output-file", out)
@@ -159,6 +158,8 @@ def test_errors(
     (tmp_path / "pairs").write_text('{"sentence_good": "the dog"}\n')
     message = run("--pairs", tmp_path / "pairs", *model, "--output-file", out)
     assert "pairs, line 1: expected a JSON object with the sentences sentence_good" in message
+    (tmp_path / "pairs").write_text("")
+    assert "--pairs: expected at least one pair" in run("--pairs", tmp_path / "pairs", *model)
     assert not out.exists()
 
 
