@@ -169,30 +169,10 @@ class LanguageModel(BiLMLayers):
         check_flag("entropy", entropy)
         check_flag("raw", raw)
         check_choice("base", base, BASES)
-        settings: dict[str, Any] = {
-            "entropy": entropy,
-            "base": base,
-            "max_tokens": max_tokens,
-            "progress": progress,
-        }
-        if raw:
-            split, is_single = raw_sentences(sentences)
-            scores = self._scores([x.tokens for x in split], **settings)
-            found = [s._replace(spans=x.spans, words=x.words) for s, x in zip(scores, split)]
-        else:
+        split, is_single = raw_sentences(sentences) if raw else ([], False)
+        batch = [sentence.tokens for sentence in split]
+        if not raw:
             batch, is_single = token_lists(sentences)
-            found = self._scores(batch, **settings)
-        return found[0] if is_single else found
-
-    def _scores(
-        self,
-        batch: list[list[str]],
-        *,
-        entropy: bool,
-        base: int | str,
-        max_tokens: int,
-        progress: bool,
-    ) -> list[SentenceScores]:
         ids = [[self._ids.get(word, UNKNOWN) for word in sentence] for sentence in batch]
         found: dict[int, SentenceScores] = {}
         total = sum(map(len, batch))
@@ -214,32 +194,26 @@ class LanguageModel(BiLMLayers):
                     in_vocabulary = np.array([k != UNKNOWN for k in ids[b]], dtype=bool)
                     found[b] = SentenceScores(batch[b], in_vocabulary, *both)
                 bar.update(sum(map(len, own)))
-        return [found[b] for b in range(len(batch))]
+        for b, sentence in enumerate(split):
+            found[b] = found[b]._replace(spans=sentence.spans, words=sentence.words)
+        return found[0] if is_single else [found[b] for b in range(len(batch))]
 
     def perplexity(
-        self,
-        sentences: str | Sequence[str] | Sequence[Sequence[str]],
-        *,
-        max_tokens: int = MAX_TOKENS,
-        progress: bool = False,
+        self, sentences: str | Sequence[str] | Sequence[Sequence[str]]
     ) -> dict[str, float]:
         """
         Compute `perplexity` (of both directions), `forward_perplexity` and `backward_perplexity`,
         as `allennlp evaluate` does: each word and each boundary has the same weight. Perplexities
-        of models with different words cannot be compared, because `<UNK>` counts as a word. See
-        `score` for the parameters.
+        of models with different words cannot be compared, because `<UNK>` counts as a word.
         """
-        scores = self.score(sentences, base="e", max_tokens=max_tokens, progress=progress)
+        scores = self.score(sentences, base="e")
         some = [scores] if isinstance(scores, SentenceScores) else scores
         if not some:
             fail("sentences", "at least one", sentences)
         forward = -np.concatenate([x.forward for x in some]).mean()
         backward = -np.concatenate([x.backward for x in some]).mean()
-        return {
-            "perplexity": float(np.exp((forward + backward) / 2)),
-            "forward_perplexity": float(np.exp(forward)),
-            "backward_perplexity": float(np.exp(backward)),
-        }
+        means = {"": (forward + backward) / 2, "forward_": forward, "backward_": backward}
+        return {f"{name}perplexity": float(np.exp(mean)) for name, mean in means.items()}
 
     @not_compiled
     @torch.no_grad()
@@ -249,8 +223,6 @@ class LanguageModel(BiLMLayers):
         targets: Sequence[Any] | int | None = None,
         k: int = 5,
         direction: str = "both",
-        *,
-        max_tokens: int = MAX_TOKENS,
     ) -> Any:
         """
         Find the most probable words in the place of words. With both directions, the left and the
@@ -292,15 +264,14 @@ class LanguageModel(BiLMLayers):
         found: list[Any] = [None] * len(batch)
         before = self.carried.state
         with self.lock.shared():
-            for places, top in self._read(batch, max_tokens):
+            for places, top in self._read(batch, MAX_TOKENS):
                 for row, b in enumerate(places):
                     at = torch.tensor(list(wanted[b]), dtype=torch.long, device=top.device)
                     # The forward direction predicts a word from its left context, the backward
                     # from its right one.
-                    contexts = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
-                    if direction != "both":
-                        contexts = {direction: contexts[direction]}
-                    found[b] = self._most_probable(list(contexts.values()), k)
+                    both = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
+                    contexts = [x for name, x in both.items() if direction in (name, "both")]
+                    found[b] = self._most_probable(contexts, k)
         self.carried.state = before
         return found[0][0] if is_number else found[0] if is_single else found
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
 try:
-    import zstandard
+    from zstandard import ZstdDecompressor, ZstdError
 except ModuleNotFoundError:  # needed only for files compressed by zstd
-    zstandard = None  # type: ignore[assignment]
+    ZstdDecompressor = None  # type: ignore[assignment, misc]
+    ZstdError = EOFError  # type: ignore[assignment, misc]
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import file_digest
@@ -68,13 +69,7 @@ FEW_LINES = 2
 FEW_TABS = 5
 """So few may be those of a short text."""
 
-DECOMPRESSION_ERRORS: tuple[type[Exception], ...] = (
-    EOFError,
-    gzip.BadGzipFile,
-    zlib.error,
-    lzma.LZMAError,
-    *([zstandard.ZstdError] if zstandard is not None else []),
-)
+DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, ZstdError)
 
 
 def find_files(path: str | os.PathLike) -> list[Path]:
@@ -274,11 +269,9 @@ def _decompressed(raw: io.BufferedReader, name: str) -> BinaryIO:
     if start.startswith(XZ_MAGIC):
         return io.BufferedReader(_Frames(raw, _xz_stream, padding=b"\0"), BLOCK_BYTES)
     if start.startswith((ZSTD_MAGIC, ZSTD_SKIPPABLE_MAGIC)):
-        if zstandard is None:
-            raise InputError(
-                f"{name}: expected the package zstandard, for zstd; pip install zstandard"
-            )
-        frame = zstandard.ZstdDecompressor().decompressobj
+        if ZstdDecompressor is None:
+            raise InputError(f"{name}: expected the package zstandard, found none; pip install it")
+        frame = ZstdDecompressor().decompressobj
         return io.BufferedReader(_Frames(raw, frame), BLOCK_BYTES)
     return raw
 

@@ -12,17 +12,20 @@ import pytest
 from elmo_plugin import LanguageModel
 from elmo_plugin.elmo import parts, score
 from tests.conftest import allennlp, python
+from tests.test_line import ABSENT
 
 TEXT = ["he threw the stick to the dog .", "He", "the unheard-of\u00a0dog .", "to the dog"]
 
-WITHOUT_ALLENNLP = """
+WITHOUT_ALLENNLP = f"""
 import importlib.util, runpy, sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {[*ABSENT, "pandas"]}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *a: None if name == "allennlp" else find_spec(name, *a)
-try:
-    runpy.run_module("elmo_plugin", run_name="__main__", alter_sys=True)
-finally:
-    assert not {"allennlp", "nltk", "pandas", "cached_path"} & sys.modules.keys()
+runpy.run_module("elmo_plugin", run_name="__main__", alter_sys=True)
 """
 
 
@@ -72,14 +75,17 @@ def test_both_formats(
 
 
 def test_without_allennlp(text: Path, bilm_archive: str, capsys: pytest.CaptureFixture) -> None:
-    """Expected: what the command prints in this process, and an error in one line. Neither AllenNLP
-    nor a package that only it needs is imported."""
+    """Expected: what the command prints in this process, and an error in one line, also for a text
+    that needs a package that is not there."""
     arguments = ["score", text, "--archive-file", bilm_archive]
     done = python("-c", WITHOUT_ALLENNLP, *arguments)
     assert done.stdout == printed(capsys, *arguments[1:])
     wrong = "sys.argv[1:] = ['score', 'gone', '--pretrained', 'tiny']" + WITHOUT_ALLENNLP
     with pytest.raises(AssertionError, match=r"^python -m elmo_plugin score: gone: expec"):
         python("-c", f"import sys\n{wrong}")
+    text.write_bytes(b"\x28\xb5\x2f\xfd")
+    with pytest.raises(AssertionError, match=r"text: expected the package zstandard, found none"):
+        python("-c", WITHOUT_ALLENNLP, *arguments)
 
 
 def test_as_a_command_of_allennlp(
