@@ -12,7 +12,13 @@ import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import nullcontext
+from importlib.util import find_spec
 from tarfile import ReadError
+
+if sys.argv[1:2] == ["score"] and find_spec("allennlp") is None:
+    from elmo_plugin.elmo import score
+
+    sys.exit(score.main(sys.argv[2:], "python -m elmo_plugin score"))
 
 # Before AllenNLP, whose import prints warnings.
 try:

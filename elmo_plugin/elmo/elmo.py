@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.saved import elmo_of, save_elmo
-from elmo_plugin.elmo.sentences import MAX_TOKENS, batches_by_length, token_lists
+from elmo_plugin.elmo.sentences import MAX_TOKENS, token_lists
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.modules.bilm import INITIAL_STATES
@@ -268,6 +268,7 @@ class Elmo(BiLMLayers):
         as_tensors: bool = False,
         *,
         pool: str | None = None,
+        raw: bool = False,
         max_tokens: int = MAX_TOKENS,
     ) -> Any:
         """
@@ -289,6 +290,11 @@ class Elmo(BiLMLayers):
         pool : `str`, optional
             `"mean"` for one vector per sentence, the mean over its tokens, which is zeros for a
             sentence without tokens.
+        raw : `bool`, optional (default = `False`)
+            Whether each sentence is a string of raw English text, such as `"It isn't easy."`, to
+            split into tokens as in the text of the models in the package; several sentences are a
+            list of strings. `raw_text.split_tokens` gives the tokens and their places. Needs the
+            package nltk.
         max_tokens : `int`, optional (default = `2048`)
             The most tokens to read at once, including padding and boundaries. More take more
             memory, and may be faster on a GPU. With `carry` all sentences are read at once.
@@ -308,19 +314,17 @@ class Elmo(BiLMLayers):
         if pool is not None:
             check_choice("pool", pool, POOLS)
         check_count("max_tokens", max_tokens)
-        batch, is_single = token_lists(sentences)
+        check_flag("raw", raw)
+        batch, is_single = token_lists(sentences, raw)
         _check_layer(layer, self.n_layers)
-        lengths = [len(sentence) for sentence in batch]
-        batches: Iterable[list[int]] = batches_by_length(lengths, max_tokens)
-        if self.initial_state == "carry" and batch:  # vectors depend on the previous batch
-            batches = [list(range(len(batch)))]
         found: list[Any] = [None] * len(batch)
         with self.lock.shared():  # all sentences are read with the same weights
-            for places in batches:
-                chosen = self._vectors(self._characters([batch[b] for b in places]), layer)
+            for places, tokens in self.batches(batch, max_tokens):
+                chosen = self._vectors(tokens, layer)
                 for row, b in enumerate(places):  # of (.., B, T, 2P)
-                    vectors = chosen[..., row, : lengths[b], :].float()
-                    vectors = vectors.sum(dim=-2) / max(1, lengths[b]) if pool else vectors.clone()
+                    n = len(batch[b])
+                    vectors = chosen[..., row, :n, :].float()
+                    vectors = vectors.sum(dim=-2) / max(1, n) if pool else vectors.clone()
                     found[b] = vectors if as_tensors else vectors.cpu().numpy()
         if is_single:
             return found[0]

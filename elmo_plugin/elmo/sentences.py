@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+from elmo_plugin.elmo.raw_text import raw_sentences
+
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
 
@@ -12,8 +14,11 @@ MAX_TOKENS = 2048
 """64 sentences of ordinary length, enough rows for efficient matrix products."""
 
 
-def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
+def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], bool]:
     """The input of `Elmo.embed` as lists of tokens, and whether it is a single sentence."""
+    if raw:
+        split, is_single = raw_sentences(sentences)
+        return [sentence.tokens for sentence in split], is_single
     if isinstance(sentences, str):
         return [sentences.split()], True
     if (pandas := sys.modules.get("pandas")) is not None:  # only then there are objects of it

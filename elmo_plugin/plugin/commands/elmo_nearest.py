@@ -4,6 +4,7 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError, check_count, fail, shown
+from elmo_plugin.elmo.arguments import add_model_arguments, print_text
 from elmo_plugin.elmo.nearest import (
     Occurrence,
     Sentence,
@@ -11,7 +12,7 @@ from elmo_plugin.elmo.nearest import (
     occurrences,
     text_sentences,
 )
-from elmo_plugin.plugin.commands.command import Command, add_model_arguments, load_elmo, print_text
+from elmo_plugin.plugin.commands.command import Command, load_elmo
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 from elmo_plugin.plugin.task_address import with_repeats
 
