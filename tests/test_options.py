@@ -125,6 +125,18 @@ WRONG = [
         ),
         ({"lstm": [7, 5]}, "lstm: expected a block {...}, found [7, 5]"),
         ({"lstm": None}, "lstm: expected a block {...}, found null"),
+        *(
+            ({"char_cnn": None, "words": block}, f"words{message}")
+            for block, message in (
+                ({}, ": missing key dim"),
+                ({"dim": 0}, f".dim: expected {COUNT}, found 0"),
+                ({"dim": 4, "tied": 1}, ".tied: expected true or false, found 1"),
+                (
+                    {"dim": 4, "size": 1},
+                    ": unknown key size; its keys are dim, tied, n_words, n_bytes",
+                ),
+            )
+        ),
         ({"char_cnn": None}, "expected a block char_cnn or words, found neither"),
         ({"words": {"dim": 5}}, "expected one of the blocks char_cnn and words, found both"),
         (

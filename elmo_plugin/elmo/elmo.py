@@ -148,17 +148,19 @@ class Elmo(BiLMLayers):
         cls,
         options_file: str | os.PathLike,
         weight_file: str | os.PathLike | None = None,
+        vocabulary_file: str | os.PathLike | None = None,
         **kwargs: Any,
     ) -> Elmo:
         """
-        Load a model from bilm-tf's two files, or from all that `from_archive` accepts. A URL is
-        downloaded once, with the package `cached-path`. `kwargs` are those of `Elmo`.
+        Load a model from bilm-tf's two files, or from all that `from_archive` accepts. A biLM that
+        reads words from a table needs the vocabulary too. A URL is downloaded once, with the
+        package `cached-path`. `kwargs` are those of `Elmo`.
 
         # Raises
 
         As `find_bilm`.
         """
-        return elmo_of(cls, find_bilm(options_file, weight_file), kwargs)
+        return elmo_of(cls, find_bilm(options_file, weight_file, vocabulary_file), kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:

@@ -53,10 +53,10 @@ def open_corpus(
     if is_corpus(path):
         return EncodedCorpus.open(path)
     files = find_files(path)
-    cache = Path(cache_dir or DEFAULT_CACHE).expanduser().resolve()
+    cache = Path(cache_dir or DEFAULT_CACHE).expanduser()
     entry = cache / digest(json.dumps([FORMAT_VERSION, file_facts(files)]).encode("utf-8"))[:20]
     # No lock, because the cache may belong to another user. Folders appear whole.
-    with suppress(CorpusError):
+    with suppress(CorpusError, OSError):
         return EncodedCorpus.open(entry.resolve())
     with ExitStack() as stack:
         try:
@@ -96,7 +96,8 @@ def _find_by_content(files: Sequence[Path], cache: Path) -> Path | None:
     """The folder of a corpus in the cache that was encoded from files of the same content."""
     sizes = [file.stat().st_size for file in files]
     hashes: list[str] | None = None
-    for description in sorted(cache.glob(f"{ENTRY}/{DESCRIPTION_FILE}")):
+    pattern = f"{ENTRY}/{DESCRIPTION_FILE}"
+    for description in sorted(cache.glob(pattern)) if os.path.isdir(cache) else []:
         try:
             sources = read_description(description.parent)["files"]
         except CorpusError:

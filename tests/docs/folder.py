@@ -33,6 +33,7 @@ SMALLER = {
     "bilm": f"{_TEXT}, {_SIZES}",
     "bilm_tf": f"{_TEXT}, {_SIZES}",
     "bilm_1b": _TINY,
+    "bilm_words": f"{_TEXT}, vocabulary+: {{ max_size: 99 }}, model+: {{ n_negative_samples: 9 }}",
     "bilm_small": "model+: { n_negative_samples: 16 }",
     "bilm_finetune": "trainer+: { num_epochs: 1 }",
     "tagger": "trainer+: { num_epochs: 1 }",

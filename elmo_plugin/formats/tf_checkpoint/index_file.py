@@ -1,6 +1,6 @@
 """
 The index of a TensorFlow checkpoint: a table of strings in LevelDB's format, whose values are
-messages of Protocol Buffers. Only `index_entries` is for other modules.
+messages of Protocol Buffers.
 
     table    blocks, each a content, a byte for its compression (0: none) and a checksum; then 48
              bytes: the places of two blocks, padding and a magic number. The second of the two is a

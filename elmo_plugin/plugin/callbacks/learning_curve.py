@@ -5,6 +5,7 @@ from typing import Any
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
+from elmo_plugin.checks import check_count
 from elmo_plugin.files.atomic_write import atomic_write, name_full_disk
 
 SAMPLED = "sampled_loss"
@@ -30,6 +31,7 @@ class LearningCurveCallback(TrainerCallback):
 
     def __init__(self, serialization_dir: str, interval: int = 20) -> None:
         super().__init__(serialization_dir)
+        check_count('callback of type "learning_curve": interval', interval)
         self.interval = interval
         self.path = Path(serialization_dir) / "learning_curve.jsonl"
         self._losses: list[float] = []
@@ -63,13 +65,12 @@ class LearningCurveCallback(TrainerCallback):
         self, trainer: Any, metrics: Any, *_: Any, is_primary: bool = True, **__: Any
     ) -> None:
         if is_primary and trainer._should_validate_this_epoch:
-            start = "validation_"
-            found = {k.removeprefix(start): v for k, v in metrics.items() if k.startswith(start)}
+            found = {key: v for key, v in metrics.items() if key.startswith("validation_")}
             self.add_validation(trainer, found)
 
     def add_validation(self, trainer: GradientDescentTrainer, metrics: dict[str, Any]) -> None:
-        """Adds the line of a validation, and draws the curve."""
-        self._add(trainer, {f"validation_{key}": value for key, value in metrics.items()})
+        """Add the line of a validation, whose keys begin with `validation_`, and draw the curve."""
+        self._add(trainer, metrics)
         draw(self.path, self.path.with_suffix(".png"))
 
     def _add(self, trainer: GradientDescentTrainer, metrics: dict[str, Any]) -> None:

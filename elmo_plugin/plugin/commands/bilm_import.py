@@ -7,23 +7,30 @@ from elmo_plugin.elmo.arguments import check_output_file, print_text
 from elmo_plugin.plugin.commands.command import Command
 from elmo_plugin.plugin.models.archives import import_files
 
-FORMS = "OPTIONS WEIGHTS VOCABULARY ARCHIVE, or with --checkpoint [VOCABULARY] ARCHIVE"
+FILES = {
+    "OPTIONS": "the options.json of bilm-tf",
+    "WEIGHTS": "the weights in HDF5",
+    "VOCABULARY": "the words of the softmax, one per line",
+    "ARCHIVE": "the model.tar.gz to write",
+}
+FORMS = f"{' '.join(FILES)}, or with --checkpoint [VOCABULARY] ARCHIVE"
 
 
 @Subcommand.register("bilm-import")
 class BiLMImport(Command):
     """
-    Makes the archive of a bilm, as `train` would, from the files of bilm-tf.
+    Makes the archive of a bilm, as `train` would, from the files of bilm-tf. With --checkpoint, the
+    arguments are [VOCABULARY] ARCHIVE.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "files",
-            nargs="+",
-            metavar="FILE",
-            help=f"{FORMS}: the options.json of bilm-tf, the weights in HDF5, the words of the "
-            "softmax, one per line, and the model.tar.gz to write",
-        )
+        for name, text in FILES.items():
+            # One by one, so that options may stand between them; `run` checks their number.
+            # AllenNLP's parser does not return the argument.
+            argument = argparse.ArgumentParser.add_argument(
+                parser, "files", action="append", metavar=name, help=text
+            )
+            argument.required = False
         parser.add_argument("--softmax", help="the softmax in HDF5, if it is not in WEIGHTS")
         parser.add_argument(
             "--checkpoint",
@@ -33,12 +40,13 @@ class BiLMImport(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        *files, archive = args.files
+        files = given = args.files or []
         if args.checkpoint is not None:
-            files = [args.checkpoint, None, *(files or [None])]
-        if len(files) != 3:
-            raise InputError(f"bilm-import: expected {FORMS}, found {len(args.files)} files")
+            no_vocabulary = [None] if len(given) == 1 else []
+            files = [args.checkpoint, None, *no_vocabulary, *given]
+        if len(files) != len(FILES):
+            raise InputError(f"bilm-import: expected {FORMS}, found {len(given)} files")
+        options, weights, vocabulary, archive = files
         check_output_file("archive", archive)
-        options, weights, vocabulary = files
         import_files(options, weights, vocabulary, archive, args.softmax)
         print_text(f"wrote {archive}")

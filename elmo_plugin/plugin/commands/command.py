@@ -10,8 +10,8 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output
 from elmo_plugin.formats.find import find_bilm
-from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.errors import named
+from elmo_plugin.plugin.task_address import with_repeats
 
 
 class Command(Subcommand):

@@ -13,8 +13,8 @@ from elmo_plugin.elmo.nearest import (
     text_sentences,
 )
 from elmo_plugin.plugin.commands.command import Command, load_elmo
-from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
+from elmo_plugin.plugin.task_address import with_repeats
 
 MOST = 1000
 """The most queries, and neighbors of one, that finish in a reasonable time."""

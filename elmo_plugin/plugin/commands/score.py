@@ -4,8 +4,8 @@ from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.elmo import score
 from elmo_plugin.plugin.commands.command import Command
-from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
+from elmo_plugin.plugin.task_address import with_repeats
 
 
 @Subcommand.register("score")

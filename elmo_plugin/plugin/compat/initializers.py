@@ -1,17 +1,18 @@
 """
 After a model is built, a config's `initializer` sets the parameters whose names match its patterns.
 A pattern such as `.*weight.*` also matches those of a biLM, and would overwrite its loaded weights.
-Importing this module makes AllenNLP's initializers skip them, with a warning. Those of type
-`pretrained` would load the parameters, but not the biLM's other state.
+Importing this module makes AllenNLP's initializers skip them, and refuses an initializer of type
+`pretrained` for them: it would load the parameters, but not the biLM's other state.
 """
 
 import logging
 import re
 from types import SimpleNamespace
 
-from allennlp.nn.initializers import InitializerApplicator
+from allennlp.nn.initializers import InitializerApplicator, PretrainedModelInitializer
 from torch import nn
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import Elmo
 
 logger = logging.getLogger(__name__)
@@ -28,8 +29,13 @@ def _initialize_others(self: InitializerApplicator, module: nn.Module) -> None:
     left = [name for name, parameter in named if id(parameter) in loaded]
     if self._prevent_regex:
         left = [name for name in left if not re.search(self._prevent_regex, name)]
-    for pattern, _ in self._initializers:
+    for pattern, initializer in self._initializers:
         if name := next((name for name in left if re.search(pattern, name)), None):
+            if isinstance(initializer, PretrainedModelInitializer):
+                raise InputError(
+                    f"initializer: {pattern!r}: expected no parameters of a biLM for the type "
+                    f"pretrained, found {name}; add prevent_regexes: ['elmo.bilm']"
+                )
             logger.warning(
                 f"initializer: {pattern!r} matches loaded parameters of a biLM, such as {name}, "
                 "and leaves them as they are"

@@ -27,8 +27,8 @@ from elmo_plugin.checks import InputError, check_count, shown
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
-from elmo_plugin.plugin.data.task_text import with_repeats
 from elmo_plugin.plugin.errors import named
+from elmo_plugin.plugin.task_address import with_repeats
 from elmo_plugin.text.lines import read_blocks
 
 

@@ -6,9 +6,9 @@ under this key. The other keys are `validation_data_path` and `test_data_path`.
 Each distinct `TextField` of the instances, including those in a `ListField`, becomes a sentence,
 because ELMo reads it as one. The passage of several SQuAD questions therefore occurs once in a
 training text. Commands that write a result for each line read the same address with all repeats
-(see `with_repeats`), where each text field is a line, in the order of the instances and of their
-fields, and one without words is a blank line, which they refuse. Tokens that contain white space
-are split, and the symbols that readers add to the targets of sequence-to-sequence models are
+(`task_address.with_repeats`), where each text field is a line, in the order of the instances and of
+their fields, and one without words is a blank line, which they refuse. Tokens that contain white
+space are split, and the symbols that readers add to the targets of sequence-to-sequence models are
 removed. Word pieces raise an error.
 
 `cached_path` resolves these addresses and caches the text until the config's reader or path, the
@@ -38,6 +38,7 @@ from elmo_plugin.checks import InputError, check_choice, check_text, fail, shown
 from elmo_plugin.files.digest import digest
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.errors import named
+from elmo_plugin.plugin.task_address import TASK, TASK_WITH_REPEATS
 from elmo_plugin.text.lines import file_facts, find_files
 
 logger = logging.getLogger(__name__)
@@ -48,9 +49,6 @@ EDITION = 2
 KEYS = ("train_data_path", "validation_data_path", "test_data_path")
 READERS = ("dataset_reader", "validation_dataset_reader")
 
-TASK = "task://"
-TASK_WITH_REPEATS = "task-with-repeats://"
-
 import_plugins_once = cache(import_plugins)
 """AllenNLP's function takes half a second per call."""
 
@@ -58,13 +56,14 @@ import_plugins_once = cache(import_plugins)
 class TaskTextClient(SchemeClient):
     """Resolves `task://CONFIG#KEY` for `cached_path`, which caches the text."""
 
-    scheme = TASK.removesuffix("://"), TASK_WITH_REPEATS.removesuffix("://")
+    scheme = TASK, TASK_WITH_REPEATS
 
     def __init__(self, resource: str) -> None:
         super().__init__(resource)
-        self.has_repeats = resource.startswith(TASK_WITH_REPEATS)
-        self.resource = resource.replace(TASK_WITH_REPEATS, TASK)  # as the user wrote it
-        self.config_file, _, self.key = self.resource.removeprefix(TASK).partition("#")
+        scheme, _, address = resource.partition("://")
+        self.has_repeats = scheme == TASK_WITH_REPEATS
+        self.resource = f"{TASK}://{address}"  # as the user wrote it
+        self.config_file, _, self.key = address.partition("#")
         check_choice(f"{self.resource}: the key of the data after the config", self.key, KEYS)
 
     def get_etag(self) -> str:
@@ -129,14 +128,6 @@ class TaskTextClient(SchemeClient):
 
 
 add_scheme_client(TaskTextClient)
-
-
-def with_repeats(path: str) -> str:
-    """
-    The address of a task's text with a line for each text field, also if the field repeats an
-    earlier one. Any other path stays as it is.
-    """
-    return path.replace(TASK, TASK_WITH_REPEATS) if path.startswith(TASK) else path
 
 
 @contextmanager

