@@ -11,7 +11,11 @@ from pathlib import Path
 
 import torch
 
-PARTS = {"embedding": "vectors: speed, latency", "training": "steps of training"}
+PARTS = {
+    "embedding": "vectors: speed, latency",
+    "scores": "log probabilities",
+    "training": "steps of training",
+}
 
 
 def main() -> None:

@@ -7,9 +7,10 @@ program, use `import elmo_plugin.plugin`.
 import sys
 
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.version import VERSION as __version__
 
-__all__ = ["Elmo", "__version__"]
+__all__ = ["Elmo", "LanguageModel", "__version__"]
 
 if "allennlp" in sys.modules:
     import elmo_plugin.plugin  # noqa: F401

@@ -130,6 +130,9 @@ def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None
     _run(python, "-c", VECTORS, folder=empty)
     expected = Elmo.from_pretrained("small").embed(["He", "threw", "the", "stick"])
     np.testing.assert_allclose(np.load(empty / "vectors.npy"), expected, atol=1e-5)
+    (empty / "text").write_text("He threw the stick .\n")
+    score = [python, "-m", "elmo_plugin", "score", "text", "--pretrained", "small"]
+    assert _run(*score, folder=empty).stdout.splitlines()[4].startswith("0,3,stick,True,-")
     for module in ("allennlp", "transformers", "spacy"):
         command = [python, "-c", f"import {module}"]
         assert subprocess.run(command, cwd=empty, capture_output=True).returncode != 0

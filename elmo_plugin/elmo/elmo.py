@@ -16,13 +16,7 @@ from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.saved import elmo_of, save_elmo
-from elmo_plugin.elmo.sentences import (
-    MAX_TOKENS,
-    PART_TOKENS,
-    batches_by_length,
-    parts,
-    token_lists,
-)
+from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists
 from elmo_plugin.elmo.uses import uses_frame
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
@@ -275,6 +269,7 @@ class Elmo(BiLMLayers):
         as_tensors: bool = False,
         *,
         pool: str | None = None,
+        raw: bool = False,
         max_tokens: int = MAX_TOKENS,
     ) -> Any:
         """
@@ -296,6 +291,11 @@ class Elmo(BiLMLayers):
         pool : `str`, optional
             `"mean"` for one vector per sentence, the mean over its tokens, which is zeros for a
             sentence without tokens.
+        raw : `bool`, optional (default = `False`)
+            Whether each sentence is a string of raw English text, such as `"It isn't easy."`, to
+            split into tokens as in the text of the models in the package; several sentences are a
+            list of strings. `raw_text.split_tokens` gives the tokens and their places. Needs the
+            package nltk.
         max_tokens : `int`, optional (default = `2048`)
             The most tokens to read at once, including padding and boundaries. More take more
             memory, and may be faster on a GPU. With `carry` all sentences are read at once.
@@ -315,19 +315,17 @@ class Elmo(BiLMLayers):
         if pool is not None:
             check_choice("pool", pool, POOLS)
         check_count("max_tokens", max_tokens)
-        batch, is_single = token_lists(sentences)
+        check_flag("raw", raw)
+        batch, is_single = token_lists(sentences, raw)
         _check_layer(layer, self.n_layers)
-        lengths = [len(sentence) for sentence in batch]
-        batches: Iterable[list[int]] = batches_by_length(lengths, max_tokens)
-        if self.initial_state == "carry" and batch:  # vectors depend on the previous batch
-            batches = [list(range(len(batch)))]
         found: list[Any] = [None] * len(batch)
         with self.lock.shared():  # all sentences are read with the same weights
-            for places in batches:
-                chosen = self._vectors(self._characters([batch[b] for b in places]), layer)
+            for places, tokens in self.batches(batch, max_tokens):
+                chosen = self._vectors(tokens, layer)
                 for row, b in enumerate(places):  # of (.., B, T, 2P)
-                    vectors = chosen[..., row, : lengths[b], :].float()
-                    vectors = vectors.sum(dim=-2) / max(1, lengths[b]) if pool else vectors.clone()
+                    n = len(batch[b])
+                    vectors = chosen[..., row, :n, :].float()
+                    vectors = vectors.sum(dim=-2) / max(1, n) if pool else vectors.clone()
                     found[b] = vectors if as_tensors else vectors.cpu().numpy()
         if is_single:
             return found[0]
@@ -340,7 +338,12 @@ class Elmo(BiLMLayers):
         return torch.stack(found) if as_tensors else np.stack(found)
 
     def stream(
-        self, sentences: Iterable[str | Sequence[str]], layer: str | int = "mix", **options: Any
+        self,
+        sentences: Iterable[str | Sequence[str]],
+        layer: str | int = "mix",
+        *,
+        raw: bool = False,
+        **options: Any,
     ) -> Iterator[Any]:
         """
         Compute the vectors of a text that does not fit into memory, sentence by sentence.
@@ -350,7 +353,7 @@ class Elmo(BiLMLayers):
         sentences : `Iterable[str | Sequence[str]]`
             The sentences, each a string with white space between its tokens or a list of tokens. An
             open file has a sentence in each line. At most some thousand tokens are read ahead.
-        layer, options
+        layer, raw, options
             See `embed`. With `carry`, each sentence continues from the one before it.
 
         # Returns
@@ -359,7 +362,8 @@ class Elmo(BiLMLayers):
             What `embed` returns for each sentence, in order. Rounding may differ in the last
             digits, because sentences are in other batches.
         """
-        for part in parts(sentences, 1 if self.initial_state == "carry" else PART_TOKENS):
+        n_tokens = 1 if self.initial_state == "carry" else PART_TOKENS
+        for part in parts(sentences, n_tokens, raw):
             yield from self.embed(part, layer, **options)
 
     def uses(

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo_plugin.elmo.dump import DumpSettings, Line
+from elmo_plugin.elmo.dump import DumpSettings
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.parts import Line
 
 BYTES_PER_SENTENCE = 250
 """Bytes that HDF5 adds to the numbers of a dataset."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from elmo_plugin.elmo.export import exported_layers
 from elmo_plugin.elmo.frozen import CAPACITY, FrozenBiLM
 from elmo_plugin.elmo.frozen_state import frozen_state
 from elmo_plugin.elmo.layer_cache import LayerCache
-from elmo_plugin.elmo.sentences import lists_of_tokens
+from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens
 from elmo_plugin.elmo.shared_lock import SharedLock, lock_of
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
@@ -33,12 +33,12 @@ class BiLMLayers(nn.Module):
         self,
         bilm: BiLM,
         *,
-        requires_grad: bool,
+        requires_grad: bool = False,
         initial_state: str,
         precision: str,
-        cache_dir: str | os.PathLike | None,
-        cache_dtype: str,
-        cache_size_gb: float,
+        cache_dir: str | os.PathLike | None = None,
+        cache_dtype: str = "float32",
+        cache_size_gb: float = 10.0,
     ) -> None:
         super().__init__()
         self.bilm = bilm.eval()
@@ -164,6 +164,19 @@ class BiLMLayers(nn.Module):
             ids = words_to_characters(sentence, n_characters)
             row[: len(sentence)] = torch.from_numpy(ids)
         return tokens.to(self.device)
+
+    def batches(
+        self, sentences: list[list[str]], max_tokens: int
+    ) -> Iterator[tuple[list[int], Tensor]]:
+        """
+        The batches in which sentences are read: the indices of those in a batch, and their
+        character ids. With `carry` all are one batch, because vectors depend on the one before.
+        """
+        batches: Iterable[list[int]] = batches_by_length([len(s) for s in sentences], max_tokens)
+        if self.initial_state == "carry" and sentences:
+            batches = [list(range(len(sentences)))]
+        for places in batches:
+            yield places, self._characters([sentences[b] for b in places])
 
     def fingerprint(self) -> bytes:
         """

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+from elmo_plugin.elmo.raw_text import raw_sentences, split_tokens
+
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
 
@@ -18,8 +20,11 @@ Number of tokens whose vectors `Elmo.stream` has in memory at a time: 64 MiB at 
 """
 
 
-def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
+def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], bool]:
     """The input of `Elmo.embed` as lists of tokens, and whether it is a single sentence."""
+    if raw:
+        split, is_single = raw_sentences(sentences)
+        return [sentence.tokens for sentence in split], is_single
     if isinstance(sentences, str):
         return [sentences.split()], True
     if (pandas := sys.modules.get("pandas")) is not None:  # only then there are objects of it
@@ -48,21 +53,21 @@ def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
     return [_tokens(f"sentence {number}", found) for number, found in enumerate(items)]
 
 
-def tokens_of(name: str, sentence: Any) -> list[str]:
+def tokens_of(name: str, sentence: Any, raw: bool = False) -> list[str]:
     """
-    The tokens of a sentence in either form. Missing values of pandas are not iterable. Raises a
-    `ValueError` that begins with the name.
+    The tokens of a sentence in either form. `raw`: whether a string is raw text. Missing values of
+    pandas are not iterable. Raises a `ValueError` that begins with the name.
     """
     if isinstance(sentence, str):
-        return sentence.split()
+        return split_tokens(sentence).tokens if raw else sentence.split()
     return _tokens(name, sentence, "a sentence or a list of its tokens")
 
 
-def parts(sentences: Iterable[Any], n_tokens: int) -> Iterator[list[list[str]]]:
+def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterator[list[list[str]]]:
     """Divide sentences into parts, which end when they have `n_tokens`, boundaries included."""
     part, left = [], n_tokens
     for number, sentence in enumerate(sentences):
-        part.append(tokens := tokens_of(f"sentence {number}", sentence))
+        part.append(tokens := tokens_of(f"sentence {number}", sentence, raw))
         left -= len(tokens) + 2
         if left <= 0:
             yield part

@@ -7,7 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from itertools import chain, groupby, islice, tee
+from itertools import chain, groupby, tee
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError, check_count, fail
+from elmo_plugin.elmo.parts import groups
 from elmo_plugin.elmo.sentences import SPACE, tokens_of
 from elmo_plugin.files.atomic_write import atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, ends_in_checksum
@@ -125,9 +126,8 @@ def uses_with_vectors(
     if most is not None:
         check_count("most", most)
         uses = tqdm(sample(uses, most, seed), unit=" uses", desc="vectors")
-    sentences = (list(found) for _, found in groupby(uses, key=lambda use: use[2:4]))
-    # One that is read ahead, by as many sentences as the stream embeds at a time.
-    sentences, ahead = tee(sentences)
+    # The second iterator is ahead by the sentences that the stream embeds at a time.
+    sentences, ahead = tee(list(found) for _, found in groupby(uses, key=lambda use: use[2:4]))
     vectors = elmo.stream((found[0].text.split(" ") for found in ahead), layer)
     for found, numbers in zip(sentences, vectors):
         for use in found:
@@ -156,7 +156,7 @@ def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
                 shape = (elmo.output_dim,) if name == VECTOR else ()
                 limits = {"maxshape": (None, *shape), "chunks": (ROWS, *shape)}
                 file.create_dataset(name, (0, *shape), TYPES[kind], **limits)
-            while rows := list(islice(found, ROWS)):
+            for rows in groups(found, ROWS):
                 uses, vectors = zip(*rows)
                 for name, values in zip(KINDS, (*zip(*uses), np.stack(vectors))):
                     file[name].resize(n_uses + len(rows), axis=0)

@@ -8,7 +8,7 @@ are here, and the kernels in `ops`.
 
 from elmo_plugin.modules.bilm import BiLM
 from elmo_plugin.modules.char_cnn import CharCNN
-from elmo_plugin.modules.language_model import LanguageModel
+from elmo_plugin.modules.language_model import BiLMWithSoftmax
 from elmo_plugin.modules.lstm import BiLSTM, ProjectedLSTM
 from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.modules.sampled_softmax import SampledSoftmax
@@ -18,7 +18,7 @@ __all__ = [
     "BiLM",
     "BiLSTM",
     "CharCNN",
-    "LanguageModel",
+    "BiLMWithSoftmax",
     "LSTMState",
     "ProjectedLSTM",
     "SampledSoftmax",

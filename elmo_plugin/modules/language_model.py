@@ -12,7 +12,7 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.special_words import BEGIN, END
 
 
-class LanguageModel(nn.Module):
+class BiLMWithSoftmax(nn.Module):
     """
     The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a biLM and one
     softmax for both directions, trained to minimize

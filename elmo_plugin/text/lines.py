@@ -18,7 +18,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
-import zstandard
+try:
+    from zstandard import ZstdDecompressor, ZstdError
+except ModuleNotFoundError:  # needed only for files compressed by zstd
+    ZstdDecompressor = None  # type: ignore[assignment, misc]
+    ZstdError = EOFError  # type: ignore[assignment, misc]
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import file_digest
@@ -65,7 +69,7 @@ FEW_LINES = 2
 FEW_TABS = 5
 """So few may be those of a short text."""
 
-DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, ZstdError)
 
 
 def find_files(path: str | os.PathLike) -> list[Path]:
@@ -157,7 +161,7 @@ def read_blocks(
     with open(file, "rb", buffering=0) if isinstance(file, Path) else nullcontext(file) as disk:
         raw: io.BufferedReader = io.BufferedReader(cast(io.RawIOBase, disk), BLOCK_BYTES)
         try:
-            yield from _read_blocks(_decompressed(raw), name, is_text)
+            yield from _read_blocks(_decompressed(raw, name), name, is_text)
         finally:
             raw.detach()  # it would close an open file
 
@@ -258,14 +262,16 @@ def _refuse_task_data(lines: list[str], name: str) -> None:
     )
 
 
-def _decompressed(raw: io.BufferedReader) -> BinaryIO:
+def _decompressed(raw: io.BufferedReader, name: str) -> BinaryIO:
     start = raw.peek(len(XZ_MAGIC))
     if start.startswith(GZIP_MAGIC):
         return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
     if start.startswith(XZ_MAGIC):
         return io.BufferedReader(_Frames(raw, _xz_stream, padding=b"\0"), BLOCK_BYTES)
     if start.startswith((ZSTD_MAGIC, ZSTD_SKIPPABLE_MAGIC)):
-        frame = zstandard.ZstdDecompressor().decompressobj
+        if ZstdDecompressor is None:
+            raise InputError(f"{name}: expected the package zstandard, found none; pip install it")
+        frame = ZstdDecompressor().decompressobj
         return io.BufferedReader(_Frames(raw, frame), BLOCK_BYTES)
     return raw
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from elmo_plugin.modules import LanguageModel
+from elmo_plugin.modules import BiLMWithSoftmax
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
 from tests import oracle
@@ -15,15 +15,15 @@ SENTENCES = [["the", "dog", "ran", "."], ["dog"], ["the", "ran"]]
 OPTIONS = {"lstm": LSTM, "char_cnn": CHAR_CNN}
 
 
-def language_model(**settings: object) -> LanguageModel:
+def language_model(**settings: object) -> BiLMWithSoftmax:
     torch.manual_seed(0)
     options = BiLMOptions.from_dict(OPTIONS, source="test")
-    model = LanguageModel(options, n_words=len(WORDS), **settings)
+    model = BiLMWithSoftmax(options, n_words=len(WORDS), **settings)
     randomize(model)
     return model
 
 
-def batch(model: LanguageModel) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(model: BiLMWithSoftmax) -> tuple[torch.Tensor, torch.Tensor]:
     """Characters and targets of `SENTENCES`."""
     n, length = max(map(len, SENTENCES)), model.bilm.max_characters_per_token
     tokens = torch.zeros(len(SENTENCES), n, length, dtype=torch.long)
@@ -35,7 +35,7 @@ def batch(model: LanguageModel) -> tuple[torch.Tensor, torch.Tensor]:
     return tokens, targets
 
 
-def expected_log_p(model: LanguageModel, folder) -> list[list[float]]:
+def expected_log_p(model: BiLMWithSoftmax, folder) -> list[list[float]]:
     """For each sentence log p of w_1 .. w_n, the end; then of the beginning, w_1 .. w_n."""
     arrays = arrays_of(model.bilm, folder, model.softmax)
     found = []

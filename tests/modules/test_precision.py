@@ -88,6 +88,20 @@ def test_under_autocast(dtype, precision):
     assert cosine_similarity(gradient, expected_gradient, dim=0) > 0.99
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_without_a_gradient_under_autocast(dtype):
+    """The layers of the LSTMs are near those of fp32, and in fp32, as with a gradient."""
+    bilm = random_bilm().bilm.requires_grad_(False)
+    torch.manual_seed(0)
+    tokens = torch.randint(1, 200, (3, 6, 10))
+    expected, _ = read_sentences(bilm, tokens, bilm.bilstm.zero_state(3))
+    with torch.autocast("cpu", dtype):
+        found, _ = read_sentences(bilm, tokens, bilm.bilstm.zero_state(3))
+    for x, y in zip(found[1:], expected[1:]):
+        assert x.dtype == torch.float32
+        assert cosine_similarity(x, y, dim=-1).mean() > 0.999
+
+
 def test_result_has_the_inputs_type():
     """By the definition of `linear`, the result has the input's type with a gradient and without.
     Autocast gives float16 inputs."""

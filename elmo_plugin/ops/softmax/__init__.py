@@ -18,6 +18,7 @@ from elmo_plugin.ops.softmax import kernel, torch_ops
 from elmo_plugin.ops.softmax.reference import reference_sampled_softmax_loss
 
 __all__ = [
+    "entropies",
     "log_likelihoods",
     "reference_sampled_softmax_loss",
     "sampled_softmax_loss",
@@ -51,7 +52,21 @@ def softmax_loss(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) 
 
 def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The terms of `softmax_loss`, negated, shape `(n,)`, without a gradient."""
-    return -_losses(hidden, targets, targets, weight, bias, gradients=False)[0]
+    if _is_for_kernel(hidden, weight):
+        return -_losses(hidden, targets, targets, weight, bias, gradients=False)[0]
+    no_forward_mode(hidden, weight, bias)
+    logits = (hidden * weight.index_select(0, targets).to(hidden.dtype)).sum(dim=1)
+    logits += bias.index_select(0, targets)
+    return logits - torch_ops.log_normalizers_and_entropies(hidden, weight, bias)[0]
+
+
+def entropies(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """
+    The entropy in nats of the distribution over all words for each row of `hidden`, shape `(n,)`,
+    without a gradient. Shapes are those of `softmax_loss`.
+    """
+    no_forward_mode(hidden, weight, bias)
+    return torch_ops.log_normalizers_and_entropies(hidden, weight, bias)[1]
 
 
 def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
@@ -107,8 +122,7 @@ def _losses(
     true_weight = true_weight.to(hidden.dtype)
     true_logits = (hidden * true_weight).sum(dim=1) + true_bias
     d_weight = hidden.new_empty(weight.shape) if gradients else None
-    is_for_kernel = takes(weight) and hidden.dtype == torch.float32 and hidden.numel() > 0
-    way: Any = kernel if is_for_kernel else torch_ops
+    way: Any = kernel if _is_for_kernel(hidden, weight) else torch_ops
     d_others = None if d_weight is None else d_weight[first:]
     found = way.losses(hidden, hits, weight[first:], bias[first:], true_logits, d_others)
     if d_weight is None:
@@ -120,6 +134,10 @@ def _losses(
         return losses_of_rows, d_hidden, d_weight, torch.cat([d_true, d_bias])
     d_weight.index_add_(0, targets, hidden * d_true[:, None])
     return losses_of_rows, d_hidden, d_weight, d_bias.index_add_(0, targets, d_true)
+
+
+def _is_for_kernel(hidden: Tensor, weight: Tensor) -> bool:
+    return takes(weight) and hidden.dtype == torch.float32 and hidden.numel() > 0
 
 
 def _example(dtype: torch.dtype, random: Any) -> tuple[Tensor, ...]:

@@ -1,5 +1,7 @@
 """The losses and their gradients by PyTorch's operators, in blocks of rows."""
 
+from math import isqrt
+
 import torch
 from torch import Tensor
 
@@ -58,3 +60,37 @@ def losses(
         return (found,)
     d_weight.copy_(d_weight_t.t())
     return found, d_true, d_hidden, d_bias
+
+
+def log_normalizers_and_entropies(
+    hidden: Tensor, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """
+    log sum_s exp(y_ns) of each row, and the entropy in nats of the softmax of y_ns, shape `(n,)`.
+    y_ns are the logits of `hidden`, shape `(n, P)`, with `weight`, shape `(S, P)`, and `bias`,
+    shape `(S,)`. Without a gradient, and in blocks of rows and words, so that the memory does not
+    grow with S.
+    """
+    numbers = BLOCK_NUMBERS if is_on_cpu(hidden) else DEVICE_BLOCK_NUMBERS
+    n_rows = isqrt(numbers // 16)
+    blocks = [
+        _of_rows(h, weight, bias, numbers // n_rows) for h in hidden.to(weight.dtype).split(n_rows)
+    ]
+    normalizers, entropies = zip(*blocks)
+    return torch.cat(normalizers).to(hidden.dtype), torch.cat(entropies).to(hidden.dtype)
+
+
+def _of_rows(h: Tensor, weight: Tensor, bias: Tensor, n_words: int) -> tuple[Tensor, Tensor]:
+    """The same for one block of rows, in blocks of words."""
+    top = torch.full_like(bias[:1], torch.finfo(bias.dtype).min).expand(len(h))
+    total = weighted = torch.zeros_like(top)  # sums of exp(y - top), and of (y - top) exp(y - top)
+    for w, b in zip(weight.split(n_words), bias.split(n_words)):
+        y = matmul(h, w.t()).to(bias.dtype).add_(b)
+        before, top = top, torch.maximum(top, y.amax(dim=1))
+        scale = torch.exp(before - top)
+        weighted = scale * (weighted + total * (before - top))
+        total = scale * total
+        e = torch.exp(y.sub_(top[:, None]))
+        total = total + e.sum(dim=1)
+        weighted = weighted + e.mul_(y).sum(dim=1)
+    return top + total.log(), total.log() - weighted / total

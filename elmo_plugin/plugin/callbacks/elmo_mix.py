@@ -5,6 +5,7 @@ from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 from allennlp.training.callbacks.log_writer import LogWriterCallback
 
+from elmo_plugin.checks import check_count
 from elmo_plugin.elmo.mixes import find_mixes
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class ElmoMixCallback(TrainerCallback):
 
     def __init__(self, serialization_dir: str, interval: int = 100) -> None:
         super().__init__(serialization_dir)
+        check_count('callback of type "elmo_mix": interval', interval)
         self.interval = interval
 
     def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
 
+from elmo_plugin.checks import check_count
 from elmo_plugin.files.atomic_write import atomic_write, name_full_disk
 
 SAMPLED = "sampled_loss"
@@ -30,6 +31,7 @@ class LearningCurveCallback(TrainerCallback):
 
     def __init__(self, serialization_dir: str, interval: int = 20) -> None:
         super().__init__(serialization_dir)
+        check_count('callback of type "learning_curve": interval', interval)
         self.interval = interval
         self.path = Path(serialization_dir) / "learning_curve.jsonl"
         self._losses: list[float] = []

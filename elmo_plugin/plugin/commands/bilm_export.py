@@ -4,9 +4,10 @@ import torch
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.arguments import NAMES_OF_A_BILM, print_text
 from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.formats.find import find_bilm
-from elmo_plugin.plugin.commands.command import NAMES_OF_A_BILM, Command, print_text
+from elmo_plugin.plugin.commands.command import Command
 from elmo_plugin.plugin.models.export_files import who_reads
 
 

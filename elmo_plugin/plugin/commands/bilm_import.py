@@ -3,7 +3,8 @@ import argparse
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.commands.command import Command, check_output_file, print_text
+from elmo_plugin.elmo.arguments import check_output_file, print_text
+from elmo_plugin.plugin.commands.command import Command
 from elmo_plugin.plugin.models.archives import import_files
 
 FILES = {

@@ -4,8 +4,9 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.arguments import print_text
 from elmo_plugin.files.atomic_write import atomic_write, writable_folder
-from elmo_plugin.plugin.commands.command import Command, print_text
+from elmo_plugin.plugin.commands.command import Command
 
 CONFIGS = (Path(__file__).parents[2] / "training_configs").resolve()
 """In a checkout this is a link to the folder `training_configs` of the repository."""

@@ -3,9 +3,10 @@ import argparse
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.arguments import print_text
 from elmo_plugin.elmo.mixes import find_mixes
 from elmo_plugin.formats.archive_files import opened_archive, read_weights
-from elmo_plugin.plugin.commands.command import Command, input_path, print_text
+from elmo_plugin.plugin.commands.command import Command, input_path
 
 
 @Subcommand.register("elmo-mix")

@@ -1,6 +1,5 @@
 import argparse
 from collections.abc import Iterator
-from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -8,22 +7,16 @@ from allennlp.commands.subcommand import Subcommand
 from tqdm import tqdm
 
 from elmo_plugin.checks import MOST, InputError, check_count, shown
-from elmo_plugin.elmo.dump import PART_SENTENCES, DumpSettings, Line, dump
+from elmo_plugin.elmo.arguments import add_model_arguments, check_output_file, print_text
+from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import POOLS
 from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text
+from elmo_plugin.elmo.parts import PART_SENTENCES, Line, read_lines
 from elmo_plugin.files.standard_streams import standard_input
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.plugin.commands.command import (
-    Command,
-    add_model_arguments,
-    check_output_file,
-    input_path,
-    load_elmo,
-    print_text,
-)
+from elmo_plugin.plugin.commands.command import Command, input_path, load_elmo
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 from elmo_plugin.text.characters import count_cropped, warn_of_cropped
-from elmo_plugin.text.lines import read_blocks
 
 
 @Subcommand.register("elmo")
@@ -110,13 +103,7 @@ class ElmoCommand(Command):
 
         def lines(warns: bool) -> Iterator[Line]:
             n_tokens = n_cropped = 0
-            texts = chain.from_iterable(read_blocks(file, name=name))
-            for number, text in islice(enumerate(texts), shard, None, n_shards):
-                line = Line(number, text.strip())
-                if not line.text:
-                    raise InputError(
-                        f"{name}, line {number + 1}: expected a sentence, found an empty line"
-                    )
+            for line in read_lines(file, name, shard, n_shards):
                 n_tokens += len(tokens := line.tokens)
                 n_cropped += count_cropped(tokens, most)
                 yield line

@@ -102,6 +102,7 @@ class BiLMDataLoader(DataLoader):
         check_count(f"{name}: batch_size", batch_size)
         check_count(f"{name}: window", window)
         check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
+        check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
         if restart_every is not None:
             check_count(f"{name}: restart_every", restart_every, least=2)
         if reader.max_instances is not None:

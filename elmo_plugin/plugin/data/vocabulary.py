@@ -80,6 +80,8 @@ class BiLMVocabulary(Vocabulary):
         with named(f"{name}: corpus"):
             opened = open_corpus(corpus, cache_dir)
         max_size = DEFAULT_MAX_SIZE if max_size is None else max_size
+        if min_count is not None:
+            check_count(f"{name}: min_count", min_count, least=0)
         min_count = DEFAULT_MIN_COUNT if min_count is None else min_count
         special = len(SPECIAL_WORDS)
         # The counts are sorted, so the frequent words are a prefix.

@@ -37,7 +37,7 @@ from elmo_plugin.text.special_words import UNKNOWN
 
 
 @Model.register("bilm")
-class BiLMModel(language_model.LanguageModel, Model):
+class BiLMModel(language_model.BiLMWithSoftmax, Model):
     """
     The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a character CNN, L
     layers of clipped, projected LSTMs in both directions, and one softmax for both. Its equations

@@ -1,27 +1,24 @@
 import json
-import math
 from copy import deepcopy
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
-import torch
 from allennlp.common import JsonDict
-from allennlp.data import Batch, DatasetReader, Instance
+from allennlp.data import DatasetReader, Instance
 from allennlp.models import Model
-from allennlp.nn import util
 from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo import language_model
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import SPACE
 from elmo_plugin.files.standard_streams import output_encoding
-from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, IGNORE, log_uniform
-from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE
+from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.language_model import BiLMModel
-from elmo_plugin.plugin.models.predictions import json_line, sentence_output
+from elmo_plugin.plugin.models.predictions import KEYS, json_line, sentence_output
 from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import find_files, read_blocks
-from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 EMPTY = "expected a sentence, found an empty line"
 
@@ -45,7 +42,7 @@ class BiLMPredictor(Predictor):
     * `backward_log_probabilities` of the beginning, and of each token given those after it;
     * `perplexity` of both directions together;
     * `substitutes`: for each token the five most probable words in its place according to both
-      directions, with their probabilities; see `substitutes`.
+      directions, with their probabilities; see `elmo_plugin.LanguageModel.substitutes`.
 
     Registered as a `Predictor` with name "bilm".
     """
@@ -92,14 +89,27 @@ class BiLMPredictor(Predictor):
         return self.predict_batch_instance([instance])[0]
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        for instance in instances:
-            self._dataset_reader.apply_token_indexers(instance)
-        words = substitutes(self._model, instances, self.n_substitutes)
-        outputs = self._model.forward_on_instances(instances)
-        return [
-            {**sentence_output(output), "substitutes": found}
-            for output, found in zip(outputs, words)
-        ]
+        sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
+        words = self._scorer.substitutes(sentences, k=self.n_substitutes)
+        found = []
+        for scores, places in zip(self._scorer.score(sentences, base="e"), words):
+            values = scores.in_vocabulary, scores.forward, scores.backward
+            output = dict(zip(KEYS, (scores.tokens, *(x.tolist() for x in values))))
+            substitutes = [[word._asdict() for word in best] for best in places]
+            found.append({**sentence_output(output), "substitutes": substitutes})
+        return found
+
+    @cached_property
+    def _scorer(self) -> language_model.LanguageModel:
+        """The model as it is used without AllenNLP, with a copy of the biLM, which it freezes."""
+        model = self._model
+        return language_model.LanguageModel(
+            deepcopy(model.bilm),
+            model.softmax,
+            vocabulary_words(model.vocab),
+            initial_state=model.initial_state,
+            precision=model.precision,
+        )
 
 
 def _tokens(json_dict: JsonDict) -> list[str]:
@@ -116,52 +126,6 @@ def _tokens(json_dict: JsonDict) -> list[str]:
     else:
         return tokens
     raise InputError(f"expected {expected}, found {json.dumps(json_dict)[:80]}")
-
-
-@torch.no_grad()
-def substitutes(
-    model: BiLMModel, instances: list[Instance], n_substitutes: int
-) -> list[list[list[dict[str, Any]]]]:
-    """
-    Predict the most probable words in the place of each token, from both directions. The left and
-    the right context are assumed to be independent given the word, so that by Bayes' rule
-
-        p(w | left, right)  ~  p(w | left) p(w | right) / p(w),
-
-    where p(w) is the log-uniform distribution of the word's rank, which is close to Zipf's law. The
-    sentences are read as one batch. With `carry` the model's carried state is unchanged.
-
-    Returns `{"word", "probability"}` by sentence and token, the most probable first:
-    `n_substitutes`, or all words if the vocabulary is smaller.
-    """
-    model.eval()
-    words = model.vocab.get_index_to_token_vocabulary(WORDS_NAMESPACE)
-    rank = torch.arange(model.softmax.n_words, device=model.device)
-    log_prior = torch.log(log_uniform(rank, len(rank)))
-    log_prior[: len(SPECIAL_WORDS)] = math.inf  # boundaries and `<UNK>` are excluded
-    n_best = min(n_substitutes, len(rank) - len(SPECIAL_WORDS))
-    batch = Batch(instances)
-    batch.index_instances(model.vocab)
-    tensors = util.move_to_device(batch.as_tensor_dict(), model.device)
-    hidden, targets = model.read_sentences(
-        model.characters(tensors["source"]), tensors["targets"], carries=False
-    )
-    n_rows = max(1, CHUNK_NUMBERS // model.softmax.n_words)
-    found = []
-    for row, n in enumerate((targets[0] != IGNORE).sum(dim=0).tolist()):  # n - 1 words, and </S>
-        # The forward direction predicts a word from its left context, the backward from its right.
-        contexts = hidden[0, : n - 1, row], hidden[1, 2 : n + 1, row]  # (T, P)
-        of_sentence = []
-        for left, right in zip(*(context.split(n_rows) for context in contexts)):
-            forward = model.softmax.logits(left).log_softmax(dim=-1)  # (n_rows, V)
-            backward = model.softmax.logits(right).log_softmax(dim=-1)
-            best = (forward + backward - log_prior).softmax(dim=-1).topk(n_best)
-            of_sentence += [
-                [{"word": words[k], "probability": p} for p, k in zip(row_p, row_k)]
-                for row_p, row_k in zip(best.values.tolist(), best.indices.tolist())
-            ]
-        found.append(of_sentence)
-    return found
 
 
 @Predictor.register("elmo")

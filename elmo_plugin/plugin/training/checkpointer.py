@@ -15,7 +15,7 @@ from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 from allennlp.training.trainer import TrainerCheckpoint
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, check_count, check_number
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.file_lock import FileLock
@@ -85,6 +85,13 @@ class BiLMCheckpointer(Checkpointer):
         save_every_num_batches: Optional[int] = None,
         keep_most_recent_by_count: Optional[int] = 2,
     ) -> None:
+        name = 'checkpointer of type "bilm": '
+        if save_every_num_seconds is not None:
+            check_number(f"{name}save_every_num_seconds", save_every_num_seconds, least=0)
+        if save_every_num_batches is not None:
+            check_count(f"{name}save_every_num_batches", save_every_num_batches)
+        if keep_most_recent_by_count is not None:
+            check_count(f"{name}keep_most_recent_by_count", keep_most_recent_by_count, least=0)
         super().__init__(
             serialization_dir,
             save_every_num_batches=save_every_num_batches,

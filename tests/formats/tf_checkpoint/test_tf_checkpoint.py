@@ -41,6 +41,8 @@ BLOCKS = {
     "char_cnn": {**conftest.BLOCKS["char_cnn"], "filters": [[1, 2], [2, 3]]},
 }
 
+MODELS = ["chars_2", "words_2", "words_2_shared"]
+
 
 def options_with(**lstm: Any) -> BiLMOptions:
     return BiLMOptions.from_dict({**BLOCKS, "lstm": {**BLOCKS["lstm"], **lstm}}, source="test")
@@ -392,7 +394,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.rglob("tf_checkpoint"))
 
 
-@pytest.mark.parametrize("model", ["chars_2", "words_2", "words_2_shared"])
+@pytest.mark.parametrize("model", MODELS)
 def test_arrays_that_tensorflow_wrote(theirs: Path, model: str) -> None:
     """The expected arrays are those that TensorFlow read, and all that are not the optimizer's."""
     arrays = CheckpointArrays(theirs / model / "model.ckpt-2500.index")
@@ -406,20 +408,24 @@ def test_arrays_that_tensorflow_wrote(theirs: Path, model: str) -> None:
         assert not names
 
 
-def test_weights_that_tensorflow_wrote(theirs: Path) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_weights_that_tensorflow_wrote(theirs: Path, model: str) -> None:
     """The expected weights are those that bilm-tf wrote into its HDF5 file."""
-    folder = theirs / "chars_2"
-    expected = find_bilm(folder / "options.json", folder / "weights_by_bilm_tf.hdf5").bilm
+    folder = theirs / model
+    vocabulary = folder / "vocab.txt" if model.startswith("words") else None
+    weights = folder / "weights_by_bilm_tf.hdf5"
+    expected = find_bilm(folder / "options.json", weights, vocabulary).bilm
     check_same(find_bilm(folder).bilm.state_dict(), expected.state_dict())
 
 
-def test_vectors_of_bilm_tf(theirs: Path) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_vectors_of_bilm_tf(theirs: Path, model: str) -> None:
     """The expected vectors are bilm-tf's, of one batch from a state of zeros, and of the same batch
     after it."""
-    bilm = find_bilm(theirs / "chars_2").bilm.eval()
+    bilm = find_bilm(theirs / model).bilm.eval()
     sentences = json.loads((theirs / "vector_sentences.json").read_text("utf-8"))
     tokens, state = Elmo(bilm).characters(sentences), bilm.bilstm.zero_state(len(sentences))
-    with np.load(theirs / "chars_2" / "vectors_by_bilm_tf.npz") as expected:
+    with np.load(theirs / model / "vectors_by_bilm_tf.npz") as expected:
         for turn in ("first", "again"):
             with torch.no_grad():
                 read = read_sentences(bilm, tokens, state)
@@ -429,11 +435,12 @@ def test_vectors_of_bilm_tf(theirs: Path) -> None:
                 assert np.abs(found - expected[f"{turn}_{k}"]).max() < 1e-5
 
 
-def test_perplexity_of_bilm_tf(theirs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_perplexity_of_bilm_tf(theirs: Path, tmp_path: Path, name: str) -> None:
     """The expected perplexity is bilm-tf's own, of a text that is read as one row from zeros."""
-    allennlp("bilm-import", "--checkpoint", theirs / "chars_2", tmp_path / "model.tar.gz")
+    allennlp("bilm-import", "--checkpoint", theirs / name, tmp_path / "model.tar.gz")
     model = load_language_model(tmp_path / "model.tar.gz")
-    words = (theirs / "chars_2" / "vocab.txt").read_text("utf-8").split()
+    words = (theirs / name / "vocab.txt").read_text("utf-8").split()
     assert vocabulary_words(model.vocab) == words
     reader = BiLMDatasetReader(max_characters_per_token=20)
     text, cache = str(theirs / "text.txt"), str(tmp_path / "cache")
@@ -444,6 +451,6 @@ def test_perplexity_of_bilm_tf(theirs: Path, tmp_path: Path) -> None:
     with torch.inference_mode():
         for batch in loader:
             model(**batch)
-    expected = json.loads((theirs / "reference.json").read_text())["chars_2"]
+    expected = json.loads((theirs / "reference.json").read_text())[name]
     found = model.get_metrics()["perplexity"]
     assert found == pytest.approx(expected["perplexity_by_bilm_tf"], rel=1e-6)

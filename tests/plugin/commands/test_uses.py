@@ -8,7 +8,8 @@ import pytest
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.uses import read_uses
-from tests.conftest import allennlp
+from tests.conftest import allennlp, python
+from tests.elmo.test_score import WITHOUT_ALLENNLP
 from tests.ending import ends
 
 uses = partial(allennlp, "uses")
@@ -42,6 +43,18 @@ def test_uses(
     assert found.astype(str).equals(expected.astype(str))
     assert len(found) == (2 if options else 4)
     assert f"out: {len(found)} uses\n" in capsys.readouterr().out
+
+
+def test_without_allennlp(folder: Path, bilm_archive: str) -> None:
+    """Expected: the file that the command of AllenNLP writes, and an error in one line."""
+    model = "--archive-file", bilm_archive
+    uses(folder / "text", folder / "words", folder / "expected", *model)
+    arguments = "uses", folder / "text", folder / "words", folder / "out", *model
+    python("-c", WITHOUT_ALLENNLP, *arguments)
+    found, expected = (read_uses(folder / name).astype(str) for name in ("out", "expected"))
+    assert found.equals(expected)
+    with pytest.raises(AssertionError, match=r"^python -m elmo_plugin uses: .*out: expected to wr"):
+        python("-c", WITHOUT_ALLENNLP, *arguments)
 
 
 @pytest.mark.parametrize(

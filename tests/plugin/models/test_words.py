@@ -100,6 +100,16 @@ def test_vectors_dumped_from_characters():
         torch.testing.assert_close(one, other)
 
 
+def test_words_count_in_snapshots_and_digests():
+    """By hand: two words change places, so that each gets the vectors of the other."""
+    elmo = Elmo(words_model(False).float().bilm)
+    before, digest = [elmo.embed([word], layer=0) for word in WORDS[3:5]], elmo.fingerprint()
+    elmo.bilm.token_encoder.words.fill([*WORDS[:3], WORDS[4], WORDS[3], *WORDS[5:]])
+    after = [elmo.embed([word], layer=0) for word in WORDS[3:5]]
+    np.testing.assert_array_equal(after, before[::-1])
+    assert elmo.fingerprint() != digest
+
+
 CONFIG: dict[str, Any] = {
     "dataset_reader": {"type": "bilm", "max_characters_per_token": 100},
     "vocabulary": {"type": "bilm", "corpus": "fixtures/text", "min_count": 1},

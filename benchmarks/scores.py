@@ -1,0 +1,63 @@
+"""
+Measures how fast a language model scores text, with the exact softmax over all of its words, and
+compares it with the machine's limit. Each measurement is a first pass over its text, with no word
+vectors cached.
+"""
+
+from itertools import accumulate, takewhile
+
+from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table, progress
+from benchmarks.operations import char_cnn_operations, lstm_operations, softmax_operations
+from benchmarks.settings import Settings
+from elmo_plugin import LanguageModel
+from elmo_plugin.ops.unique_words import unique_words
+from elmo_plugin.text.lines import read_sentences
+
+N_TOKENS = 5_000
+
+
+def run(settings: Settings) -> Record:
+    """Print the table and return it, by name."""
+    name = "tiny" if settings.quick else "small"
+    progress(f"scores of {name}")
+    model = LanguageModel.from_pretrained(name)
+    sentences = list(read_sentences(settings.text))
+    most = 500 if settings.quick else N_TOKENS
+    n_used = sum(1 for _ in takewhile(lambda n: n <= most, accumulate(map(len, sentences))))
+    sentences = sentences[: max(1, n_used)]
+    peak = MatrixProductPeak(quick=settings.quick)
+
+    def score(entropy: bool) -> None:
+        model.clear_caches()
+        model.score(sentences, entropy)
+
+    score(True)
+    _, *times = in_turns(peak, lambda: score(False), lambda: score(True))
+    n_tokens = sum(map(len, sentences))
+    least = peak.seconds_at_least(operations(model, sentences))
+    records: list[Record] = [
+        {
+            "model": name,
+            "words_of_the_softmax": len(model.words),
+            "numbers": "log probabilities, entropies" if entropy else "log probabilities",
+            "ours": n_tokens / own,
+            "gflops_peak": peak.gflops,
+            "limit": n_tokens / least,
+            "share_of_limit": least / own,
+        }
+        for entropy, own in zip((False, True), times)
+    ]
+    print_table(f"Scores, {n_tokens:,} tokens of {settings.text}: tokens/s", records)
+    return {"scores": records}
+
+
+def operations(model: LanguageModel, sentences: list[list[str]]) -> int:
+    """Count each distinct word once, and for each sentence both boundaries."""
+    words = model.characters([[word for sentence in sentences for word in sentence]])
+    n_tokens, n_sentences = words.size(1), len(sentences)
+    unique, _ = unique_words(words)
+    return (
+        char_cnn_operations(model.bilm.options, unique)
+        + lstm_operations(model.bilm.options, n_tokens + 2 * n_sentences)
+        + softmax_operations(model.bilm.options, n_tokens + n_sentences, len(model.words) - 1)
+    )

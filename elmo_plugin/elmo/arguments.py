@@ -1,0 +1,88 @@
+"""Arguments of commands that need no AllenNLP: the biLM, the device, and files to write."""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmo_plugin.checks import InputError, fail
+from elmo_plugin.files.atomic_write import check_is_new
+from elmo_plugin.files.standard_streams import output_encoding, piped_output
+from elmo_plugin.formats.find import KEYS, File, one_bilm
+from elmo_plugin.pretrained import pretrained_names
+
+NAMES_OF_A_BILM = (
+    "the model.tar.gz or the folder of a trained bilm, or of a task model with the embedder elmo "
+    "(ARCHIVE#NAME if it has several); a folder, zip or tar.gz file with bilm-tf's options.json "
+    "and an HDF5 file; or hf://USER/REPOSITORY"
+)
+"""Help of an argument for anything that `find_bilm` finds."""
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pretrained", choices=pretrained_names(), help="the name of a model in the package"
+    )
+    parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
+    parser.add_argument("--options-file", help="the options file of bilm-tf")
+    parser.add_argument("--weight-file", help="the weight file of bilm-tf")
+    parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")
+
+
+def named_bilm(args: argparse.Namespace) -> tuple[File, File | None, str]:
+    """
+    The first two arguments of `find_bilm`, and the device. Raises an `InputError` if there is no
+    such GPU, or if the arguments do not name exactly one biLM.
+    """
+    n_gpus = torch.cuda.device_count()
+    if not -1 <= args.cuda_device < n_gpus:
+        fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
+    values = (getattr(args, key) for key in KEYS)
+    named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
+    name, *weights = named.values()
+    device = "cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}"
+    return name, weights[0] if weights else None, device
+
+
+def check_output_file(argument: str, file: str) -> None:
+    """
+    Raise an `InputError` if the output `file` exists or cannot be written, before hours of work.
+    For a link, its target is checked.
+    """
+    check_is_new(file)
+    folder = Path(os.path.realpath(file)).parent
+    try:  # permissions alone do not tell, as in /proc
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"{argument}: {file}: expected to write into the folder {folder}, found: "
+            f"{error.strerror}"
+        ) from None
+
+
+def run_command(command: Any, arguments: Sequence[str], prog: str) -> int | str | None:
+    """
+    Run a command where AllenNLP is not installed. `command`: its module, with `DESCRIPTION`,
+    `add_arguments` and `run`. Returns the argument of `sys.exit`.
+    """
+    parser = argparse.ArgumentParser(prog=prog, description=command.DESCRIPTION)
+    command.add_arguments(parser)
+    args = parser.parse_args(arguments)
+    try:
+        with piped_output():
+            command.run(args)
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT
+    except (ValueError, OSError) as error:
+        return f"{prog}: {' '.join(str(error).split())}"
+    return None
+
+
+def print_text(text: str, end: str = "\n") -> None:
+    """Print text, escaping characters outside the terminal's encoding, as in `caf\\xe9`."""
+    encoding = output_encoding()
+    print(text.encode(encoding, "backslashreplace").decode(encoding), end=end)

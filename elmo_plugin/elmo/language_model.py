@@ -1,0 +1,330 @@
+"""Log probabilities, perplexities and lexical substitutes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, check_flag, fail
+from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.elmo.raw_text import raw_sentences
+from elmo_plugin.elmo.scores import SentenceScores
+from elmo_plugin.elmo.sentences import MAX_TOKENS, token_lists
+from elmo_plugin.files.digest import new_digest
+from elmo_plugin.formats.find import PRETRAINED, find_bilm
+from elmo_plugin.formats.found import FoundBiLM
+from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules.bilm import INITIAL_STATES
+from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, log_uniform
+from elmo_plugin.ops.private_torch import not_compiled
+from elmo_plugin.ops.softmax import entropies
+from elmo_plugin.text.special_words import BEGIN, END, SPECIAL_WORDS, UNKNOWN
+
+BASES = {2: math.log(2), "e": 1.0}
+"""The bases of logarithms, and their natural logarithms."""
+
+DIRECTIONS = ("both", "forward", "backward")
+
+
+class Substitute(NamedTuple):
+    """A word of the softmax in the place of another, with its probability there."""
+
+    word: str
+    probability: float
+
+
+class LanguageModel(BiLMLayers):
+    """
+    A trained language model: a biLM and its softmax, which give words their probabilities.
+
+        model = LanguageModel.from_pretrained("small")
+        scores = model.score("He threw the stick to the dog .")
+        -scores.forward[:-1]   # the surprisal of each word in bits
+
+    The forward direction predicts each word from those before it, and the sum of its log
+    probabilities is the log probability of the sentence. So is the sum of the backward direction,
+    which is another model. The sum of both directions is not: it is a score that, like a
+    pseudo-log-likelihood, uses the context on both sides of a word, for comparing sentences or
+    words with each other.
+
+    # Parameters
+
+    bilm : `BiLM`
+        The biLM. Modified in place: its `requires_grad`, mode and precision are set.
+    softmax : `SampledSoftmax`
+        The softmax for both directions.
+    words : `Sequence[str]`
+        The words of the softmax's rows; the first are `<S>`, `</S>` and `<UNK>`.
+    initial_state, precision
+        See `Elmo`. `precision` does not concern the softmax, which is computed in fp32.
+    """
+
+    def __init__(
+        self,
+        bilm: BiLM,
+        softmax: SampledSoftmax,
+        words: Sequence[str],
+        *,
+        initial_state: str = "warm",
+        precision: str = "fp32",
+    ) -> None:
+        check_choice("initial_state", initial_state, INITIAL_STATES)
+        if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(words) != softmax.n_words:
+            fail("words", f"{', '.join(SPECIAL_WORDS)}, .., {softmax.n_words} in total", words)
+        super().__init__(bilm, initial_state=initial_state, precision=precision)
+        self.softmax = softmax
+        self.words = list(words)
+        self._ids = {word: number for number, word in enumerate(self.words)}
+
+    @classmethod
+    def from_pretrained(cls, name: str, **kwargs: Any) -> LanguageModel:
+        """Load a model in the package. `kwargs` are those of `LanguageModel`."""
+        return cls.from_archive(PRETRAINED + str(name).removeprefix(PRETRAINED), **kwargs)
+
+    @classmethod
+    def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> LanguageModel:
+        """
+        Load a model from all that `Elmo.from_archive` accepts, if it has a softmax. `kwargs` are
+        those of `LanguageModel`. Raises an `InputError` if there is no softmax.
+        """
+        return cls.from_found(find_bilm(archive_file, with_softmax=True), archive_file, **kwargs)
+
+    @classmethod
+    def from_files(
+        cls,
+        options_file: str | os.PathLike,
+        weight_file: str | os.PathLike,
+        vocabulary_file: str | os.PathLike,
+        softmax_file: str | os.PathLike | None = None,
+        **kwargs: Any,
+    ) -> LanguageModel:
+        """
+        Load a model from bilm-tf's files. `vocabulary_file` has the words of the softmax, and
+        `softmax_file` its weights if they are not in `weight_file`. `kwargs` are those of
+        `LanguageModel`.
+        """
+        files = options_file, weight_file, vocabulary_file
+        found = find_bilm(*files, softmax_file=softmax_file, with_softmax=True)
+        return cls.from_found(found, weight_file, **kwargs)
+
+    @classmethod
+    def from_found(cls, found: FoundBiLM, name: str | os.PathLike, **kwargs: Any) -> LanguageModel:
+        """
+        Make a model of what `find_bilm` found for `name`. Raises an `InputError` if there is no
+        softmax.
+        """
+        if found.softmax is None or found.words is None:
+            raise InputError(
+                f"{name}: expected the softmax of a language model and its words, found a biLM "
+                "without them, which has vectors but no probabilities"
+            )
+        return cls(found.bilm, found.softmax, found.words, **kwargs)
+
+    @not_compiled
+    @torch.no_grad()
+    def score(
+        self,
+        sentences: str | Sequence[str] | Sequence[Sequence[str]],
+        entropy: bool = False,
+        base: int | str = 2,
+        *,
+        raw: bool = False,
+        max_tokens: int = MAX_TOKENS,
+        progress: bool = False,
+    ) -> Any:
+        """
+        Compute the log probability of each word, of the end and of the beginning.
+
+        # Parameters
+
+        sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
+            A sentence or several; see `Elmo.embed`.
+        entropy : `bool`, optional (default = `False`)
+            Whether to compute the entropies of the distributions too.
+        base : `int | str`, optional (default = `2`)
+            Base of the logarithms: 2 for bits, or `"e"` for nats.
+        raw : `bool`, optional (default = `False`)
+            Whether to split sentences into tokens, as in `Elmo.embed`.
+        max_tokens : `int`, optional (default = `2048`)
+            See `Elmo.embed`.
+        progress : `bool`, optional (default = `False`)
+            Whether to show a progress bar.
+
+        # Returns
+
+        `SentenceScores`, or a list with one per sentence
+
+        # Raises
+
+        As `Elmo.embed`, and `InputError` if another argument has a wrong value.
+        """
+        check_flag("entropy", entropy)
+        check_flag("raw", raw)
+        check_choice("base", base, BASES)
+        split, is_single = raw_sentences(sentences) if raw else ([], False)
+        batch = [sentence.tokens for sentence in split]
+        if not raw:
+            batch, is_single = token_lists(sentences)
+        ids = [[self._ids.get(word, UNKNOWN) for word in sentence] for sentence in batch]
+        found: dict[int, SentenceScores] = {}
+        total = sum(map(len, batch))
+        with self.lock.shared(), tqdm(total=total, unit=" tokens", disable=not progress) as bar:
+            for places, top in self._read(batch, max_tokens):
+                own = [ids[b] for b in places]
+                hidden = torch.cat(
+                    [h for row, w in enumerate(own) for h in _predicting(top[:, row], len(w))]
+                )
+                targets = torch.tensor([k for w in own for k in (*w, END, BEGIN, *w)])
+                numbers = [self.softmax.log_probabilities(hidden, targets.to(hidden.device))]
+                if entropy:
+                    numbers.append(entropies(hidden, self.softmax.weight, self.softmax.bias))
+                scores = torch.stack(numbers).double().cpu().numpy() / BASES[base]
+                ends = np.cumsum([2 * len(w) + 2 for w in own])[:-1]
+                for b, of_sentence in zip(places, np.split(scores, ends, axis=1)):
+                    # Shape (1 or 2, 2, n + 1): log probabilities and entropies by direction.
+                    both = chain(*of_sentence.reshape(len(numbers), 2, -1))
+                    in_vocabulary = np.array([k != UNKNOWN for k in ids[b]], dtype=bool)
+                    found[b] = SentenceScores(batch[b], in_vocabulary, *both)
+                bar.update(sum(map(len, own)))
+        for b, sentence in enumerate(split):
+            found[b] = found[b]._replace(spans=sentence.spans, words=sentence.words)
+        return found[0] if is_single else [found[b] for b in range(len(batch))]
+
+    def perplexity(
+        self, sentences: str | Sequence[str] | Sequence[Sequence[str]]
+    ) -> dict[str, float]:
+        """
+        Compute `perplexity` (of both directions), `forward_perplexity` and `backward_perplexity`,
+        as `allennlp evaluate` does: each word and each boundary has the same weight. Perplexities
+        of models with different words cannot be compared, because `<UNK>` counts as a word.
+        """
+        scores = self.score(sentences, base="e")
+        some = [scores] if isinstance(scores, SentenceScores) else scores
+        if not some:
+            fail("sentences", "at least one", sentences)
+        forward = -np.concatenate([x.forward for x in some]).mean()
+        backward = -np.concatenate([x.backward for x in some]).mean()
+        means = {"": (forward + backward) / 2, "forward_": forward, "backward_": backward}
+        return {f"{name}perplexity": float(np.exp(mean)) for name, mean in means.items()}
+
+    @not_compiled
+    @torch.no_grad()
+    def substitutes(
+        self,
+        sentences: str | Sequence[str] | Sequence[Sequence[str]],
+        targets: Sequence[Any] | int | None = None,
+        k: int = 5,
+        direction: str = "both",
+    ) -> Any:
+        """
+        Find the most probable words in the place of words. With both directions, the left and the
+        right context are assumed to be independent given the word, so that by Bayes' rule
+
+            p(w | left, right)  ~  p(w | left) p(w | right) / p(w),
+
+        where p(w) is the log-uniform distribution of the word's rank, which is close to Zipf's law.
+        The word itself is not read. Words are those of the softmax without the boundaries and
+        `<UNK>`, and their probabilities add up to 1. With `carry` the carried state stays as it is.
+
+        # Parameters
+
+        sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
+            A sentence or several; see `Elmo.embed`.
+        targets : `int | Sequence`, optional
+            The places to find words for, counted from 0: for one sentence a number or a list of
+            numbers, for several sentences a list with one such list for each. By default all.
+        k : `int`, optional (default = `5`)
+            How many words to find.
+        direction : `str`, optional (default = `"both"`)
+            The context to use: `"both"`, or `"forward"` for the words before the place, or
+            `"backward"` for those after it.
+
+        # Returns
+
+        `list`
+            For each place the `Substitute`s, the most probable first; for several sentences a list
+            of these for each, and for a single number its substitutes alone.
+        """
+        check_count("k", k)
+        check_choice("direction", direction, DIRECTIONS)
+        batch, is_single = token_lists(sentences)
+        is_number = is_single and isinstance(targets, WHOLE)
+        wanted: Any = [[targets]] if is_number else [targets] if is_single else targets
+        if targets is None:
+            wanted = [range(len(sentence)) for sentence in batch]
+        _check_targets(wanted, batch)
+        found: list[Any] = [None] * len(batch)
+        before = self.carried.state
+        with self.lock.shared():
+            for places, top in self._read(batch, MAX_TOKENS):
+                for row, b in enumerate(places):
+                    at = torch.tensor(list(wanted[b]), dtype=torch.long, device=top.device)
+                    # The forward direction predicts a word from its left context, the backward
+                    # from its right one.
+                    both = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
+                    contexts = [x for name, x in both.items() if direction in (name, "both")]
+                    found[b] = self._most_probable(contexts, k)
+        self.carried.state = before
+        return found[0][0] if is_number else found[0] if is_single else found
+
+    def _most_probable(self, contexts: list[Tensor], k: int) -> list[list[Substitute]]:
+        """`contexts`: top layers that predict the same words, one or two of shape `(n, P)`."""
+        rank = torch.arange(self.softmax.n_words, device=contexts[0].device)
+        # The prior is for the second context only: the product of two counts it twice.
+        offset = (1 - len(contexts)) * torch.log(log_uniform(rank, len(rank)))
+        offset[: len(SPECIAL_WORDS)] = -torch.inf
+        n_best = min(k, len(rank) - len(SPECIAL_WORDS))
+        found = []
+        for parts in zip(*(x.split(max(1, CHUNK_NUMBERS // len(rank))) for x in contexts)):
+            p = sum(map(self.softmax.logits, parts)) + offset
+            best = p.softmax(dim=-1).topk(n_best)
+            found += [
+                [Substitute(self.words[i], q) for q, i in zip(*row)]
+                for row in zip(best.values.tolist(), best.indices.tolist())
+            ]
+        return found
+
+    def _read(self, batch: list[list[str]], max_tokens: int) -> Iterator[tuple[list[int], Tensor]]:
+        """
+        The indices of the sentences that are read together, and their top layer by direction,
+        including the boundaries, shape `(2, B, T + 2, P)`.
+        """
+        check_count("max_tokens", max_tokens)
+        self.cache_words({word for sentence in batch for word in sentence})
+        for places, tokens in self.batches(batch, max_tokens):
+            layers, _ = self.layers(tokens)
+            yield places, torch.stack(layers[-1].chunk(2, dim=-1))
+
+    def fingerprint(self) -> bytes:
+        """A digest of the weights and the settings that the scores depend on."""
+        found = new_digest(super().fingerprint())
+        for x in (self.softmax.weight, self.softmax.bias):
+            found.update(x.detach().cpu().numpy().data)
+        found.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
+        return found.digest()
+
+
+def _predicting(top: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
+    """
+    The vectors of a sentence that predict its words and the end, and the beginning and its words,
+    each of shape `(n + 1, P)`. `top`: shape `(2, T + 2, P)`.
+    """
+    return top[0, : n_tokens + 1], top[1, 1 : n_tokens + 2]
+
+
+def _check_targets(wanted: Any, batch: list[list[str]]) -> None:
+    if not isinstance(wanted, Sequence) or len(wanted) != len(batch):
+        fail("targets", f"a list of places for each of {len(batch)} sentences", wanted)
+    for number, (places, sentence) in enumerate(zip(wanted, batch)):
+        if not isinstance(places, Iterable) or isinstance(places, str):
+            fail(f"targets[{number}]", "a list of places", places)
+        for place in places:
+            check_count(f"targets[{number}]", place, least=0, most=len(sentence) - 1)

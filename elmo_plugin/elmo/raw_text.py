@@ -1,0 +1,88 @@
+"""
+Splits raw English text into the tokens of the text that `small` was trained on.
+
+NLTK's `NLTKWordTokenizer` does the work, because the tokens are those of the Penn Treebank, except
+that straight quotes stay as they are, and that *cannot*, *gonna* and *AT&T* are one token.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from elmo_plugin.checks import InputError
+
+STRAIGHT = str.maketrans("“”‘’", "\"\"''")
+"""Quotes and apostrophes as in nearly all of the text. Each is one character, as before."""
+
+
+class RawSentence(NamedTuple):
+    """
+    A sentence and its tokens. `spans`: the first character of each token and the one after its
+    last. `words`: for each token the number of the word that it is part of; words are what white
+    space separates, and counted from 0.
+    """
+
+    tokens: list[str]
+    spans: list[tuple[int, int]]
+    words: list[int]
+
+
+def split_tokens(text: str) -> RawSentence:
+    """
+    Split a sentence into tokens: *isn't* into *is* and *n't*. A period is split off only at the
+    end, so the text should be one sentence. Raises an `InputError` if NLTK is not installed.
+    """
+    text = text.translate(STRAIGHT)
+    found = RawSentence([], [], [])
+    place, word = 0, 0
+    for token in _tokenizer().tokenize(text):
+        if text[place].isspace():
+            place = next(k for k in range(place, len(text)) if not text[k].isspace())
+            word += bool(found.tokens)
+        start, place = place, place + (1 if text[place] == '"' else len(token))
+        if _continues(found, text, start):
+            start = found.spans.pop()[0]
+            found.tokens.pop()
+            found.words.pop()
+        found.tokens.append('"' if token in ("``", "''") else text[start:place])
+        found.spans.append((start, place))
+        found.words.append(word)
+    return found
+
+
+def _continues(found: RawSentence, text: str, start: int) -> bool:
+    """Whether the token at `start` belongs to the one before it, as in `R&B`."""
+    if not found.spans or found.spans[-1][1] != start:
+        return False
+    around = text[start - 1 : start + 1]
+    return "&" in around and around.replace("&", "a").isalnum()
+
+
+@cache
+def _tokenizer() -> Any:
+    try:
+        from nltk.tokenize import NLTKWordTokenizer
+    except ModuleNotFoundError:
+        raise InputError(
+            "raw: expected the package nltk, which splits raw text into tokens, found none; "
+            "pip install nltk"
+        ) from None
+    tokenizer = NLTKWordTokenizer()
+    tokenizer.CONTRACTIONS2 = []  # can not, gon na
+    return tokenizer
+
+
+def raw_sentences(sentences: Any) -> tuple[list[RawSentence], bool]:
+    """
+    The sentences of `embed` and `score` with `raw`, and whether it is a single one: a string, or
+    strings in a list or a pandas Series. Raises a `ValueError` for anything else.
+    """
+    if isinstance(sentences, str):
+        return [split_tokens(sentences)], True
+    if not isinstance(sentences, Iterable) or isinstance(sentences, Mapping):
+        raise ValueError(f"expected a sentence or a list of sentences, found {sentences!r}")
+    strings = list(sentences)
+    for number, string in enumerate(strings):
+        if not isinstance(string, str):
+            raise ValueError(f"sentence {number}: expected a string with raw, found {string!r}")
+    return [split_tokens(string) for string in strings], False

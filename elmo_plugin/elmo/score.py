@@ -1,0 +1,190 @@
+"""The command `score`, which needs no AllenNLP."""
+
+import argparse
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import h5py
+import numpy as np
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.arguments import (
+    add_model_arguments,
+    check_output_file,
+    named_bilm,
+    print_text,
+)
+from elmo_plugin.elmo.language_model import BASES, LanguageModel
+from elmo_plugin.elmo.pairs import pair_accuracies
+from elmo_plugin.elmo.parts import PART_SENTENCES, Line, groups, read_lines, write_in_parts
+from elmo_plugin.elmo.scores import column_names, score_columns
+from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.local_path import local_path
+from elmo_plugin.files.standard_streams import check_standard_output, standard_input
+from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.modules.bilm import INITIAL_STATES
+from elmo_plugin.text.lines import find_files
+
+DESCRIPTION = """
+Writes the log probability of each word of a text, one sentence per line, or the accuracy on minimal
+pairs as in BLiMP.
+"""
+
+AT_ONCE = 256
+"""Number of sentences that are scored at a time."""
+
+PLACES = 6
+"""Decimal places of the numbers."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "text", nargs="?", help="the text, plain or compressed; - for standard input"
+    )
+    parser.add_argument(
+        "--pairs",
+        nargs="+",
+        metavar="FILE",
+        help="instead of a text: JSONL files with sentence_good and sentence_bad in each line",
+    )
+    parser.add_argument(
+        "--output-file",
+        help="the file to write, by default standard output; an interrupted run of a text can be "
+        "resumed with the same command",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("csv", "jsonl"),
+        default="csv",
+        help="csv, a row for each word; or jsonl, a line for each sentence, which also has the "
+        "log probabilities of the end and the beginning",
+    )
+    parser.add_argument(
+        "--raw", action="store_true", help="split the text into tokens first; needs nltk"
+    )
+    parser.add_argument("--entropy", action="store_true", help="compute entropies too")
+    parser.add_argument(
+        "--base",
+        choices=tuple(BASES),
+        type=lambda text: int(text) if text == "2" else text,
+        default=2,
+        help="the base of the logarithms: 2 for bits, e for nats",
+    )
+    parser.add_argument(
+        "--initial-state",
+        choices=INITIAL_STATES,
+        default="warm",
+        help="the LSTM state at the start of a sentence: warm, one fixed state; zero, zeros; "
+        "carry, the state after the sentence before",
+    )
+    add_model_arguments(parser)
+    parser.add_argument("--vocabulary-file", help="the words of the softmax in bilm-tf's files")
+    parser.add_argument("--softmax-file", help="the softmax, if it is not in bilm-tf's weight file")
+
+
+def run(args: argparse.Namespace) -> None:
+    if (args.text is None) == (args.pairs is None):
+        raise InputError("expected either a text or --pairs, found both or none")
+    if args.output_file is None:
+        check_standard_output()
+    else:
+        check_output_file("--output-file", args.output_file)
+    pairs = [file for path in args.pairs or () for file in find_files(path)]
+    name: str = args.text
+    file: Path | BinaryIO | None = None
+    if name == "-":
+        name, file = "stdin", standard_input("text").buffer
+    elif name is not None:
+        file = Path(local_path(name, "a text, one sentence per line"))
+    bilm, weights, device = named_bilm(args)
+    files = bilm, weights, args.vocabulary_file
+    found = find_bilm(*files, softmax_file=args.softmax_file, with_softmax=True)
+    model = LanguageModel.from_found(found, bilm, initial_state=args.initial_state).to(device)
+    if file is None:
+        rows = pair_accuracies(model, pairs, args.raw)
+        text = "".join(map(_json_line, rows))
+        if args.format == "csv":
+            text = _csv([rows[0].keys(), *(row.values() for row in rows)])
+        if args.output_file is None:
+            print_text(text, end="")
+        else:
+            with atomic_write(args.output_file) as temporary:
+                temporary.write_bytes(_encoded(text))
+        return
+    if args.output_file is None:
+        print_text(_header(args), end="")
+        for lines in groups(read_lines(file, name), _at_once(model)):
+            print_text(_scored(model, lines, args), end="")
+    else:
+        _write(model, file, name, args)
+
+
+def _write(
+    model: LanguageModel, file: Path | BinaryIO, name: str, args: argparse.Namespace
+) -> None:
+    total = None
+    if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
+        total = sum(1 for _ in read_lines(file, name))  # also finds blank lines now
+
+    def write(part: list[Line], results: h5py.File) -> Iterator[int]:
+        texts = []
+        for lines in groups(part, _at_once(model)):
+            texts.append(_encoded(_scored(model, lines, args)))
+            yield len(lines)
+        results["text"] = np.frombuffer(b"".join(texts), dtype=np.uint8)
+
+    def join(parts: Iterator[h5py.File], whole: Path) -> None:
+        with atomic_write(whole) as temporary, temporary.open("wb") as joined:
+            joined.write(_header(args).encode())
+            for results in parts:
+                joined.write(results["text"][()].tobytes())
+
+    facts = {key: getattr(args, key) for key in ("format", "raw", "entropy", "base")}
+    output = args.output_file, facts, write, join
+    lines = read_lines(file, name)
+    write_in_parts(model, lines, *output, part_sentences=PART_SENTENCES, total=total)
+
+
+def _at_once(model: LanguageModel) -> int:
+    """Under `carry` each sentence continues from the one before it."""
+    return 1 if model.initial_state == "carry" else AT_ONCE
+
+
+def _header(args: argparse.Namespace) -> str:
+    return _csv([column_names(args.entropy, args.raw)]) if args.format == "csv" else ""
+
+
+def _scored(model: LanguageModel, lines: list[Line], args: argparse.Namespace) -> str:
+    """The output for some lines of the text."""
+    sentences: list[Any] = [line.text if args.raw else line.tokens for line in lines]
+    scores = model.score(sentences, args.entropy, args.base, raw=args.raw)
+    numbers = [line.number for line in lines]
+    if args.format == "csv":
+        return _csv(zip(*map(_rounded, score_columns(scores, numbers).values())))
+    return "".join(
+        _json_line({"sentence": number, **{k: _rounded(x) for k, x in found.fields()}})
+        for number, found in zip(numbers, scores)
+    )
+
+
+def _rounded(values: Any) -> list[Any]:
+    values = values.tolist() if isinstance(values, np.ndarray) else values
+    return [round(x, PLACES) if isinstance(x, float) else x for x in values]
+
+
+def _csv(rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _json_line(found: dict[str, Any]) -> str:
+    return json.dumps(found, ensure_ascii=False) + "\n"
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")  # lone surrogates, which UTF-8 cannot hold

@@ -1,0 +1,83 @@
+"""The scores of sentences, as arrays and as tables."""
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class SentenceScores(NamedTuple):
+    """
+    The scores of a sentence w_1 .. w_n. Log probabilities and entropies have the base that was
+    asked for.
+
+    tokens : `list[str]`
+        The words w_1 .. w_n.
+    in_vocabulary : `numpy.ndarray`
+        For each word whether the softmax has it, shape `(n,)`, bool. A word that it lacks has the
+        probability of `<UNK>`, which stands for all such words together and is often high, so
+        scores of other words are not comparable with it.
+    forward : `numpy.ndarray`
+        log p(w_k | w_1 .. w_{k-1}) for k = 1 .. n, and that of the end given all words, shape
+        `(n + 1,)`, float64. Surprisal is its negative.
+    backward : `numpy.ndarray`
+        log p of the beginning given all words, and log p(w_k | w_{k+1} .. w_n) for k = 1 .. n,
+        shape `(n + 1,)`, float64.
+    forward_entropy, backward_entropy : `numpy.ndarray`, optional
+        The entropies of the distributions that `forward` and `backward` are from, shape `(n + 1,)`.
+    spans : `list[tuple[int, int]]`, optional
+        Of raw text, the first character of each token and the one after its last.
+    words : `list[int]`, optional
+        Of raw text, the number of the word that each token is part of, counted from 0. Words are
+        what white space separates, so that the scores of *is* and *n't* can be added up.
+    """
+
+    tokens: list[str]
+    in_vocabulary: np.ndarray
+    forward: np.ndarray
+    backward: np.ndarray
+    forward_entropy: np.ndarray | None = None
+    backward_entropy: np.ndarray | None = None
+    spans: list[tuple[int, int]] | None = None
+    words: list[int] | None = None
+
+    def fields(self) -> Iterator[tuple[str, Any]]:
+        """The fields that were asked for, by name."""
+        yield from ((k, x) for k, x in self._asdict().items() if x is not None)
+
+
+def column_names(entropy: bool, raw: bool) -> list[str]:
+    """The columns of a table; see `score_columns`."""
+    names = ["sentence", "position", "token", "in_vocabulary", "forward", "backward"]
+    names += ["forward_entropy", "backward_entropy"] if entropy else []
+    return names + (["start", "end", "word"] if raw else [])
+
+
+def score_columns(
+    scores: SentenceScores | Iterable[SentenceScores], numbers: Iterable[int] | None = None
+) -> dict[str, list[Any]]:
+    """
+    Scores as the columns of a table with one row per word, without the end and the beginning:
+    `pandas.DataFrame(score_columns(scores))`. `numbers`: those of the sentences, by default counted
+    from 0, as the `position` of a word in its sentence is. Of raw text, `start` and `end` are the
+    token's span, and `word` the number of the word in its sentence that it is part of.
+    """
+    some = [scores] if isinstance(scores, SentenceScores) else list(scores)
+    first = some[0] if some else None
+    names = column_names(
+        first is not None and first.forward_entropy is not None,
+        first is not None and first.spans is not None,
+    )
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for number, found in zip(count() if numbers is None else numbers, some):
+        n = len(found.tokens)
+        own = [[number] * n, range(n), found.tokens, found.in_vocabulary.tolist()]
+        for forward, backward in ((found.forward, found.backward), found[4:6]):
+            if forward is not None and backward is not None:
+                own += [forward[:-1].tolist(), backward[1:].tolist()]
+        if found.spans is not None:
+            own += [[x for x, _ in found.spans], [y for _, y in found.spans], found.words]
+        for column, values in zip(columns.values(), own, strict=True):
+            column += values
+    return columns

@@ -1,0 +1,10 @@
+from allennlp.commands.subcommand import Subcommand
+
+from elmo_plugin.elmo import score
+from elmo_plugin.plugin.commands.command import PlainCommand
+
+
+@Subcommand.register("score")
+class Score(PlainCommand):
+    __doc__ = score.DESCRIPTION
+    module = score

@@ -1,0 +1,221 @@
+"""`LanguageModel`, compared with the oracle in NumPy, which reads each sentence alone."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+from elmo_plugin import LanguageModel
+from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.scores import score_columns
+from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
+from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.modules import SampledSoftmax
+from elmo_plugin.ops.softmax import torch_ops
+from tests import oracle
+from tests.conftest import BiLMFiles, allennlp
+from tests.random_bilm import arrays_of, oracle_state, random_bilm, randomize
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", "dog", "ran", "."]
+SENTENCES = [["the", "dog", "ran", "."], ["dog"], ["the", "犬", "ran", "zyx", "the"], [], ["."]]
+
+
+def language_model(**settings: str) -> LanguageModel:
+    bilm = random_bilm().bilm
+    bilm.warm_up()
+    softmax = SampledSoftmax(n_words=len(WORDS), dim=5, n_negative_samples=None)
+    randomize(softmax)
+    return LanguageModel(bilm, softmax, WORDS, **settings)
+
+
+def distributions(
+    model: LanguageModel, folder: Path, sentence: list[str], state: oracle.State
+) -> tuple[list[np.ndarray], oracle.State]:
+    """The oracle's log probabilities of all words at each place of the forward direction, and of
+    the backward direction, each of shape `(n + 1, V)`, and the state after the sentence."""
+    arrays = arrays_of(model.bilm, folder, model.softmax)
+    tokens = ["<S>", *sentence, "</S>"]
+    layers, after = oracle.sentence(arrays, random_bilm().options, tokens, state)
+    forward, backward = np.split(layers[-1], 2, axis=1)
+    return [
+        np.array([oracle.log_softmax(arrays, h) for h in rows])
+        for rows in (forward[:-1], backward[1:])
+    ], after
+
+
+def start(model: LanguageModel) -> oracle.State:
+    bilm = model.bilm
+    return oracle_state(bilm.initial_state(model.initial_state, 1), 0)
+
+
+@pytest.mark.parametrize("initial_state", ["zero", "warm"])
+@pytest.mark.parametrize("base", [2, "e"])
+def test_scores_are_the_oracles(
+    initial_state: str, base: int | str, tmp_path: Path, lstm_path: None
+) -> None:
+    """The oracle's log probabilities and entropies, in the base that is named. A word that the
+    softmax lacks has the probability of `<UNK>`."""
+    model = language_model(initial_state=initial_state)
+    scale = math.log(2) if base == 2 else 1
+    for found, sentence in zip(model.score(SENTENCES, True, base, max_tokens=12), SENTENCES):
+        ids = [WORDS.index(w) if w in WORDS else 2 for w in sentence]
+        of_all, _ = distributions(model, tmp_path, sentence, start(model))
+        for name, log_p, targets in zip(
+            ("forward", "backward"), of_all, ([*ids, 1], [0, *ids]), strict=True
+        ):
+            expected = log_p[np.arange(len(targets)), targets] / scale
+            np.testing.assert_allclose(getattr(found, name), expected, atol=1e-6, rtol=1e-6)
+            entropy = -(np.exp(log_p) * log_p).sum(axis=1) / scale
+            of_entropy = getattr(found, f"{name}_entropy")
+            np.testing.assert_allclose(of_entropy, entropy, atol=1e-6, rtol=1e-6)
+        assert found.tokens == sentence
+        assert found.in_vocabulary.tolist() == [w in WORDS for w in sentence]
+
+
+def test_carry_continues_from_the_row_above(tmp_path: Path) -> None:
+    """The oracle reads the two sentences one after another; substitutes change no state."""
+    model = language_model(initial_state="carry")
+    state = oracle.zero_state(random_bilm().options)
+    for sentence in SENTENCES[:1], SENTENCES[2:3]:
+        (log_p, _), after = distributions(model, tmp_path, sentence[0], state)
+        model.substitutes(sentence)
+        [found] = model.score(sentence, base="e")
+        assert found.forward[-1] == pytest.approx(log_p[-1, 1], rel=1e-5)
+        state = after
+
+
+def test_forms_of_sentences() -> None:
+    """Property: one sentence, as a string or a list of tokens, has the scores of a list of it."""
+    model = language_model()
+    [expected] = model.score([SENTENCES[0]])
+    for one in (SENTENCES[0], " ".join(SENTENCES[0])):
+        found = model.score(one)
+        np.testing.assert_array_equal(found.forward, expected.forward)
+        assert found.forward_entropy is None
+    assert model.score([]) == []
+    with pytest.raises(ValueError, match="found 7"):
+        model.score(7)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^base: expected one of 2, 'e', found 10$"):
+        model.score("the dog", base=10)
+
+
+def test_the_table_has_a_row_for_each_word() -> None:
+    """By hand: a word's own two log probabilities, without the end and the beginning."""
+    model = language_model()
+    scores = model.score(SENTENCES, entropy=True)
+    table = pandas.DataFrame(score_columns(scores, range(10, 15)))
+    assert table.token.tolist() == list(itertools.chain.from_iterable(SENTENCES))
+    row = table[(table.sentence == 12) & (table.position == 1)].iloc[0]
+    assert row.token == "犬" and not row.in_vocabulary
+    assert row.forward == scores[2].forward[1] and row.backward == scores[2].backward[2]
+    assert row.forward_entropy == scores[2].forward_entropy[1]
+    assert row.backward_entropy == scores[2].backward_entropy[2]
+    assert list(score_columns(model.score("the dog")))[-1] == "backward"
+
+
+def test_the_numbers_of_evaluate(bilm_archive: str, tmp_path: Path) -> None:
+    """The expected perplexities and log probabilities are those of `allennlp evaluate`, which
+    computes with the modules and not with the frozen biLM."""
+    sentences = ["he threw the stick to the dog .", "He", "the unheard-of dog ."]
+    (tmp_path / "text").write_text("\n".join(sentences))
+    loader = {"validation_data_loader": {"type": "multiprocess", "batch_size": 2}}
+    files = {"--output-file": "metrics", "--predictions-output-file": "sentences"}
+    arguments = [x for key, name in files.items() for x in (key, tmp_path / name)]
+    allennlp("evaluate", bilm_archive, tmp_path / "text", *arguments, "-o", json.dumps(loader))
+    model = LanguageModel.from_archive(bilm_archive)
+    batch = [s.split() for s in sentences]
+    metrics = json.loads((tmp_path / "metrics").read_text())
+    for name, value in model.perplexity(batch).items():
+        assert value == pytest.approx(metrics[name], rel=1e-6)
+    lines = map(json.loads, (tmp_path / "sentences").read_text().splitlines())
+    for found, line in zip(model.score(batch, base="e"), lines, strict=True):
+        assert found.in_vocabulary.tolist() == line["in_vocabulary"]
+        for name in ("forward", "backward"):
+            expected = line[f"{name}_log_probabilities"]
+            np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-6)
+
+
+def test_substitutes_are_the_oracles(tmp_path: Path) -> None:
+    """Expected: the oracle's distributions at a place, times each other and divided by the
+    log-uniform distribution of ranks for both directions, over the words of the softmax without
+    the boundaries and `<UNK>`."""
+    model, sentence = language_model(), SENTENCES[2]
+    (forward, backward), _ = distributions(model, tmp_path, sentence, start(model))
+    ranks = np.arange(len(WORDS))
+    prior = np.log(np.log((ranks + 2) / (ranks + 1)))
+    for place in range(len(sentence)):
+        scores = {
+            "forward": forward[place],
+            "backward": backward[place + 1],
+            "both": forward[place] + backward[place + 1] - prior,
+        }
+        for direction, log_p in scores.items():
+            p = np.exp(log_p[3:]) / np.exp(log_p[3:]).sum()
+            found = model.substitutes(sentence, place, k=3, direction=direction)
+            assert [x.word for x in found] == [WORDS[3 + i] for i in (-p).argsort()[:3]]
+            np.testing.assert_allclose([x.probability for x in found], -np.sort(-p)[:3], rtol=1e-4)
+    assert sum(x.probability for x in model.substitutes(sentence, 0, k=50)) == pytest.approx(1)
+
+
+def test_substitutes_of_chosen_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Property: those of all places of each sentence alone, also if one is computed at a time."""
+    model = language_model()
+    everywhere = model.substitutes(SENTENCES, k=2)
+    assert [len(x) for x in everywhere] == [len(s) for s in SENTENCES]
+    targets = [[3, 1], [], [4], [], [0]]
+    monkeypatch.setattr("elmo_plugin.elmo.language_model.CHUNK_NUMBERS", 1)
+    found = model.substitutes(SENTENCES, targets, k=2)
+    words = [[[x.word for x in place] for place in of_sentence] for of_sentence in found]
+    assert words == [[[x.word for x in e[i]] for i in t] for e, t in zip(everywhere, targets)]
+    for wrong in ([[0]], [[4], [], [], [], []], [0] * 5, [[-1], [], [], [], []]):
+        with pytest.raises(InputError, match=r"^targets"):
+            model.substitutes(SENTENCES, wrong)
+    with pytest.raises(InputError, match=r"^direction: expected one of 'both'"):
+        model.substitutes(SENTENCES, direction="left")
+
+
+def test_many_words_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expected: PyTorch's `log_softmax` of all words at once in float64. Blocks have three rows and
+    17 words, and the largest logits come late."""
+    monkeypatch.setattr(torch_ops, "BLOCK_NUMBERS", 51)
+    monkeypatch.setattr(torch_ops, "isqrt", lambda _: 3)
+    torch.manual_seed(0)
+    hidden, weight, bias = torch.randn(10, 8), torch.randn(100, 8), torch.linspace(-60, 60, 100)
+    log_p = (hidden.double() @ weight.double().T + bias).log_softmax(dim=1)
+    log_z = (hidden.double() @ weight.double().T + bias).logsumexp(dim=1)
+    found = torch_ops.log_normalizers_and_entropies(hidden, weight, bias)
+    torch.testing.assert_close(found[0].double(), log_z, rtol=1e-6, atol=1e-5)
+    entropies = -(log_p.exp() * log_p).sum(dim=1)
+    torch.testing.assert_close(found[1].double(), entropies, rtol=1e-5, atol=1e-5)
+
+
+def test_loading(bilm_files: BiLMFiles, bilm_archive: str, tmp_path: Path) -> None:
+    """Expected: the same scores from bilm-tf's files as from the modules that wrote them. A biLM
+    without a softmax is named."""
+    model = language_model()
+    files = [tmp_path / name for name in ("options.json", "weights.hdf5", "vocabulary.txt")]
+    write_options(model.bilm.options, files[0])
+    write_weights(model.bilm, files[1], model.softmax)
+    write_vocabulary_file(WORDS, files[2])
+    expected = model.score(SENTENCES[0]).forward
+    for loaded in (LanguageModel.from_files(*files), LanguageModel.from_archive(tmp_path)):
+        np.testing.assert_allclose(loaded.score(SENTENCES[0]).forward, expected, rtol=1e-6)
+    with pytest.raises(InputError, match=r"expected a softmax, of the words in .*, found none"):
+        LanguageModel.from_files(*bilm_files, files[2])
+    with pytest.raises(InputError, match=r"^.*: expected the softmax of a language model and its "):
+        LanguageModel.from_archive(Path(bilm_files.weight_file).parent)
+    with pytest.raises(InputError, match=r"^words: expected <S>, </S>, <UNK>, .., 7 in total"):
+        LanguageModel(model.bilm, model.softmax, WORDS[:-1])
+
+
+def test_a_model_in_double_precision() -> None:
+    """Property: weights in float64 give the same scores."""
+    model = language_model()
+    expected = model.score(SENTENCES[0]).backward
+    np.testing.assert_allclose(model.double().score(SENTENCES[0]).backward, expected, rtol=1e-5)

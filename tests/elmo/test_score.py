@@ -1,0 +1,217 @@
+"""The command `score`, whose numbers are compared with those of `LanguageModel.score`."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elmo_plugin import LanguageModel
+from elmo_plugin.elmo import parts, score
+from elmo_plugin.elmo.arguments import run_command
+from tests.conftest import allennlp, python
+from tests.test_line import ABSENT
+
+TEXT = ["he threw the stick to the dog .", "He", "the unheard-of\u00a0dog .", "to the dog"]
+
+WITHOUT_ALLENNLP = f"""
+import importlib.util, runpy, sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {[*ABSENT, "pandas"]}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *a: None if name == "allennlp" else find_spec(name, *a)
+runpy.run_module("elmo_plugin", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    (tmp_path / "text").write_text("\n".join(TEXT) + "\n", "utf-8")
+    return tmp_path / "text"
+
+
+def run(*arguments: object) -> Any:
+    return run_command(score, list(map(str, arguments)), "score")
+
+
+def printed(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    capsys.readouterr()
+    assert run(*arguments) is None
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("base", ["2", "e"])
+def test_both_formats(
+    text: Path, bilm_archive: str, capsys: pytest.CaptureFixture, base: str
+) -> None:
+    """Expected: the numbers of `LanguageModel.score`, rounded to six places, for all of a
+    sentence in JSON and for its words in CSV."""
+    arguments = [text, "--archive-file", bilm_archive, "--base", base, "--entropy"]
+    lines = [json.loads(x) for x in printed(capsys, *arguments, "--format", "jsonl").splitlines()]
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, *arguments))))
+    model = LanguageModel.from_archive(bilm_archive)
+    sentences = [sentence.split() for sentence in TEXT]
+    expected = model.score(sentences, True, 2 if base == "2" else "e")
+    assert [line["sentence"] for line in lines] == [0, 1, 2, 3]
+    for line, scores in zip(lines, expected, strict=True):
+        assert line.keys() == {"sentence", *scores._fields[:6]}
+        for name, values in scores.fields():
+            if name == "tokens":
+                assert line[name] == values
+            else:
+                np.testing.assert_allclose(line[name], values, atol=1e-6)
+    assert [row["token"] for row in rows] == [word for s in sentences for word in s]
+    row = rows[-2]
+    assert [row[name] for name in ("sentence", "position", "token")] == ["3", "1", "the"]
+    assert float(row["forward"]) == pytest.approx(expected[3].forward[1], abs=1e-5)
+    assert float(row["backward_entropy"]) == pytest.approx(
+        expected[3].backward_entropy[2], abs=1e-5
+    )
+
+
+def test_without_allennlp(text: Path, bilm_archive: str, capsys: pytest.CaptureFixture) -> None:
+    """Expected: what the command prints in this process, and an error in one line, also for a text
+    that needs a package that is not there."""
+    arguments = ["score", text, "--archive-file", bilm_archive]
+    done = python("-c", WITHOUT_ALLENNLP, *arguments)
+    assert done.stdout == printed(capsys, *arguments[1:])
+    wrong = "sys.argv[1:] = ['score', 'gone', '--pretrained', 'tiny']" + WITHOUT_ALLENNLP
+    with pytest.raises(AssertionError, match=r"^python -m elmo_plugin score: gone: expec"):
+        python("-c", f"import sys\n{wrong}")
+    text.write_bytes(b"\x28\xb5\x2f\xfd")
+    with pytest.raises(AssertionError, match=r"text: expected the package zstandard, found none"):
+        python("-c", WITHOUT_ALLENNLP, *arguments)
+
+
+def test_as_a_command_of_allennlp(
+    text: Path, bilm_archive: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Expected: what is printed without AllenNLP, here in a file."""
+    arguments = [text, "--archive-file", bilm_archive]
+    allennlp("score", *arguments, "--output-file", tmp_path / "out")
+    assert (tmp_path / "out").read_text("utf-8") == printed(capsys, *arguments)
+
+
+@pytest.mark.parametrize("initial_state", ["warm", "carry"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_killed_and_resumed(
+    text: Path,
+    tmp_path: Path,
+    bilm_archive: str,
+    monkeypatch: pytest.MonkeyPatch,
+    initial_state: str,
+    form: str,
+) -> None:
+    """The file is that of an uninterrupted run, no part is computed twice, and nothing is left. A
+    run with other settings is refused."""
+    monkeypatch.setattr(score, "PART_SENTENCES", 2)
+    model = ["--archive-file", bilm_archive, "--initial-state", initial_state, "--format", form]
+    assert run(text, *model, "--output-file", tmp_path / "whole") is None
+    whole_score, calls = LanguageModel.score, []
+
+    def killed(self: LanguageModel, sentences: list[Any], *args: Any, **kwargs: Any) -> Any:
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(sentences)
+        return whole_score(self, sentences, *args, **kwargs)
+
+    arguments = [text, *model, "--output-file", tmp_path / "out"]
+    with monkeypatch.context() as patch:
+        patch.setattr(score, "_at_once", lambda _: 1)
+        patch.setattr(LanguageModel, "score", killed)
+        assert run(*arguments) == 130
+    assert not (tmp_path / "out").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_whole_parts", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run(*arguments) == 130
+    error = run(*arguments, "--entropy")
+    assert "expected the entropy of the interrupted run, False, found True" in error
+    with monkeypatch.context() as patch:
+        patch.setattr(LanguageModel, "score", None)
+        assert run(*arguments) is None
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert {file.name for file in tmp_path.iterdir()} == {"text", "whole", "out"}
+
+
+def test_carry_continues_from_the_sentence_before(
+    text: Path, bilm_archive: str, capsys: pytest.CaptureFixture
+) -> None:
+    """Expected: the sentences one by one in order by `LanguageModel.score`."""
+    arguments = [text, "--archive-file", bilm_archive, "--initial-state", "carry"]
+    lines = printed(capsys, *arguments, "--format", "jsonl").splitlines()
+    model = LanguageModel.from_archive(bilm_archive, initial_state="carry")
+    for line, sentence in zip(lines, TEXT, strict=True):
+        [expected] = model.score([sentence.split()])
+        np.testing.assert_allclose(json.loads(line)["forward"], expected.forward, atol=1e-5)
+
+
+def test_errors(text: Path, tmp_path: Path, bilm_archive: str) -> None:
+    """By definition: one line that names the argument, the file or the line, and no output."""
+    model, out = ["--archive-file", bilm_archive], tmp_path / "out"
+    assert "expected either a text or --pairs, found both or none" in run(*model)
+    assert "expected either a text or --pairs" in run(text, "--pairs", text, *model)
+    assert "expected to write a new file" in run(text, *model, "--output-file", tmp_path)
+    assert "--output-file: " in run(text, *model, "--output-file", tmp_path / "no" / "out")
+    assert "expected one of --pretrained, --archive-file" in run(text)
+    (tmp_path / "blank").write_text("the dog\n\nthe\n")
+    message = run(tmp_path / "blank", *model, "--output-file", out)
+    assert "blank, line 2: expected a sentence, found an empty line" in message
+    (tmp_path / "pairs").write_text('{"sentence_good": "the dog"}\n')
+    message = run("--pairs", tmp_path / "pairs", *model, "--output-file", out)
+    assert "pairs, line 1: expected a JSON object with the sentences sentence_good" in message
+    (tmp_path / "pairs").write_text("")
+    assert "--pairs: expected at least one pair" in run("--pairs", tmp_path / "pairs", *model)
+    assert not out.exists()
+
+
+PAIRS = [
+    ("the dog", "the stick", "one", "nouns"),  # the third differs only in a word that is unknown
+    ("the dog .", "dog the .", "one", "nouns"),
+    ("the apple .", "the pear .", "one", "nouns"),
+    ("he threw", "he threw", "two", "verbs"),  # equal, which is a tie
+]
+
+
+def test_pairs(bilm_archive: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Expected: the accuracies by hand from the sums of `LanguageModel.score`, each sentence
+    alone, and the ties and unknown words as listed."""
+    names = ("sentence_good", "sentence_bad", "UID", "linguistics_term")
+    lines = [json.dumps(dict(zip(names, pair))) for pair in PAIRS]
+    files = [tmp_path / name for name in ("one.jsonl", "two.jsonl")]
+    files[0].write_text("\n".join(lines[:3]))
+    files[1].write_text(lines[3])
+    model = LanguageModel.from_archive(bilm_archive)
+    better = []
+    for pair in PAIRS:
+        good, bad = (model.score(sentence) for sentence in pair[:2])
+        forward = good.forward.sum() - bad.forward.sum()
+        backward = good.backward.sum() - bad.backward.sum()
+        better.append([x > 1e-4 for x in (forward, backward, forward + backward)])
+    arguments = ["--pairs", *files, "--archive-file", bilm_archive]
+    text = printed(capsys, *arguments, "--format", "jsonl")
+    rows = {(row["level"], row["name"]): row for row in map(json.loads, text.splitlines())}
+    levels = {("paradigm", "one"): [0, 1, 2], ("paradigm", "two"): [3]}
+    levels |= {("phenomenon", "nouns"): [0, 1, 2], ("phenomenon", "verbs"): [3]}
+    assert rows.keys() == levels.keys() | {("all", "all")}
+    for key, numbers in {**levels, ("all", "all"): [0, 1, 2, 3]}.items():
+        row, known = rows[key], [n for n in numbers if n < 2]
+        assert row["pairs"] == len(numbers)
+        assert row["unknown_pairs"] == len(numbers) - len(known)
+        for d, name in enumerate(("forward", "backward", "both")):
+            expected = 100 * np.mean([better[n][d] for n in numbers])
+            assert row[name] == pytest.approx(expected, abs=0.01)
+            assert row[f"{name}_ties"] == pytest.approx(100 * (3 in numbers) / len(numbers))
+            of_known = 100 * np.mean([better[n][d] for n in known]) if known else None
+            assert row[f"{name}_known"] == (of_known and pytest.approx(of_known, abs=0.01))
+    table = list(csv.DictReader(io.StringIO(printed(capsys, *arguments))))
+    assert {key: str(x) if x is not None else "" for key, x in rows["all", "all"].items()} == table[
+        -1
+    ]
+    assert run(*arguments, "--output-file", tmp_path / "out", "--format", "jsonl") is None
+    assert (tmp_path / "out").read_text() == text
