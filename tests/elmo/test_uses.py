@@ -72,6 +72,15 @@ def test_a_stream_that_carries_its_state(bilm_archive: str, sentences: list) -> 
         assert np.array_equal(found, second.embed([sentence])[0])
 
 
+def test_a_stream_of_raw_text(elmo: Elmo) -> None:
+    """The oracle is `embed`. A list of tokens is not split again."""
+    raw = ["The dog isn't here!", "He can't."]
+    found = list(elmo.stream([*raw, ["isn't"]], "top", raw=True))
+    for x, y in zip(found, elmo.embed(raw, "top", raw=True), strict=False):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+    assert [len(x) for x in found] == [6, 4, 1]
+
+
 def test_a_wrong_sentence_of_a_stream(elmo: Elmo) -> None:
     """The number counts all sentences."""
     with pytest.raises(ValueError, match=r"^sentence 2: expected a sentence or a list of its tok"):
