@@ -51,10 +51,19 @@ class Line(NamedTuple):
 
 def read_lines(file: Path | BinaryIO, name: str, first: int = 0, step: int = 1) -> Iterator[Line]:
     """
-    Every `step`-th line of a file from line `first` on. Raises an `InputError` that names the line
-    if it is blank, and as `read_blocks`.
+    Every `step`-th line of a file from line `first` on; raises errors as `sentence_lines` and
+    `read_blocks`.
     """
-    texts = chain.from_iterable(read_blocks(file, name=name))
+    return sentence_lines(chain.from_iterable(read_blocks(file, name=name)), name, first, step)
+
+
+def sentence_lines(
+    texts: Iterable[str], name: str, first: int = 0, step: int = 1
+) -> Iterator[Line]:
+    """
+    Every `step`-th of the lines of the text `name` from line `first` on. Raises an `InputError`
+    that names the line if it is blank.
+    """
     for number, text in islice(enumerate(texts), first, None, step):
         line = Line(number, text.strip())
         if not line.text:
