@@ -13,7 +13,7 @@ from spacy.language import Language
 @Language.factory(
     "elmo",
     default_config={"model": "small", "layer": "average"},
-    assigns=["doc.tensor", "doc.vector", "span.vector", "token.vector"],
+    assigns=["doc.tensor", "doc.vector", "token.vector"],
 )
 def make_elmo(nlp: Language, name: str, model: str, layer: str | int) -> Any:
     from elmo_plugin.adapters.spacy_component import ElmoComponent

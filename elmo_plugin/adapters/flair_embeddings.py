@@ -50,8 +50,7 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
 
     def _add_embeddings_internal(self, sentences: list[Any]) -> None:
         texts = [[one_token(token.text) for token in sentence] for sentence in sentences]
-        vectors = self.elmo.embed([*texts, []], self.layer, as_tensors=True)
-        for sentence, found in zip(sentences, vectors):
+        for sentence, found in zip(sentences, self.elmo.embed(texts, self.layer, as_tensors=True)):
             if self.layer == "all":
                 found = found.transpose(0, 1).flatten(1)
             for token, vector in zip(sentence, found):

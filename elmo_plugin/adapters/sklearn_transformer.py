@@ -58,4 +58,4 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         if getattr(texts, "ndim", 1) == 2 and texts.shape[1] == 1:
             texts = np.asarray(texts)[:, 0]
         sentences = [text.split() if isinstance(text, str) else text for text in texts]
-        return self.elmo_.embed([*sentences, []], self.layer, pool="mean")[:-1]
+        return self.elmo_.embed(sentences, self.layer, pool="mean")

@@ -60,7 +60,7 @@ class ElmoComponent:
             doc.user_token_hooks["vector"] = _row
             doc.user_span_hooks["vector"] = doc.user_hooks["vector"] = _mean
         texts = [[one_token(token.text) for token in part] for part in parts]
-        for part, vectors in zip(parts, self.elmo.embed([*texts, []], self.layer)):
+        for part, vectors in zip(parts, self.elmo.embed(texts, self.layer)):
             if part:
                 part[0].doc.tensor[[token.i for token in part]] = vectors
 
