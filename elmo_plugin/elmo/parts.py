@@ -81,6 +81,7 @@ def write_in_parts(
     *,
     part_sentences: int,
     total: int | None = None,
+    seconds: float = 0.1,
 ) -> None:
     """
     Compute and write the results for a text, or resume an interrupted run.
@@ -88,7 +89,7 @@ def write_in_parts(
     `out`: the file to write. `facts`: everything that affects the numbers, except the text and the
     `facts_of` the model. `write`: writes the results for a part to its file, and yields after each
     batch how many sentences it had. `join`: writes the output from the files of all parts. `total`:
-    number of lines, for the progress bar.
+    number of lines, for the progress bar, which is updated after at least so many `seconds`.
 
     Raises an `InputError` if `out` exists, if another process is writing it, or if an interrupted
     run has another model, text or settings; and a `DiskFullError` if the disk is full, in which
@@ -101,7 +102,7 @@ def write_in_parts(
     try:
         with (
             _parts_folder(out) as parts,
-            tqdm(total=total, unit=" sentences", desc=out.name) as progress,
+            tqdm(total=total, unit=" sentences", desc=out.name, mininterval=seconds) as progress,
         ):
             for number, part in enumerate(groups(lines, part_sentences)):
                 paths.append(path := parts / f"{number:08d}.hdf5")
