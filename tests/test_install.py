@@ -240,7 +240,8 @@ def _build(folder: Path, source: str, **variables: str) -> tuple[int, str, Path]
     Build as `pip install -e` does, in a copy with the library of an earlier installation, whose
     kernels have only `source`. Returns the exit status, what was printed, and the library.
     """
-    names = ("setup.py", "README.md", "pyproject.toml", "elmo_plugin_torchvision.py")
+    names = ("setup.py", "README.md", "pyproject.toml")
+    names += ("elmo_plugin_spacy.py", "elmo_plugin_torchvision.py")
     for name in (*names, "elmo_plugin/version.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)

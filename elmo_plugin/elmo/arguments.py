@@ -38,14 +38,19 @@ def named_bilm(args: argparse.Namespace) -> tuple[File, File | None, str]:
     The first two arguments of `find_bilm`, and the device. Raises an `InputError` if there is no
     such GPU, or if the arguments do not name exactly one biLM.
     """
-    n_gpus = torch.cuda.device_count()
-    if not -1 <= args.cuda_device < n_gpus:
-        fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
+    device = device_named("--cuda-device", args.cuda_device)
     values = (getattr(args, key) for key in KEYS)
     named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
     name, *weights = named.values()
-    device = "cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}"
     return name, weights[0] if weights else None, device
+
+
+def device_named(argument: str, cuda_device: int) -> str:
+    """A GPU by its number, or the CPU for -1. Raises an `InputError` if there is no such GPU."""
+    n_gpus = torch.cuda.device_count()
+    if not -1 <= cuda_device < n_gpus:
+        fail(argument, f"-1 or one of the {n_gpus} GPUs, counted from 0", cuda_device)
+    return "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
 
 
 def check_output_file(argument: str, file: str) -> None:

@@ -18,7 +18,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import dump
+from elmo_plugin.elmo import dump, parts
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.modules import BiLM
@@ -60,6 +60,24 @@ def read(file) -> dict[str, numpy.ndarray]:
 
 def same(one, other) -> bool:
     return one.keys() == other.keys() and all(numpy.array_equal(one[k], other[k]) for k in one)
+
+
+def test_the_arguments_of_0_9(text, tmp_path, options, monkeypatch):
+    """`--vocab-path` had no effect in 0.9 either. `--file-friendly-logging` slowed the progress bar
+    to ten seconds there. The vectors are those without the two."""
+    intervals = []
+
+    class Bar(parts.tqdm):
+        def __init__(self, *args, mininterval, **kwargs):
+            intervals.append(mininterval)
+            super().__init__(*args, mininterval=mininterval, **kwargs)
+
+    monkeypatch.setattr(parts, "tqdm", Bar)
+    run(text, tmp_path / "plain", "--top", *options)
+    of_0_9 = ["--vocab-path", tmp_path / "none", "--file-friendly-logging"]
+    run(text, tmp_path / "of_0_9", "--top", *options, *of_0_9)
+    assert same(read(tmp_path / "plain"), read(tmp_path / "of_0_9"))
+    assert intervals == [0.1, 10]
 
 
 @pytest.mark.parametrize("layer", ["all", "top", "average"])
