@@ -35,9 +35,7 @@ REGISTERED = {
     "Optimizer": "clipped_adagrad fused_adam",
     "Predictor": "bilm elmo",
     "Seq2SeqEncoder": "elmo_output lstm",
-    "Subcommand": (
-        "bilm-encode bilm-export bilm-import elmo elmo-configs elmo-mix elmo-nearest score"
-    ),
+    "Subcommand": ("bilm-encode bilm-export bilm-import elmo elmo-configs elmo-mix score uses"),
     "TokenEmbedder": "elmo",
     "TokenIndexer": "elmo",
     "TrainerCallback": "bilm_export elmo_mix keep_freed_memory learning_curve validate_every wandb",

@@ -3,13 +3,15 @@
 import argparse
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from elmo_plugin.checks import InputError, fail
 from elmo_plugin.files.atomic_write import check_is_new
-from elmo_plugin.files.standard_streams import output_encoding
+from elmo_plugin.files.standard_streams import output_encoding, piped_output
 from elmo_plugin.formats.find import KEYS, File, one_bilm
 from elmo_plugin.pretrained import pretrained_names
 
@@ -65,6 +67,24 @@ def check_output_file(argument: str, file: str) -> None:
             f"{argument}: {file}: expected to write into the folder {folder}, found: "
             f"{error.strerror}"
         ) from None
+
+
+def run_command(command: Any, arguments: Sequence[str], prog: str) -> int | str | None:
+    """
+    Run a command where AllenNLP is not installed. `command`: its module, with `DESCRIPTION`,
+    `add_arguments` and `run`. Returns the argument of `sys.exit`.
+    """
+    parser = argparse.ArgumentParser(prog=prog, description=command.DESCRIPTION)
+    command.add_arguments(parser)
+    args = parser.parse_args(arguments)
+    try:
+        with piped_output():
+            command.run(args)
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT
+    except (ValueError, OSError) as error:
+        return f"{prog}: {' '.join(str(error).split())}"
+    return None
 
 
 def print_text(text: str, end: str = "\n") -> None:

@@ -20,6 +20,7 @@ from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import dump, parts
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.commands import elmo_vectors
 from elmo_plugin.text.corpus import EncodedCorpus
@@ -582,15 +583,16 @@ def test_a_task_has_a_dataset_for_each_instance(tmp_path, options, task):
     assert EncodedCorpus.open(tmp_path / "corpus").num_sentences == 3
 
 
-def test_predictions_and_neighbors_of_a_task(tmp_path, bilm_archive, task, capsys):
-    """By hand: each instance has its prediction, and the number of a neighbor's line counts all."""
+def test_predictions_and_uses_of_a_task(tmp_path, bilm_archive, task):
+    """By hand: each instance has its prediction, and the number of a use's line counts all."""
     arguments = ("--output-file", tmp_path / "out.jsonl", "--silent")
     allennlp("predict", bilm_archive, task, *arguments)
     found = [json.loads(x)["tokens"] for x in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert found == [line.split() for line in REPEATED]
-    query = ("--sentence", "*it* walked", "-k", 20, "--archive-file", bilm_archive)
-    allennlp("elmo-nearest", task, *query)
-    assert re.search(r"\*it\* ran  \(line 4\)", capsys.readouterr().out)
+    (tmp_path / "words").write_text("it")
+    uses = tmp_path / "uses.hdf5"
+    allennlp("uses", task, tmp_path / "words", uses, "--archive-file", bilm_archive)
+    assert read_uses(uses)[["sentence", "position"]].values.tolist() == [[3, 0]]
 
 
 UNSEGMENTED = "我昨天去了北京大学图书馆借书然后回家"
@@ -688,8 +690,7 @@ def test_missing_inputs_are_named(text, tmp_path, options):
 
 
 @pytest.mark.parametrize(
-    "command, defaults",
-    [("elmo", ["-1", "64", "warm", "1/1"]), ("elmo-nearest", ["5", "5", "top", "-1"])],
+    "command, defaults", [("elmo", ["-1", "64", "warm", "1/1"]), ("uses", ["0", "top", "-1"])]
 )
 def test_help_says_each_default_once(capsys, command, defaults):
     """The expected help lists the options in order, with each default as one would type it."""
