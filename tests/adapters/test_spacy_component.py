@@ -98,6 +98,7 @@ def test_a_stored_document(folder: Path) -> None:
 
 
 def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
+    """A layer is checked when the component is added, and a model is found when it is needed."""
     with pytest.raises(InputError, match="layer: expected one that has a single vector"):
         pipeline(folder, layer="all")
     with pytest.raises(FileNotFoundError, match="nothing"):
