@@ -139,6 +139,9 @@ class WordOptions:
         check_count("words.n_bytes", self.n_bytes, least=0)
 
 
+BLOCKS: dict[str, type] = {"lstm": LSTMOptions, "char_cnn": CharCNNOptions, "words": WordOptions}
+
+
 @dataclass(frozen=True, kw_only=True)
 class BiLMOptions:
     """The options of a biLM: LSTMs, and a character CNN, a table of words, or both."""
@@ -208,16 +211,11 @@ class BiLMOptions:
         `"model"`. Raises an `InputError` if a key is missing or unknown, or has a value of the
         wrong type or range.
         """
-        blocks: dict[str, type] = {
-            "lstm": LSTMOptions,
-            "char_cnn": CharCNNOptions,
-            "words": WordOptions,
-        }
         try:
             return cls(
                 **{
                     name: read_block(block, options.get(name), name)
-                    for name, block in blocks.items()
+                    for name, block in BLOCKS.items()
                     if name == "lstm" or options.get(name) is not None
                 }
             )

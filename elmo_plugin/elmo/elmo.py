@@ -17,7 +17,6 @@ from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.saved import elmo_of, save_elmo
 from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists
-from elmo_plugin.elmo.uses import uses_frame
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.modules.bilm import INITIAL_STATES
@@ -407,6 +406,9 @@ class Elmo(BiLMLayers):
             If pandas is not installed, if there are no words, if a form has two words, or with
             `carry`, under which vectors depend on the sentences before.
         """
+        # What reads text is not needed for vectors.
+        from elmo_plugin.elmo.uses import uses_frame
+
         return uses_frame(self, corpus, words, layer, most, seed)
 
     def _vectors(self, tokens: Tensor, layer: str | int) -> Tensor:

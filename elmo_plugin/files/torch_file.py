@@ -57,24 +57,26 @@ def check_torch_file(path: str | os.PathLike) -> None:
         raise _damaged(path, f"{size} bytes of content in a smaller file")
 
 
-def load_torch_file(path: str | os.PathLike) -> Any:
+def load_torch_file(path: str | os.PathLike, may_be_old: bool = False) -> Any:
     """
     Load tensors to the CPU, and plain values. Raises a `DamagedFileError` as `check_torch_file`,
-    and if loading the file would execute code.
+    and if loading the file would execute code. With `may_be_old`, a file of a PyTorch before 1.6,
+    which has no checksums, is read too.
     """
-    check_torch_file(path)
+    if not may_be_old or zipfile.is_zipfile(path):
+        check_torch_file(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise _damaged(path, error) from error
 
 
-def load_weights(path: str | os.PathLike) -> dict[str, Tensor]:
+def load_weights(path: str | os.PathLike, may_be_old: bool = False) -> dict[str, Tensor]:
     """
     Load tensors by name. Raises a `DamagedFileError` as `load_torch_file`, and an `InputError` that
     names the first value that is not a plain tensor; see `why_not_plain`.
     """
-    state = load_torch_file(path)
+    state = load_torch_file(path, may_be_old)
     if not isinstance(state, dict):
         found = type(state).__name__
         raise InputError(f"{path}: expected weights by name, found a value of type {found}")

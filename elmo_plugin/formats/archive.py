@@ -4,17 +4,17 @@ from it. AllenNLP's `load_archive`, in contrast, constructs any class that the a
 `config.json` names.
 """
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.formats.archive_files import CONFIG, WORDS, read_text, read_weights
-from elmo_plugin.formats.found import FoundBiLM, allocate, check_state, meta_modules, tie
+from elmo_plugin.formats.found import FoundBiLM, check_state, load_state, meta_modules, tie
+from elmo_plugin.formats.json_file import read_json
 from elmo_plugin.formats.task_archive import read_task
+from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.special_words import SPECIAL_WORDS
 
@@ -27,28 +27,26 @@ def is_archive(path: Path) -> bool:
     return (path / CONFIG).exists()
 
 
-def read_archive(
-    folder: Path, vocabulary_file: str | None, with_softmax: bool, embedder: str | None = None
-) -> FoundBiLM:
+def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> FoundBiLM:
     """
     Read an unpacked archive, or the folder of a training run. Reading never executes code: only the
     block `model`, the vocabulary and the weights are read, and nothing that the archive names is
     imported or constructed. Of the block `model`, only the sizes of the biLM are checked here.
 
-    `embedder`: in the archive of a task model, the name of the module that has the biLM; required
-    if there are several.
+    `part`: in the archive of a task model, the name of the module that has the biLM; required if
+    there are several.
 
-    Raises an `InputError` if the archive is damaged or contains no biLM, or if there is a
-    `vocabulary_file`.
+    Raises an `InputError` if the archive is damaged or contains no biLM.
     """
-    if vocabulary_file is not None:
-        raise InputError(f"expected no vocabulary file with an archive, found {vocabulary_file}")
-    parameters = _read_parameters(folder)
+    config = read_json(folder / CONFIG, "a config")
+    parameters = config.get("model") if isinstance(config, dict) else None
+    if not isinstance(parameters, dict):
+        raise InputError(f"{CONFIG}: expected a block model, found {shown(parameters)}")
     if parameters.get("type") != "bilm":
-        return read_task(folder, parameters, embedder)
-    if embedder is not None:
-        raise InputError(f"expected no name after #, with a model of type bilm, found {embedder}")
-    words = re.split(r"\r?\n", read_text(folder, WORDS))
+        return read_task(folder, parameters, part)
+    if part is not None:
+        raise InputError(f"expected no name after #, with a model of type bilm, found {part}")
+    words = re.split(r"\r?\n", read_text(folder / WORDS, "the words of a model"))
     words = words[:-1] if words[-1] == "" else words
     if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(set(words)) < len(words):
         raise InputError(
@@ -62,23 +60,14 @@ def read_archive(
         shared, table = state.pop("softmax.weight", None), state.get(TABLE)
         if shared is None or table is None or not torch.equal(shared, table):
             raise InputError(f"softmax.weight: expected that of {TABLE}, with tied, found another")
-    check_state(torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax}), state, CONFIG)
-    wanted = {"bilm": bilm, "softmax": softmax} if with_softmax else {"bilm": bilm}
-    modules = torch.nn.ModuleDict(wanted)
-    allocate(modules)
-    modules.load_state_dict(state, strict=with_softmax)  # the names have been checked
-    tie(bilm, softmax)
+    modules = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax})
+    if not with_softmax:
+        unread = torch.nn.ModuleDict({"softmax": modules.pop("softmax")})
+        others = {name: state.pop(name) for name in list(state) if not name.startswith("bilm.")}
+        check_state(unread.state_dict(), others, CONFIG)
+    load_state(modules, state, CONFIG)
+    if isinstance(table := bilm.token_encoder, WordTable) and table.words.words() != words:
+        raise InputError(f"{WORDS}: expected the words of the table in the weights, found others")
+    if with_softmax:
+        tie(bilm, softmax)
     return FoundBiLM(bilm, softmax if with_softmax else None, words, parameters)
-
-
-def _read_parameters(folder: Path) -> dict[str, Any]:
-    """Read the model's parameters from a `config.json`, which AllenNLP writes as JSON."""
-    text = read_text(folder, CONFIG)
-    try:
-        config = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{CONFIG}: expected JSON, found {error}") from error
-    block = config.get("model") if isinstance(config, dict) else None
-    if not isinstance(block, dict):
-        raise InputError(f"{CONFIG}: expected a block model, found {shown(block)}")
-    return block

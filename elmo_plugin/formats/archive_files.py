@@ -11,11 +11,10 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from torch import Tensor
 
@@ -44,11 +43,6 @@ MOST_FILES = 1000
 MOST_BYTES = {".json": 1 << 24, ".txt": 1 << 27, ".dic": 1 << 27}
 """Largest files that are read as a whole, so that a small archive cannot fill the memory."""
 
-DAMAGE = (
-    *(tarfile.TarError, gzip.BadGzipFile, zlib.error),
-    *(EOFError, ValueError, OverflowError, RecursionError),
-)
-
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_HEADER = 1 << 24
 """Most bytes of a member's name and other facts, which `tarfile` reads as a whole."""
@@ -70,13 +64,26 @@ def opened_archive(archive_file: str | os.PathLike) -> Iterator[Path]:
     begins with the archive's name, as `unpacked` does, and if it is another kind of file.
     """
     path = Path(local_path(archive_file))
+    with renamed({path: archive_file}), unpacked(path) as folder:
+        if not folder.is_dir():
+            raise InputError(f"{path}: expected a model.tar.gz, found another kind of file")
+        yield folder
+
+
+@contextmanager
+def renamed(names: Mapping[Any, Any]) -> Iterator[None]:
+    """
+    Let an `InputError` name files as the user did: the keys of `names` are the paths of downloads
+    and unpacked files, and the values are what they were made from.
+    """
     try:
-        with unpacked(path) as folder:
-            if not folder.is_dir():
-                raise InputError("expected a model.tar.gz, found another kind of file")
-            yield folder
-    except InputError as error:  # a download has another name
-        raise InputError(f"{archive_file}{str(error).removeprefix(str(path))}") from error
+        yield
+    except InputError as error:
+        message = str(error)
+        for path, name in names.items():
+            if str(path) != str(name):
+                message = message.replace(str(path), str(name))
+        raise InputError(message) from error
 
 
 @contextmanager
@@ -90,7 +97,7 @@ def unpacked(path: Path) -> Iterator[Path]:
     become much larger. The message of this error, and of any raised inside the context, begins with
     `path`. Raises a `DiskFullError` if the disk has no space to unpack it.
     """
-    unpack, folder = _unpacker(path), ""
+    unpack = _unpacker(path)
     try:
         if unpack is None:
             yield _innermost(path)
@@ -98,13 +105,13 @@ def unpacked(path: Path) -> Iterator[Path]:
         with (
             name_full_disk(f"{path}, unpacked in {tempfile.gettempdir()}"),
             tempfile.TemporaryDirectory() as folder,
+            renamed({folder: path}),
         ):
-            unpack(path, _Members(path, Path(folder)))
+            _unpack(path, Path(folder), unpack)
             yield _innermost(Path(folder))
     except InputError as error:
-        problem = str(error).replace(folder, str(path)) if folder else str(error)
-        is_named = problem.startswith((f"{path}:", f"{path}/"))
-        raise InputError(problem if is_named else f"{path}: {problem}") from error
+        is_named = str(error).startswith((f"{path}:", f"{path}/"))
+        raise InputError(str(error) if is_named else f"{path}: {error}") from error
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -118,15 +125,12 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return load_weights(weights)
 
 
-def read_text(folder: Path, name: str) -> str:
-    """The text of a file in the folder of an archive. Raises an `InputError` that names it."""
-    if not (folder / name).exists():
-        raise InputError(f"expected a file {name}, found none")
-    most = MOST_BYTES[Path(name).suffix]
+def read_text(file: Path, kind: str) -> str:
+    """The text of a file. Raises an `InputError` that names it, and its `kind`, a noun phrase."""
     try:
-        return read_small_file(folder / name, most, "a file").decode("utf-8")
+        return read_small_file(file, MOST_BYTES[file.suffix], kind).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: expected UTF-8, found {error}") from error
+        raise InputError(f"{file}: expected UTF-8, found {error}") from error
 
 
 def _innermost(folder: Path) -> Path:
@@ -192,44 +196,44 @@ def _unpacker(path: Path) -> Callable[[Path, _Members], None] | None:
     return _unpack_zip if zipfile.is_zipfile(path) else None
 
 
+def _unpack(path: Path, folder: Path, unpack: Callable[[Path, _Members], None]) -> None:
+    try:
+        unpack(path, _Members(path, folder))
+    except InputError:
+        raise
+    except Exception as error:  # damage raises errors of many types
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            raise
+        kind = ".tar.gz" if unpack is _unpack_tar else "zip"
+        raise InputError(f"expected a whole {kind} file, found damage ({error})") from error
+
+
 def _unpack_tar(path: Path, members: _Members) -> None:
     """Also verifies the checksum of the whole archive."""
-    try:
-        with _GzipFile(path) as stream:
-            with tarfile.open(fileobj=stream, mode="r:") as archive:
-                for member in archive:
-                    archive.members.clear()  # type: ignore[attr-defined]  # there may be millions
-                    if not (member.isreg() or member.isdir()):
+    with _GzipFile(path) as stream:
+        with tarfile.open(fileobj=stream, mode="r:") as archive:
+            for member in archive:
+                archive.members.clear()  # type: ignore[attr-defined]  # there may be millions
+                if not (member.isreg() or member.isdir()):
+                    raise InputError(
+                        "expected files and folders, found a link or a device: "
+                        f"{shown(member.name)}"
+                    )
+                file = members.place(member.name, member.size)
+                if file is not None and member.isreg():
+                    if member.issparse():
                         raise InputError(
-                            "expected files and folders, found a link or a device: "
-                            f"{shown(member.name)}"
+                            f"{member.name}: expected an ordinary file, found a sparse one"
                         )
-                    file = members.place(member.name, member.size)
-                    if file is not None and member.isreg():
-                        if member.issparse():
-                            raise InputError(
-                                f"{member.name}: expected an ordinary file, found a sparse one"
-                            )
-                        _copy(archive.extractfile(member), file)
-            while stream.read(1 << 20):  # reads on to the checksum
-                pass
-    except InputError:  # a `ValueError` too
-        raise
-    except DAMAGE as error:
-        raise InputError(f"expected a whole .tar.gz file, found damage ({error})") from error
+                    _copy(archive.extractfile(member), file)
+        while stream.read(1 << 20):  # reads on to the checksum
+            pass
 
 
 def _unpack_zip(path: Path, members: _Members) -> None:
     """Also verifies the checksum of each member."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                file = members.place(member.filename, member.file_size)
-                if file is not None and not member.is_dir():
-                    _copy(archive.open(member), file)
-    except InputError:
-        raise
-    except Exception as error:  # zipfile raises many kinds of errors for damage
-        if isinstance(error, OSError) and error.errno in NO_SPACE:
-            raise
-        raise InputError(f"expected a whole zip file, found {error}") from None
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            file = members.place(member.filename, member.file_size)
+            if file is not None and not member.is_dir():
+                _copy(archive.open(member), file)

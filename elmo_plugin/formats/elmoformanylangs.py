@@ -2,8 +2,6 @@
 Reads the folder of a model of ELMoForManyLangs (Che et al. 2018). Its names appear only here.
 """
 
-import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +9,10 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import InputError, shown
-from elmo_plugin.files.bounds import read_small_file
-from elmo_plugin.files.torch_file import load_weights, why_not_plain
-from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules
+from elmo_plugin.files.torch_file import load_weights
+from elmo_plugin.formats.archive_files import read_text
+from elmo_plugin.formats.found import FoundBiLM, allocate, check_lexicon, check_state, meta_modules
+from elmo_plugin.formats.json_file import read_json
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.code_points import CodePoints
 from elmo_plugin.modules.token_encoder import UNKNOWN_OF_LEXICON
@@ -23,8 +22,11 @@ CONFIG, ENCODER, TOKEN_EMBEDDER = "config.json", "encoder.pkl", "token_embedder.
 CHARACTERS, WORDS = "char.dic", "word.dic"
 CHARACTER_TABLE, WORD_TABLE = (f"{kind}_emb_layer.embedding.weight" for kind in ("char", "word"))
 
-MOST_BYTES = 1 << 27
-"""Largest config or lexicon, so that none can fill the memory."""
+LSTM = ("dim", "projection_dim", "n_layers", "cell_clip", "proj_clip")
+"""Keys of the block `encoder` that are our options."""
+
+MOST_DIGITS = 10
+"""Python does not convert thousands."""
 
 MARKS = ("<eow>", "<bow>", "<bos>", "<eos>", "<oov>", "<pad>")
 """Entries of the lexicon in the order of `CodePoints.marks`. A word is between `<eow>` and `<bow>`:
@@ -62,28 +64,22 @@ def is_elmoformanylangs(path: Path) -> bool:
 
 
 @torch.no_grad()
-def read_elmoformanylangs(
-    path: Path, vocabulary_file: str | None = None, with_softmax: bool = False
-) -> FoundBiLM:
+def read_elmoformanylangs(path: Path, with_softmax: bool = False) -> FoundBiLM:
     """
     Read a model without executing code. Its softmax, if the folder has one, is not read.
 
     Raises an `InputError` that names the file if one is missing, damaged or of another kind of
-    model, or if there is a `vocabulary_file`.
+    model.
     """
-    if vocabulary_file is not None:
-        raise InputError(
-            f"{path}: expected no vocabulary file with a model of ELMoForManyLangs, whose softmax "
-            f"is not read, found {vocabulary_file}"
-        )
-    weights = {**_load(path / TOKEN_EMBEDDER), **_load(path / ENCODER)}
+    weights: dict[str, Tensor] = {}
+    for file in (path / TOKEN_EMBEDDER, path / ENCODER):
+        if not file.is_file():
+            raise InputError(f"{file}: expected a file of weights, found none")
+        weights.update(load_weights(file, may_be_old=True))
     options, words = _options(path, weights)
-    try:
-        bilm, _ = meta_modules(options, None, most_layers=len(weights))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    for name, parts in _views(bilm).items():
-        _check(path, name, weights.get(name), (sum(map(len, parts)), *parts[0].shape[1:]))
+    bilm, _ = meta_modules(options, None, most_layers=len(weights))
+    expected = {name: torch.cat(parts) for name, parts in _views(bilm).items()}
+    check_state(expected, weights, CONFIG)
     allocate(bilm)
     for name, parts in _views(bilm).items():
         for part, numbers in zip(parts, weights[name].split([len(part) for part in parts])):
@@ -97,6 +93,7 @@ def read_elmoformanylangs(
     _fill_lexicon(path / CHARACTERS, encoder.code_points)
     if encoder.table is not None:
         encoder.table.words.fill(words)
+    check_lexicon(bilm)
     bilm.warm_up()
     return FoundBiLM(bilm)
 
@@ -117,19 +114,15 @@ def _options(path: Path, weights: dict[str, Tensor]) -> tuple[BiLMOptions, list[
             f"{file}: encoder.dim: expected another than projection_dim, found {shown(lstm['dim'])}"
         )
     options: dict[str, Any] = {
-        "lstm": {
-            **{key: lstm.get(key) for key in ("dim", "projection_dim", "n_layers")},
-            **{key: lstm.get(key) or None for key in ("cell_clip", "proj_clip")},
-            "use_skip_connections": True,
-        },
+        "lstm": {**{key: lstm.get(key) for key in LSTM}, "use_skip_connections": True},
         "char_cnn": {
             **{key: encoder.get(key) for key in ("filters", "n_highway", "activation")},
             "embedding": {"dim": encoder.get("char_dim")},
             "max_characters_per_token": encoder.get("max_characters_per_token"),
-            "n_code_points": len(weights.get(CHARACTER_TABLE, ())),
+            "n_code_points": _n_rows(weights, CHARACTER_TABLE),
         },
     }
-    words = [""] * len(weights.get(WORD_TABLE, ()))
+    words = [""] * _n_rows(weights, WORD_TABLE)
     if encoder.get("word_dim") != 0:
         options["words"] = {"dim": encoder.get("word_dim")}
         # Their program loads rows without a word too: those of words that it strips from a line.
@@ -140,14 +133,19 @@ def _options(path: Path, weights: dict[str, Tensor]) -> tuple[BiLMOptions, list[
     return BiLMOptions.from_dict(options, source=str(file)).of_words(words), words
 
 
+def _n_rows(weights: dict[str, Tensor], name: str) -> int:
+    shape = weights[name].shape if name in weights else ()
+    return shape[0] if shape else 0
+
+
 def _config(path: Path) -> tuple[Path, dict[str, Any]]:
     """The file of sizes that `config.json` names, and its content."""
-    named = _json(path / CONFIG).get("config_path")
+    named = _block(path / CONFIG).get("config_path")
     if not isinstance(named, str) or not named or "\0" in named:
         raise InputError(f"{path / CONFIG}: config_path: expected a path, found {shown(named)}")
     for file in (path / named, path / Path(named).name):
         if file.is_file():
-            return file, _json(file)
+            return file, _block(file)
     if Path(named).name in PUBLISHED_NAMES:
         return path / Path(named).name, PUBLISHED_CONFIG
     raise InputError(
@@ -156,13 +154,8 @@ def _config(path: Path) -> tuple[Path, dict[str, Any]]:
     )
 
 
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(read_small_file(file, MOST_BYTES, "a config in JSON"))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{file}: expected a config in JSON, found {error}") from None
+def _block(file: Path) -> dict[str, Any]:
+    content = read_json(file, "a config")
     if not isinstance(content, dict):
         raise InputError(f"{file}: expected a config {{...}}, found {shown(content)}")
     return content
@@ -170,19 +163,19 @@ def _json(file: Path) -> dict[str, Any]:
 
 def _lexicon(file: Path, n_rows: int) -> dict[str, int]:
     """The number of each entry of a lexicon: below `n_rows`, the rows of its table."""
-    try:
-        text = read_small_file(file, MOST_BYTES, "a lexicon").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file}: expected UTF-8, found {error}") from None
+    text = read_text(file, "a lexicon")
     numbers = {}
     for line, content in enumerate(text.removesuffix("\n").split("\n"), start=1):
         entry, _, number = content.strip().rpartition("\t")
-        if not number.isascii() or not number.isdigit() or not int(number[:10]) < n_rows:
+        is_number = number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
+        if not is_number or int(number) >= n_rows:
             raise InputError(
                 f"{file}, line {line}: expected an entry, a tab and a number below {n_rows}, the "
                 f"rows of its table, found {shown(content)}"
             )
         numbers[entry or STRIPPED] = int(number)
+    if len(set(numbers.values())) < len(numbers):
+        raise InputError(f"{file}: expected a number of its own for each entry, found one twice")
     return numbers
 
 
@@ -191,6 +184,7 @@ def _fill_lexicon(file: Path, code_points: CodePoints) -> None:
     for k, mark in enumerate(MARKS):
         _check_entry(file, numbers, mark)
         code_points.marks[k] = numbers[mark]
+    code_points.code_points.fill_(-1)
     for entry, number in numbers.items():
         if len(entry) == 1:  # longer ones, such as the marks, are no character of a word
             code_points.code_points[number] = ord(entry)
@@ -199,30 +193,6 @@ def _fill_lexicon(file: Path, code_points: CodePoints) -> None:
 def _check_entry(file: Path, numbers: dict[str, int], entry: str) -> None:
     if entry not in numbers:
         raise InputError(f"{file}: expected an entry {entry}, found none")
-
-
-def _load(file: Path) -> dict[str, Tensor]:
-    """The weights in a file of `torch.save`, also of a PyTorch before 1.6, which is no zip file."""
-    if not file.is_file():
-        raise InputError(f"{file}: expected a file of weights, found none")
-    if zipfile.is_zipfile(file):
-        return load_weights(file)
-    try:
-        state = dict(torch.load(file, map_location="cpu", weights_only=True))
-    except Exception as error:  # damage raises errors of many types
-        raise InputError(f"{file}: expected a file of torch.save, found {error}") from None
-    for name, value in state.items():
-        if reason := why_not_plain(value):
-            raise InputError(f"{file}: {name}: expected a plain tensor, found {reason}")
-    return state
-
-
-def _check(path: Path, name: str, found: Tensor | None, shape: tuple[int, ...]) -> None:
-    if found is None or found.shape != shape or not found.is_floating_point():
-        has = "none" if found is None else f"{found.dtype} of shape {tuple(found.shape)}"
-        raise InputError(f"{path}: {name}: expected numbers of shape {shape}, found {has}")
-    if not torch.isfinite(found).all():
-        raise InputError(f"{path}: {name}: expected finite numbers, found NaN or infinity")
 
 
 def _views(bilm: BiLM) -> dict[str, list[Tensor]]:

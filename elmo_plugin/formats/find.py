@@ -4,7 +4,8 @@ path has this format and one that reads it, and a line in `FORMATS`.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from pathlib import Path
 
 import h5py
@@ -12,7 +13,7 @@ import h5py
 from elmo_plugin.checks import InputError, check_path
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import is_archive, read_archive
-from elmo_plugin.formats.archive_files import unpacked
+from elmo_plugin.formats.archive_files import renamed, unpacked
 from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, read_model_files
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights
@@ -37,7 +38,19 @@ KEYS = ("pretrained", "archive_file", "options_file", "weight_file")
 PART = "#"
 """Precedes the name of one of several biLMs in an archive, as in `model.tar.gz#encoder.elmo`."""
 
-FORMATS = (
+EXPECTED = (
+    "a model in the package ({}), the model.tar.gz or the folder of a trained model, or a folder, "
+    "zip or tar.gz file with options.json and an HDF5 file or a TensorFlow checkpoint of bilm-tf"
+)
+
+EXTRAS = {
+    "vocabulary_file": "vocabulary file with this kind of model",
+    "softmax_file": "softmax file with a model that is not in bilm-tf's HDF5 files",
+    "part": "name after #, which only the archive of a task model has",
+}
+"""What only the readers of some formats take, and how errors name it."""
+
+FORMATS: tuple[tuple[Callable[[Path], bool], Callable[..., FoundBiLM]], ...] = (
     (holds_checkpoint, read_checkpoint),
     (holds_model_files, read_model_files),
     (is_elmoformanylangs, read_elmoformanylangs),
@@ -74,40 +87,34 @@ def find_bilm(
     if weight_file is None and (shipped := _in_package(name)) is not None:
         name, weight_file, words_of_softmax = shipped
         vocabulary_file = vocabulary_file or (words_of_softmax if with_softmax else None)
-    expected = (
-        f"a model in the package ({', '.join(pretrained_names())}), the model.tar.gz or the folder "
-        "of a trained model, or a folder, zip or tar.gz file with options.json and an HDF5 file or "
-        "a TensorFlow checkpoint of bilm-tf"
-    )
     part = None
     if weight_file is None:
         name, part = split_part(name)
-        path = local_path(index_of(name), expected)
-    else:
-        path = local_path(name, "bilm-tf's options.json")
+    expected = EXPECTED.format(", ".join(pretrained_names()))
+    path = local_path(
+        index_of(name) if weight_file is None else name,
+        expected if weight_file is None else "bilm-tf's options.json",
+    )
     weights = _local(weight_file, "bilm-tf's weights in HDF5")
     words = _local(vocabulary_file, "bilm-tf's vocabulary, a file of words")
     softmax = _local(softmax_file, "a softmax in HDF5")
-    try:
+    given = {path: name, weights: weight_file, words: vocabulary_file, softmax: softmax_file}
+    with renamed(given):
         if weights is not None:
             found = read_weights(read_options(path), weights, words, softmax)
         elif options is not None and h5py.is_hdf5(path):
             found = read_weights(options, path, words, softmax)
         else:
-            found = _read_format(Path(path), part, words, softmax, with_softmax, expected)
-        if words is not None and found.softmax is None and found.options.words is None:
+            extras = {"vocabulary_file": words, "softmax_file": softmax, "part": part}
+            given_extras = {key: value for key, value in extras.items() if value is not None}
+            found = _read_format(Path(path), expected, with_softmax, given_extras)
+        if words is not None and found.words is None:
             raise InputError(
                 f"{softmax or weights or path}: expected a softmax, of the words in {words}, found "
                 "none; without a vocabulary file, the biLM alone is read"
             )
         if softmax is not None and found.softmax is None:
             raise InputError(f"{softmax}: expected a vocabulary file with its words, found none")
-    except InputError as error:
-        named = {path: name, weights: weight_file, words: vocabulary_file, softmax: softmax_file}
-        for local, given in named.items():  # a download has another name
-            if local is not None and str(error).startswith(local):
-                raise InputError(f"{given}{str(error).removeprefix(local)}") from error
-        raise
     return found
 
 
@@ -116,22 +123,15 @@ def _local(file: File | None, expected: str) -> str | None:
 
 
 def _read_format(
-    path: Path,
-    part: str | None,
-    words: str | None,
-    softmax: str | None,
-    with_softmax: bool,
-    expected: str,
+    path: Path, expected: str, with_softmax: bool, extras: dict[str, str]
 ) -> FoundBiLM:
+    """Read a model of any format, with those parameters of its reader that the user gave."""
     with unpacked(path) as inside:
         for has_format, read in FORMATS:
             if has_format(inside):
-                if part is not None and read is not read_archive:
-                    raise InputError(f"expected no name after #, which is no archive, found {part}")
-                if softmax is not None and read is not read_model_files:
-                    raise InputError(f"expected an HDF5 file of weights with {softmax}, found none")
-                own = part if read is read_archive else softmax  # the format's own argument
-                return read(inside, words, with_softmax, *([] if own is None else [own]))
+                for key in extras.keys() - signature(read).parameters.keys():
+                    raise InputError(f"expected no {EXTRAS[key]}, found {extras[key]}")
+                return read(inside, with_softmax, **extras)
         found = "another kind of file"
         if inside.is_dir():
             found = f"{'a folder' if path.is_dir() else 'an archive'} without config.json and "

@@ -11,6 +11,8 @@ from torch.overrides import TorchFunctionMode
 from elmo_plugin.checks import InputError, check_choice, check_count, check_flag
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.bilm import INITIAL_STATES
+from elmo_plugin.modules.code_points import CodePoints
+from elmo_plugin.modules.word_list import WordList
 from elmo_plugin.options import BiLMOptions
 
 
@@ -114,19 +116,43 @@ def allocate(module: torch.nn.Module | None) -> None:
         module.load_state_dict(zeros, assign=True)
 
 
-def check_state(
+def load_state(
     modules: torch.nn.Module, state: Mapping[str, Tensor], source: str, prefix: str = ""
 ) -> None:
     """
-    Compare weights with `modules` without memory, before any is allocated. Raises an `InputError`
-    if they have other names, shapes or types, if numbers are not finite, or if tensors share stored
-    numbers. `source`: where the sizes of the modules are from. `prefix`: what the names in `state`
-    begin with in the file.
+    Fill `modules`, which have no memory, with the weights of an archive. Raises an `InputError` as
+    `check_state` and `check_lexicon`.
+    """
+    check_state(modules.state_dict(), state, source, prefix)
+    allocate(modules)
+    try:
+        modules.load_state_dict(state)
+    except ValueError as error:  # of the words of a table
+        raise InputError(f"{prefix}{error}") from None
+    check_lexicon(modules)
+
+
+def check_lexicon(modules: torch.nn.Module) -> None:
+    """Raise an `InputError` if what a token encoder looks up is not what it has to be."""
+    for name, module in modules.named_modules():
+        if isinstance(module, WordList | CodePoints):
+            try:
+                module.check()
+            except ValueError as error:
+                raise InputError(f"{name}: {error}") from None
+
+
+def check_state(
+    expected: Mapping[str, Tensor], state: Mapping[str, Tensor], source: str, prefix: str = ""
+) -> None:
+    """
+    Compare weights with those that are `expected`, which have no memory, before any is allocated.
+    Raises an `InputError` if they have other names, shapes or types, if numbers are not finite, or
+    if tensors share stored numbers. `source`: where the expected sizes are from. `prefix`: what the
+    names in `state` begin with in the file.
     """
     # In float32, as weights are trained and stored, whatever PyTorch's default type is.
-    expected = {
-        name: x.float() if x.is_floating_point() else x for name, x in modules.state_dict().items()
-    }
+    expected = {n: x.float() if x.is_floating_point() else x for n, x in expected.items()}
     for name in sorted(expected.keys() | state.keys()):
         one, other = (_described(tensors.get(name)) for tensors in (expected, state))
         if one != other:

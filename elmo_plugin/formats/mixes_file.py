@@ -9,11 +9,10 @@ import torch
 
 from elmo_plugin.checks import InputError, check_number
 from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.files.bounds import read_small_file
 from elmo_plugin.formats.found import TrainedMixes, mix_settings
+from elmo_plugin.formats.json_file import read_json
 
 MIXES = "elmo_mixes.json"
-MOST_BYTES = 1 << 24
 LARGEST = torch.finfo(torch.float32).max
 
 
@@ -31,14 +30,11 @@ def write_mixes(mixes: TrainedMixes, path: Path, temporary: Path | None = None) 
 
 def read_mixes(path: Path) -> TrainedMixes:
     """Read the mixes. Raises an `InputError` that names the file and what is wrong in it."""
-    try:
-        found = json.loads(read_small_file(path, MOST_BYTES, "mixes in JSON"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected mixes in JSON, found {error}") from error
+    found = read_json(path, "mixes")
     numbers = found.get("mixes") if isinstance(found, dict) else None
     if not isinstance(numbers, dict):
         raise InputError(f"{path}: expected a block mixes, found none")
     for name, number in numbers.items():
         check_number(f"{path}: {name}", number, least=-LARGEST, most=LARGEST)
-    state = {name: torch.tensor([float(x)]) for name, x in numbers.items()}
+    state = {name: torch.tensor([float(x)], device="cpu") for name, x in numbers.items()}
     return TrainedMixes(state, mix_settings(found, str(path)))

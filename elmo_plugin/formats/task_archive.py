@@ -4,7 +4,6 @@ weights of the biLM among those of the model, and its options in the vocabulary,
 stores them (`plugin/token_embedders/options_in_vocabulary.py`).
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,12 @@ from elmo_plugin.formats.bilm_tf.options_file import options_from_dict
 from elmo_plugin.formats.found import (
     FoundBiLM,
     TrainedMixes,
-    allocate,
     check_finite,
-    check_state,
+    load_state,
     meta_modules,
     mix_settings,
 )
+from elmo_plugin.formats.json_file import parse_json
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 
@@ -48,7 +47,7 @@ def stored_options(entries: Iterable[str]) -> dict[str, BiLMOptions]:
         if not entry.startswith("{"):
             continue  # padding and the unknown token
         try:
-            found = json.loads(entry)
+            found = parse_json(entry, "entry", "options")
             source, options = found["source"], found["options"]
             stored[source] = options_from_dict(options, source="the archive's vocabulary")
         except (ValueError, KeyError, TypeError) as error:
@@ -83,12 +82,9 @@ def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) ->
             f"expected a model of type bilm, found {kind} with a biLM whose options are not in "
             f'{FILE}, where the token embedder "elmo" stores them'
         )
-    stored = stored_options(read_text(folder, FILE).split("\n"))
+    stored = stored_options(read_text(folder / FILE, "the options of a biLM").split("\n"))
     bilm = _bilm(stored, block, of_bilm)
-    module = torch.nn.ModuleDict({"bilm": bilm})
-    check_state(module, of_bilm, FILE, start)
-    allocate(module)
-    module.load_state_dict(of_bilm)
+    load_state(torch.nn.ModuleDict({"bilm": bilm}), of_bilm, FILE, start)
     return FoundBiLM(bilm, mixes=_mixes(state, start, block))
 
 

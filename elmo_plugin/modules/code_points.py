@@ -1,3 +1,5 @@
+import sys
+
 import torch
 from torch import Tensor, nn
 
@@ -31,6 +33,17 @@ class CodePoints(nn.Module):
         # The code point of each entry, or -1, and the entries of `MARKS`.
         self.register_buffer("code_points", torch.full((n_code_points,), -1))
         self.register_buffer("marks", torch.zeros(len(MARKS), dtype=torch.long))
+
+    def check(self) -> None:
+        """Raise a `ValueError` if an entry is no code point, or is there twice, or a mark is none
+        of the entries."""
+        n_entries = len(self.code_points)
+        if not ((self.marks >= 0) & (self.marks < n_entries)).all():
+            raise ValueError(f"expected marks below {n_entries}, found {self.marks.tolist()}")
+        entries = self.code_points[self.code_points != -1]
+        is_unicode = ((entries >= 0) & (entries <= sys.maxunicode)).all()
+        if not is_unicode or len(entries.unique()) < len(entries):
+            raise ValueError("expected distinct code points of Unicode, found others")
 
     @property
     def most_bytes(self) -> int:

@@ -19,6 +19,9 @@ from elmo_plugin.text.characters import (
 
 LINE_FEED = ord("\n")
 
+BLOCK_BYTES = 1 << 22
+"""Bytes of words that are compared at a time, each as a number of 64 bits."""
+
 
 def word_bytes(words: Tensor, n_bytes: int) -> Tensor:
     """
@@ -79,15 +82,20 @@ class WordList(nn.Module):
         """The words in the order of their numbers."""
         return self.text.cpu().numpy().tobytes().decode().split("\n")[:-1]
 
+    def check(self) -> None:
+        """Compute how words are found, if it has not been done. Raises a `ValueError` as `index`,
+        and if the text is not UTF-8."""
+        if len(self.starts) != self.n_words + 1:
+            self.index()
+        self.words()
+
     def index(self) -> None:
         """
         Compute how words are found, after the text has changed. Raises a `ValueError` if it does
         not consist of `n_words` words, or the word for unknown ones is missing.
         """
-        if self.text.is_meta or not self.text.any():
-            return  # not loaded yet
         ends = (self.text == LINE_FEED).nonzero()[:, 0]
-        if len(ends) != self.n_words or self.text[-1] != LINE_FEED:
+        if not self.n_words or len(ends) != self.n_words or self.text[-1] != LINE_FEED:
             raise ValueError(f"expected the text of {self.n_words} words, found {len(ends)}")
         self.starts = torch.cat([ends.new_zeros(1), ends + 1])
         self.longest = int(self.starts.diff().max()) - 1
@@ -106,12 +114,15 @@ class WordList(nn.Module):
         """Compute the keys, and whether no two different words have the same one."""
         n_bytes, device = self.longest + 1, self.text.device
         self.hash_weights = hash_weights(n_bytes + attempt)[:n_bytes].to(device)
-        numbers = torch.arange(self.n_words, device=device)
-        keys = torch.cat([self._keys(self._bytes(block)) for block in numbers.split(1 << 16)])
+        n_rows = max(1, BLOCK_BYTES // n_bytes)
+        blocks = torch.arange(self.n_words, device=device).split(n_rows)
+        keys = torch.cat([self._keys(self._bytes(block)) for block in blocks])
         self.keys, self.numbers = keys.sort(stable=True)  # of equal words, the last comes last
         same = (self.keys[1:] == self.keys[:-1]).nonzero()[:, 0]
-        one, other = (self._bytes(self.numbers[place]) for place in (same, same + 1))
-        return torch.equal(one, other)
+        return all(
+            torch.equal(self._bytes(self.numbers[place]), self._bytes(self.numbers[place + 1]))
+            for place in same.split(n_rows)
+        )
 
     def forward(self, spelled: Tensor) -> Tensor:
         """The number of each word, shape `(U,)`, int64; `spelled`: their `word_bytes`."""
@@ -139,5 +150,6 @@ class WordList(nn.Module):
 
 
 def _index(words: WordList, _: object) -> None:
-    """Hook of `load_state_dict`."""
-    words.index()
+    """Hook of `load_state_dict`. Zeros are no words yet."""
+    if not words.text.is_meta and words.text.any():
+        words.index()

@@ -9,11 +9,13 @@ from elmo_plugin.modules.word_list import WordList
 from elmo_plugin.ops.linear import Linear
 
 EMBEDDING = "embedding"
-WORDS = "lexicon/words"
+SOFTMAX_WEIGHT, SOFTMAX_BIAS = "softmax/W", "softmax/b"
 
-
-def warm_state_views(bilm: BiLM) -> dict[str, list[Tensor]]:
-    return {f"warm_state/{x}": [getattr(bilm.warm_state, x)] for x in ("memory", "output")}
+# Other programs do not have these.
+WARM_STATE = ("warm_state/memory", "warm_state/output")
+WORDS, CODE_POINTS, MARKS = LEXICON = ("lexicon/words", "lexicon/code_points", "lexicon/marks")
+"""What a token encoder looks up. As all arrays, they are numbers of floating point, which hold the
+whole numbers exactly."""
 
 
 def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[Tensor]]:
@@ -32,8 +34,15 @@ def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, 
                 views[f"{cell}/W_P_0"] = [layer.projection_weight[d]]
     if softmax is not None:
         if not bilm.options.is_tied:  # then it is the array `embedding`
-            views["softmax/W"] = [softmax.weight]
-        views["softmax/b"] = [softmax.bias]
+            views[SOFTMAX_WEIGHT] = [softmax.weight]
+        views[SOFTMAX_BIAS] = [softmax.bias]
+    for name in WARM_STATE:
+        views[name] = [getattr(bilm.warm_state, name.rpartition("/")[2])]
+    for module in bilm.token_encoder.modules():
+        if isinstance(module, WordList):
+            views[WORDS] = [module.text]
+        elif isinstance(module, CodePoints):
+            views[CODE_POINTS], views[MARKS] = [module.code_points], [module.marks]
     return {name: [part.detach() for part in parts] for name, parts in views.items()}
 
 
@@ -64,18 +73,3 @@ def _projection_views(projection: Linear | None) -> dict[str, list[Tensor]]:
     if projection is None:
         return {}
     return {"CNN_proj/W_proj": [projection.weight.t()], "CNN_proj/b_proj": [projection.bias]}
-
-
-def lexicon_views(encoder: nn.Module) -> dict[str, list[Tensor]]:
-    """
-    Views as `array_views` of what a token encoder looks up. Other programs do not have these
-    arrays. As all arrays, they are written as numbers of floating point, which hold them exactly.
-    """
-    views = {}
-    for module in encoder.modules():
-        if isinstance(module, WordList):
-            views[WORDS] = [module.text]
-        elif isinstance(module, CodePoints):
-            views["lexicon/code_points"] = [module.code_points]
-            views["lexicon/marks"] = [module.marks]
-    return views

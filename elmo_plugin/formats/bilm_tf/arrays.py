@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import h5py
 import numpy as np
@@ -38,69 +38,42 @@ class Arrays(Protocol):
 
 
 class HDF5Arrays:
-    """The arrays of an open HDF5 file."""
+    """The arrays of an open HDF5 file, and of a second one with the softmax if there is one."""
 
-    def __init__(self, file: h5py.File) -> None:
-        self.file = file
-        self.n_bytes = os.path.getsize(file.filename)
+    def __init__(self, file: h5py.File, softmax: h5py.File | None = None) -> None:
+        self._weights = file
+        self._softmax = file if softmax is None else softmax
+        paths = {self._weights.filename, self._softmax.filename}
+        self.n_bytes = sum(map(os.path.getsize, paths))
+
+    def _file(self, name: str) -> h5py.File:
+        return self._softmax if name.startswith(SOFTMAX) else self._weights
 
     def path(self, name: str = "") -> str:
-        return self.file.filename
+        return self._file(name).filename
 
     def names(self) -> Iterable[str]:
-        return array_names(self.file)
+        return [*array_names(self._weights), *array_names(self._softmax)]
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        array = find_array(self.file, name)
+        array = find_array(self._file(name), name)
         return None if array is None else array.shape
 
     def rows(self, name: str) -> Iterator[np.ndarray]:
-        array = find_array(self.file, name)
+        array = find_array(self._file(name), name)
         assert array is not None
         return read_rows(array)
-
-
-class ArraysOfTwoFiles:
-    """The arrays of a weight file without the softmax, and of a file with only the softmax."""
-
-    def __init__(self, weights: Arrays, softmax: Arrays) -> None:
-        self.weights = weights
-        self.softmax = softmax
-        self.n_bytes = weights.n_bytes + softmax.n_bytes
-
-    def _file(self, name: str) -> Arrays:
-        return self.softmax if name.startswith(SOFTMAX) else self.weights
-
-    def path(self, name: str = "") -> str:
-        return self._file(name).path(name)
-
-    def names(self) -> Iterable[str]:
-        return [*self.weights.names(), *self.softmax.names()]
-
-    def shape(self, name: str) -> tuple[int, ...] | None:
-        return self._file(name).shape(name)
-
-    def rows(self, name: str) -> Iterator[np.ndarray]:
-        return self._file(name).rows(name)
-
-
-class SoftmaxRows(NamedTuple):
-    """
-    The words of a softmax, first `<S>`, `</S>` and `<UNK>`, and the number of the word of each row
-    in the file, shape `(V,)`, int64.
-    """
-
-    words: list[str]
-    order: Tensor
 
 
 def fill(parts: list[Tensor], arrays: Arrays, name: str, order: Tensor | None = None) -> None:
     """
     Copy an array into the views `parts`, which have its shape if they are concatenated. `order`:
     the row of the only view for each row of the array, shape `(V,)`, if they are not in order.
-    Raises an `InputError` if a number is NaN, infinite or too large for float32.
+    Raises an `InputError` if a number is NaN, infinite or too large for float32, or is not one of
+    the whole numbers of the views' type.
     """
     parts, start = list(parts), 0
+    dtype = parts[0].dtype
     for stored in arrays.rows(name):
         with np.errstate(over="ignore"):
             block = torch.from_numpy(stored.astype(np.float32, copy=False))
@@ -109,13 +82,21 @@ def fill(parts: list[Tensor], arrays: Arrays, name: str, order: Tensor | None = 
                 f"{arrays.path(name)}: {name}: expected finite float32 numbers, found NaN or "
                 "infinity"
             )
+        numbers = block.to(dtype)
+        # float16 rounds large numbers to others that are whole too.
+        is_short = stored.dtype.itemsize < block.itemsize
+        if not dtype.is_floating_point and (is_short or not torch.equal(numbers.float(), block)):
+            raise InputError(
+                f"{arrays.path(name)}: {name}: expected whole numbers of the type {dtype} in "
+                f"float32, found others in {stored.dtype}"
+            )
         if order is not None:
-            parts[0].index_copy_(0, order[start : start + len(block)], block)
+            parts[0][order[start : start + len(block)]] = numbers
             start += len(block)
             continue
-        while len(block):
-            n = min(len(block), len(parts[0]))
-            parts[0][:n].copy_(block[:n])
-            parts[0], block = parts[0][n:], block[n:]
+        while len(numbers):
+            n = min(len(numbers), len(parts[0]))
+            parts[0][:n].copy_(numbers[:n])
+            parts[0], numbers = parts[0][n:], numbers[n:]
             if not len(parts[0]):
                 del parts[0]

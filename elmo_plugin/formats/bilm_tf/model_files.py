@@ -1,6 +1,5 @@
 """The files of a model in bilm-tf's format that is published as a folder, or packed in one file."""
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -10,12 +9,13 @@ import torch
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write, writable_folder
-from elmo_plugin.files.bounds import read_small_file
-from elmo_plugin.formats.bilm_tf.options_file import MOST_BYTES, read_options, write_options
+from elmo_plugin.formats.bilm_tf.options_file import read_options, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
 from elmo_plugin.formats.found import FoundBiLM, TrainedMixes
+from elmo_plugin.formats.json_file import read_json
 from elmo_plugin.formats.mixes_file import MIXES, read_mixes, write_mixes
 from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules.token_encoder import WordTable
 
 OPTIONS = "options.json"
 VOCABULARY = "vocabulary.txt"
@@ -25,7 +25,10 @@ HDF5_ENDINGS = (".hdf5", ".h5")
 
 
 def read_model_files(
-    folder: Path, vocabulary_file: str | None, with_softmax: bool, softmax_file: str | None = None
+    folder: Path,
+    with_softmax: bool,
+    vocabulary_file: str | None = None,
+    softmax_file: str | None = None,
 ) -> FoundBiLM:
     """
     Read the biLM in a folder, with the mixes that `write_model_files` wrote. If it is asked for,
@@ -96,8 +99,8 @@ def _is_run(folder: Path) -> bool:
     if not (folder / "config.json").exists():
         return False
     try:
-        config = json.loads(read_small_file(folder / "config.json", MOST_BYTES, "a file"))
-    except (ValueError, RecursionError):
+        config = read_json(folder / "config.json", "a config")
+    except InputError:
         return True  # a damaged one
     return not isinstance(config, dict) or "model" in config
 
@@ -113,10 +116,10 @@ def write_model_files(
 ) -> list[str]:
     """
     Write bilm-tf's files, `options.json` and `weights.hdf5`, and `vocabulary.txt` if there are
-    `words`, and the `mixes` if there are any. The folder is created if it does not exist. It never
-    contains files of two models that would load together. If an error occurs before all are
-    written, the folder is unchanged. `dtype` is that of the weights in the file. Returns the names
-    of the files.
+    `words`, which are by default those of a table, and the `mixes` if there are any. The folder is
+    created if it does not exist. It never contains files of two models that would load together. If
+    an error occurs before all are written, the folder is unchanged. `dtype` is that of the weights
+    in the file. Returns the names of the files.
 
     Raises an `InputError` if the folder cannot be used or created, and a `DiskFullError` if the
     disk is full.
@@ -124,6 +127,8 @@ def write_model_files(
     # What reads text, compressed or not, is not needed for vectors.
     from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
 
+    if words is None and isinstance(bilm.token_encoder, WordTable):
+        words = bilm.token_encoder.words.words()
     names = [OPTIONS, WEIGHTS]
     names += [VOCABULARY] * (words is not None) + [MIXES] * (mixes is not None)
     # For links, their targets are removed below.

@@ -9,12 +9,10 @@ from typing import Any
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.files.bounds import read_small_file
-from elmo_plugin.options import BiLMOptions, CharCNNOptions, LSTMOptions, WordOptions
+from elmo_plugin.formats.json_file import parse_json, read_json
+from elmo_plugin.options import BLOCKS, BiLMOptions
 
-MOST_BYTES = 1 << 24
-"""Largest options file, so that none can fill the memory."""
-
+KIND = "an options file"
 N_WORDS, TIED = "n_tokens_vocab", "share_embedding_softmax"
 """bilm-tf's keys of a model without `char_cnn`, which reads words from a table."""
 
@@ -25,19 +23,12 @@ def read_options(path: str | os.PathLike) -> BiLMOptions:
     training needs are ignored. Raises an `InputError` that names the file and the key if the file
     or one of its values is invalid.
     """
-    content = read_small_file(path, MOST_BYTES, "an options file in JSON")
-    return parse_options(content, source=str(path))
+    return options_from_dict(read_json(path, KIND), source=str(path))
 
 
 def parse_options(text: bytes | str, source: str) -> BiLMOptions:
     """Read the text of an options file; `source` is its name in error messages."""
-    try:
-        options = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        is_hdf5 = isinstance(text, bytes) and text.startswith(b"\x89HDF")
-        found = "an HDF5 file, such as the weights" if is_hdf5 else error
-        raise InputError(f"{source}: expected an options file in JSON, found {found}") from None
-    return options_from_dict(options, source=source)
+    return options_from_dict(parse_json(text, source, KIND), source=source)
 
 
 def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions:
@@ -47,8 +38,7 @@ def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions
     bidirectional = options.get("bidirectional", True)
     if bidirectional is not True:
         raise InputError(f"{source}: bidirectional: expected true, found {bidirectional!r}")
-    blocks = {"lstm": LSTMOptions, "char_cnn": CharCNNOptions, "words": WordOptions}
-    known = {key: _known_keys(options.get(key), block) for key, block in blocks.items()}
+    known = {key: _known_keys(options.get(key), block) for key, block in BLOCKS.items()}
     if known["char_cnn"] is None and known["words"] is None and N_WORDS in options:
         size = known["lstm"].get("projection_dim") if isinstance(known["lstm"], Mapping) else None
         known["words"] = {"dim": size, "tied": options.get(TIED) or False}
@@ -64,18 +54,6 @@ def write_options(
         blocks.update({N_WORDS: options.words.n_words, TIED: options.words.tied})
     with atomic_write(path, temporary) as file:
         file.write_text(json.dumps(blocks, indent=2) + "\n")
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    block = dict(pairs)
-    if len(block) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {max(keys, key=keys.count)!r} twice")
-    return block
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name}, which is not a number of JSON")
 
 
 def _known_keys(block: Any, options: type) -> Any:

@@ -4,17 +4,29 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from elmo_plugin.checks import SHOWN, InputError, shown
 from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.formats.bilm_tf.arrays import SoftmaxRows
 from elmo_plugin.text.lines import read_blocks
 from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 WITHOUT_ROW = "!!!MAXTERMID"
 """A line of the vocabulary of the published models that is no word."""
+
+
+class SoftmaxRows(NamedTuple):
+    """
+    The words of a softmax, first `<S>`, `</S>` and `<UNK>`, and the number of the word of each row
+    in the file, shape `(V,)`, int64; `None` if they are in the same order.
+    """
+
+    words: list[str]
+    order: Tensor | None
 
 
 def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
@@ -70,10 +82,11 @@ def read_softmax_rows(file: str | os.PathLike, n_rows: int, of: str) -> SoftmaxR
         raise InputError(
             f"{file}: expected the words {', '.join(SPECIAL_WORDS)}, found no {missing[0]}"
         )
-    special = torch.tensor([row_of[word] for word in SPECIAL_WORDS])
-    is_other = torch.ones(n_rows, dtype=torch.bool).index_fill_(0, special, False)
-    rows = torch.cat([special, is_other.nonzero().view(-1)])
-    return SoftmaxRows([words[row] for row in rows.tolist()], rows.argsort())
+    special = [row_of[word] for word in SPECIAL_WORDS]
+    rows = [*special, *(row for row in range(n_rows) if row not in special)]
+    is_in_order = special == list(range(len(special)))
+    order = None if is_in_order else torch.from_numpy(np.argsort(rows))
+    return SoftmaxRows([words[row] for row in rows], order)
 
 
 def _read_words(file: str | os.PathLike) -> Iterator[tuple[int, str]]:

@@ -8,8 +8,8 @@ programs ignore both, and their files are read without these checks.
 import json
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import h5py
 import torch
@@ -21,23 +21,17 @@ from elmo_plugin.files.bounds import check_expansion
 from elmo_plugin.files.hdf5 import VERSION, HDF5Bytes, open_hdf5, read_text, write_array, write_text
 from elmo_plugin.formats.bilm_tf.array_views import (
     EMBEDDING,
+    LEXICON,
+    SOFTMAX_BIAS,
+    SOFTMAX_WEIGHT,
+    WARM_STATE,
     WORDS,
     array_views,
-    lexicon_views,
-    warm_state_views,
 )
-from elmo_plugin.formats.bilm_tf.arrays import (
-    SOFTMAX,
-    Arrays,
-    ArraysOfTwoFiles,
-    HDF5Arrays,
-    SoftmaxRows,
-    fill,
-)
+from elmo_plugin.formats.bilm_tf.arrays import Arrays, HDF5Arrays, fill
 from elmo_plugin.formats.bilm_tf.options_file import parse_options
-from elmo_plugin.formats.found import FoundBiLM, allocate, meta_modules, tie
+from elmo_plugin.formats.found import FoundBiLM, allocate, check_lexicon, meta_modules, tie
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
-from elmo_plugin.modules.word_list import WordList
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
@@ -61,12 +55,10 @@ def read_weights(
     or was written for other options.
     """
     with ExitStack() as stack:
-        file = stack.enter_context(open_hdf5(path))
-        _check_options(file, options)
-        arrays: Arrays = HDF5Arrays(file)
-        if softmax_file is not None:
-            softmax = HDF5Arrays(stack.enter_context(open_hdf5(softmax_file)))
-            arrays = ArraysOfTwoFiles(arrays, softmax)
+        files = [stack.enter_context(open_hdf5(x)) for x in (path, softmax_file) if x is not None]
+        arrays = HDF5Arrays(*files)
+        options = _of_stored_words(options, arrays)
+        _check_options(files[0], options)
         return read_arrays(options, arrays, vocabulary_file, with_softmax)
 
 
@@ -78,79 +70,94 @@ def read_arrays(
 ) -> FoundBiLM:
     """
     Read a biLM of these `options` and, if there is a `vocabulary_file` with its words, the softmax.
-    They are also the words of a table, if these are not among the arrays. The numbers may have any
-    floating-point type. The warm state is read if there is one, and computed otherwise.
+    They are also the words of a table, unless these are among the arrays, and then the same. The
+    numbers may have any floating-point type. The warm state is read if there is one, and computed
+    otherwise.
 
-    Raises an `InputError` that names the file and the array as `check_weights`, and if an array is
-    damaged or contains NaN or infinity, or if the vocabulary has other words or is missing.
+    Raises an `InputError` that names the file and the array if an array is missing, damaged or of
+    another shape, contains NaN or infinity, or belongs to a layer that the options do not have; if
+    the file would become much larger in memory; or if the vocabulary has other words or is missing.
     """
-    has_softmax = with_softmax and any(arrays.shape(SOFTMAX + x) is not None for x in "Wb")
-    needs_words = options.words is not None and arrays.shape(WORDS) is None
+    # What reads text, compressed or not, is not needed for vectors.
+    from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
+
+    has_softmax = any(arrays.shape(x) is not None for x in (SOFTMAX_WEIGHT, SOFTMAX_BIAS))
+    reads_words, has_words = options.char_cnn is None, arrays.shape(WORDS) is not None
     rows = None
-    if vocabulary_file is not None and (has_softmax or needs_words):
-        rows = _rows(
-            arrays, EMBEDDING if needs_words or options.is_tied else f"{SOFTMAX}W", vocabulary_file
-        )
-    elif needs_words:
-        raise InputError(
-            f"{arrays.path()}: expected a vocabulary file with the words of its table, found none"
-        )
-    if needs_words and rows is not None:
+    if vocabulary_file is not None and ((with_softmax and has_softmax) or reads_words):
+        shape = arrays.shape(name := EMBEDDING if reads_words else SOFTMAX_WEIGHT)
+        rows = read_softmax_rows(vocabulary_file, shape[0] if shape else 0, arrays.path(name))
+    if reads_words and not has_words:
+        if rows is None:
+            raise InputError(
+                f"{arrays.path()}: expected a vocabulary file with the words of its table, found "
+                "none"
+            )
         options = options.of_words(rows.words)
-    n_words = len(rows.words) if has_softmax and rows is not None else None
-    bilm, softmax = check_weights(options, arrays, n_words)
+    n_words = len(rows.words) if rows is not None and with_softmax and has_softmax else None
+    left_out = {WORDS} if reads_words and not has_words else set()
+    if arrays.shape(WARM_STATE[0]) is None:
+        left_out.update(WARM_STATE)
+    modules = _checked(options, arrays, n_words, left_out)
+    bilm, softmax = modules
     allocate(bilm)
     allocate(softmax)
-    views = array_views(bilm, softmax)
-    if has_warm_state := arrays.shape("warm_state/memory") is not None:
-        views.update(warm_state_views(bilm))
-    of_words = {EMBEDDING} if needs_words else set()
-    of_words.update((f"{SOFTMAX}W", f"{SOFTMAX}b"))
-    for name, parts in views.items():
-        order = rows.order if rows is not None and name in of_words else None
-        fill(parts, arrays, _find(arrays, name, parts), order)
+    for name, parts in array_views(bilm, softmax).items():
+        if name not in left_out:
+            of_words = name in (EMBEDDING, SOFTMAX_WEIGHT, SOFTMAX_BIAS)
+            order = rows.order if rows is not None and of_words else None
+            fill(parts, arrays, _find(arrays, name, parts), order)
     tie(bilm, softmax)
-    _fill_lexicon(bilm, arrays, rows.words if needs_words and rows is not None else None)
-    if not has_warm_state:
+    words = None if rows is None else rows.words
+    if reads_words and not has_words:
+        bilm.token_encoder.words.fill(words)
+    try:
+        check_lexicon(bilm)
+    except InputError as error:
+        raise InputError(f"{arrays.path()}: {error}") from None
+    if reads_words and has_words and rows is not None:
+        if rows.order is not None or bilm.token_encoder.words.words() != words:
+            raise InputError(
+                f"{vocabulary_file}: expected the words of the table in {arrays.path()}, found "
+                "others"
+            )
+    if WARM_STATE[0] in left_out:
         bilm.warm_up()
-    return FoundBiLM(bilm, softmax, None if rows is None else rows.words)
+    return FoundBiLM(bilm, softmax, words)
 
 
-def _fill_lexicon(bilm: BiLM, arrays: Arrays, words: list[str] | None) -> None:
-    """Fill what the token encoder looks up; the `words` of its table if the arrays lack them."""
-    for name, parts in lexicon_views(bilm.token_encoder).items():
-        if name != WORDS or words is None:
-            fill(parts, arrays, _find(arrays, name, parts))
-    for module in bilm.token_encoder.modules():
-        if isinstance(module, WordList):
-            try:
-                module.index() if words is None else module.fill(words)
-            except ValueError as error:
-                raise InputError(f"{arrays.path()}: {WORDS}: {error}") from None
+def _of_stored_words(options: BiLMOptions, arrays: Arrays) -> BiLMOptions:
+    """
+    Options with the sizes of the words that are among the arrays, if they do not have any: those of
+    bilm-tf and of configs.
+    """
+    table, text = arrays.shape(EMBEDDING), arrays.shape(WORDS)
+    if options.words is None or options.words.n_words or not table or not text:
+        return options
+    return replace(options, words=replace(options.words, n_words=table[0], n_bytes=text[0]))
 
 
-def check_weights(
-    options: BiLMOptions, arrays: Arrays, n_softmax_words: int | None
+def _checked(
+    options: BiLMOptions, arrays: Arrays, n_softmax_words: int | None, left_out: set[str]
 ) -> tuple[BiLM, SampledSoftmax | None]:
     """
     Check that arrays match `options`, and return modules of these sizes without memory.
-    `n_softmax_words`: number of words of the softmax, if it is to be read. Raises an `InputError`
-    if an array is missing, has another shape, or belongs to a layer that the options do not have;
-    the message names the first such array. The same if the file would become much larger in memory.
+    `n_softmax_words`: number of words of the softmax, if it is to be read. `left_out`: names that
+    are not expected. Raises an `InputError` as `read_arrays`; the message names the first array.
     """
     try:
         # Every array takes more than 100 bytes, which bounds the number of layers.
         modules = meta_modules(options, n_softmax_words, arrays.n_bytes // 100)
     except InputError as error:
         raise InputError(f"{arrays.path()}: {error}") from None
-    views = array_views(*modules)
+    views = {name: x for name, x in array_views(*modules).items() if name not in left_out}
     for name, parts in views.items():
         _find(arrays, name, parts)
     size = sum(part.nbytes for parts in views.values() for part in parts)
     check_expansion(arrays.path(), size, arrays.n_bytes)
     known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
     for name in arrays.names():
-        if name.startswith(("CNN", "RNN")) and name not in known:
+        if name.startswith(("CNN", "RNN", "lexicon")) and name not in known:
             raise InputError(
                 f"{arrays.path(name)}: {name}: expected only arrays that the options describe, "
                 "found this one too"
@@ -175,16 +182,14 @@ def write_weights(
     or a number is not finite or too large for `dtype`, and a `DiskFullError` if the disk is full.
     """
     _check_settings(bilm)
-    lexicon = lexicon_views(bilm.token_encoder)
-    arrays = {**array_views(bilm, softmax), **warm_state_views(bilm), **lexicon}
     with (
         atomic_write(path, temporary) as written,
         HDF5Bytes(written) as disk,
         h5py.File(disk, "w", libver=(VERSION, VERSION)) as file,
     ):
         write_text(file, WRITTEN_FOR, json.dumps(bilm.options.to_dict()))
-        for name, parts in arrays.items():
-            kept = torch.float32 if name.endswith("/B") or name in lexicon else dtype
+        for name, parts in array_views(bilm, softmax).items():
+            kept = torch.float32 if name.endswith("/B") or name in LEXICON else dtype
             numbers = torch.cat([part.to("cpu", kept) for part in parts])
             if not numbers.isfinite().all():
                 raise InputError(
@@ -192,15 +197,6 @@ def write_weights(
                 )
             write_array(file, name, numbers.numpy())
             disk.check()
-
-
-def _rows(arrays: Arrays, name: str, vocabulary_file: str | os.PathLike) -> SoftmaxRows:
-    """The words of the rows of the array `name`."""
-    # What reads text, compressed or not, is not needed for vectors.
-    from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
-
-    shape = arrays.shape(name)
-    return read_softmax_rows(vocabulary_file, shape[0] if shape else 0, arrays.path(name))
 
 
 def _find(arrays: Arrays, name: str, parts: list[Tensor]) -> str:
@@ -243,24 +239,20 @@ def _check_options(file: h5py.File, options: BiLMOptions) -> None:
 
 
 def _check_settings(bilm: BiLM) -> None:
-    layers, options = bilm.bilstm.layers, bilm.options
-    expected: dict[str, Any] = {
-        "lstm.cell_clip": options.lstm.cell_clip,
-        "lstm.proj_clip": options.lstm.proj_clip,
-        "lstm.use_skip_connections": options.lstm.use_skip_connections,
-    }
-    found: dict[str, set[Any]] = {
-        "lstm.cell_clip": {layer.cell_clip for layer in layers},
-        "lstm.proj_clip": {layer.proj_clip for layer in layers},
-        "lstm.use_skip_connections": {bilm.bilstm.use_skip_connections},
-    }
+    lstm, char_cnn, bilstm = bilm.options.lstm, bilm.options.char_cnn, bilm.bilstm
+    settings = [
+        (f"lstm.{key}", getattr(lstm, key), getattr(layer, key))
+        for layer in bilstm.layers
+        for key in ("cell_clip", "proj_clip")
+    ]
+    key = "use_skip_connections"
+    settings.append((f"lstm.{key}", getattr(lstm, key), getattr(bilstm, key)))
     for module in bilm.token_encoder.modules():
-        if isinstance(module, CharCNN) and options.char_cnn is not None:
-            expected["char_cnn.activation"] = options.char_cnn.activation
-            found["char_cnn.activation"] = {module.activation}
-    for name, values in found.items():
-        if values != {expected[name]}:
+        if isinstance(module, CharCNN) and char_cnn is not None:
+            settings.append(("char_cnn.activation", char_cnn.activation, module.activation))
+    for name, expected, found in settings:
+        if found != expected:
             raise InputError(
-                f"{name}: expected {expected[name]}, as the biLM was built, found "
-                f"{', '.join(map(str, values))}, which was set later"
+                f"{name}: expected {expected}, as the biLM was built, found {found}, which was set "
+                "later"
             )

@@ -7,9 +7,10 @@ from pathlib import Path
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.bounds import read_small_file
 from elmo_plugin.formats.bilm_tf.model_files import vocabulary_in
-from elmo_plugin.formats.bilm_tf.options_file import MOST_BYTES, read_options
+from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_arrays
 from elmo_plugin.formats.found import FoundBiLM
+from elmo_plugin.formats.json_file import MOST_BYTES
 from elmo_plugin.formats.tf_checkpoint.checkpoint_arrays import CheckpointArrays
 
 INDEX = ".index"
@@ -18,7 +19,9 @@ NEWEST = re.compile(rb'^model_checkpoint_path: "(?:.*[/\\])?([^"/\\]+)"', re.MUL
 """The line of the file `checkpoint` with the path at which the newest one was written."""
 
 
-def read_checkpoint(path: Path, vocabulary_file: str | None, with_softmax: bool) -> FoundBiLM:
+def read_checkpoint(
+    path: Path, with_softmax: bool, vocabulary_file: str | None = None
+) -> FoundBiLM:
     """
     Read the biLM of a checkpoint and, if asked for, its softmax, whose words are in
     `vocabulary_file` or in the folder. `path`: an index, or a folder, of which the newest

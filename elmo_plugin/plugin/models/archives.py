@@ -27,7 +27,6 @@ from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.formats.find import File, find_bilm
 from elmo_plugin.formats.found import tie, without_memory
-from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
@@ -63,9 +62,6 @@ def load_language_model(
             raise InputError(
                 "expected a softmax with its vocabulary, which a language model needs, found none"
             )
-        if isinstance(table := found.bilm.token_encoder, WordTable):
-            if table.words.words() != found.words:
-                raise InputError("expected the same words in the table and the softmax, found two")
         parameters = found.parameters or {"n_negative_samples": None, **found.options.to_dict()}
         parameters = {k: v for k, v in parameters.items() if k not in TRAINING_ONLY}
         known = signature(BiLMModel).parameters.keys() - {"vocab", "serialization_dir"}

@@ -41,7 +41,7 @@ def load_pretrained(
             None,
             vocabulary_file,
             softmax_file=softmax_file,
-            options=bilm.options,
+            options=bilm.options.of_words([]),  # the file has words of its own
             with_softmax=True,
         )
         if difference := bilm.options.difference(found.options.of_words(words)):

@@ -34,6 +34,15 @@ class SigkillCallback(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@TrainerCallback.register("save_ranks_for_test")
+class SaveRanksCallback(TrainerCallback):
+    """Writes the weights of each process at the end of its training."""
+
+    def on_end(self, trainer: Any, **kwargs: Any) -> None:
+        state = trainer.model.state_dict()
+        torch.save(state, Path(self.serialization_dir, f"end_of_rank_{trainer._rank}.th"))
+
+
 @pytest.fixture(autouse=True, scope="module")
 def forked() -> Iterator[None]:
     """Make processes start by forking, because importing AllenNLP takes longer than a whole
@@ -78,6 +87,32 @@ def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Pat
     metrics = [json.loads((tmp_path / run / "metrics.json").read_text()) for run in ("one", "two")]
     for name in ("training_perplexity", "validation_perplexity"):
         assert metrics[1][name] == pytest.approx(metrics[0][name], rel=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_table_of_words_stays_the_same_in_all_processes(tied: bool, tmp_path: Path) -> None:
+    """A property: the processes exchange the sparse gradients of their own words and samples, and
+    end with the same bits."""
+    params = processes(tmp_path / "cache", 2)
+    model = params["model"]
+    del model["char_cnn"]
+    model["words"] = {"dim": model["lstm"]["projection_dim"], "tied": tied}
+    model["sparse_gradients"] = True
+    trainer = params["trainer"]
+    trainer["optimizer"] = {"type": "clipped_adagrad", "lr": 0.1}
+    trainer["grad_norm"] = False
+    trainer["callbacks"] = [{"type": "save_ranks_for_test"}]
+    train(params, tmp_path / "run")
+    one, other = (
+        torch.load(tmp_path / "run" / f"end_of_rank_{rank}.th", weights_only=True)
+        for rank in (0, 1)
+    )
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+    table = one["bilm.token_encoder.embedding.weight"]
+    assert torch.equal(table, one["softmax.weight"]) == tied
 
 
 @pytest.fixture(scope="module")
