@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM := false
 
 install: $(INSTALLED)
 
-$(INSTALLED): requirements.txt setup.py elmo_plugin_torchvision.py $(wildcard elmo_plugin/ops/*/kernel.cpp elmo_plugin/ops/*.h)
+$(INSTALLED): requirements.txt setup.py elmo_plugin_torchvision.py elmo_plugin_spacy.py $(wildcard elmo_plugin/ops/*/kernel.cpp elmo_plugin/ops/*.h)
 	@$(or $(PYTHON),false) -c $(SUPPORTED) 2>/dev/null || { \
 		echo "expected Python $(sort $(PYTHONS)), found $(or $(PYTHON),none of them);" \
 			"Debian and Ubuntu: apt install python3 python3-venv;" \

@@ -24,6 +24,8 @@ COMPILED = OPS / "compiled"
 # No -fopenmp for the linker: PyTorch's OpenMP is already loaded.
 FLAGS = ["-std=c++20", "-O3", "-g0", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS += ["-fvisibility=hidden", "-w"]
+OUTSIDE = ["elmo_plugin_torchvision", "elmo_plugin_spacy"]
+"""Modules outside the package, for programs that look up entry points."""
 PROBE = "#include <bit>\n#include <omp.h>\n"
 """Headers that the kernels need of a compiler: C++20 and OpenMP."""
 
@@ -56,14 +58,15 @@ def kernels() -> list[Extension]:
 class BuildModules(build_py):
     """
     Removes modules of an earlier build that the package no longer has, and kernels of an earlier
-    installation. An editable installation gets a copy of the module that PyTorch imports, so that
-    `import torch` works without this folder.
+    installation. An editable installation gets copies of the modules that PyTorch and spaCy import,
+    so that they work without this folder.
     """
 
     def run(self) -> None:
         if self.editable_mode:
             environment = self.get_finalized_command("install").install_lib
-            self.copy_file("elmo_plugin_torchvision.py", environment)
+            for name in OUTSIDE:
+                self.copy_file(f"{name}.py", environment)
             for file in COMPILED.glob(f"kernels{sysconfig.get_config_var('EXT_SUFFIX')}*"):
                 file.unlink()
         else:
@@ -112,7 +115,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["elmo_plugin", "elmo_plugin.*"]),
-    py_modules=["elmo_plugin_torchvision"],
+    py_modules=OUTSIDE,
     package_data={
         "elmo_plugin": ["py.typed", "training_configs/*.jsonnet", "training_configs/*/*sonnet"],
         "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
@@ -172,8 +175,12 @@ setup(
             "wandb",  # for the callback's test; also a dependency of AllenNLP
         ],
     },
-    # PyTorch calls this when it is imported.
-    entry_points={"torch.backends": ["elmo_plugin = elmo_plugin_torchvision:install"]},
+    entry_points={
+        # PyTorch calls this when it is imported.
+        "torch.backends": ["elmo_plugin = elmo_plugin_torchvision:install"],
+        # spaCy imports this when it makes a pipeline.
+        "spacy_factories": ["elmo = elmo_plugin_spacy:make_elmo"],
+    },
     classifiers=[
         # Tested versions.
         "Programming Language :: Python :: 3.11",

@@ -15,10 +15,12 @@ from contextlib import nullcontext
 from importlib.util import find_spec
 from tarfile import ReadError
 
-if sys.argv[1:2] == ["score"] and find_spec("allennlp") is None:
-    from elmo_plugin.elmo import score
+if sys.argv[1:2] in (["score"], ["uses"]) and find_spec("allennlp") is None:
+    from elmo_plugin.elmo import score, uses_command
+    from elmo_plugin.elmo.arguments import run_command
 
-    sys.exit(score.main(sys.argv[2:], "python -m elmo_plugin score"))
+    command = score if sys.argv[1] == "score" else uses_command
+    sys.exit(run_command(command, sys.argv[2:], f"python -m elmo_plugin {sys.argv[1]}"))
 
 # Before AllenNLP, whose import prints warnings.
 try:

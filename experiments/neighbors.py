@@ -4,7 +4,7 @@ that are nearest to *play* in the paper's two sentences.
 
     python -m experiments.neighbors brown.txt small=pretrained://small
 
-`allennlp elmo-nearest` does the same for any word and any sentence.
+`docs/meanings.md` does the same for any word and any sentence.
 """
 
 import time
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.nearest import Occurrence, Sentence, nearest_occurrences, text_sentences
+from elmo_plugin.elmo.meanings import nearest
 from experiments import new_parser, run
 from experiments.markdown import table
 from experiments.rows import RESULTS, Row, named_archive, result_row, save_rows
@@ -33,29 +33,24 @@ K = 3
 def neighbor_rows(name: str, elmo: Elmo, text: str) -> list[Row]:
     """One row per query."""
     started = time.process_time()
-    queries = [_query(query) for query in QUERIES]
-    found = nearest_occurrences(
-        elmo, queries, text_sentences(text), k=K, layer="top", same_word=True
-    )
+    uses = elmo.uses(text, {WORD: [WORD, WORD.capitalize(), WORD.upper()]}, "top")
     rows = []
-    for query, neighbors in zip(QUERIES, found):
+    for query in QUERIES:
+        words = query.split()
+        vector = elmo.embed(words, "top")[words.index(WORD)]
+        found = nearest(uses[uses["text"] != query], vector, K)
         settings = {"query": query, "text": Path(text).name, "layer": "top"}
         metrics = {
-            "cosines": [neighbor.cosine for neighbor in neighbors],
-            "sentences": [marked(neighbor.occurrence) for neighbor in neighbors],
+            "cosines": found["cosine"].tolist(),
+            "sentences": [marked(*use) for use in zip(found["text"], found["position"])],
         }
         rows.append(result_row(name, elmo, settings, metrics, started))
     return rows
 
 
-def _query(sentence: str) -> Occurrence:
-    words = tuple(sentence.split())
-    return Occurrence(Sentence(words), words.index(WORD))
-
-
-def marked(occurrence: Occurrence, most: int = 4) -> str:
-    """The word in bold, with at most `most` words before it and after it."""
-    words, position = list(occurrence.sentence.words), occurrence.position
+def marked(sentence: str, position: int, most: int = 4) -> str:
+    """The word at the position in bold, with at most `most` words before it and after it."""
+    words = sentence.split()
     words[position] = f"**{words[position]}**"
     start, end = max(0, position - most), position + most + 1
     parts = ["…" if start else "", *words[start:end], "…" if end < len(words) else ""]
@@ -66,7 +61,8 @@ def neighbors_table(rows: Sequence[Row]) -> str:
     """Rows as Markdown, one line per neighbor."""
     lines = []
     for row in rows:
-        query = marked(_query(row["settings"]["query"]))
+        sentence = row["settings"]["query"]
+        query = marked(sentence, sentence.split().index(WORD))
         for cosine, sentence in zip(*(row["metrics"][key] for key in ("cosines", "sentences"))):
             lines.append([row["bilm"], query, f"{cosine:.2f}", sentence.replace("|", "\\|")])
     return table(["biLM", "source", "cosine", "nearest neighbors"], lines)

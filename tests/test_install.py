@@ -35,9 +35,7 @@ REGISTERED = {
     "Optimizer": "clipped_adagrad fused_adam",
     "Predictor": "bilm elmo",
     "Seq2SeqEncoder": "elmo_output lstm",
-    "Subcommand": (
-        "bilm-encode bilm-export bilm-import elmo elmo-configs elmo-mix elmo-nearest score"
-    ),
+    "Subcommand": ("bilm-encode bilm-export bilm-import elmo elmo-configs elmo-mix score uses"),
     "TokenEmbedder": "elmo",
     "TokenIndexer": "elmo",
     "TrainerCallback": "bilm_export elmo_mix keep_freed_memory learning_curve validate_every wandb",
@@ -242,7 +240,8 @@ def _build(folder: Path, source: str, **variables: str) -> tuple[int, str, Path]
     Build as `pip install -e` does, in a copy with the library of an earlier installation, whose
     kernels have only `source`. Returns the exit status, what was printed, and the library.
     """
-    names = ("setup.py", "README.md", "pyproject.toml", "elmo_plugin_torchvision.py")
+    names = ("setup.py", "README.md", "pyproject.toml")
+    names += ("elmo_plugin_spacy.py", "elmo_plugin_torchvision.py")
     for name in (*names, "elmo_plugin/version.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)

@@ -112,7 +112,7 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
 
 
 ARGUMENTS = ["train", "evaluate", "predict", "elmo", "bilm-encode", "bilm-export", "bilm-import"]
-ARGUMENTS += ["elmo-mix", "elmo-nearest", "elmo-configs", "CONFIG", "ARCHIVE", "TEXT", "OUT"]
+ARGUMENTS += ["elmo-mix", "uses", "elmo-configs", "CONFIG", "ARCHIVE", "TEXT", "OUT"]
 ARGUMENTS += ["nothing", "", "-", "-s", "-o", "{", "{}", '{"a": 1}', "--cuda-device", "0", "-1"]
 ARGUMENTS += ["--archive-file", "--pretrained", "tiny", "--top", "--all", "--recover"]
 ARGUMENTS += ["--batch-size", "--output-file", "--help", "--weights-file", "--predictor", "x"]

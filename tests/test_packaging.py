@@ -25,7 +25,7 @@ numpy.save("vectors.npy", Elmo.from_pretrained("small").embed(["He", "threw", "t
 """
 
 
-def _run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_alone(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a program that sees neither the repository nor its environment."""
     kept = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     pip = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
@@ -40,14 +40,14 @@ def _run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def _wheel(source: Path, out: Path) -> Path:
+def make_wheel(source: Path, out: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", out]
-    _run(*pip, source, folder=out.parent)
+    run_alone(*pip, source, folder=out.parent)
     (wheel,) = out.glob("*.whl")
     return wheel
 
 
-def _copy_repository(source: Path) -> None:
+def copy_repository(source: Path) -> None:
     """In a copy, a build may leave its files."""
     hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "*.so", "demo-out", "__pycache__")
     shutil.copytree(ROOT, source, ignore=hidden)
@@ -57,11 +57,11 @@ def _copy_repository(source: Path) -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of a copy of the repository."""
     folder = tmp_path_factory.mktemp("wheel")
-    _copy_repository(folder / "source")
+    copy_repository(folder / "source")
     stale = folder / "source/build/lib/elmo_plugin/plugin/compat/removed.py"  # by an earlier build
     stale.parent.mkdir(parents=True)
     stale.write_text("raise ImportError")
-    return _wheel(folder / "source", folder / "dist")
+    return make_wheel(folder / "source", folder / "dist")
 
 
 @pytest.mark.long
@@ -69,10 +69,10 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     """The expected files are those of the wheel that a checkout gives."""
     source = wheel.parents[1] / "source"
     code = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
-    _run(sys.executable, "-c", code, folder=source)
+    run_alone(sys.executable, "-c", code, folder=source)
     (sdist,) = tmp_path.glob("*.tar.gz")
     (tmp_path / "dist").mkdir()
-    other = _wheel(sdist, tmp_path / "dist")
+    other = make_wheel(sdist, tmp_path / "dist")
     with ZipFile(wheel) as expected, ZipFile(other) as found:
         names = set(expected.namelist())
         assert set(found.namelist()) == names
@@ -91,9 +91,9 @@ def test_a_removed_clone_leaves_pytorch_importable(tmp_path: Path) -> None:
     the clone is removed, PyTorch still finds its entry point, and the package is not there."""
     source, empty = tmp_path / "source", tmp_path / "empty"
     empty.mkdir()
-    _copy_repository(source)
+    copy_repository(source)
     code = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"
-    _run(sys.executable, "-c", code, folder=source)
+    run_alone(sys.executable, "-c", code, folder=source)
     (editable,) = tmp_path.glob("*.whl")
     venv.create(tmp_path / "environment")
     (packages,) = tmp_path.glob("environment/lib/python*/site-packages")
@@ -101,14 +101,16 @@ def test_a_removed_clone_leaves_pytorch_importable(tmp_path: Path) -> None:
         files.extractall(packages)
     (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     python = tmp_path / "environment" / "bin" / "python"
-    imported = _run(python, "-c", "import elmo_plugin; print(elmo_plugin.__file__)", folder=empty)
+    imported = run_alone(
+        python, "-c", "import elmo_plugin; print(elmo_plugin.__file__)", folder=empty
+    )
     assert Path(imported.stdout.strip()) == source / "elmo_plugin" / "__init__.py"
     shutil.rmtree(source)
     code = (
         "import sys, torch, importlib.util; print(importlib.util.find_spec('elmo_plugin'), "
         "sum('elmo_plugin_torchvision' in str(finder) for finder in sys.meta_path))"
     )
-    assert _run(python, "-c", code, folder=empty).stdout == "None 1\n"
+    assert run_alone(python, "-c", code, folder=empty).stdout == "None 1\n"
 
 
 @pytest.mark.long
@@ -118,7 +120,7 @@ def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None
     environment = tmp_path / "environment"
     empty = tmp_path / "empty"
     empty.mkdir()
-    _run(sys.executable, "-m", "venv", environment, folder=empty)
+    run_alone(sys.executable, "-m", "venv", environment, folder=empty)
     python = environment / "bin" / "python"
     reached = subprocess.run(
         [python, "-m", "pip", "download", "--no-deps", "-d", tmp_path, "word2number==1.1"],
@@ -126,23 +128,23 @@ def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None
     )
     if reached.returncode != 0:
         pytest.skip("pip reaches no package index")
-    _run(python, "-m", "pip", "install", wheel, folder=empty)
-    _run(python, "-c", VECTORS, folder=empty)
+    run_alone(python, "-m", "pip", "install", wheel, folder=empty)
+    run_alone(python, "-c", VECTORS, folder=empty)
     expected = Elmo.from_pretrained("small").embed(["He", "threw", "the", "stick"])
     np.testing.assert_allclose(np.load(empty / "vectors.npy"), expected, atol=1e-5)
     (empty / "text").write_text("He threw the stick .\n")
     score = [python, "-m", "elmo_plugin", "score", "text", "--pretrained", "small"]
-    assert _run(*score, folder=empty).stdout.splitlines()[4].startswith("0,3,stick,True,-")
+    assert run_alone(*score, folder=empty).stdout.splitlines()[4].startswith("0,3,stick,True,-")
     for module in ("allennlp", "transformers", "spacy"):
         command = [python, "-c", f"import {module}"]
         assert subprocess.run(command, cwd=empty, capture_output=True).returncode != 0
     command = [python, "-m", "elmo_plugin", "elmo", "--help"]
     refused = subprocess.run(command, cwd=empty, capture_output=True, text=True)
     assert refused.stderr == f"python -m elmo_plugin: elmo_plugin needs allennlp: {INSTALL}\n"
-    _run(python, "-m", "pip", "install", f"{wheel}[allennlp]", folder=empty)
-    _run(python, "-m", "pip", "install", "--no-deps", *WITHOUT_PINS, folder=empty)
-    helped = _run(python, "-m", "elmo_plugin", "elmo", "--help", folder=empty)
+    run_alone(python, "-m", "pip", "install", f"{wheel}[allennlp]", folder=empty)
+    run_alone(python, "-m", "pip", "install", "--no-deps", *WITHOUT_PINS, folder=empty)
+    helped = run_alone(python, "-m", "elmo_plugin", "elmo", "--help", folder=empty)
     assert helped.stdout.startswith("usage: python -m elmo_plugin elmo ")
-    _run(python, "-m", "elmo_plugin", "elmo-configs", "training_configs", folder=empty)
+    run_alone(python, "-m", "elmo_plugin", "elmo-configs", "training_configs", folder=empty)
     config = "training_configs/two_cores/ner_elmo.jsonnet"
-    _run(python, "-c", f"import _jsonnet; _jsonnet.evaluate_file('{config}')", folder=empty)
+    run_alone(python, "-c", f"import _jsonnet; _jsonnet.evaluate_file('{config}')", folder=empty)

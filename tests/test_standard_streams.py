@@ -66,7 +66,6 @@ def test_a_command_that_writes_files(
     ("command", "message"),
     [
         ("predict ARCHIVE text >&-", "stdout: expected it to be open"),
-        ("elmo-nearest text --word dog --archive-file ARCHIVE >&-", "stdout: expected it to"),
         ("elmo-mix ARCHIVE >&-", "stdout: expected it to be open"),
         ("predict ARCHIVE - --output-file out <&-", "input_file: -: expected a text on stdin"),
         ("elmo - out --top --archive-file ARCHIVE <&-", "input_file: -: expected a text on stdin"),
@@ -83,11 +82,7 @@ def test_a_stream_that_is_needed(command: str, message: str, text: Path, bilm_ar
 @pytest.mark.parametrize("program", ["-m elmo_plugin", "-m allennlp"])
 @pytest.mark.parametrize(
     "command",
-    [
-        "predict ARCHIVE text",
-        "elmo-nearest text --word dog --same-word --archive-file ARCHIVE",
-        "bilm-encode text out",
-    ],
+    ["predict ARCHIVE text", "uses text text out --archive-file ARCHIVE", "bilm-encode text out"],
 )
 def test_a_reader_that_ends_first(
     command: str, program: str, text: Path, bilm_archive: str

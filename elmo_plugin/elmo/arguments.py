@@ -3,13 +3,15 @@
 import argparse
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from elmo_plugin.checks import InputError, fail
 from elmo_plugin.files.atomic_write import check_is_new
-from elmo_plugin.files.standard_streams import output_encoding
+from elmo_plugin.files.standard_streams import output_encoding, piped_output
 from elmo_plugin.formats.find import KEYS, File, one_bilm
 from elmo_plugin.pretrained import pretrained_names
 
@@ -36,14 +38,19 @@ def named_bilm(args: argparse.Namespace) -> tuple[File, File | None, str]:
     The first two arguments of `find_bilm`, and the device. Raises an `InputError` if there is no
     such GPU, or if the arguments do not name exactly one biLM.
     """
-    n_gpus = torch.cuda.device_count()
-    if not -1 <= args.cuda_device < n_gpus:
-        fail("--cuda-device", f"-1 or one of the {n_gpus} GPUs, counted from 0", args.cuda_device)
+    device = device_named("--cuda-device", args.cuda_device)
     values = (getattr(args, key) for key in KEYS)
     named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
     name, *weights = named.values()
-    device = "cpu" if args.cuda_device < 0 else f"cuda:{args.cuda_device}"
     return name, weights[0] if weights else None, device
+
+
+def device_named(argument: str, cuda_device: int) -> str:
+    """A GPU by its number, or the CPU for -1. Raises an `InputError` if there is no such GPU."""
+    n_gpus = torch.cuda.device_count()
+    if not -1 <= cuda_device < n_gpus:
+        fail(argument, f"-1 or one of the {n_gpus} GPUs, counted from 0", cuda_device)
+    return "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
 
 
 def check_output_file(argument: str, file: str) -> None:
@@ -60,6 +67,24 @@ def check_output_file(argument: str, file: str) -> None:
             f"{argument}: {file}: expected to write into the folder {folder}, found: "
             f"{error.strerror}"
         ) from None
+
+
+def run_command(command: Any, arguments: Sequence[str], prog: str) -> int | str | None:
+    """
+    Run a command where AllenNLP is not installed. `command`: its module, with `DESCRIPTION`,
+    `add_arguments` and `run`. Returns the argument of `sys.exit`.
+    """
+    parser = argparse.ArgumentParser(prog=prog, description=command.DESCRIPTION)
+    command.add_arguments(parser)
+    args = parser.parse_args(arguments)
+    try:
+        with piped_output():
+            command.run(args)
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT
+    except (ValueError, OSError) as error:
+        return f"{prog}: {' '.join(str(error).split())}"
+    return None
 
 
 def print_text(text: str, end: str = "\n") -> None:

@@ -53,13 +53,14 @@ def dump(
     out: str | os.PathLike,
     settings: DumpSettings,
     total: int | None = None,
+    seconds: float = 0.1,
 ) -> None:
     """
     Compute and write the vectors of a text, or resume an interrupted dump.
 
     `lines`: a text without empty sentences. With `carry` they are read in order; otherwise the
-    sentences of a part are sorted by length. `out`: HDF5 file to write. `total`: number of lines,
-    for the progress bar.
+    sentences of a part are sorted by length. `out`: HDF5 file to write. `total` and `seconds`: see
+    `write_in_parts`.
 
     Raises errors as `write_in_parts`, and an `InputError` if a sentence cannot be the name of a
     dataset.
@@ -92,7 +93,15 @@ def dump(
         _join(parts, whole, Path(out), settings, index)
 
     write_in_parts(
-        elmo, indexed(), out, facts, write, join, part_sentences=part_sentences, total=total
+        elmo,
+        indexed(),
+        out,
+        facts,
+        write,
+        join,
+        part_sentences=part_sentences,
+        total=total,
+        seconds=seconds,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.saved import elmo_of, save_elmo
-from elmo_plugin.elmo.sentences import MAX_TOKENS, token_lists
+from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.modules.bilm import INITIAL_STATES
@@ -335,6 +335,81 @@ class Elmo(BiLMLayers):
             nothing = torch.zeros(shape, device=self.device)
             return nothing if as_tensors else nothing.cpu().numpy()
         return torch.stack(found) if as_tensors else np.stack(found)
+
+    def stream(
+        self,
+        sentences: Iterable[str | Sequence[str]],
+        layer: str | int = "mix",
+        *,
+        raw: bool = False,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """
+        Compute the vectors of a text that does not fit into memory, sentence by sentence.
+
+        # Parameters
+
+        sentences : `Iterable[str | Sequence[str]]`
+            The sentences, each a string with white space between its tokens or a list of tokens. An
+            open file has a sentence in each line. At most some thousand tokens are read ahead.
+        layer, raw, options
+            See `embed`. With `carry`, each sentence continues from the one before it.
+
+        # Returns
+
+        `Iterator`
+            What `embed` returns for each sentence, in order. Rounding may differ in the last
+            digits, because sentences are in other batches.
+        """
+        n_tokens = 1 if self.initial_state == "carry" else PART_TOKENS
+        for part in parts(sentences, n_tokens, raw):
+            yield from self.embed(part, layer, **options)
+
+    def uses(
+        self,
+        corpus: str | os.PathLike | Iterable[str | Sequence[str]],
+        words: str | os.PathLike | Iterable[str],
+        layer: str | int = "top",
+        *,
+        most: int | None = None,
+        seed: int = 0,
+    ) -> Any:
+        """
+        Collect the uses of words: each occurrence in a text, with its sentence and its vector.
+
+        # Parameters
+
+        corpus : `str | os.PathLike | Iterable[str | Sequence[str]]`
+            The path of a text, which is a file, a glob or a folder with one sentence per line; or
+            the sentences, as in `stream`.
+        words : `str | os.PathLike | Iterable[str]`
+            A list of words; a dictionary of each word's forms, such as `{"dog": ["dog", "dogs"]}`;
+            or the path of a file in which each line has a word or, separated by a tab, a word and
+            its forms, separated by spaces. A form is compared with whole tokens, as it is written.
+        layer : `str | int`, optional (default = `"top"`)
+            See `embed`, except `"all"`.
+        most : `int`, optional
+            The most uses of each word, drawn at random from the whole text. By default, all.
+        seed : `int`, optional (default = `0`)
+            The seed of the draw.
+
+        # Returns
+
+        `pandas.DataFrame`
+            A row for each use, in the order of the text, with the columns `word`; `token`, the
+            form; `file`; `sentence` and `position`, the numbers of the line and of the token, from
+            0; `text`, the sentence; and `vector`, of shape `(2P,)`.
+
+        # Raises
+
+        `InputError`
+            If pandas is not installed, if there are no words, if a form has two words, or with
+            `carry`, under which vectors depend on the sentences before.
+        """
+        # What reads text is not needed for vectors.
+        from elmo_plugin.elmo.uses import uses_frame
+
+        return uses_frame(self, corpus, words, layer, most, seed)
 
     def _vectors(self, tokens: Tensor, layer: str | int) -> Tensor:
         """The layers or the mix of a batch of characters, shape `(.., B, T, 2P)`; see `embed`."""

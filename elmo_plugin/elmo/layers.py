@@ -9,16 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, check_count
 from elmo_plugin.elmo.allennlp_weights import accept_allennlp_weights
 from elmo_plugin.elmo.export import exported_layers
 from elmo_plugin.elmo.frozen import CAPACITY, FrozenBiLM
 from elmo_plugin.elmo.frozen_state import frozen_state
 from elmo_plugin.elmo.layer_cache import LayerCache
-from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens
+from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens, token_lists
 from elmo_plugin.elmo.shared_lock import SharedLock, lock_of
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
+from elmo_plugin.modules.lstm_state import CarriedState, LSTMState, take_resume_state
+from elmo_plugin.ops.kernels import hint_to_build
 from elmo_plugin.text.characters import words_to_characters
 
 
@@ -95,6 +96,8 @@ class BiLMLayers(nn.Module):
         if state is None or known is None or known.made_for != made_for:
             self._frozen = known = None  # before more memory is allocated
             if state is not None:
+                if self.device.type == "cpu":
+                    hint_to_build()
                 self._frozen = known = FrozenBiLM(self.bilm, state, *made_for[1:])
         return known
 
@@ -120,8 +123,7 @@ class BiLMLayers(nn.Module):
                 "expected torch.export, as by Elmo.export, found torch.jit.trace, whose program "
                 "would be of one batch size and one length"
             )
-        if not self.has_weights:
-            raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
+        self.check_weights()
         tokens = bilm.fit(tokens)
         if torch.compiler.is_exporting():
             return exported_layers(bilm, self.initial_state, tokens, boundaries)
@@ -177,6 +179,38 @@ class BiLMLayers(nn.Module):
             batches = [list(range(len(sentences)))]
         for places in batches:
             yield places, self._characters([sentences[b] for b in places])
+
+    @torch.no_grad()
+    def warm_up(self, sentences: Any, batch_size: int = 16) -> None:
+        """
+        Set the state at the start of a sentence under `warm` from a text, for a biLM without one of
+        its training: for each layer and direction, the mean of the states after each sentence,
+        which are those before the next one. The sentences are read once, in `batch_size` rows from
+        zeros as under `carry`. `sentences`: as in `Elmo.embed`.
+
+        Raises a `ValueError` if there are none, and as `Elmo.embed`.
+        """
+        check_count("batch_size", batch_size)
+        texts, _ = token_lists(sentences)
+        if not texts:
+            raise ValueError("expected sentences, found none")
+        with self.lock.alone():
+            self.check_weights()
+            reader, state = self.frozen() or self.bilm, self.bilm.bilstm.zero_state(batch_size)
+            totals = [torch.zeros_like(x[:, :, :1], dtype=torch.float64) for x in state]
+            for start in range(0, len(texts), batch_size):
+                tokens = self._characters(texts[start : start + batch_size])
+                lengths = self.bilm.sentence_lengths(tokens)
+                after = reader.sentences(tokens, lengths, state.take(len(tokens))).state
+                state = state.put(after)
+                for total, x in zip(totals, after):
+                    total += x.sum(dim=2, keepdim=True)
+            self.bilm.warm_state.set(LSTMState(*(total / len(texts) for total in totals)))
+
+    def check_weights(self) -> None:
+        """Raise a `RuntimeError` if the biLM has no weights."""
+        if not self.has_weights:
+            raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
 
     def fingerprint(self) -> bytes:
         """

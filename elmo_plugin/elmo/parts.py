@@ -51,10 +51,19 @@ class Line(NamedTuple):
 
 def read_lines(file: Path | BinaryIO, name: str, first: int = 0, step: int = 1) -> Iterator[Line]:
     """
-    Every `step`-th line of a file from line `first` on. Raises an `InputError` that names the line
-    if it is blank, and as `read_blocks`.
+    Every `step`-th line of a file from line `first` on; raises errors as `sentence_lines` and
+    `read_blocks`.
     """
-    texts = chain.from_iterable(read_blocks(file, name=name))
+    return sentence_lines(chain.from_iterable(read_blocks(file, name=name)), name, first, step)
+
+
+def sentence_lines(
+    texts: Iterable[str], name: str, first: int = 0, step: int = 1
+) -> Iterator[Line]:
+    """
+    Every `step`-th of the lines of the text `name` from line `first` on. Raises an `InputError`
+    that names the line if it is blank.
+    """
     for number, text in islice(enumerate(texts), first, None, step):
         line = Line(number, text.strip())
         if not line.text:
@@ -72,6 +81,7 @@ def write_in_parts(
     *,
     part_sentences: int,
     total: int | None = None,
+    seconds: float = 0.1,
 ) -> None:
     """
     Compute and write the results for a text, or resume an interrupted run.
@@ -79,7 +89,7 @@ def write_in_parts(
     `out`: the file to write. `facts`: everything that affects the numbers, except the text and the
     `facts_of` the model. `write`: writes the results for a part to its file, and yields after each
     batch how many sentences it had. `join`: writes the output from the files of all parts. `total`:
-    number of lines, for the progress bar.
+    number of lines, for the progress bar, which is updated after at least so many `seconds`.
 
     Raises an `InputError` if `out` exists, if another process is writing it, or if an interrupted
     run has another model, text or settings; and a `DiskFullError` if the disk is full, in which
@@ -92,7 +102,7 @@ def write_in_parts(
     try:
         with (
             _parts_folder(out) as parts,
-            tqdm(total=total, unit=" sentences", desc=out.name) as progress,
+            tqdm(total=total, unit=" sentences", desc=out.name, mininterval=seconds) as progress,
         ):
             for number, part in enumerate(groups(lines, part_sentences)):
                 paths.append(path := parts / f"{number:08d}.hdf5")

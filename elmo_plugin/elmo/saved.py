@@ -29,8 +29,7 @@ def elmo_of(elmo_class: Any, found: FoundBiLM, kwargs: dict[str, Any]) -> Any:
 
 def save_elmo(elmo: Any, folder: str | os.PathLike) -> None:
     """See `Elmo.save`."""
-    if not elmo.has_weights:
-        raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
+    elmo.check_weights()
     settings = {
         "num_output_representations": elmo.num_output_representations,
         "do_layer_norm": elmo.mixes[0].do_layer_norm,

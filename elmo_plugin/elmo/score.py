@@ -4,7 +4,7 @@ import argparse
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,7 +24,7 @@ from elmo_plugin.elmo.parts import PART_SENTENCES, Line, groups, read_lines, wri
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
+from elmo_plugin.files.standard_streams import check_standard_output, standard_input
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.text.lines import find_files
@@ -188,18 +188,3 @@ def _json_line(found: dict[str, Any]) -> str:
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")  # lone surrogates, which UTF-8 cannot hold
-
-
-def main(arguments: Sequence[str], prog: str) -> int | str | None:
-    """Run the command where AllenNLP is not installed; returns the argument of `sys.exit`."""
-    parser = argparse.ArgumentParser(prog=prog, description=DESCRIPTION)
-    add_arguments(parser)
-    args = parser.parse_args(arguments)
-    try:
-        with piped_output():
-            run(args)
-    except KeyboardInterrupt:
-        return 130  # 128 + SIGINT
-    except (ValueError, OSError) as error:
-        return f"{prog}: {' '.join(str(error).split())}"
-    return None

@@ -5,13 +5,19 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from elmo_plugin.elmo.raw_text import raw_sentences
+from elmo_plugin.elmo.raw_text import raw_sentences, split_tokens
 
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
 
 MAX_TOKENS = 2048
 """64 sentences of ordinary length, enough rows for efficient matrix products."""
+
+PART_TOKENS = 8 * MAX_TOKENS
+"""
+Number of tokens whose vectors `Elmo.stream` has in memory at a time: 64 MiB at the paper's 2P =
+1024. Sentences of several batches have little padding when they are sorted by length.
+"""
 
 
 def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], bool]:
@@ -23,7 +29,7 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
         return [sentences.split()], True
     if (pandas := sys.modules.get("pandas")) is not None:  # only then there are objects of it
         if isinstance(sentences, pandas.Series):
-            return [_row(label, value) for label, value in sentences.items()], False
+            return [tokens_of(f"row {label!r}", value) for label, value in sentences.items()], False
         if isinstance(sentences, pandas.DataFrame):
             raise ValueError("expected sentences, found a DataFrame; choose one of its columns")
     items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
@@ -47,11 +53,27 @@ def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
     return [_tokens(f"sentence {number}", found) for number, found in enumerate(items)]
 
 
-def _row(label: Any, value: Any) -> list[str]:
-    """The tokens of one row of a Series. Missing values are not iterable."""
-    if isinstance(value, str):
-        return value.split()
-    return _tokens(f"row {label!r}", value, "a sentence or a list of its tokens")
+def tokens_of(name: str, sentence: Any, raw: bool = False) -> list[str]:
+    """
+    The tokens of a sentence in either form. `raw`: whether a string is raw text. Missing values of
+    pandas are not iterable. Raises a `ValueError` that begins with the name.
+    """
+    if isinstance(sentence, str):
+        return split_tokens(sentence).tokens if raw else sentence.split()
+    return _tokens(name, sentence, "a sentence or a list of its tokens")
+
+
+def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterator[list[list[str]]]:
+    """Divide sentences into parts, which end when they have `n_tokens`, boundaries included."""
+    part, left = [], n_tokens
+    for number, sentence in enumerate(sentences):
+        part.append(tokens := tokens_of(f"sentence {number}", sentence, raw))
+        left -= len(tokens) + 2
+        if left <= 0:
+            yield part
+            part, left = [], n_tokens
+    if part:
+        yield part
 
 
 def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[str]:

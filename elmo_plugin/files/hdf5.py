@@ -31,6 +31,9 @@ MOST_CHUNK = 1 << 24
 BLOCK_BYTES = 1 << 24
 """Numbers that are read at a time."""
 
+KINDS = {"f": "floating-point numbers", "i": "whole numbers", "O": "text"}
+"""Kinds of arrays."""
+
 DIGEST = "blake2b"
 """Attribute of an array that holds a 16-byte digest of its data."""
 
@@ -87,10 +90,11 @@ def open_hdf5(path: str | os.PathLike) -> Iterator[h5py.File]:
         yield file
 
 
-def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
+def find_array(file: h5py.File, name: str, kind: str = "f") -> h5py.Dataset | None:
     """
-    Find the array `name` without reading its data; `None` if there is no such array. Raises an
-    `InputError` if it is a link, is not floating-point, or has data outside this file.
+    Find the array `name` without reading its data; `None` if there is no such array. `kind`: one of
+    `KINDS`. Raises an `InputError` if it is a link, is of another kind, or has data outside this
+    file.
     """
     with _reading(file, name):
         item = file
@@ -102,8 +106,8 @@ def find_array(file: h5py.File, name: str) -> h5py.Dataset | None:
             item = item[part]
         if not isinstance(item, h5py.Dataset):
             return None
-        if item.dtype.kind != "f":
-            raise _wrong(file, name, "floating-point numbers", item.dtype)
+        if item.dtype.kind != kind:
+            raise _wrong(file, name, KINDS[kind], item.dtype)
         if item.external or item.is_virtual:
             raise _wrong(file, name, "numbers in the file itself", "numbers in other files")
         if item.id.get_space_status() != h5d.SPACE_STATUS_ALLOCATED:
@@ -145,6 +149,14 @@ def array_names(file: h5py.File) -> list[str]:
     with _reading(file, "names of the arrays"):
         file.visititems(add)
     return names
+
+
+def read_column(file: h5py.File, name: str, kind: str) -> np.ndarray:
+    """Read a whole array as `find_array` finds it. Raises an `InputError` if it is damaged too."""
+    if (array := find_array(file, name, kind)) is None:
+        raise _wrong(file, name, f"an array of {KINDS[kind]}", "none")
+    with _reading(file, name):
+        return array.asstr()[()] if kind == "O" else array[()]
 
 
 def read_rows(array: h5py.Dataset) -> Iterator[np.ndarray]:

@@ -9,10 +9,11 @@ imported.
 
 import logging
 import os
+import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 logger = logging.getLogger(__name__)
 
 LIBRARY = Path(__file__).with_name("compiled") / f"kernels{EXTENSION_SUFFIXES[0]}"
+
+NOT_BUILT = "off, because it was not built"
 
 PADDED_TO = 32
 """
@@ -68,7 +71,7 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
     if os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
         return frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0"
     if not LIBRARY.exists():
-        return frozenset(), "off, because it was not built"
+        return frozenset(), NOT_BUILT
     try:
         _check_built_from()
         torch.ops.load_library(str(LIBRARY))
@@ -77,6 +80,16 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
         return _off(error)
     names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
     return dtypes, f"on, for {names}" if names else "off, because this processor has no AVX2"
+
+
+@cache
+def hint_to_build() -> None:
+    """Say once in a process that kernels could be built, if this is why there are none."""
+    if KERNEL_STATUS == NOT_BUILT and platform.machine() in ("x86_64", "AMD64"):
+        logger.warning(
+            "elmo_plugin has no compiled kernels, which make it faster on a CPU; in a clone of it, "
+            "pip install --no-build-isolation . builds them (ELMO_PLUGIN_KERNEL=0 hides this line)"
+        )
 
 
 def _off(error: Exception) -> tuple[frozenset[torch.dtype], str]:

@@ -7,7 +7,7 @@ ELMo for AllenNLP. Importing this package registers:
 `clipped_adagrad` and `fused_adam` (Optimizers), `learning_curve`, `validate_every`, `bilm_export`,
 `elmo_mix`, `keep_freed_memory` and `wandb`, fixed (TrainerCallbacks), `reduce_on_plateau`, fixed
 (LearningRateScheduler), `bilm-encode`, `bilm-import`, `bilm-export`, `elmo-configs`, `elmo-mix` and
-`elmo-nearest` (Subcommands), the texts `docs://train`, `docs://heldout` and `task://CONFIG#KEY`,
+`uses` (Subcommands), the texts `docs://train`, `docs://heldout` and `task://CONFIG#KEY`,
 and the archives `pretrained://NAME` of the models in the package.
 """
 

@@ -217,7 +217,7 @@ def test_task_modules_runs(once, kind):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["speed"], "expected parts out of embedding, training, found speed"),
+        (["speed"], "expected parts out of embedding, scores, training, found speed"),
         (["--threads", "0"], "--threads: expected at least 1, found 0"),
         (["--json", "/no/such/out.json"], "expected a file in a folder, found no /no/such"),
     ],

@@ -2,7 +2,6 @@
 library is not installed is skipped; `make docs-test` installs them all."""
 
 import os
-import runpy
 import shutil
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -166,59 +166,22 @@ def _logs(folder: Path) -> str:
     return "\n".join(file.read_text()[-3000:] for file in sorted(folder.glob("*.log")))
 
 
-def test_sklearn_transformer(small: Elmo) -> None:
-    """A text's features are the mean of its tokens' vectors, and those of no token are zeros. A
-    pipeline with it learns, is cloned and is pickled."""
-    import pickle
-
-    from sklearn.base import clone
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-
-    transformer = runpy.run_path(str(RECIPES / "sklearn_transformer.py"))["ElmoVectors"]
-    found = transformer().fit_transform([*SENTENCES, ""])
-    expected = [average(small, sentence).mean(axis=0) for sentence in SENTENCES]
-    np.testing.assert_allclose(found[:3], expected, atol=1e-5)
-    assert not found[3].any()
-    pipeline = clone(make_pipeline(transformer("pretrained://tiny"), LogisticRegression()))
-    pipeline.fit(SENTENCES, ["dog", "ferry", "dog"])
-    assert list(pipeline.predict(SENTENCES[:2])) == ["dog", "ferry"]
-    assert pickle.loads(pickle.dumps(pipeline[0].elmo_)).output_dim
-
-
-@pytest.mark.parametrize("with_sentences", [True, False])
-def test_spacy_component(small: Elmo, with_sentences: bool) -> None:
-    """Each sentence of a document has the vectors that it has alone, also among other documents and
-    empty ones. Without sentences, a document is one."""
-    import spacy
-
-    runpy.run_path(str(RECIPES / "spacy_component.py"))
-    nlp = spacy.blank("en")
-    if with_sentences:
-        nlp.add_pipe("sentencizer")
-    nlp.add_pipe("elmo")
-    both = "He threw the stick to the dog. The ferry leaves at seven."
-    first, empty, doc = nlp.pipe(["The ferry leaves at seven.", "", both])
-    parts = SENTENCES[:2] if with_sentences else [" ".join(SENTENCES[:2])]
-    expected = np.concatenate([average(small, part) for part in parts])
-    np.testing.assert_allclose(doc.tensor, expected, atol=1e-5)
-    np.testing.assert_allclose(doc[3].vector, expected[3], atol=1e-5)
-    np.testing.assert_allclose(doc[2:4].vector, expected[2:4].mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(doc.vector, expected.mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(first.tensor, average(small, SENTENCES[1]), atol=1e-5)
-    assert empty.tensor.shape == (0, small.output_dim) and not empty.vector.any()
-
-    spaced = nlp("  " + both.replace(" the ", "   the "))
-    words = [token.i for token in spaced if not token.is_space]
-    np.testing.assert_allclose(spaced.tensor[words], expected, atol=1e-5)
-    np.testing.assert_allclose(spaced.vector, expected.mean(axis=0), atol=1e-5)
-    assert not spaced[0].vector.any() and not spaced[0:1].vector.any()
-
-    doc = nlp.make_doc("the New York ferry")
-    with doc.retokenize() as retokenizer:
-        retokenizer.merge(doc[1:3])
-    merged = nlp(doc)  # as by spaCy's merge_entities
-    np.testing.assert_allclose(merged.tensor, average(small, "the New_York ferry"), atol=1e-5)
+def test_proteins(small: Elmo, tmp_path: Path) -> None:
+    """Each protein's number, identifier, and vectors: by NumPy, the sum of the layers, and its mean
+    over the residues. A FASTA file may break sequences into lines, in lower case too."""
+    sequences = {"sp|P1|A_B": "MKVLAAGIW", "Q2": "ACD", "Q3": "M" * 60}
+    fasta = tmp_path / "proteins.fasta"
+    fasta.write_text(">sp|P1|A_B a > b\nMKVL\naagiw\n\n>Q2\nACD\n>Q3\n" + "M" * 60)
+    files = [tmp_path / "residues.h5", tmp_path / "means.h5"]
+    run("proteins.py", "small", fasta, *files)
+    with h5py.File(files[0]) as residues, h5py.File(files[1]) as means:
+        assert set(residues) == set(means) == {"0", "1", "2"}
+        for number, (name, sequence) in enumerate(sequences.items()):
+            expected = small.embed(list(sequence), "all").sum(axis=0)
+            found, mean = residues[str(number)], means[str(number)]
+            assert found.attrs["original_id"] == mean.attrs["original_id"] == name
+            np.testing.assert_allclose(found[()], expected, atol=1e-5)
+            np.testing.assert_allclose(mean[()], expected.mean(axis=0), atol=1e-5)
 
 
 def test_similarity(small: Elmo, text: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from elmo_plugin import LanguageModel
 from elmo_plugin.elmo import parts, score
+from elmo_plugin.elmo.arguments import run_command
 from tests.conftest import allennlp, python
 from tests.test_line import ABSENT
 
@@ -36,7 +37,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Any:
-    return score.main(list(map(str, arguments)), "score")
+    return run_command(score, list(map(str, arguments)), "score")
 
 
 def printed(capsys: pytest.CaptureFixture, *arguments: object) -> str:

@@ -1,9 +1,8 @@
-"""Table 4; tests/elmo/test_nearest.py compares the search itself with an oracle."""
+"""Table 4; tests/elmo/test_meanings.py compares the search itself with an oracle."""
 
 from pathlib import Path
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.nearest import Occurrence, Sentence
 from experiments import neighbors
 from experiments.rows import read_rows
 from tests.conftest import python
@@ -23,9 +22,8 @@ def test_rows_and_table(bilm_archive: str, tmp_path: Path) -> None:
 
 
 def test_long_sentences_are_cut() -> None:
-    occurrence = Occurrence(Sentence(tuple("abcdefg")), 3)
-    assert neighbors.marked(occurrence, 1) == "… c **d** e …"
-    assert neighbors.marked(occurrence) == "a b c **d** e f g"
+    assert neighbors.marked("a b c d e f g", 3, 1) == "… c **d** e …"
+    assert neighbors.marked("a b c d e f g", 3) == "a b c **d** e f g"
 
 
 def test_command(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from elmo_plugin import Elmo
 from elmo_plugin.ops import char_conv, kernel_sources, kernels, lstm, softmax
 from tests.conftest import python, threads
 
@@ -158,3 +159,17 @@ def test_the_source_is_empty_for_other_processors(name: str) -> None:
     command = [compiler, "-E", "-P", "-U__x86_64__", source]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not done.stdout.strip()
+
+
+def test_who_has_no_kernels_is_told_once(monkeypatch, caplog):
+    """By hand: the first vectors on a CPU say how to build them, and only if nothing else is the
+    reason that there are none."""
+    elmo = Elmo.from_pretrained("tiny")
+    for status, n_messages in ((kernels.NOT_BUILT, 1), ("off, because ELMO_PLUGIN_KERNEL is 0", 0)):
+        monkeypatch.setattr(kernels, "KERNEL_STATUS", status)
+        kernels.hint_to_build.cache_clear()
+        caplog.clear()
+        for _ in range(2):
+            elmo.clear_caches()
+            elmo.embed("the dog")
+        assert caplog.text.count("pip install --no-build-isolation .") == n_messages

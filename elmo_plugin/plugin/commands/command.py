@@ -1,6 +1,7 @@
 """Shared parts of the commands: base class, the biLM that the arguments name, and input paths."""
 
 import argparse
+from typing import Any
 
 from allennlp.commands.subcommand import Subcommand
 
@@ -11,6 +12,7 @@ from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.errors import named
+from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 from elmo_plugin.plugin.task_address import with_repeats
 
 
@@ -41,6 +43,22 @@ class Command(Subcommand):
             check_standard_output()
         with piped_output():
             self.run(args)
+
+
+class PlainCommand(Command):
+    """A command that is also one where AllenNLP is not installed; see `run_command`."""
+
+    module: Any
+    """Its module."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        self.module.add_arguments(parser)
+
+    def run(self, args: argparse.Namespace) -> None:
+        if args.text is not None:
+            args.text = with_repeats(args.text)
+        do_not_spin_if_busy()
+        self.module.run(args)
 
 
 def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:

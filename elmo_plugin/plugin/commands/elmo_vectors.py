@@ -80,6 +80,12 @@ class ElmoCommand(Command):
             action="store_true",
             help="name datasets by their sentences instead of line numbers",
         )
+        parser.add_argument(
+            "--file-friendly-logging",
+            action="store_true",
+            help="update the progress bar every 10 seconds, for a log file",
+        )
+        parser.add_argument("--vocab-path", help="an option of AllenNLP 0.9 that has no effect")
 
     def run(self, args: argparse.Namespace) -> None:
         check_output_file("output_file", args.output_file)
@@ -127,7 +133,8 @@ class ElmoCommand(Command):
                 f"{size.n_sentences:,} sentences with {size.n_tokens:,} tokens; twice the space "
                 "while it is written"
             )
-        dump(elmo, lines(size is None), args.output_file, settings, size and size.n_sentences)
+        total, seconds = size and size.n_sentences, 10.0 if args.file_friendly_logging else 0.1
+        dump(elmo, lines(size is None), args.output_file, settings, total, seconds)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -18,8 +18,9 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import dump
+from elmo_plugin.elmo import dump, parts
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.commands import elmo_vectors
 from elmo_plugin.text.corpus import EncodedCorpus
@@ -59,6 +60,24 @@ def read(file) -> dict[str, numpy.ndarray]:
 
 def same(one, other) -> bool:
     return one.keys() == other.keys() and all(numpy.array_equal(one[k], other[k]) for k in one)
+
+
+def test_the_arguments_of_0_9(text, tmp_path, options, monkeypatch):
+    """`--vocab-path` had no effect in 0.9 either. `--file-friendly-logging` slowed the progress bar
+    to ten seconds there. The vectors are those without the two."""
+    intervals = []
+
+    class Bar(parts.tqdm):
+        def __init__(self, *args, mininterval, **kwargs):
+            intervals.append(mininterval)
+            super().__init__(*args, mininterval=mininterval, **kwargs)
+
+    monkeypatch.setattr(parts, "tqdm", Bar)
+    run(text, tmp_path / "plain", "--top", *options)
+    of_0_9 = ["--vocab-path", tmp_path / "none", "--file-friendly-logging"]
+    run(text, tmp_path / "of_0_9", "--top", *options, *of_0_9)
+    assert same(read(tmp_path / "plain"), read(tmp_path / "of_0_9"))
+    assert intervals == [0.1, 10]
 
 
 @pytest.mark.parametrize("layer", ["all", "top", "average"])
@@ -564,15 +583,16 @@ def test_a_task_has_a_dataset_for_each_instance(tmp_path, options, task):
     assert EncodedCorpus.open(tmp_path / "corpus").num_sentences == 3
 
 
-def test_predictions_and_neighbors_of_a_task(tmp_path, bilm_archive, task, capsys):
-    """By hand: each instance has its prediction, and the number of a neighbor's line counts all."""
+def test_predictions_and_uses_of_a_task(tmp_path, bilm_archive, task):
+    """By hand: each instance has its prediction, and the number of a use's line counts all."""
     arguments = ("--output-file", tmp_path / "out.jsonl", "--silent")
     allennlp("predict", bilm_archive, task, *arguments)
     found = [json.loads(x)["tokens"] for x in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert found == [line.split() for line in REPEATED]
-    query = ("--sentence", "*it* walked", "-k", 20, "--archive-file", bilm_archive)
-    allennlp("elmo-nearest", task, *query)
-    assert re.search(r"\*it\* ran  \(line 4\)", capsys.readouterr().out)
+    (tmp_path / "words").write_text("it")
+    uses = tmp_path / "uses.hdf5"
+    allennlp("uses", task, tmp_path / "words", uses, "--archive-file", bilm_archive)
+    assert read_uses(uses)[["sentence", "position"]].values.tolist() == [[3, 0]]
 
 
 UNSEGMENTED = "我昨天去了北京大学图书馆借书然后回家"
@@ -670,8 +690,7 @@ def test_missing_inputs_are_named(text, tmp_path, options):
 
 
 @pytest.mark.parametrize(
-    "command, defaults",
-    [("elmo", ["-1", "64", "warm", "1/1"]), ("elmo-nearest", ["5", "5", "top", "-1"])],
+    "command, defaults", [("elmo", ["-1", "64", "warm", "1/1"]), ("uses", ["0", "top", "-1"])]
 )
 def test_help_says_each_default_once(capsys, command, defaults):
     """The expected help lists the options in order, with each default as one would type it."""

@@ -22,6 +22,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
+from huggingface_hub import ModelCard
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
@@ -244,6 +245,31 @@ def test_an_export_says_who_reads_it(bilm_archive, tmp_path, capsys):
         f"wrote options.json, weights.hdf5 and vocabulary.txt to {tmp_path}",
         "AllenNLP's own ELMo reads them, as elmo_plugin does",
     ]
+
+
+def test_a_model_card(bilm_archive, tmp_path):
+    """The front matter is read by the package of the Hugging Face Hub. The folder with the card is
+    read as the same model, and a card that exists stays."""
+    out = tmp_path / "my-elmo"
+    languages = ["--language", "en", "--language", "pt-BR"]
+    allennlp("bilm-export", bilm_archive, out, "--card", "--license", "cc-by-4.0", *languages)
+    assert {file.name for file in out.iterdir()} == {*FILES, "README.md"}
+    card = ModelCard.load(out / "README.md")
+    assert card.data.license == "cc-by-4.0" and card.data.language == ["en", "pt-BR"]
+    assert card.data.pipeline_tag == "feature-extraction" and "elmo" in card.data.tags
+    assert card.text.strip().startswith("# my-elmo\n")
+    assert "2 LSTM layers\nof 24 cells, projected to 8" in card.text
+    expected = Elmo.from_archive(bilm_archive).embed("A dog")
+    assert np.array_equal(Elmo.from_archive(out).embed("A dog"), expected)
+    with pytest.raises(InputError, match=r"README\.md: expected to write a new file, found one"):
+        allennlp("bilm-export", bilm_archive, out, "--card")
+    for option, wrong in (("--license", "my: own"), ("--language", "English")):
+        with pytest.raises(InputError, match=f"{option}: expected .* found '{wrong}'"):
+            allennlp("bilm-export", bilm_archive, tmp_path / "no", "--card", option, wrong)
+    assert not (tmp_path / "no").exists()
+    allennlp("bilm-export", bilm_archive, tmp_path / "plain", "--card")
+    plain = ModelCard.load(tmp_path / "plain" / "README.md").data
+    assert plain.license == "unknown" and plain.language is None
 
 
 def test_an_import_to_a_full_disk(bilm_archive, tmp_path):

@@ -7,8 +7,6 @@ import pytest
 from elmo_plugin.checks import InputError
 from tests.conftest import allennlp
 
-WORD = ["--sentence", "the *dog*", "--pretrained", "tiny"]
-
 
 @pytest.mark.parametrize(
     ("argument", "arguments"),
@@ -24,7 +22,9 @@ WORD = ["--sentence", "the *dog*", "--pretrained", "tiny"]
             "weight_file",
             ["elmo", "text", "out", "--top", "--options-file", "text", "--weight-file", ""],
         ),
-        ("text", ["elmo-nearest", "", *WORD]),
+        ("text", ["uses", "", "text", "out"]),
+        ("words", ["uses", "text", "", "out"]),
+        ("out", ["uses", "text", "text", ""]),
         ("archives", ["elmo-mix", ""]),
         ("folder", ["elmo-configs", ""]),
         ("text", ["bilm-encode", "", "out"]),

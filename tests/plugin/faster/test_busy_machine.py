@@ -63,8 +63,9 @@ busy = SimpleNamespace(read_text=lambda: "3.90 2.00 1.00 4/300 99")
 
 def test_commands_that_compute_for_long(calls, bilm_archive, tmp_path):
     """Each of them calls it, once. A command that computes nothing does not."""
-    text = tmp_path / "text.txt"
+    text, words = tmp_path / "text.txt", tmp_path / "words.txt"
     text.write_text("the dog threw the stick .\n" * 8)
+    words.write_text("dog\n")
     params = config(tmp_path / "cache").as_dict()
     params["trainer"].update(num_epochs=1, callbacks=[])
     Params(params).to_file(str(tmp_path / "config.json"))
@@ -74,7 +75,7 @@ def test_commands_that_compute_for_long(calls, bilm_archive, tmp_path):
         (1, ("evaluate", bilm_archive, text, "-o", SENTENCES)),
         (1, ("predict", bilm_archive, text, "--use-dataset-reader", "--silent", "-o", SENTENCES)),
         (1, ("elmo", text, tmp_path / "vectors.hdf5", "--top", "--archive-file", bilm_archive)),
-        (1, ("elmo-nearest", text, "--word", "dog", "--archive-file", bilm_archive)),
+        (1, ("uses", text, words, tmp_path / "uses", "--archive-file", bilm_archive)),
         (0, ("bilm-export", bilm_archive, tmp_path / "exported")),
     ):
         calls.clear()

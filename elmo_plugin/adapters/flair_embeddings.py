@@ -1,0 +1,69 @@
+"""ELMo as embeddings of flair."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from elmo_plugin.adapters import missing, one_token
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.modules import BiLM
+from elmo_plugin.options import BiLMOptions
+
+try:
+    from flair import device
+    from flair.embeddings.base import TokenEmbeddings, register_embeddings
+except ModuleNotFoundError:
+    TokenEmbeddings, device, register_embeddings = missing("flair"), None, lambda kind: kind
+
+
+@register_embeddings
+class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
+    """
+    flair's embeddings of words by a frozen biLM. A tagger's file contains the biLM; a program that
+    loads it imports this module first.
+
+    # Parameters
+
+    model : `str | os.PathLike | BiLM`, optional (default = `"small"`)
+        The name of a model in the package, anything else that `Elmo.from_archive` accepts, or a
+        biLM.
+    layer : `str | int`, optional (default = `"average"`)
+        See `Elmo.embed`. `"all"` concatenates the layers.
+    """
+
+    def __init__(
+        self, model: str | os.PathLike | BiLM = "small", layer: str | int = "average"
+    ) -> None:
+        super().__init__()
+        bilm = model if isinstance(model, BiLM) else find_bilm(model).bilm
+        self.elmo = Elmo(bilm).eval().requires_grad_(False)
+        self.layer = layer
+        self.name = f"elmo-{'bilm' if model is bilm else model}-{layer}"
+        self.static_embeddings = True
+        self.to(device)
+
+    @property
+    def embedding_length(self) -> int:
+        return self.elmo.output_dim * (self.elmo.n_layers if self.layer == "all" else 1)
+
+    def _add_embeddings_internal(self, sentences: list[Any]) -> None:
+        texts = [[one_token(token.text) for token in sentence] for sentence in sentences]
+        for sentence, found in zip(sentences, self.elmo.embed(texts, self.layer, as_tensors=True)):
+            if self.layer == "all":
+                found = found.transpose(0, 1).flatten(1)
+            for token, vector in zip(sentence, found):
+                token.set_embedding(self.name, vector)
+
+    def to_params(self) -> dict[str, Any]:
+        """The state dictionary of a tagger has the weights."""
+        options = self.elmo.bilm.options.to_dict()
+        return {"options": options, "layer": self.layer, "name": self.name}
+
+    @classmethod
+    def from_params(cls, params: dict[str, Any]) -> ElmoEmbeddings:
+        options = BiLMOptions.from_dict(params["options"], source=f"flair's {params['name']}")
+        embeddings = cls(BiLM(options), params["layer"])
+        embeddings.name = params["name"]
+        return embeddings

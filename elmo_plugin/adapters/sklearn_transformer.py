@@ -1,0 +1,61 @@
+"""ELMo as a transformer of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from elmo_plugin.adapters import check_has_one_vector, missing
+from elmo_plugin.elmo.elmo import Elmo
+
+try:
+    from sklearn import base
+    from sklearn.utils.validation import check_is_fitted
+
+    BASES: tuple[Any, ...] = (
+        base.ClassNamePrefixFeaturesOutMixin,
+        base.TransformerMixin,
+        base.BaseEstimator,
+    )
+except ModuleNotFoundError:
+    BASES = (missing("scikit-learn"),)
+
+
+class ElmoVectors(*BASES):  # type: ignore[misc]
+    """
+    A transformer from texts to the mean ELMo vectors of their tokens:
+
+        make_pipeline(ElmoVectors(), LogisticRegression()).fit(texts, labels)
+
+    Pickling a fitted transformer stores its biLM, so that loading it needs no other file.
+
+    # Parameters
+
+    model : `str | os.PathLike`, optional (default = `"small"`)
+        The name of a model in the package, or anything else that `Elmo.from_archive` accepts.
+    layer : `str | int`, optional (default = `"average"`)
+        See `Elmo.embed`; a layer for which it gives one vector per token.
+    """
+
+    def __init__(self, model: Any = "small", layer: str | int = "average") -> None:
+        self.model, self.layer = model, layer
+
+    def fit(self, texts: Any, labels: Any = None) -> ElmoVectors:
+        """Load the biLM. It is not trained."""
+        check_has_one_vector(self.layer)
+        self.elmo_ = Elmo.from_archive(self.model).eval()
+        self._n_features_out = self.elmo_.output_dim  # names of features need it
+        return self
+
+    def transform(self, texts: Any) -> np.ndarray:
+        """
+        The vectors of N texts, shape `(N, 2P)`, zeros for a text without tokens. `texts`: a list,
+        an array, a column of a DataFrame, or a DataFrame with one column, of strings with white
+        space between tokens or of lists of tokens.
+        """
+        check_is_fitted(self)
+        if getattr(texts, "ndim", 1) == 2 and texts.shape[1] == 1:
+            texts = np.asarray(texts)[:, 0]
+        sentences = [text.split() if isinstance(text, str) else text for text in texts]
+        return self.elmo_.embed(sentences, self.layer, pool="mean")

@@ -1,0 +1,82 @@
+"""ELMo as a component of a spaCy pipeline. `elmo_plugin_spacy` makes it known to spaCy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from elmo_plugin.adapters import check_has_one_vector, one_token
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.parts import groups
+
+MOST_DOCS = 64
+"""Documents whose vectors are computed together, which bounds the memory."""
+
+
+class ElmoComponent:
+    """
+    Sets `doc.tensor`, which has one row per spaCy token, and makes it the `vector` of tokens; that
+    of a span or a document is the mean over its tokens. A token of white space has zeros and does
+    not count, because the biLM does not read it; white space within a token is read as `_`. The
+    biLM reads each sentence by itself, or the whole document if it has no sentence boundaries.
+
+    # Parameters
+
+    model : `str`
+        See `Elmo.from_archive`. It is loaded when it is needed. A pipeline on disk has the model in
+        its folder.
+    layer : `str | int`
+        See `Elmo.embed`; a layer for which it gives one vector per token.
+    """
+
+    def __init__(self, model: str, layer: str | int) -> None:
+        check_has_one_vector(layer)
+        self.model, self.layer = model, layer
+
+    @cached_property
+    def elmo(self) -> Elmo:
+        return Elmo.from_archive(self.model).eval()
+
+    def __call__(self, doc: Any) -> Any:
+        return next(self.pipe([doc]))
+
+    def pipe(self, stream: Iterable[Any], *, batch_size: int = MOST_DOCS) -> Iterator[Any]:
+        for docs in groups(stream, min(batch_size, MOST_DOCS)):
+            self._set_vectors(docs)
+            yield from docs
+
+    def _set_vectors(self, docs: Sequence[Any]) -> None:
+        parts = [
+            [token for token in part if not token.is_space]
+            for doc in docs
+            for part in (doc.sents if doc.has_annotation("SENT_START") else [doc])
+        ]
+        for doc in docs:
+            doc.tensor = np.zeros((len(doc), self.elmo.output_dim), "float32")
+            doc.user_token_hooks["vector"] = _row
+            doc.user_span_hooks["vector"] = doc.user_hooks["vector"] = _mean
+        texts = [[one_token(token.text) for token in part] for part in parts]
+        for part, vectors in zip(parts, self.elmo.embed(texts, self.layer)):
+            if part:
+                part[0].doc.tensor[[token.i for token in part]] = vectors
+
+    def to_disk(self, path: str | os.PathLike, *, exclude: Sequence[str] = ()) -> None:
+        self.elmo.save(path)
+
+    def from_disk(self, path: str | os.PathLike, *, exclude: Sequence[str] = ()) -> ElmoComponent:
+        self.elmo = Elmo.from_archive(path).eval()
+        return self
+
+
+def _row(token: Any) -> np.ndarray:
+    return token.doc.tensor[token.i]
+
+
+def _mean(tokens: Any) -> np.ndarray:
+    """The mean vector of the tokens of a span or a document that are not white space."""
+    n_words = sum(not token.is_space for token in tokens)
+    return tokens.doc.tensor[[token.i for token in tokens]].sum(axis=0) / max(n_words, 1)

@@ -1,0 +1,205 @@
+"""
+The uses of words in a text: each occurrence of a listed word, with its sentence, its place and its
+vector. The text is read once, and only sentences with such a word are embedded.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from itertools import chain, groupby, tee
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+from tqdm import tqdm
+
+from elmo_plugin.checks import InputError, check_count, fail
+from elmo_plugin.elmo.parts import groups
+from elmo_plugin.elmo.sentences import SPACE, tokens_of
+from elmo_plugin.files.atomic_write import atomic_write, check_is_new
+from elmo_plugin.files.digest import append_checksum, ends_in_checksum
+from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
+from elmo_plugin.text.lines import find_files, read_blocks
+
+ROWS = 1024
+"""Number of uses that are written at a time."""
+
+
+class Use(NamedTuple):
+    """
+    An occurrence of a word. `word`: its name in the list. `token`: its form in the text.
+    `sentence`: the number of the line in its file, or of the sentence in a list. `position`: the
+    number of the token in its sentence. Both are counted from 0. `text`: the tokens of the
+    sentence with single spaces between them.
+    """
+
+    word: str
+    token: str
+    file: str
+    sentence: int
+    position: int
+    text: str
+
+
+VECTOR = "vector"
+"""The column with the vectors, which follows those of `Use`."""
+
+
+def word_forms(words: Any) -> dict[str, str]:
+    """The word of each form. See `Elmo.uses` for `words`, and for the errors."""
+    if isinstance(words, str | os.PathLike):
+        lines = chain.from_iterable(read_blocks(Path(words), is_text=False))
+        pairs = (line.strip().partition("\t") for line in lines if line.strip())
+        words = [(word, forms or [word]) for word, _, forms in pairs]
+    elif isinstance(words, Mapping):
+        words = words.items()
+    else:
+        words = [(word, [word]) for word in words]
+    found: dict[str, str] = {}
+    for word, forms in words:
+        for form in forms.split() if isinstance(forms, str) else forms:
+            if not isinstance(form, str) or not form or SPACE.search(form):
+                fail(f"words: {word}", "forms without spaces, the first after a tab", form)
+            if found.setdefault(form, word) != word:
+                fail("words", f"{form!r} as a form of one word", f"it at {found[form]}, {word}")
+    if not found:
+        fail("words", "at least one word", words)
+    return found
+
+
+def find_uses(corpus: Any, forms: dict[str, str]) -> Iterator[Use]:
+    """The uses in the order of the text."""
+    for file, number, tokens in tqdm(_sentences(corpus), unit=" sentences", desc="text"):
+        if not forms.keys().isdisjoint(tokens):
+            text = " ".join(tokens)
+            for position, token in enumerate(tokens):
+                if (word := forms.get(token)) is not None:
+                    yield Use(word, token, file, number, position, text)
+
+
+def _sentences(corpus: Any) -> Iterator[tuple[str, int, list[str]]]:
+    """The file, number and tokens of each sentence."""
+    if not isinstance(corpus, str | os.PathLike):
+        for number, sentence in enumerate(corpus):
+            yield "", number, tokens_of(f"sentence {number}", sentence)
+        return
+    files = find_files(corpus)
+    folder = os.path.commonpath([file.parent for file in files])
+    for file in files:
+        for number, line in enumerate(chain.from_iterable(read_blocks(file))):
+            yield os.path.relpath(file, folder), number, line.split()
+
+
+def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
+    """
+    At most `most` uses of each word, in the order of the text. All its uses are equally likely, and
+    the sample does not depend on the other words (algorithm R of Vitter 1985).
+    """
+    kept: defaultdict[str, list[tuple[int, Use]]] = defaultdict(list)
+    random: dict[str, Random] = {}
+    seen: defaultdict[str, int] = defaultdict(int)
+    for item in enumerate(uses):
+        word = item[1].word
+        seen[word] += 1
+        if seen[word] <= most:
+            kept[word].append(item)
+            continue
+        place = random.setdefault(word, Random(f"{seed} {word}")).randrange(seen[word])
+        if place < most:
+            kept[word][place] = item
+    return [use for _, use in sorted(chain.from_iterable(kept.values()))]
+
+
+def uses_with_vectors(
+    elmo: Any, corpus: Any, words: Any, layer: str | int, most: int | None, seed: int
+) -> Iterator[tuple[Use, np.ndarray]]:
+    """The uses in the order of the text, each with its vector. See `Elmo.uses`."""
+    if elmo.initial_state == "carry":
+        fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
+    if layer == "all":
+        fail("layer", "one that gives a use one vector", layer)
+    check_count("seed", seed, least=0)
+    uses: Iterable[Use] = find_uses(corpus, word_forms(words))
+    if most is not None:
+        check_count("most", most)
+        uses = tqdm(sample(uses, most, seed), unit=" uses", desc="vectors")
+    # The second iterator is ahead by the sentences that the stream embeds at a time.
+    sentences, ahead = tee(list(found) for _, found in groupby(uses, key=lambda use: use[2:4]))
+    vectors = elmo.stream((found[0].text.split(" ") for found in ahead), layer)
+    for found, numbers in zip(sentences, vectors):
+        for use in found:
+            yield use, numbers[use.position].copy()
+
+
+def uses_frame(*arguments: Any) -> Any:
+    """The `uses_with_vectors` as a pandas DataFrame."""
+    needed("pandas")
+    found = list(uses_with_vectors(*arguments))
+    return _frame([use for use, _ in found], [vector for _, vector in found])
+
+
+def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
+    """
+    Write the `uses_with_vectors` to a new HDF5 file with an array for each column of the DataFrame.
+    Memory does not grow with the text. Returns the number of uses. Raises an `InputError` if the
+    file exists or there are no uses, and a `DiskFullError` if the disk is full.
+    """
+    check_is_new(out)
+    found = uses_with_vectors(elmo, *arguments)
+    n_uses = 0
+    with atomic_write(out) as temporary:
+        with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
+            for name, kind in KINDS.items():
+                shape = (elmo.output_dim,) if name == VECTOR else ()
+                limits = {"maxshape": (None, *shape), "chunks": (ROWS, *shape)}
+                file.create_dataset(name, (0, *shape), TYPES[kind], **limits)
+            for rows in groups(found, ROWS):
+                uses, vectors = zip(*rows)
+                for name, values in zip(KINDS, (*zip(*uses), np.stack(vectors))):
+                    file[name].resize(n_uses + len(rows), axis=0)
+                    file[name][n_uses:] = np.asarray(values, dtype=TYPES[KINDS[name]])
+                n_uses += len(rows)
+                disk.check()
+        if not n_uses:
+            raise InputError(f"{arguments[0]}: expected a use of a listed word, found none")
+        append_checksum(temporary)
+    return n_uses
+
+
+TYPES = {"O": h5py.string_dtype(), "i": np.dtype("<i8"), "f": np.dtype("<f4")}
+KINDS = {name: "i" if kind is int else "O" for name, kind in Use.__annotations__.items()}
+KINDS[VECTOR] = "f"
+"""The type of each column, as in `find_array`."""
+
+
+def read_uses(path: str | os.PathLike) -> Any:
+    """
+    Read the file of `write_uses` or of the command `uses` as a pandas DataFrame; see `Elmo.uses`.
+    Raises an `InputError` if it is another file or damaged, or if pandas is not installed.
+    """
+    needed("pandas")
+    with open_hdf5(path) as file:
+        if not ends_in_checksum(Path(path)):
+            raise InputError(f"{path}: expected the file as it was written, found damage")
+        columns = [read_column(file, name, kind) for name, kind in KINDS.items()]
+    return _frame(list(zip(*columns[:-1])), columns[-1])
+
+
+def _frame(uses: list[Any], vectors: Iterable[np.ndarray]) -> Any:
+    frame = needed("pandas").DataFrame(uses, columns=Use._fields)
+    frame[VECTOR] = list(vectors)
+    return frame
+
+
+def needed(module: str) -> Any:
+    """Import a module of a package that is optional."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = {"sklearn": "scikit-learn"}.get(name := module.partition(".")[0], name)
+        raise InputError(
+            f"expected the package {package}, found none; pip install {package}"
+        ) from error

@@ -1,0 +1,51 @@
+"""The command `uses`, which needs no AllenNLP."""
+
+import argparse
+
+from elmo_plugin.checks import fail
+from elmo_plugin.elmo.arguments import (
+    add_model_arguments,
+    check_output_file,
+    named_bilm,
+    print_text,
+)
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.uses import write_uses
+from elmo_plugin.formats.find import find_bilm
+
+DESCRIPTION = """
+Writes the uses of words in a text to an HDF5 file: each occurrence with its sentence, its place and
+its vector.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "text", help="a file, a glob or a folder, one sentence per line; plain, .gz, .xz or .zst"
+    )
+    parser.add_argument(
+        "words",
+        help="a file; each line has a word or, separated by a tab, a word and its forms, separated "
+        "by spaces",
+    )
+    parser.add_argument("out", help="the HDF5 file to write")
+    parser.add_argument(
+        "--most", type=int, metavar="N", help="at most N uses of each word, drawn at random"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the draw")
+    parser.add_argument(
+        "--layer", default="top", help="top, average, or a number, where 0 is the words"
+    )
+    add_model_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    check_output_file("out", args.out)
+    name, weights, device = named_bilm(args)
+    elmo = Elmo(find_bilm(name, weights).bilm).to(device)
+    layers: dict[str, str | int] = {str(k): k for k in range(elmo.n_layers)}
+    layers |= {"top": "top", "average": "average"}
+    if args.layer not in layers:
+        fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
+    options = args.text, args.words, layers[args.layer], args.most, args.seed
+    print_text(f"{args.out}: {write_uses(args.out, elmo, *options):,} uses")

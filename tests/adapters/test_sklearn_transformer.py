@@ -1,0 +1,77 @@
+"""The transformer with scikit-learn itself."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from elmo_plugin import Elmo
+from elmo_plugin.adapters.sklearn_transformer import ElmoVectors
+from elmo_plugin.checks import InputError
+from tests.compare import assert_close
+from tests.conftest import BiLMFiles
+
+TEXTS = ["He threw the stick to the dog .", "The ferry leaves at seven .", "", "A dog"]
+LABELS = ["dog", "ferry", "ferry", "dog"]
+
+
+@pytest.fixture(scope="module")
+def expected(bilm_files: BiLMFiles) -> np.ndarray:
+    """By NumPy: the mean over the tokens of the mean over the layers."""
+    elmo = Elmo.from_files(*bilm_files)
+    vectors = [elmo.embed(text, "all").mean(axis=0) for text in TEXTS]
+    return np.stack([x.sum(axis=0) / max(1, len(x)) for x in vectors])
+
+
+@pytest.fixture(scope="module")
+def folder(bilm_files: BiLMFiles) -> Path:
+    return Path(bilm_files.options_file).parent
+
+
+def test_what_it_reads(folder: Path, expected: np.ndarray) -> None:
+    """The same texts as a list, as tokens, as an array, as a column, and as a frame of one."""
+    frame = pd.DataFrame({"text": TEXTS}, index=list("dbca"))
+    forms = [TEXTS, [text.split() for text in TEXTS], np.array(TEXTS), np.array(TEXTS)[:, None]]
+    for texts in (*forms, frame["text"], frame):
+        found = ElmoVectors(folder).fit_transform(texts, LABELS)
+        assert_close(found, expected, what=type(texts).__name__, atol=1e-6)
+    assert ElmoVectors(folder).fit(TEXTS).transform([]).shape == (0, expected.shape[1])
+    assert ElmoVectors(folder).fit(TEXTS).transform(["A"]).shape == (1, expected.shape[1])
+
+
+def test_in_a_pipeline(folder: Path, expected: np.ndarray) -> None:
+    """It is cloned, searched, pickled with its biLM, and names its features, as scikit-learn does
+    with its own transformers."""
+    frame = pd.DataFrame({"text": TEXTS, "length": [8, 6, 0, 2]})
+    columns = make_column_transformer((ElmoVectors(folder), "text"), remainder="passthrough")
+    table = columns.set_output(transform="pandas").fit_transform(frame)
+    assert list(table.columns[[0, -1]]) == ["elmovectors__elmovectors0", "remainder__length"]
+    assert_close(table.to_numpy()[:, :-1], expected, what="table", atol=1e-6)
+
+    pipeline = make_pipeline(ElmoVectors(folder, layer="top"), LogisticRegression())
+    other = clone(pipeline).set_params(elmovectors__layer=0)
+    assert other[0].layer == 0 and pipeline[0].layer == "top"
+    search = GridSearchCV(pipeline, {"elmovectors__layer": ["top", "average"]}, cv=2)
+    search.fit(TEXTS, LABELS)
+    fitted = search.best_estimator_
+    loaded = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(loaded[0].transform(TEXTS), fitted[0].transform(TEXTS))
+    assert np.array_equal(loaded.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
+
+
+def test_what_is_refused(folder: Path) -> None:
+    """Parameters are checked when the transformer is fitted, as in scikit-learn."""
+    with pytest.raises(InputError, match="layer: expected one that has a single vector"):
+        ElmoVectors(folder, "all").fit(TEXTS)
+    with pytest.raises(NotFittedError):
+        ElmoVectors(folder).transform(TEXTS)
+    with pytest.raises(ValueError, match=r"sentence 1: expected a list of tokens, found 3"):
+        ElmoVectors(folder).fit_transform(["A", 3])

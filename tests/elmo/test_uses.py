@@ -1,0 +1,238 @@
+"""The uses of words, and vectors of a text in a stream. The oracle is `Elmo.embed`."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import h5py
+import numpy as np
+import pytest
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.elmo import elmo as elmo_module
+from elmo_plugin.elmo import uses
+from elmo_plugin.elmo.uses import Use, find_uses, read_uses, sample, word_forms, write_uses
+from tests.damage import damage
+
+VOCABULARY = "The the dog dogs stick threw he to . Stick caf\u00e9 a\u00a0b".split(" ")
+
+
+@pytest.fixture(scope="module")
+def elmo(bilm_archive: str) -> Elmo:
+    return Elmo.from_archive(bilm_archive)
+
+
+@pytest.fixture(scope="module")
+def sentences() -> list[list[str]]:
+    """Random sentences, some of them empty."""
+    random = Random(0)
+    return [random.choices(VOCABULARY, k=random.randrange(9)) for _ in range(60)]
+
+
+@pytest.mark.parametrize("part_tokens", [1, 30, 2**14])
+@pytest.mark.parametrize("options", [{"layer": "all"}, {"pool": "mean"}, {"as_tensors": True}])
+def test_a_stream(
+    elmo: Elmo, sentences: list, part_tokens: int, options: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The vectors are those of all sentences at once. Strings are the same as lists of tokens."""
+    monkeypatch.setattr(elmo_module, "PART_TOKENS", part_tokens)
+    texts = [text.replace("\u00a0", " ").split() for text in map(" ".join, sentences)]
+    expected = elmo.embed(texts, **options)
+    for given in (iter(texts), (" ".join(text) for text in texts)):
+        found = list(elmo.stream(given, **options))
+        assert len(found) == len(expected)
+        for x, y in zip(found, expected):
+            np.testing.assert_allclose(x, y, atol=1e-5)
+
+
+def test_a_stream_reads_little_ahead(elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: a sentence has 3 + 2 tokens, so three sentences are the first with 12."""
+    monkeypatch.setattr(elmo_module, "PART_TOKENS", 12)
+    n_read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal n_read
+        while True:
+            n_read += 1
+            yield "the dog ."
+
+    stream = elmo.stream(endless())
+    for n_yielded in range(1, 8):
+        assert next(stream).shape == (3, elmo.output_dim)
+        assert n_read == -(-n_yielded // 3) * 3
+
+
+def test_a_stream_that_carries_its_state(bilm_archive: str, sentences: list) -> None:
+    """The expected vectors are those of one sentence after the other."""
+    first, second = (Elmo.from_archive(bilm_archive, initial_state="carry") for _ in range(2))
+    for found, sentence in zip(first.stream(sentences), sentences):
+        assert np.array_equal(found, second.embed([sentence])[0])
+
+
+def test_a_stream_of_raw_text(elmo: Elmo) -> None:
+    """The oracle is `embed`. A list of tokens is not split again."""
+    raw = ["The dog isn't here!", "He can't."]
+    found = list(elmo.stream([*raw, ["isn't"]], "top", raw=True))
+    for x, y in zip(found, elmo.embed(raw, "top", raw=True), strict=False):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+    assert [len(x) for x in found] == [6, 4, 1]
+
+
+def test_a_wrong_sentence_of_a_stream(elmo: Elmo) -> None:
+    """The number counts all sentences."""
+    with pytest.raises(ValueError, match=r"^sentence 2: expected a sentence or a list of its tok"):
+        list(elmo.stream(["a", "b", 3]))
+
+
+@pytest.mark.parametrize("layer", ["mix", "top", 0])
+@pytest.mark.parametrize("most", [None, 5, 1000])
+def test_uses(elmo: Elmo, sentences: list, layer: str | int, most: int | None) -> None:
+    """By definition: the rows are the tokens that are a form of a word, in order, or so many of
+    them, and the vectors are those of `embed`."""
+    words = {"DOG": ["dog", "dogs"], "stick": "stick Stick", "a\u00a0b": ["a\u00a0b"]}
+    vectors = elmo.embed(sentences, layer)
+    forms = {
+        "dog": "DOG",
+        "dogs": "DOG",
+        "stick": "stick",
+        "Stick": "stick",
+        "a\u00a0b": "a\u00a0b",
+    }
+    all_rows = [
+        (forms[token], token, "", number, position, " ".join(tokens))
+        for number, tokens in enumerate(sentences)
+        for position, token in enumerate(tokens)
+        if token in forms
+    ]
+    found = elmo.uses(sentences, words, layer, most=most)
+    rows = list(found[[*Use._fields]].itertuples(index=False, name=None))
+    assert rows == [row for row in all_rows if row in set(rows)]
+    all_of = Counter(row[0] for row in all_rows)
+    assert Counter(found["word"]) == {word: min(n, most or n) for word, n in all_of.items()}
+    for vector, row in zip(found["vector"], rows):
+        np.testing.assert_allclose(vector, vectors[row[3]][row[4]], atol=1e-5)
+        assert vector.base is None  # or it would keep those of its whole sentence
+
+
+def test_a_sample_is_uniform_and_the_same_for_a_seed() -> None:
+    """By definition: each use is as likely as any other, within six standard deviations of the
+    binomial distribution, and the uses of other words change nothing."""
+    some = [Use("a", "a", "", number, 0, "a") for number in range(50)]
+    counts = Counter(use for seed in range(2000) for use in sample(some, 10, seed))
+    assert set(counts) == set(some)
+    deviation = (2000 * 0.2 * 0.8) ** 0.5
+    assert all(abs(n - 400) < 6 * deviation for n in counts.values())
+    mixed = [x for use in some for x in (use, use._replace(word="b"), use._replace(word="b"))]
+    for seed in range(3):
+        found = sample(mixed, 10, seed)
+        assert [use for use in found if use.word == "a"] == sample(iter(some), 10, seed)
+        assert found == sorted(found, key=lambda use: use.sentence)
+    assert sample(some, 10, 0) != sample(some, 10, 1)
+
+
+def test_files(tmp_path: Path) -> None:
+    """By hand: empty lines count, and files of the same name differ by their folders."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "t.txt").write_text("\nthe  the dog\n")
+    found = find_uses(tmp_path, word_forms(["the"]))
+    assert [use[2:5] for use in found] == [
+        (f"{folder}/t.txt", 1, position) for folder in "ab" for position in (0, 1)
+    ]
+    (found,) = find_uses(str(tmp_path / "a" / "t.txt"), word_forms({"x": ["dog"]}))
+    assert found == ("x", "dog", "t.txt", 1, 2, "the the dog")
+
+
+def test_words(tmp_path: Path) -> None:
+    """By hand."""
+    (tmp_path / "words").write_text("dog\tdog dogs\n\n  play\ncaf\u00e9\n")
+    expected = {"dog": "dog", "dogs": "dog", "play": "play", "caf\u00e9": "caf\u00e9"}
+    assert word_forms(tmp_path / "words") == expected
+    assert (
+        word_forms({"dog": ["dog", "dogs"], "play": "play", "caf\u00e9": ("caf\u00e9",)})
+        == expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], r"^words: expected at least one word, found \[\]$"),
+        (["ice cream"], "^words: ice cream: expected forms without spaces, .* 'ice cream'$"),
+        ([3], "^words: 3: expected forms without spaces, .*, found 3$"),
+        ({"a": ["x"], "b": ["x"]}, r"^words: expected 'x' as a form of one word, found .*a, b"),
+    ],
+)
+def test_wrong_words(words: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        word_forms(words)
+
+
+def test_wrong_arguments(elmo: Elmo, bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for options, message in (
+        ({"layer": "all"}, "^layer: expected one that gives a use one vector, found 'all'$"),
+        ({"layer": 9}, "^layer: expected mix, all, average, top or a number below 3, found 9$"),
+        ({"most": 0}, "^most: expected a whole number from 1"),
+        ({"seed": "x"}, "^seed: expected a whole number from 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            elmo.uses(["a"], ["a"], **options)
+    carries = Elmo.from_archive(bilm_archive, initial_state="carry")
+    with pytest.raises(InputError, match=r"^initial_state: expected zero or warm, .* 'carry'$"):
+        carries.uses(["a"], ["a"])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match=r"^expected the package pandas, found none; pip install"):
+        elmo.uses(["a"], ["a"])
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1024])
+def test_a_file_of_uses(
+    elmo: Elmo, sentences: list, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oracle is the DataFrame of the same uses. The file can also be read without pandas."""
+    monkeypatch.setattr(uses, "ROWS", rows)
+    arguments = sentences, ["dog", "caf\u00e9"], "top", 20, 1
+    n_uses = write_uses(tmp_path / "out", elmo, *arguments)
+    expected = elmo.uses(*arguments[:3], most=20, seed=1)
+    found = read_uses(tmp_path / "out")
+    assert len(found) == n_uses == len(expected)
+    assert found.drop(columns="vector").equals(expected.drop(columns="vector"))
+    assert np.array_equal(np.stack(found["vector"]), np.stack(expected["vector"]))
+    with h5py.File(tmp_path / "out") as file:
+        assert file["vector"].shape == (n_uses, elmo.output_dim)
+        assert list(file["word"].asstr()) == list(expected["word"])
+    with pytest.raises(InputError, match="expected to write a new file, found one"):
+        write_uses(tmp_path / "out", elmo, *arguments)
+
+
+def test_no_uses_and_no_file(elmo: Elmo, tmp_path: Path) -> None:
+    assert not len(elmo.uses(["a"], ["b"]))
+    (tmp_path / "text").write_text("a\n")
+    with pytest.raises(InputError, match=r"text: expected a use of a listed word, found none$"):
+        write_uses(tmp_path / "out", elmo, tmp_path / "text", ["b"], "top", None, 0)
+    with pytest.raises(ValueError, match=r"^sentence 1: "):
+        write_uses(tmp_path / "out", elmo, ["a", 3], ["a"], "top", None, 0)
+    assert [file.name for file in tmp_path.iterdir()] == ["text"]
+
+
+def test_a_damaged_file(elmo: Elmo, sentences: list, tmp_path: Path, fuzz) -> None:
+    """By definition: damage is an error that names the file."""
+    write_uses(tmp_path / "out", elmo, sentences, ["dog"], "top", None, 0)
+    whole = (tmp_path / "out").read_bytes()
+    for random in fuzz.cases(30):
+        way, damaged = damage(whole, random)
+        (tmp_path / "damaged").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"damaged: expected"):
+            read_uses(tmp_path / "damaged")
+            pytest.fail(way)
+
+
+def test_another_file(tmp_path: Path) -> None:
+    """A file of vectors that `uses` has not written."""
+    with h5py.File(tmp_path / "other", "w") as file:
+        file["0"] = np.zeros((2, 4))
+    with pytest.raises(InputError, match="other: expected"):
+        read_uses(tmp_path / "other")

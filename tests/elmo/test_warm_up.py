@@ -1,0 +1,72 @@
+"""`Elmo.warm_up` from a text."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmo_plugin import Elmo
+from elmo_plugin.options import BiLMOptions
+from tests import oracle
+from tests.compare import assert_close
+from tests.conftest import BLOCKS
+from tests.random_bilm import arrays_of, oracle_state, random_bilm
+
+TEXT = ["He threw the stick .", "A", "The dog ran to it", "It sees a cat .", "So", "did he ."]
+SENTENCES = [sentence.split() for sentence in TEXT]
+
+
+@pytest.mark.parametrize("n_rows", [1, 4, 8])
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_the_mean_of_the_states_after_sentences(
+    tmp_path: Path, n_rows: int, is_trained: bool
+) -> None:
+    """The expected states are those of the oracle in NumPy, which reads the sentences one after
+    another in each row, from zeros. The sentences then start from their mean, before and after the
+    model is written to files, and vectors of an earlier state are not reused."""
+    bilm, options = random_bilm()
+    arrays = arrays_of(bilm, tmp_path)
+    states = [oracle.zero_state(options)] * n_rows
+    after = []
+    for number, sentence in enumerate(SENTENCES):
+        row = number % n_rows
+        _, states[row] = oracle.sentence(arrays, options, ["<S>", *sentence, "</S>"], states[row])
+        after.append(states[row])
+    mean = {
+        key: tuple(np.mean([state[key][part] for state in after], axis=0) for part in (0, 1))
+        for key in after[0]
+    }
+
+    elmo = Elmo(bilm, requires_grad=is_trained)
+    before = elmo.embed(SENTENCES, "top")[0]
+    elmo.warm_up(SENTENCES, batch_size=n_rows)
+    for key, (c, h) in oracle_state(bilm.warm_state(1), 0).items():
+        assert_close(c, mean[key][0], what=f"c {key}", atol=1e-6)
+        assert_close(h, mean[key][1], what=f"h {key}", atol=1e-6)
+    layers, _ = oracle.sentence(arrays, options, ["<S>", *SENTENCES[0], "</S>"], mean)
+    found = elmo.embed(SENTENCES, "top")[0]
+    assert_close(found, layers[-1][1:-1], what="top", atol=1e-5)
+    assert np.abs(found - before).max() > 1e-3
+    elmo.save(tmp_path / "saved")
+    saved = Elmo.from_archive(tmp_path / "saved").embed(SENTENCES, "top")[0]
+    assert_close(saved, found, what="saved", atol=1e-6)
+
+
+def test_the_forms_of_a_text() -> None:
+    """A sentence as a string is one sentence; no sentence has no mean."""
+    elmo = Elmo(random_bilm().bilm)
+    states = []
+    for text in (TEXT[0], SENTENCES[0], SENTENCES[:1]):
+        elmo.warm_up(text)
+        states.append(elmo.bilm.warm_state.output.clone())
+    assert torch.equal(states[0], states[1]) and torch.equal(states[0], states[2])
+    with pytest.raises(ValueError, match="expected sentences, found none"):
+        elmo.warm_up([])
+    with pytest.raises(ValueError, match="sentence 1: expected a list of tokens"):
+        elmo.warm_up([["A"], 3])
+    with pytest.raises(ValueError, match="batch_size: expected a whole number from 1"):
+        elmo.warm_up(SENTENCES, batch_size=0)
+    assert torch.equal(states[0], elmo.bilm.warm_state.output)
+    with pytest.raises(RuntimeError, match="never loaded"):
+        Elmo.from_options(BiLMOptions.from_dict(BLOCKS, source="test")).warm_up(SENTENCES)
