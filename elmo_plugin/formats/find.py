@@ -129,8 +129,9 @@ def _read_format(
     with unpacked(path) as inside:
         for has_format, read in FORMATS:
             if has_format(inside):
-                for key in extras.keys() - signature(read).parameters.keys():
-                    raise InputError(f"expected no {EXTRAS[key]}, found {extras[key]}")
+                for key, value in extras.items():
+                    if key not in signature(read).parameters:
+                        raise InputError(f"expected no {EXTRAS[key]}, found {value}")
                 return read(inside, with_softmax, **extras)
         found = "another kind of file"
         if inside.is_dir():

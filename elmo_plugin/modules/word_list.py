@@ -87,13 +87,18 @@ class WordList(nn.Module):
         and if the text is not UTF-8."""
         if len(self.starts) != self.n_words + 1:
             self.index()
-        self.words()
+        try:
+            self.words()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"expected UTF-8, found {error}") from None
 
     def index(self) -> None:
         """
         Compute how words are found, after the text has changed. Raises a `ValueError` if it does
         not consist of `n_words` words, or the word for unknown ones is missing.
         """
+        if self.text.is_meta:
+            return
         ends = (self.text == LINE_FEED).nonzero()[:, 0]
         if not self.n_words or len(ends) != self.n_words or self.text[-1] != LINE_FEED:
             raise ValueError(f"expected the text of {self.n_words} words, found {len(ends)}")
@@ -151,5 +156,5 @@ class WordList(nn.Module):
 
 def _index(words: WordList, _: object) -> None:
     """Hook of `load_state_dict`. Zeros are no words yet."""
-    if not words.text.is_meta and words.text.any():
+    if words.text.is_meta or words.text.any():
         words.index()

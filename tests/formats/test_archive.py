@@ -154,7 +154,7 @@ def test_a_config_is_json(run, tmp_path):
     secret = tmp_path / "secret.json"
     secret.write_text("{}")
     (run / "config.json").write_text(f"(import '{secret}') + {{model: {{type: 'bilm'}}}}")
-    with pytest.raises(InputError, match=r"config\.json: expected JSON"):
+    with pytest.raises(InputError, match=r"config\.json: expected a config in JSON"):
         load_language_model(run)
 
 
@@ -395,7 +395,7 @@ def test_a_missing_file_is_named(run, tmp_path, name):
     """The error begins with the folder and names the file."""
     (run / name).unlink()
     (run / "vocabulary" / "other.txt").touch()
-    with pytest.raises(InputError, match=f"^{run}: expected .*{Path(name).name}"):
+    with pytest.raises(InputError, match=f"^{run}[:/].*{Path(name).name}"):
         load_language_model(run)
 
 

@@ -234,11 +234,13 @@ def test_a_word_that_the_indexer_cut(tmp_path):
         ("char.dic", "a\n", "char.dic, line 1: expected an entry, a tab and a number below 18"),
         ("char.dic", "a\t1\nb\t18\n", r"char.dic, line 2: .* found 'b\\t18'"),
         ("char.dic", "a\t1\n", "char.dic: expected an entry <eow>, found none"),
+        ("char.dic", "a\t00000000000018\n", "char.dic, line 1: expected an entry"),
+        ("char.dic", "a\t1\nb\t1\n", "char.dic: expected a number of its own for each entry"),
         ("word.dic", b"\xff", "word.dic: expected UTF-8"),
         ("word.dic", "a\t1\n", "word.dic: expected an entry <oov>, found none"),
         ("encoder.pkl", None, "encoder.pkl: expected a file of weights, found none"),
         ("char.dic", None, "char.dic: expected a lexicon, found no such file"),
-        ("encoder.pkl", b"x", "encoder.pkl: expected a file of torch.save"),
+        ("encoder.pkl", b"x", "encoder.pkl: expected a whole file of torch.save"),
     ],
 )
 def test_wrong_files(tmp_path, file, content, message):
@@ -252,7 +254,45 @@ def test_wrong_files(tmp_path, file, content, message):
         find_bilm(tmp_path / "model")
 
 
-@pytest.mark.parametrize("change", ["shape", "NaN", "missing"])
+def test_a_character_that_is_none_of_the_lexicon(tmp_path):
+    """A property: U+0000 is an unknown character, as a letter that is not in the lexicon."""
+    elmo = Elmo.from_archive(write_model(tmp_path / "model", word_dim=0))
+    np.testing.assert_array_equal(*(elmo.embed([token])[0] for token in ("d\0", "dX")))
+
+
+def test_weights_of_more_layers(tmp_path):
+    """By hand: the config has one layer less, so the vectors would be those of another model."""
+    folder = write_model(tmp_path / "model")
+    config = json.loads((folder / "sizes.json").read_text())
+    config["encoder"]["n_layers"] = 2
+    (folder / "sizes.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"backward_layer_2\..*: expected no tensor, as the sizes"):
+        find_bilm(folder)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_that_share_numbers(tmp_path, seed):
+    """A small file of many large weights could fill the memory."""
+    folder = write_model(tmp_path / "model", seed)
+    weights = torch.load(folder / "encoder.pkl", weights_only=True)
+    name = "layer_0.input_linearity.weight"
+    weights[f"backward_{name}"] = weights[f"forward_{name}"]
+    torch.save(weights, folder / "encoder.pkl", _use_new_zipfile_serialization=bool(seed))
+    with pytest.raises(InputError, match=r"expected weights of .* each stored by itself"):
+        find_bilm(folder)
+
+
+def test_a_table_without_rows(tmp_path):
+    """By hand: one number is no table."""
+    folder = write_model(tmp_path / "model")
+    weights = torch.load(folder / "token_embedder.pkl", weights_only=True)
+    weights["char_emb_layer.embedding.weight"] = torch.tensor(1.0)
+    torch.save(weights, folder / "token_embedder.pkl")
+    with pytest.raises(InputError, match="n_code_points: expected a whole number from 1"):
+        find_bilm(folder)
+
+
+@pytest.mark.parametrize("change", ["shape", "float64", "NaN", "missing"])
 def test_wrong_weights(tmp_path, change):
     """By hand: the message names the array."""
     path = write_model(tmp_path / "model") / "encoder.pkl"
@@ -260,12 +300,14 @@ def test_wrong_weights(tmp_path, change):
     name = "backward_layer_2.state_linearity.bias"
     if change == "shape":
         weights[name] = weights[name][:-1]
+    elif change == "float64":  # 1e300 would become infinity
+        weights[name] = weights[name].double().fill_(1e300)
     elif change == "NaN":
         weights[name][0] = torch.nan
     else:
         del weights[name]
     torch.save(weights, path)
-    with pytest.raises(InputError, match=rf"{name}: expected (numbers of shape \(36,\)|finite)"):
+    with pytest.raises(InputError, match=rf"{name}: expected (float32 of shape \(36,\)|finite)"):
         find_bilm(tmp_path / "model")
 
 
@@ -275,7 +317,7 @@ def test_a_published_config_need_not_be_there(tmp_path):
     folder = write_model(tmp_path / "model")
     named = {"config_path": "/x/configs/cnn_50_100_512_4096_sample.json"}
     (folder / "config.json").write_text(json.dumps(named))
-    with pytest.raises(InputError, match=r"char_emb_layer.*shape \(18, 50\), found"):
+    with pytest.raises(InputError, match=r"expected float32 of shape \(16384, 512\), as"):
         find_bilm(folder)
 
 

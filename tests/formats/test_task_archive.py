@@ -198,7 +198,7 @@ def test_an_archive_of_a_language_model_is_needed(bilm_archive: str, tmp_path: P
     with pytest.raises(InputError, match=f"^{task}: expected a softmax with its words, found none"):
         allennlp("bilm-export", task, tmp_path / "bilm-tf", "--softmax")
     assert not (tmp_path / "bilm-tf").exists()
-    with pytest.raises(InputError, match=f"^{task}: expected no vocabulary file with an archive"):
+    with pytest.raises(InputError, match=f"^{task}: expected no vocabulary file with this"):
         find_bilm(task, None, ROOT / "fixtures" / "text" / "train.txt")
 
 

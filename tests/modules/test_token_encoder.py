@@ -73,6 +73,24 @@ def test_different_words_with_one_hash_stay_apart(monkeypatch: pytest.MonkeyPatc
     assert tried == [6, 7]
 
 
+def test_memory_with_a_long_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A property: no more bytes are compared at a time than the limit, or the longest word."""
+    sizes = []
+    of_words = WordList._bytes
+
+    def counted(table: WordList, numbers: Tensor) -> Tensor:
+        found = of_words(table, numbers)
+        sizes.append(found.numel())
+        return found
+
+    monkeypatch.setattr(WordList, "_bytes", counted)
+    monkeypatch.setattr(word_list, "BLOCK_BYTES", 2000, raising=False)
+    words = ["<UNK>", *map(str, range(500)), *[""] * 500, "x" * 999]
+    table = list_of(words)
+    assert max(sizes) == 2000
+    assert table(word_bytes(rows_of(["17", "x" * 999, "y"], 1010), 1000)).tolist() == [18, 1001, 0]
+
+
 def test_a_table_without_its_words() -> None:
     """By hand: the text has another number of words, or not the one for unknown words."""
     with pytest.raises(ValueError, match="expected the word <UNK> in the list, found none"):

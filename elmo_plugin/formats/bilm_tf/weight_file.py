@@ -151,10 +151,6 @@ def _checked(
     except InputError as error:
         raise InputError(f"{arrays.path()}: {error}") from None
     views = {name: x for name, x in array_views(*modules).items() if name not in left_out}
-    for name, parts in views.items():
-        _find(arrays, name, parts)
-    size = sum(part.nbytes for parts in views.values() for part in parts)
-    check_expansion(arrays.path(), size, arrays.n_bytes)
     known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
     for name in arrays.names():
         if name.startswith(("CNN", "RNN", "lexicon")) and name not in known:
@@ -162,6 +158,10 @@ def _checked(
                 f"{arrays.path(name)}: {name}: expected only arrays that the options describe, "
                 "found this one too"
             )
+    for name, parts in views.items():
+        _find(arrays, name, parts)
+    size = sum(part.nbytes for parts in views.values() for part in parts)
+    check_expansion(arrays.path(), size, arrays.n_bytes)
     return modules
 
 

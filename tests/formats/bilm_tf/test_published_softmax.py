@@ -200,7 +200,7 @@ def test_other_parts(parts: tuple[str, ...], tmp_path: Path, bilm_archive: str) 
         find_bilm(options, weights, softmax_file=softmax, with_softmax=True)
     with pytest.raises(InputError, match=f"^{weights}: expected a softmax, of the words in"):
         find_bilm(options, weights, words, softmax_file=weights)
-    with pytest.raises(InputError, match=f"^{bilm_archive}: expected an HDF5 file of weights"):
+    with pytest.raises(InputError, match=f"^{bilm_archive}: expected no vocabulary file with this"):
         find_bilm(bilm_archive, None, words, softmax_file=softmax)
     with pytest.raises(FileNotFoundError, match="gone: expected a softmax in HDF5, found no such"):
         find_bilm(options, weights, words, softmax_file="gone")

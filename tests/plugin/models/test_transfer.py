@@ -110,7 +110,7 @@ def test_words_for_a_file_that_has_its_own(bilm_archive):
     """An archive contains its words, and without a file there are none to match."""
     words = {"pretrained_vocabulary_file": bilm_archive}
     with pytest.raises(
-        InputError, match=r"pretrained_file: .* expected no vocabulary file with an archive"
+        InputError, match=r"pretrained_file: .* expected no vocabulary file with this"
     ):
         tuned(NEW_WORDS, pretrained_file=bilm_archive, **words)
     with pytest.raises(InputError, match=r"pretrained_file: expected one with .* found null"):

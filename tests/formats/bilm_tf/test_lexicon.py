@@ -1,0 +1,188 @@
+"""What a biLM looks up, words and code points, in files and archives; and a vocabulary with it."""
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.models import Model
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf import weight_file
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from tests.conftest import WORDS
+from tests.formats.test_elmoformanylangs import write_model
+from tests.plugin.models.test_words import SIZE, words_model
+from tests.random_bilm import LSTM
+
+
+def write_words(folder: Path, tied: bool = False) -> Path:
+    """Our files of a language model that reads words from a table."""
+    model = words_model(tied).float()
+    write_model_files(folder, model.bilm, softmax=model.softmax, words=WORDS)
+    return folder
+
+
+def as_bilm_tf(folder: Path) -> Path:
+    """Leave out what bilm-tf does not write, and put the special words elsewhere."""
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        del file["lexicon"], file["warm_state"], file.attrs["options.json"]
+    (folder / "vocabulary.txt").write_text("\n".join([*WORDS[3:], *WORDS[:3]]))
+    return folder
+
+
+def edit(file: Path, name: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    with h5py.File(file, "a") as opened:
+        numbers = change(opened[name][()])
+        del opened[name]
+        opened[name] = numbers
+
+
+def with_number(place: int, number: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(numbers: np.ndarray) -> np.ndarray:
+        numbers[place] = number
+        return numbers
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("marks", with_number(0, 18), "expected marks below 18, found"),
+        ("marks", with_number(0, -1), "expected marks below 18, found"),
+        ("marks", with_number(0, 1.5), "lexicon/marks: expected whole numbers"),
+        ("marks", with_number(0, np.nan), "lexicon/marks: expected finite"),
+        ("code_points", with_number(8, 0x110000), "expected distinct code points"),
+        ("code_points", with_number(8, -2), "expected distinct code points"),
+        ("code_points", lambda x: np.full_like(x, 65), "expected distinct code points"),
+        ("code_points", lambda x: x.clip(max=60_000).astype("f2"), "code_points: expected whole .* float16"),
+        ("words", with_number(0, 300), "lexicon/words: expected whole numbers of .*uint8"),
+        ("words", with_number(0, -1), "lexicon/words: expected whole numbers of .*uint8"),
+        ("words", lambda x: np.where(x == ord("g"), 255, x), "words: expected UTF-8"),
+        ("words", np.zeros_like, "words: expected the text of 9 words, found 0"),
+    ],
+)
+def test_another_lexicon(
+    tmp_path: Path, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    """By hand: numbers that are none of a lexicon would be those of other words."""
+    found = find_bilm(write_model(tmp_path / "model"))
+    write_model_files(tmp_path / "files", found.bilm)
+    edit(tmp_path / "files" / "weights.hdf5", f"lexicon/{name}", change)
+    with pytest.raises(InputError, match=rf"^{tmp_path}/files/weights\.hdf5: .*{message}"):
+        find_bilm(tmp_path / "files")
+
+
+@pytest.mark.parametrize("words", [[*WORDS[:3], WORDS[4], WORDS[3], *WORDS[5:]], WORDS[2::-1]])
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_vocabulary_of_another_model(tmp_path: Path, tied: bool, words: list[str]) -> None:
+    """By hand: two words have changed places, in a vocabulary of the same size. Either the table or
+    the softmax would have them wrong."""
+    folder = write_words(tmp_path / "files", tied)
+    words = [*words, *WORDS[len(words) :]]
+    (folder / "vocabulary.txt").write_text("\n".join(words))
+    names = [folder / name for name in ("options.json", "weights.hdf5", "vocabulary.txt")]
+    for named in ([folder], names):
+        with pytest.raises(InputError, match=rf"^{names[2]}: expected the words of the table in"):
+            find_bilm(*named, with_softmax=True)
+
+
+@pytest.mark.parametrize("change", ["vocabulary", "text", "zeros"])
+def test_an_archive_with_two_lists_of_words(tmp_path: Path, change: str) -> None:
+    """By hand: the table and the softmax must have the same words, and a text has to be words."""
+    model = words_model(False).float()
+    model.vocab.save_to_files(str(tmp_path / "run" / "vocabulary"))
+    state = model.state_dict()
+    if change == "vocabulary":
+        words = [*WORDS[:3], WORDS[4], WORDS[3], *WORDS[5:]]
+        (tmp_path / "run" / "vocabulary" / "words.txt").write_text("\n".join(words))
+    elif change == "text":
+        state["bilm.token_encoder.words.text"][:5] = ord("\n")
+    else:
+        state["bilm.token_encoder.words.text"].zero_()
+    torch.save(state, tmp_path / "run" / "best.th")
+    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}}
+    (tmp_path / "run" / "config.json").write_text(json.dumps({"model": block}))
+    with pytest.raises(InputError, match=f"^{tmp_path}/run: .*expected the (words|text) of"):
+        find_bilm(tmp_path / "run")
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("default", [torch.float64, torch.device("meta")])
+def test_another_default(tmp_path: Path, tied: bool, default: Any) -> None:
+    """The expected vectors are those under PyTorch's own defaults."""
+    folder = as_bilm_tf(write_words(tmp_path / "files", tied))
+    is_type = isinstance(default, torch.dtype)
+    expected = Elmo.from_archive(folder).embed([WORDS], layer="all")[0]
+    set_default = torch.set_default_dtype if is_type else torch.set_default_device
+    try:
+        set_default(default)
+        elmo = Elmo.from_archive(folder)
+        found = find_bilm(folder, with_softmax=True)
+    finally:
+        set_default(torch.float32 if is_type else None)
+    assert found.softmax is not None and found.softmax.bias.device.type == "cpu"
+    np.testing.assert_allclose(elmo.float().embed([WORDS], layer="all")[0], expected, atol=1e-6)
+
+
+def test_the_size_of_the_words_is_checked_before_memory_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: a small file says that its words have two gigabytes."""
+    folder = write_words(tmp_path / "files")
+    options = json.loads((folder / "options.json").read_text())
+    options["words"]["n_bytes"] = 2**31 - 1
+    (folder / "options.json").write_text(json.dumps(options))
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        del file.attrs["options.json"]
+    monkeypatch.setattr(weight_file, "allocate", None)
+    with pytest.raises(InputError, match=r"lexicon/words: expected the shape \(2147483647,\)"):
+        find_bilm(folder)
+
+
+def test_pretrained_weights_alone(tmp_path: Path) -> None:
+    """By hand: the words of the file are other ones than those of the new model, whose rows are
+    loaded for the words that both have."""
+    folder = write_words(tmp_path / "files")
+    table = find_bilm(folder).bilm.token_encoder.embedding.weight
+    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}, "n_negative_samples": None}
+    block["pretrained_file"] = str(folder / "weights.hdf5")
+    words = [*WORDS[:3], "zebra", WORDS[5]]
+    model = Model.from_params(Params(block), vocab=BiLMVocabulary.from_words(words))
+    found = model.bilm.token_encoder.embedding.weight
+    rows = [(table == row).all(dim=1).nonzero()[:, 0].tolist() for row in found]
+    assert rows == [[0], [1], [2], [], [5]]
+
+
+def test_a_saved_model_has_its_words(tmp_path: Path) -> None:
+    """By hand: bilm-tf needs them next to a table, and a vocabulary of another model, which was in
+    the folder, would be refused."""
+    elmo = Elmo.from_archive(write_words(tmp_path / "files"))
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "vocabulary.txt").write_text("of\nanother\nmodel\n")
+    elmo.save(tmp_path / "saved")
+    assert (tmp_path / "saved" / "vocabulary.txt").read_text().split("\n")[:-1] == WORDS
+    again = Elmo.from_archive(tmp_path / "saved")
+    for name, tensor in elmo.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name]), name
+
+
+def test_members_of_one_name(tmp_path: Path) -> None:
+    """By hand: a file cannot also be a folder, and a name cannot have 300 letters."""
+    for k, names in enumerate((["config.json", "config.json/a.h5"], [f"{'a' * 300}.h5"])):
+        path = tmp_path / f"{k}.tar.gz"
+        with tarfile.open(path, "w:gz") as archive:
+            for name in names:
+                archive.addfile(tarfile.TarInfo(name))
+        with pytest.raises(InputError, match=rf"^{path}: expected a whole \.tar\.gz file, found"):
+            find_bilm(path)
