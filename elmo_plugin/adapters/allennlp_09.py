@@ -3,7 +3,6 @@ The class `ElmoEmbedder` of AllenNLP 0.9's module `allennlp.commands.elmo`, whic
 removed. Importing `elmo_plugin.plugin` makes this module available under that name.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
@@ -15,9 +14,9 @@ from elmo_plugin.checks import check_choice, check_count
 from elmo_plugin.elmo.arguments import device_named
 from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import CHOICES, Elmo
-from elmo_plugin.elmo.parts import PART_SENTENCES, groups, sentence_lines
+from elmo_plugin.elmo.parts import groups, sentence_lines
 from elmo_plugin.elmo.sentences import lists_of_tokens
-from elmo_plugin.formats.find import PRETRAINED
+from elmo_plugin.formats.find import PRETRAINED, File
 
 DEFAULT_OPTIONS_FILE = f"{PRETRAINED}small"
 DEFAULT_WEIGHT_FILE = None
@@ -47,14 +46,13 @@ class ElmoEmbedder:
 
     def __init__(
         self,
-        options_file: str | os.PathLike = DEFAULT_OPTIONS_FILE,
-        weight_file: str | os.PathLike | None = DEFAULT_WEIGHT_FILE,
+        options_file: File = DEFAULT_OPTIONS_FILE,
+        weight_file: File | None = DEFAULT_WEIGHT_FILE,
         cuda_device: int = -1,
     ) -> None:
-        device = device_named("cuda_device", cuda_device)
+        self.cuda_device, device = cuda_device, device_named("cuda_device", cuda_device)
         elmo = Elmo.from_files(options_file, weight_file, initial_state="carry")
         self.elmo_bilm = elmo.eval().to(device)
-        self.cuda_device = cuda_device
 
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """
@@ -89,7 +87,7 @@ class ElmoEmbedder:
     def embed_file(
         self,
         input_file: TextIO,
-        output_file_path: str | os.PathLike,
+        output_file_path: File,
         output_format: str = "all",
         batch_size: int = DEFAULT_BATCH_SIZE,
         forget_sentences: bool = False,
@@ -104,7 +102,7 @@ class ElmoEmbedder:
         As `dump`; and `InputError` if a line is empty.
         """
         check_choice("output_format", output_format, CHOICES)
-        check_count("batch_size", batch_size, most=PART_SENTENCES)
+        check_count("batch_size", batch_size)
         settings = DumpSettings(
             layer=output_format,
             batch_size=batch_size,

@@ -65,7 +65,11 @@ def with_number(place: int, number: float) -> Callable[[np.ndarray], np.ndarray]
         ("code_points", with_number(8, 0x110000), "expected distinct code points"),
         ("code_points", with_number(8, -2), "expected distinct code points"),
         ("code_points", lambda x: np.full_like(x, 65), "expected distinct code points"),
-        ("code_points", lambda x: x.clip(max=60_000).astype("f2"), "code_points: expected whole .* float16"),
+        (
+            "code_points",
+            lambda x: x.clip(max=60_000).astype("f2"),
+            "code_points: expected whole .* float16",
+        ),
         ("words", with_number(0, 300), "lexicon/words: expected whole numbers of .*uint8"),
         ("words", with_number(0, -1), "lexicon/words: expected whole numbers of .*uint8"),
         ("words", lambda x: np.where(x == ord("g"), 255, x), "words: expected UTF-8"),
