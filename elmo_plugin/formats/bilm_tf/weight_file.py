@@ -98,8 +98,7 @@ def read_arrays(
     left_out = {WORDS} if reads_words and not has_words else set()
     if arrays.shape(WARM_STATE[0]) is None:
         left_out.update(WARM_STATE)
-    modules = _checked(options, arrays, n_words, left_out)
-    bilm, softmax = modules
+    bilm, softmax = _checked(options, arrays, n_words, {*left_out, *WARM_STATE})
     allocate(bilm)
     allocate(softmax)
     for name, parts in array_views(bilm, softmax).items():
@@ -151,6 +150,10 @@ def _checked(
     except InputError as error:
         raise InputError(f"{arrays.path()}: {error}") from None
     views = {name: x for name, x in array_views(*modules).items() if name not in left_out}
+    for name, parts in views.items():
+        _find(arrays, name, parts)
+    size = sum(part.nbytes for parts in views.values() for part in parts)
+    check_expansion(arrays.path(), size, arrays.n_bytes)
     known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
     for name in arrays.names():
         if name.startswith(("CNN", "RNN", "lexicon")) and name not in known:
@@ -158,10 +161,6 @@ def _checked(
                 f"{arrays.path(name)}: {name}: expected only arrays that the options describe, "
                 "found this one too"
             )
-    for name, parts in views.items():
-        _find(arrays, name, parts)
-    size = sum(part.nbytes for parts in views.values() for part in parts)
-    check_expansion(arrays.path(), size, arrays.n_bytes)
     return modules
 
 

@@ -65,7 +65,11 @@ def with_number(place: int, number: float) -> Callable[[np.ndarray], np.ndarray]
         ("code_points", with_number(8, 0x110000), "expected distinct code points"),
         ("code_points", with_number(8, -2), "expected distinct code points"),
         ("code_points", lambda x: np.full_like(x, 65), "expected distinct code points"),
-        ("code_points", lambda x: x.clip(max=60_000).astype("f2"), "code_points: expected whole .* float16"),
+        (
+            "code_points",
+            lambda x: x.clip(max=60_000).astype("f2"),
+            "code_points: expected whole .* float16",
+        ),
         ("words", with_number(0, 300), "lexicon/words: expected whole numbers of .*uint8"),
         ("words", with_number(0, -1), "lexicon/words: expected whole numbers of .*uint8"),
         ("words", lambda x: np.where(x == ord("g"), 255, x), "words: expected UTF-8"),
@@ -111,10 +115,16 @@ def test_an_archive_with_two_lists_of_words(tmp_path: Path, change: str) -> None
     else:
         state["bilm.token_encoder.words.text"].zero_()
     torch.save(state, tmp_path / "run" / "best.th")
-    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}}
-    (tmp_path / "run" / "config.json").write_text(json.dumps({"model": block}))
-    with pytest.raises(InputError, match=f"^{tmp_path}/run: .*expected the (words|text) of"):
+    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}, "n_negative_samples": None}
+    (tmp_path / "run" / "config.json").write_text(
+        json.dumps({"vocabulary": {"type": "bilm"}, "model": block})
+    )
+    message = "expected the (words|text) of"
+    with pytest.raises(InputError, match=f"^{tmp_path}/run: .*{message}"):
         find_bilm(tmp_path / "run")
+    if change == "vocabulary":
+        with pytest.raises(InputError, match=rf"^vocabulary/words\.txt: {message}"):
+            Model.load(Params.from_file(tmp_path / "run" / "config.json"), str(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("tied", [True, False])
