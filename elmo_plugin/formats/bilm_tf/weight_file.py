@@ -78,13 +78,13 @@ def read_arrays(
     another shape, contains NaN or infinity, or belongs to a layer that the options do not have; if
     the file would become much larger in memory; or if the vocabulary has other words or is missing.
     """
-    # What reads text, compressed or not, is not needed for vectors.
-    from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
-
     has_softmax = any(arrays.shape(x) is not None for x in (SOFTMAX_WEIGHT, SOFTMAX_BIAS))
     reads_words, has_words = options.char_cnn is None, arrays.shape(WORDS) is not None
     rows = None
     if vocabulary_file is not None and ((with_softmax and has_softmax) or reads_words):
+        # What reads text, compressed or not, is not needed for vectors.
+        from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
+
         shape = arrays.shape(name := EMBEDDING if reads_words else SOFTMAX_WEIGHT)
         rows = read_softmax_rows(vocabulary_file, shape[0] if shape else 0, arrays.path(name))
     if reads_words and not has_words:

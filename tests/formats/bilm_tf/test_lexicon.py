@@ -187,6 +187,27 @@ def test_a_saved_model_has_its_words(tmp_path: Path) -> None:
         assert torch.equal(tensor, again.state_dict()[name]), name
 
 
+@pytest.mark.parametrize("kind", ["tied", "apart", "code points"])
+def test_float16(tmp_path: Path, kind: str) -> None:
+    """The expected weights are PyTorch's rounding. Words, code points and the LSTMs' biases are as
+    they were."""
+    if kind == "code points":
+        source = find_bilm(write_model(tmp_path / "files"))
+    else:
+        source = find_bilm(write_words(tmp_path / "files", kind == "tied"), with_softmax=True)
+    files = tmp_path / "rounded"
+    write_model_files(
+        files, source.bilm, softmax=source.softmax, words=source.words, dtype=torch.float16
+    )
+    found = find_bilm(files, with_softmax=True)
+    assert found.words == source.words and found.options == source.options
+    for one, other in ((found.bilm, source.bilm), (found.softmax, source.softmax)):
+        for name, tensor in {} if other is None else other.state_dict().items():
+            is_kept = not tensor.is_floating_point() or name.startswith("bilstm")
+            expected = tensor if is_kept and "weight" not in name else tensor.half().float()
+            assert torch.equal(one.state_dict()[name], expected.to(tensor.dtype)), name
+
+
 def test_members_of_one_name(tmp_path: Path) -> None:
     """By hand: a file cannot also be a folder, and a name cannot have 300 letters."""
     for k, names in enumerate((["config.json", "config.json/a.h5"], [f"{'a' * 300}.h5"])):
