@@ -82,7 +82,11 @@ def test_a_stream_that_is_needed(command: str, message: str, text: Path, bilm_ar
 @pytest.mark.parametrize("program", ["-m elmo_plugin", "-m allennlp"])
 @pytest.mark.parametrize(
     "command",
-    ["predict ARCHIVE text", "uses text text out --archive-file ARCHIVE", "bilm-encode text out"],
+    [
+        "predict ARCHIVE text",
+        "uses text <(echo dog) out --archive-file ARCHIVE",
+        "bilm-encode text out",
+    ],
 )
 def test_a_reader_that_ends_first(
     command: str, program: str, text: Path, bilm_archive: str
