@@ -13,6 +13,14 @@ from torch import Tensor
 CHARACTERS = "_elmo_lstm._token_embedder._char_embedding_weights"
 CACHED_WORDS = "_elmo_lstm._word_embedding.weight"
 
+OF_LSTM = {
+    "input_linearity.weight": "input_weight",
+    "state_linearity.weight": "recurrent_weight",
+    "state_linearity.bias": "bias",
+    "state_projection.weight": "projection_weight",
+}
+"""Our names of the LSTMs' weights by those of AllenNLP, which ELMoForManyLangs has too."""
+
 _ENCODER = re.compile(
     r"_elmo_lstm\._token_embedder\.(?:"
     r"(?P<characters>_char_embedding_weights)|"
@@ -22,15 +30,8 @@ _ENCODER = re.compile(
 )
 _LSTM = re.compile(
     r"_elmo_lstm\._elmo_lstm\.(?P<direction>forward|backward)_layer_(?P<layer>\d+)\."
-    r"(?P<name>input_linearity\.weight|state_linearity\.weight|state_linearity\.bias|"
-    r"state_projection\.weight)"
+    rf"(?P<name>{'|'.join(map(re.escape, OF_LSTM))})"
 )
-_OF_LSTM = {
-    "input_linearity.weight": "input_weight",
-    "state_linearity.weight": "recurrent_weight",
-    "state_linearity.bias": "bias",
-    "state_projection.weight": "projection_weight",
-}
 
 
 def has_allennlp_names(state: Mapping[str, Tensor], prefix: str) -> bool:
@@ -51,11 +52,11 @@ def take_allennlp_weights(state: dict[str, Tensor], prefix: str) -> dict[str, Te
         if match := _ENCODER.fullmatch(name):
             found.update(_of_encoder(match, state.pop(key)))
         elif match := _LSTM.fullmatch(name):
-            ours = f"bilstm.layers.{match['layer']}.{_OF_LSTM[match['name']]}"
+            ours = f"bilstm.layers.{match['layer']}.{OF_LSTM[match['name']]}"
             both = directions.setdefault(ours, [])
             # The forward direction comes first, in whatever order the names do.
             place = 0 if match["direction"] == "forward" else len(both)
-            both.insert(place, _of_lstm(_OF_LSTM[match["name"]], state.pop(key)))
+            both.insert(place, _of_lstm(OF_LSTM[match["name"]], state.pop(key)))
     return found | {name: torch.stack(both) for name, both in directions.items()}
 
 

@@ -11,10 +11,16 @@ import torch
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.formats.archive_files import CONFIG, WORDS, read_text, read_weights
-from elmo_plugin.formats.found import FoundBiLM, check_state, load_state, meta_modules, tie
+from elmo_plugin.formats.found import (
+    FoundBiLM,
+    check_state,
+    check_words,
+    load_state,
+    meta_modules,
+    tie,
+)
 from elmo_plugin.formats.json_file import read_json
 from elmo_plugin.formats.task_archive import read_task
-from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.special_words import SPECIAL_WORDS
 
@@ -66,8 +72,7 @@ def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> F
         others = {name: state.pop(name) for name in list(state) if not name.startswith("bilm.")}
         check_state(unread.state_dict(), others, CONFIG)
     load_state(modules, state, CONFIG)
-    if isinstance(table := bilm.token_encoder, WordTable) and table.words.words() != words:
-        raise InputError(f"{WORDS}: expected the words of the table in the weights, found others")
+    check_words(bilm, words, WORDS)
     if with_softmax:
         tie(bilm, softmax)
     return FoundBiLM(bilm, softmax if with_softmax else None, words, parameters)

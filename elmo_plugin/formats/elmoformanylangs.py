@@ -10,6 +10,7 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.torch_file import load_weights
+from elmo_plugin.formats.allennlp_elmo import OF_LSTM
 from elmo_plugin.formats.archive_files import read_text
 from elmo_plugin.formats.found import FoundBiLM, allocate, check_lexicon, check_state, meta_modules
 from elmo_plugin.formats.json_file import read_json
@@ -216,12 +217,10 @@ def _views(bilm: BiLM) -> dict[str, list[Tensor]]:
     views["projection.bias"] = [encoder.projection.bias]
     for k, layer in enumerate(bilm.bilstm.layers):
         for d, direction in enumerate(("forward", "backward")):
-            name = f"{direction}_layer_{k}"
-            views[f"{name}.input_linearity.weight"] = _gates(layer.input_weight[d])
-            views[f"{name}.state_linearity.weight"] = _gates(layer.recurrent_weight[d])
-            views[f"{name}.state_linearity.bias"] = _gates(layer.bias[d])
-            assert layer.projection_weight is not None  # `dim` is not `projection_dim`
-            views[f"{name}.state_projection.weight"] = [layer.projection_weight[d].t()]
+            for theirs, ours in OF_LSTM.items():
+                x = getattr(layer, ours)[d]  # there is a projection: `dim` is not `projection_dim`
+                parts = [x.t()] if ours == "projection_weight" else _gates(x)
+                views[f"{direction}_layer_{k}.{theirs}"] = parts
     return views
 
 

@@ -12,6 +12,7 @@ from elmo_plugin.checks import InputError, check_choice, check_count, check_flag
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.code_points import CodePoints
+from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.modules.word_list import WordList
 from elmo_plugin.options import BiLMOptions
 
@@ -185,6 +186,13 @@ def tie(bilm: BiLM, softmax: SampledSoftmax | None) -> None:
     """Let a softmax of `meta_modules` share the weights of the table of words, if it is tied."""
     if softmax is not None and bilm.options.is_tied:
         softmax.weight = bilm.token_encoder.embedding.weight
+
+
+def check_words(bilm: BiLM, words: list[str], source: str) -> None:
+    """Raise an `InputError` if a table of words is of others than `words`, those of `source`."""
+    table = bilm.token_encoder
+    if isinstance(table, WordTable) and table.words.words() != words:
+        raise InputError(f"{source}: expected the words of the table in the weights, found others")
 
 
 class _NoInitialValues(TorchFunctionMode):

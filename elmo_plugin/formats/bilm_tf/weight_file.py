@@ -78,13 +78,13 @@ def read_arrays(
     another shape, contains NaN or infinity, or belongs to a layer that the options do not have; if
     the file would become much larger in memory; or if the vocabulary has other words or is missing.
     """
-    # What reads text, compressed or not, is not needed for vectors.
-    from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
-
     has_softmax = any(arrays.shape(x) is not None for x in (SOFTMAX_WEIGHT, SOFTMAX_BIAS))
     reads_words, has_words = options.char_cnn is None, arrays.shape(WORDS) is not None
     rows = None
     if vocabulary_file is not None and ((with_softmax and has_softmax) or reads_words):
+        # What reads text, compressed or not, is not needed for vectors.
+        from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
+
         shape = arrays.shape(name := EMBEDDING if reads_words else SOFTMAX_WEIGHT)
         rows = read_softmax_rows(vocabulary_file, shape[0] if shape else 0, arrays.path(name))
     if reads_words and not has_words:
@@ -98,8 +98,7 @@ def read_arrays(
     left_out = {WORDS} if reads_words and not has_words else set()
     if arrays.shape(WARM_STATE[0]) is None:
         left_out.update(WARM_STATE)
-    modules = _checked(options, arrays, n_words, left_out)
-    bilm, softmax = modules
+    bilm, softmax = _checked(options, arrays, n_words, {*left_out, *WARM_STATE})
     allocate(bilm)
     allocate(softmax)
     for name, parts in array_views(bilm, softmax).items():
@@ -151,6 +150,10 @@ def _checked(
     except InputError as error:
         raise InputError(f"{arrays.path()}: {error}") from None
     views = {name: x for name, x in array_views(*modules).items() if name not in left_out}
+    for name, parts in views.items():
+        _find(arrays, name, parts)
+    size = sum(part.nbytes for parts in views.values() for part in parts)
+    check_expansion(arrays.path(), size, arrays.n_bytes)
     known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
     for name in arrays.names():
         if name.startswith(("CNN", "RNN", "lexicon")) and name not in known:
@@ -158,10 +161,6 @@ def _checked(
                 f"{arrays.path(name)}: {name}: expected only arrays that the options describe, "
                 "found this one too"
             )
-    for name, parts in views.items():
-        _find(arrays, name, parts)
-    size = sum(part.nbytes for parts in views.values() for part in parts)
-    check_expansion(arrays.path(), size, arrays.n_bytes)
     return modules
 
 

@@ -22,6 +22,7 @@ from elmo_plugin.checks import (
     fail,
 )
 from elmo_plugin.files.torch_file import load_weights
+from elmo_plugin.formats.found import check_words
 from elmo_plugin.modules import language_model
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.language_model import window_gradient
@@ -189,7 +190,10 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         config["model"].pop("pretrained_vocabulary_file", None)
         config["model"].pop("pretrained_softmax_file", None)
         load_weights(weights_file or os.path.join(serialization_dir, "best.th"))
-        return super()._load(config, serialization_dir, weights_file, cuda_device)
+        model = super()._load(config, serialization_dir, weights_file, cuda_device)
+        if isinstance(model, BiLMModel):
+            check_words(model.bilm, vocabulary_words(model.vocab), "vocabulary/words.txt")
+        return model
 
     def extend_embedder_vocab(
         self, embedding_sources_mapping: Optional[Dict[str, str]] = None

@@ -115,10 +115,16 @@ def test_an_archive_with_two_lists_of_words(tmp_path: Path, change: str) -> None
     else:
         state["bilm.token_encoder.words.text"].zero_()
     torch.save(state, tmp_path / "run" / "best.th")
-    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}}
-    (tmp_path / "run" / "config.json").write_text(json.dumps({"model": block}))
-    with pytest.raises(InputError, match=f"^{tmp_path}/run: .*expected the (words|text) of"):
+    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}, "n_negative_samples": None}
+    (tmp_path / "run" / "config.json").write_text(
+        json.dumps({"vocabulary": {"type": "bilm"}, "model": block})
+    )
+    message = "expected the (words|text) of"
+    with pytest.raises(InputError, match=f"^{tmp_path}/run: .*{message}"):
         find_bilm(tmp_path / "run")
+    if change == "vocabulary":
+        with pytest.raises(InputError, match=rf"^vocabulary/words\.txt: {message}"):
+            Model.load(Params.from_file(tmp_path / "run" / "config.json"), str(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -179,6 +185,27 @@ def test_a_saved_model_has_its_words(tmp_path: Path) -> None:
     again = Elmo.from_archive(tmp_path / "saved")
     for name, tensor in elmo.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("kind", ["tied", "apart", "code points"])
+def test_float16(tmp_path: Path, kind: str) -> None:
+    """The expected weights are PyTorch's rounding. Words, code points and the LSTMs' biases are as
+    they were."""
+    if kind == "code points":
+        source = find_bilm(write_model(tmp_path / "files"))
+    else:
+        source = find_bilm(write_words(tmp_path / "files", kind == "tied"), with_softmax=True)
+    files = tmp_path / "rounded"
+    write_model_files(
+        files, source.bilm, softmax=source.softmax, words=source.words, dtype=torch.float16
+    )
+    found = find_bilm(files, with_softmax=True)
+    assert found.words == source.words and found.options == source.options
+    for one, other in ((found.bilm, source.bilm), (found.softmax, source.softmax)):
+        for name, tensor in {} if other is None else other.state_dict().items():
+            is_kept = not tensor.is_floating_point() or name.startswith("bilstm")
+            expected = tensor if is_kept and "weight" not in name else tensor.half().float()
+            assert torch.equal(one.state_dict()[name], expected.to(tensor.dtype)), name
 
 
 def test_members_of_one_name(tmp_path: Path) -> None:
