@@ -184,7 +184,8 @@ class Elmo(BiLMLayers):
         """
         Write bilm-tf's `options.json` and `weights.hdf5`, which everything that takes a biLM reads,
         and the mixes in `elmo_mixes.json`, which `from_archive` reads, so that its vectors are
-        equal. The folder is created if it does not exist.
+        equal; and `vocabulary.txt` with the words of a table, if the biLM reads one. The folder is
+        created if it does not exist.
 
         # Raises
 
