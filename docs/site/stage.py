@@ -5,6 +5,7 @@ reference, and a page for each file and folder that they link to.
     python docs/site/stage.py
 """
 
+import json
 import re
 import shutil
 from os.path import relpath
@@ -38,8 +39,11 @@ def stage(source: Path) -> Path:
     if source.suffix in IMAGES:
         shutil.copy(source, page)
         return page
-    if source.suffix == ".md":
-        text = LINK.sub(lambda link: relink(link, source, page), source.read_text("utf-8"))
+    if source.suffix in (".md", ".ipynb"):
+        text = source.read_text("utf-8")
+        if source.suffix == ".ipynb":
+            text = notebook_as_markdown(text)
+        text = LINK.sub(lambda link: relink(link, source, page), text)
     elif source.is_dir():
         entries = sorted(entry for entry in source.iterdir() if not is_hidden(entry))
         lines = [f"- [`{entry.name}`]({relpath(stage(entry), page.parent)})" for entry in entries]
@@ -50,6 +54,15 @@ def stage(source: Path) -> Path:
         text = f"# {source.relative_to(ROOT)}\n\n````{language}\n{code}````\n"
     page.write_text(text, "utf-8")
     return page
+
+
+def notebook_as_markdown(notebook: str) -> str:
+    """The text of a notebook's file, with its code as blocks of Python."""
+    parts = []
+    for cell in json.loads(notebook)["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 def page_of(source: Path) -> Path:

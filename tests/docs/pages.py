@@ -9,10 +9,13 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from docs.site.stage import notebook_as_markdown
+
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS]
 """The pages whose commands are run."""
+NOTEBOOK = ROOT / "docs" / "tutorial.ipynb"
 
 COMMENT = re.compile(r"<!-- docs-test: (not run|file): (.+) -->\s*", re.DOTALL)
 
@@ -69,7 +72,10 @@ def anchors(page: Path) -> set[str]:
 
 
 def parse(page: Path) -> list[Token]:
-    return MarkdownIt("commonmark").enable("table").parse(page.read_text("utf-8"))
+    text = page.read_text("utf-8")
+    if page.suffix == ".ipynb":
+        text = notebook_as_markdown(text)
+    return MarkdownIt("commonmark").enable("table").parse(text)
 
 
 ALL_BLOCKS = [block for page in PAGES for block in blocks(page)]

@@ -14,9 +14,9 @@ from allennlp.training import util as training_util
 
 from tests.docs.configs import evaluate, registered_names, types
 from tests.docs.folder import prepare
-from tests.docs.pages import ALL_BLOCKS, DOCS, PAGES, ROOT, Block, anchors, links
+from tests.docs.pages import ALL_BLOCKS, DOCS, NOTEBOOK, PAGES, ROOT, Block, anchors, links
 
-CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md"]
+CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md", NOTEBOOK]
 
 
 @pytest.mark.parametrize("page", CHECKED, ids=lambda page: page.name)

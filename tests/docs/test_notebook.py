@@ -1,0 +1,66 @@
+"""The notebook of the documentation."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import NOTEBOOK, ROOT
+
+CELLS = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+PART_2 = "## Part 2"
+"""Begins the cell from which on the notebook needs AllenNLP."""
+WITHOUT_ALLENNLP = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("allennlp", "allennlp_models"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+absent = Absent()
+sys.meta_path.insert(0, absent)
+"""
+WITH_ALLENNLP = "sys.meta_path.remove(absent)"
+TIMEOUT = 900
+
+
+def test_cells_are_plain_python_without_outputs() -> None:
+    """Python parses each cell, so there is no magic such as `%matplotlib` and no `!command`, which
+    only Jupyter understands. Stored outputs could be those of an earlier version."""
+    for cell in CELLS:
+        if cell["cell_type"] == "code":
+            ast.parse("".join(cell["source"]))
+            assert (cell["outputs"], cell["execution_count"]) == ([], None), cell["source"][0]
+        assert cell["metadata"] == {}, cell["source"][0]
+
+
+@pytest.mark.docs
+def test_notebook(tmp_path: Path) -> None:
+    """
+    The cells run in order in a Python process of their own, in the notebook's folder. Jupyter does
+    the same with plain Python, and shows the values of last lines too. What the text claims is
+    asserted in the cells. AllenNLP cannot be imported before part 2.
+    """
+    code = [WITHOUT_ALLENNLP]
+    for cell in CELLS:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            code.append(text)
+        elif text.startswith(PART_2):
+            code.append(WITH_ALLENNLP)
+    assert code.count(WITH_ALLENNLP) == 1
+    script = tmp_path / "tutorial.py"
+    script.write_text("\n".join(code), "utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=NOTEBOOK.parent,
+        env={**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    print(done.stdout)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-4000:]}"
