@@ -19,6 +19,9 @@ from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, NUM_CHARACTERS, 
 
 ACTIVATIONS = ("relu", "tanh")
 
+FEWEST_CODE_POINTS = 7
+"""The length of `<bos>`, which is found by its code points, with the two marks of a word."""
+
 MOST_LAYERS = 1000
 MOST_PARAMETERS = 1 << 32
 """More layers or parameters would exhaust the memory; ELMo has 94 million parameters."""
@@ -87,6 +90,8 @@ class CharCNNOptions:
         check_choice("char_cnn.n_characters", n_characters, (NUM_CHARACTERS - 1, NUM_CHARACTERS))
         if self.n_code_points is not None:
             check_count("char_cnn.n_code_points", self.n_code_points)
+            name = "char_cnn.max_characters_per_token with n_code_points"
+            check_count(name, length, least=FEWEST_CODE_POINTS)
         filters = self.filters
         if not isinstance(filters, list | tuple) or not filters:
             fail("char_cnn.filters", "a list of [width, number] pairs", filters)

@@ -337,3 +337,16 @@ def test_damaged_files(tmp_path, fuzz: Fuzz):
             pass
         finally:
             (folder / name).write_bytes(whole)
+
+
+def test_words_shorter_than_a_boundary(tmp_path):
+    """By hand: `<bos>` and `<eos>` have five code points, and each word has two marks. With fewer,
+    the boundaries would be read as other words."""
+    folder = write_model(tmp_path / "model", max_characters_per_token=6)
+    with pytest.raises(InputError, match=r"max_characters_per_token .* from 7 to .*, found 6"):
+        find_bilm(folder)
+    folder = write_model(tmp_path / "seven", max_characters_per_token=7)
+    elmo = Elmo.from_archive(folder, initial_state="zero")
+    for tokens in SENTENCES:
+        found = elmo.embed(tokens, layer="all")
+        np.testing.assert_allclose(found, oracle(folder, tokens), atol=1e-5)
