@@ -5,6 +5,7 @@ in a config, an argument or a file as one line. Set the environment variable `AL
 the traceback.
 """
 
+import linecache
 import logging
 import os
 import sys
@@ -74,7 +75,9 @@ def _in_one_line(error: Exception) -> str:
         message = str(error).strip().splitlines()[-1]
     elif isinstance(error, ReadError):
         message = f"expected a model.tar.gz or the folder of a training run, found {message}"
-    elif not isinstance(error, ONE_SENTENCE):
+    elif isinstance(error, ModuleNotFoundError) and error.name in sys.argv:
+        message = f"--include-package: expected a package that Python finds, found {error.name!r}"
+    elif not isinstance(error, ONE_SENTENCE) and not _is_raised_by_allennlp(error):
         message = f"{type(error).__name__}: {message}; ALLENNLP_DEBUG=1 shows where"
     if len(message) > LONGEST:
         message = f"{message[:LONGEST]}..."
@@ -82,6 +85,17 @@ def _in_one_line(error: Exception) -> str:
     if key.rpartition(".")[2] not in message:
         message = f"{key}: {message}"
     return message if file in message else f"{file}: {message}"
+
+
+def _is_raised_by_allennlp(error: Exception) -> bool:
+    """
+    Whether AllenNLP found an invalid value itself and says so, as `Expected num_epochs to be a int`
+    of type `TypeError`. It has no class of its own for such errors.
+    """
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    is_allennlp = frame.f_globals.get("__name__", "").startswith("allennlp.")
+    statement = linecache.getline(frame.f_code.co_filename, line).split(maxsplit=1)[:1]
+    return bool(str(error)) and is_allennlp and statement in (["raise"], ["assert"])
 
 
 def _place(error: Exception) -> tuple[str, str]:

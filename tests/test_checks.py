@@ -1,3 +1,4 @@
+import ast
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from elmo_plugin.checks import (
     check_text,
 )
 
+PACKAGE = Path(__file__).parents[1] / "elmo_plugin"
 NAN, INFINITY = float("nan"), float("inf")
 NONSENSE = [None, "3", "", [], {}, [3], b"3", NAN, INFINITY, -INFINITY, object()]
 share = partial(check_number, least=0, below=1)
@@ -62,3 +64,15 @@ def test_long_values_are_cut_in_messages() -> None:
         check_count("n", None)
     with pytest.raises(InputError, match=r"found \[0, 0, .{,60}\.\.\.$"):
         check_count("n", [0] * 1000)
+
+
+@pytest.mark.parametrize("folder", ["adapters", "elmo", "modules", "ops", "plugin", "text"])
+def test_errors_about_values_are_of_one_kind(folder: str) -> None:
+    """By definition: what users call raises an `InputError` for a wrong value, and no other
+    `ValueError` or `TypeError` with a message. The folders `formats` and `files` raise others to
+    themselves."""
+    for file in (PACKAGE / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                raised = ast.unparse(node.exc.func)
+                assert raised not in ("ValueError", "TypeError"), f"{file}:{node.lineno}"

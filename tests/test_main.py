@@ -205,11 +205,60 @@ def test_missing_files(bilm_archive, tmp_path, arguments, name):
     assert isinstance(end, str) and name in end
 
 
-def test_a_gpu_that_is_not_there(bilm_archive):
-    text = str(ROOT / "fixtures" / "text" / "heldout.txt")
-    end, printed = ended("evaluate", bilm_archive, text, "--cuda-device", "7")
+SLIPS = {
+    "evaluate ARCHIVE TEXT --cuda-device 7": "--cuda-device: expected -1.*found 7",
+    "predict ARCHIVE TEXT --cuda-device 7": "--cuda-device: expected -1.*found 7",
+    "elmo TEXT OUT --all --pretrained tiny --cuda-device 7": "--cuda-device: expected -1.*found 7",
+    'train CONFIG -s OUT -o {"trainer.cuda_device":7}': "cuda_device: expected -1.*found 7",
+    'train CONFIG -s OUT -o {"trainer.cuda_device":"cuda:7"}': "cuda_device: .*found 'cuda:7'",
+    'train CONFIG -s OUT -o {"distributed":{"cuda_devices":[7,8]}}': "cuda_device: .*found 7",
+    'find-lr CONFIG -s OUT -o {"trainer.cuda_device":7}': "cuda_device: expected -1.*found 7",
+    "evaluate TEXT TEXT": "TEXT: expected a model.tar.gz or the folder of a training run, found",
+    "predict TEXT TEXT": "TEXT: expected a model.tar.gz or the folder of a training run, found",
+    "evaluate ARCHIVE TEXT --output-file no/such": "--output-file: no/such: .*No such file",
+    "evaluate ARCHIVE TEXT --output-file .": "--output-file: expected a file to write, found",
+    "evaluate ARCHIVE TEXT --predictions-output-file no/such": "--predictions-output-file: no/such",
+    "evaluate ARCHIVE TEXT --batch-size 0": "--batch-size: expected a whole number.*found 0",
+    "evaluate ARCHIVE TEXT,TEXT --output-file OUT": "The number of `metrics_output_file` paths",
+    "predict ARCHIVE TEXT --output-file no/such": "--output-file: no/such: .*No such file",
+    "predict ARCHIVE TEXT --predictor-args {": "--predictor-args: expected an object of JSON",
+    "predict ARCHIVE TEXT --predictor-args 3": "--predictor-args: expected an object .*found 3",
+    'predict ARCHIVE TEXT --predictor-args {"x":1}': "--predictor-args: .*unexpected keyword.*'x'",
+    "evaluate ARCHIVE TEXT --embedding-sources-mapping {": "--embedding-sources-mapping: expected",
+    "evaluate ARCHIVE TEXT -o [1]": "--overrides: expected an object of JSON, found",
+    "evaluate ARCHIVE TEXT -o {": "--overrides: STATIC ERROR",
+    'evaluate ARCHIVE TEXT -o {"a.b":1}': "overrides dict contains unused keys: .'a.b'.",
+    'train CONFIG -s OUT -o {"trainer.patience":"x"}': "Expected patience to be a int",
+    'train CONFIG -s OUT -o {"validation_data_path":3}': "validation_data_path: expected a path",
+    "train CONFIG -s OUT --include-package nosuch": "--include-package: expected a package",
+    "build-vocab CONFIG OUT": "'output_path' should end with '.tar.gz'",
+}
+
+
+@pytest.mark.parametrize("arguments", SLIPS)
+def test_a_slip_is_one_clear_sentence(arguments, bilm_archive, tmp_path, monkeypatch):
+    """By definition: it names the argument, the file or the key and says what is wrong, without the
+    hint that ALLENNLP_DEBUG=1 shows where the program has a fault."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("the dog\nhe threw the stick .\n")
+    (tmp_path / "config.json").write_text(json.dumps(small_config(tmp_path / "cache")))
+    known = {"ARCHIVE": bilm_archive, "TEXT": "text.txt", "CONFIG": "config.json", "OUT": "out"}
+    words = (known.get(word, word) for word in arguments.replace("TEXT,TEXT", "a,b").split(" "))
+    end, printed = ended(*words)
     assert_one_line(end, printed)
-    assert isinstance(end, str)
+    assert re.search(SLIPS[arguments].replace("TEXT", "text.txt"), str(end)), end
+    assert "ALLENNLP_DEBUG" not in str(end)
+
+
+def test_a_fault_of_the_program_says_how_to_see_where(bilm_archive, monkeypatch):
+    """By definition: an error that nobody raised for users has the hint, and its type."""
+
+    def fail(*_, **__):
+        return {}["gone"]
+
+    monkeypatch.setattr("allennlp.commands.evaluate.load_archive", fail)
+    end, _ = ended("evaluate", bilm_archive, "text.txt")
+    assert str(end).endswith("KeyError: 'gone'; ALLENNLP_DEBUG=1 shows where")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from elmo_plugin.checks import InputError, fail
+from elmo_plugin.checks import WHOLE, InputError, fail
 from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.standard_streams import output_encoding, piped_output
 from elmo_plugin.formats.find import KEYS, File, one_bilm
@@ -48,17 +48,27 @@ def named_bilm(args: argparse.Namespace) -> tuple[File, File | None, str]:
 def device_named(argument: str, cuda_device: int) -> str:
     """A GPU by its number, or the CPU for -1. Raises an `InputError` if there is no such GPU."""
     n_gpus = torch.cuda.device_count()
-    if not -1 <= cuda_device < n_gpus:
-        fail(argument, f"-1 or one of the {n_gpus} GPUs, counted from 0", cuda_device)
+    if not isinstance(cuda_device, WHOLE) or not -1 <= cuda_device < n_gpus:
+        gpus = f" or a GPU from 0 to {n_gpus - 1}" if n_gpus else ", because PyTorch finds no GPU"
+        fail(argument, f"-1 for the CPU{gpus}", cuda_device)
     return "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
 
 
 def check_output_file(argument: str, file: str) -> None:
-    """
-    Raise an `InputError` if the output `file` exists or cannot be written, before hours of work.
-    For a link, its target is checked.
-    """
+    """Raise an `InputError` if the output `file` exists, and as `check_can_write`."""
     check_is_new(file)
+    check_can_write(argument, file)
+
+
+def check_can_write(argument: str, file: str) -> None:
+    """
+    Raise an `InputError` if the output `file` cannot be written, before hours of work. For a link,
+    its target is checked.
+    """
+    if not file or os.path.isdir(file):
+        fail(argument, "a file to write", file)
+    if os.path.exists(file) and not os.path.isfile(file):  # a pipe
+        return
     folder = Path(os.path.realpath(file)).parent
     try:  # permissions alone do not tell, as in /proc
         tempfile.TemporaryFile(dir=folder).close()

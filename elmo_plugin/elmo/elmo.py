@@ -11,7 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import WHOLE, check_choice, check_count, check_flag, check_number, fail
+from elmo_plugin.checks import (
+    WHOLE,
+    InputError,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    fail,
+)
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
@@ -230,7 +238,7 @@ class Elmo(BiLMLayers):
         """
         if not isinstance(tokens, Tensor) or tokens.dim() < 3:
             found = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
-            raise ValueError(
+            raise InputError(
                 "expected character ids of shape (.., B, T, C), as Elmo.characters gives for lists "
                 f"of tokens, found {found}"
             )
@@ -309,7 +317,7 @@ class Elmo(BiLMLayers):
 
         # Raises
 
-        `ValueError`
+        `InputError`
             If the sentences have another form, or the layer or pool does not exist.
         """
         if pool is not None:
@@ -444,7 +452,7 @@ class Elmo(BiLMLayers):
             If `initial_state` is `"carry"` or `precision` is not `"fp32"`.
         `RuntimeError`
             If the biLM has no weights.
-        `ValueError`
+        `InputError`
             If there is no such layer.
         """
         _check_layer(layer, self.n_layers)
@@ -470,6 +478,4 @@ def _check_layer(layer: Any, n_layers: int) -> None:
     """
     is_number = isinstance(layer, WHOLE) and not isinstance(layer, bool) and 0 <= layer < n_layers
     if not is_number and layer not in ("mix", *CHOICES):
-        raise ValueError(
-            f"layer: expected mix, all, average, top or a number below {n_layers}, found {layer!r}"
-        )
+        fail("layer", f"mix, all, average, top or a number below {n_layers}", layer)

@@ -110,7 +110,7 @@ class BiLMLayers(nn.Module):
 
         Raises a `RuntimeError` if the biLM has no weights, and in a replica of
         `torch.nn.DataParallel`, which has no parameters of its own and would share the caches; a
-        `ValueError` as `BiLM.fit` and `BiLM.sentence_lengths`; and an `InputError` in
+        `InputError` as `BiLM.fit` and `BiLM.sentence_lengths`; and an `InputError` in
         `torch.jit.trace`, and as `exported_layers` in `torch.export`.
         """
         bilm = self.bilm
@@ -150,7 +150,7 @@ class BiLMLayers(nn.Module):
 
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """
-        The character ids of sentences, shape `(B, T, C)`, zeros at padding. Raises a `ValueError`
+        The character ids of sentences, shape `(B, T, C)`, zeros at padding. Raises an `InputError`
         if a sentence is a string, whose letters would be its tokens, or if a token is empty or
         contains a space.
         """
@@ -188,12 +188,12 @@ class BiLMLayers(nn.Module):
         which are those before the next one. The sentences are read once, in `batch_size` rows from
         zeros as under `carry`. `sentences`: as in `Elmo.embed`.
 
-        Raises a `ValueError` if there are none, and as `Elmo.embed`.
+        Raises an `InputError` if there are none, and as `Elmo.embed`.
         """
         check_count("batch_size", batch_size)
         texts, _ = token_lists(sentences)
         if not texts:
-            raise ValueError("expected sentences, found none")
+            raise InputError("expected sentences, found none")
         with self.lock.alone():
             self.check_weights()
             reader, state = self.frozen() or self.bilm, self.bilm.bilstm.zero_state(batch_size)
@@ -215,11 +215,11 @@ class BiLMLayers(nn.Module):
     def fingerprint(self) -> bytes:
         """
         A digest of the weights and the settings that a sentence's layers depend on. Raises a
-        `ValueError` if the biLM is trained or contains parts whose effect is unknown.
+        `InputError` if the biLM is trained or contains parts whose effect is unknown.
         """
         with self.lock.shared():
             if (frozen := self.frozen()) is None:
-                raise ValueError(
+                raise InputError(
                     "expected a frozen biLM without hooks and parametrizations, with parameters "
                     "that were not made in inference mode and have no gradient, found another, "
                     "which has no digest"

@@ -75,14 +75,14 @@ def _tokenizer() -> Any:
 def raw_sentences(sentences: Any) -> tuple[list[RawSentence], bool]:
     """
     The sentences of `embed` and `score` with `raw`, and whether it is a single one: a string, or
-    strings in a list or a pandas Series. Raises a `ValueError` for anything else.
+    strings in a list or a pandas Series. Raises an `InputError` for anything else.
     """
     if isinstance(sentences, str):
         return [split_tokens(sentences)], True
     if not isinstance(sentences, Iterable) or isinstance(sentences, Mapping):
-        raise ValueError(f"expected a sentence or a list of sentences, found {sentences!r}")
+        raise InputError(f"expected a sentence or a list of sentences, found {sentences!r}")
     strings = list(sentences)
     for number, string in enumerate(strings):
         if not isinstance(string, str):
-            raise ValueError(f"sentence {number}: expected a string with raw, found {string!r}")
+            raise InputError(f"sentence {number}: expected a string with raw, found {string!r}")
     return [split_tokens(string) for string in strings], False

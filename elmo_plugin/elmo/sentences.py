@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.raw_text import raw_sentences, split_tokens
 
 SPACE = re.compile(r"[ \t\r\n]")
@@ -31,12 +32,12 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
         if isinstance(sentences, pandas.Series):
             return [tokens_of(f"row {label!r}", value) for label, value in sentences.items()], False
         if isinstance(sentences, pandas.DataFrame):
-            raise ValueError("expected sentences, found a DataFrame; choose one of its columns")
+            raise InputError("expected sentences, found a DataFrame; choose one of its columns")
     items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
     n_strings = sum(isinstance(item, str) for item in items)
     if 0 < n_strings < len(items):
         other = next(item for item in items if not isinstance(item, str))
-        raise ValueError(
+        raise InputError(
             "expected a list of tokens or a list of lists of them, "
             f"found a string and {other!r} in one"
         )
@@ -47,7 +48,8 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
 
 def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
     """
-    Several sentences as lists of tokens. Raises a `ValueError` that names a wrong one by its index.
+    Several sentences as lists of tokens. Raises an `InputError` that names a wrong one by its
+    index.
     """
     items = _items(sentences, "expected lists of tokens")
     return [_tokens(f"sentence {number}", found) for number, found in enumerate(items)]
@@ -56,7 +58,7 @@ def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
 def tokens_of(name: str, sentence: Any, raw: bool = False) -> list[str]:
     """
     The tokens of a sentence in either form. `raw`: whether a string is raw text. Missing values of
-    pandas are not iterable. Raises a `ValueError` that begins with the name.
+    pandas are not iterable. Raises an `InputError` that begins with the name.
     """
     if isinstance(sentence, str):
         return split_tokens(sentence).tokens if raw else sentence.split()
@@ -80,7 +82,7 @@ def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[s
     tokens = _items(found, f"{name}: expected {expected}")
     for token in tokens:
         if not isinstance(token, str) or not token or SPACE.search(token):
-            raise ValueError(
+            raise InputError(
                 f"{name}: expected tokens, which are strings without spaces, found "
                 f"{str(token) if isinstance(token, str) else token!r} among them; several "
                 "sentences are a list of lists: [s.split() for s in sentences]"
@@ -91,7 +93,7 @@ def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[s
 def _items(found: Any, expected: str) -> list[Any]:
     """The items of a list or the like. A string is not a list of its letters."""
     if not isinstance(found, Iterable) or isinstance(found, (str, Mapping, Set)):
-        raise ValueError(f"{expected}, found {found!r}")
+        raise InputError(f"{expected}, found {found!r}")
     return list(found)
 
 

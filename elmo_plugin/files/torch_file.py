@@ -5,7 +5,9 @@ zip files whose entries have CRC-32 checksums, which `torch.load` does not check
 
 import errno
 import os
+import re
 import zipfile
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -14,9 +16,12 @@ from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from elmo_plugin.checks import InputError, shown
 
+GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
+"""The class or function that PyTorch refuses to load."""
+
 
 class DamagedFileError(InputError):
-    """A file is damaged or was not written by `torch.save`; the message names it."""
+    """A file is damaged, not by `torch.save`, or not only of tensors; the message names it."""
 
 
 def save_torch_file(state: Any, path: str | os.PathLike) -> None:
@@ -67,8 +72,16 @@ def load_torch_file(path: str | os.PathLike, may_be_old: bool = False) -> Any:
         check_torch_file(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        # Its message advises to load the file unsafely, so nobody shall read it.
+        if (refused := GLOBAL.search(str(error))) is not None:
+            raise DamagedFileError(
+                f"{path}: expected tensors and plain values, found a pickled {refused[1]}, which "
+                "is not loaded because loading it could run code"
+            ) from None
+        raise _damaged(path, "an unknown form of pickle") from None
     except Exception as error:
-        raise _damaged(path, error) from error
+        raise _damaged(path, repr(error)) from error
 
 
 def load_weights(path: str | os.PathLike, may_be_old: bool = False) -> dict[str, Tensor]:

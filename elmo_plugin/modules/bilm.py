@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import check_choice
+from elmo_plugin.checks import InputError, check_choice
 from elmo_plugin.modules.lstm import BiLSTM, ProjectedLSTM
 from elmo_plugin.modules.lstm_state import LSTMState, WarmState
 from elmo_plugin.modules.token_encoder import (
@@ -107,7 +107,7 @@ class BiLM(nn.Module):
 
     def fit(self, tokens: Tensor) -> Tensor:
         """
-        The character ids of tokens, shape `(..., C)`, for this biLM's C. Raises a `ValueError` if
+        The character ids of tokens, shape `(..., C)`, for this biLM's C. Raises an `InputError` if
         they have been cut to a smaller C.
         """
         return fit_characters(tokens, self.max_characters_per_token)
@@ -148,14 +148,14 @@ class BiLM(nn.Module):
     def sentence_lengths(self, tokens: Tensor) -> Tensor:
         """
         Number of tokens of each sentence without boundaries, shape `(B,)`. `tokens`: character ids
-        of shape `(B, T, C)`; a token of zeros is padding. Raises a `ValueError` if a character id
+        of shape `(B, T, C)`; a token of zeros is padding. Raises an `InputError` if a character id
         does not exist or the type cannot hold all of them, if padding comes before a real token,
         because the tokens after it would get other tokens' vectors, and as `check_spelled`.
         """
         if tokens.dtype not in ID_TYPES:
-            raise ValueError(f"expected ids of type int16, int32 or int64, found {tokens.dtype}")
+            raise InputError(f"expected ids of type int16, int32 or int64, found {tokens.dtype}")
         if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < NUM_CHARACTERS:
-            raise ValueError(
+            raise InputError(
                 f"expected ids from 0 to {NUM_CHARACTERS - 1}, "
                 f"found {int(tokens.min())} to {int(tokens.max())}"
             )
@@ -165,7 +165,7 @@ class BiLM(nn.Module):
         holes = real[:, 1:] & ~real[:, :-1]
         if holes.any():
             row, place = holes.nonzero()[0].tolist()
-            raise ValueError(
+            raise InputError(
                 "expected padding only after the tokens of a sentence, found it in row "
                 f"{row} at token {place}, before a real token"
             )

@@ -4,6 +4,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.ops.char_conv import convolve
 from elmo_plugin.ops.linear import Linear
 
@@ -33,7 +34,7 @@ class CharCNN(nn.Module):
 
     # Raises
 
-    `ValueError`
+    `InputError`
         If the activation is neither.
     """
 
@@ -49,7 +50,7 @@ class CharCNN(nn.Module):
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
-            raise ValueError(f'activation: expected "relu" or "tanh", found "{activation}"')
+            raise InputError(f'activation: expected "relu" or "tanh", found "{activation}"')
         n_filters = sum(number for _, number in filters)
         self.activation = activation
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)

@@ -3,6 +3,7 @@ import sys
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules.word_list import word_bytes
 from elmo_plugin.text.characters import MOST_BYTES_OF_CODE_POINT
 
@@ -35,15 +36,15 @@ class CodePoints(nn.Module):
         self.register_buffer("marks", torch.zeros(len(MARKS), dtype=torch.long))
 
     def check(self) -> None:
-        """Raise a `ValueError` if an entry is no code point, or is there twice, or a mark is none
+        """Raise an `InputError` if an entry is no code point, or is there twice, or a mark is none
         of the entries."""
         n_entries = len(self.code_points)
         if not ((self.marks >= 0) & (self.marks < n_entries)).all():
-            raise ValueError(f"expected marks below {n_entries}, found {self.marks.tolist()}")
+            raise InputError(f"expected marks below {n_entries}, found {self.marks.tolist()}")
         entries = self.code_points[self.code_points != -1]
         is_unicode = ((entries >= 0) & (entries <= sys.maxunicode)).all()
         if not is_unicode or len(entries.unique()) < len(entries):
-            raise ValueError("expected distinct code points of Unicode, found others")
+            raise InputError("expected distinct code points of Unicode, found others")
 
     @property
     def most_bytes(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.ops.linear import product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, lstm_scan
@@ -85,12 +86,12 @@ class ProjectedLSTM(nn.Module):
 
         Returns h_1 .. h_T of shape `(2, T, B, P)`, zeros at steps that a row does not read; and
         each row's c and h after its last step, of shapes `(2, B, D)` and `(2, B, P)`. Raises a
-        `ValueError` if the last sizes of `inputs`, `cell` and `hidden` are not those of the layer.
+        `InputError` if the last sizes of `inputs`, `cell` and `hidden` are not those of the layer.
         """
         expected = self.input_weight.size(1), self.dim, self.projection_dim
         found = inputs.size(-1), cell.size(-1), hidden.size(-1)
         if found != expected:
-            raise ValueError(
+            raise InputError(
                 f"expected inputs, cell and hidden of {expected} numbers each, found {found}"
             )
         return lstm_scan(inputs, cell, hidden, self.weights(), batch_sizes)

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.ops.linear import linear, product_dtype
 from elmo_plugin.ops.softmax import log_likelihoods, sampled_softmax_loss, softmax_loss
 
@@ -40,7 +41,7 @@ class SampledSoftmax(nn.Module):
 
     # Raises
 
-    `ValueError`
+    `InputError`
         If `n_negative_samples` is not between 1 and V - 1, or is `None` with `sparse_gradients`.
     """
 
@@ -54,12 +55,12 @@ class SampledSoftmax(nn.Module):
     ) -> None:
         super().__init__()
         if n_negative_samples is not None and not 0 < n_negative_samples < n_words:
-            raise ValueError(
+            raise InputError(
                 f"n_negative_samples: expected at least 1 and less than the {n_words} words of the "
                 f"vocabulary, or none for the full softmax, found {n_negative_samples}"
             )
         if sparse_gradients and n_negative_samples is None:
-            raise ValueError(
+            raise InputError(
                 "sparse_gradients: expected n_negative_samples with it, found none: a softmax over "
                 "all words has a gradient for each"
             )

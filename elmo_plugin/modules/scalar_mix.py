@@ -3,6 +3,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.checks import InputError
+
 
 class ScalarMix(nn.Module):
     """
@@ -29,7 +31,7 @@ class ScalarMix(nn.Module):
 
     # Raises
 
-    `ValueError`
+    `InputError`
         If the number of initial values is not `mixture_size`.
     """
 
@@ -44,7 +46,7 @@ class ScalarMix(nn.Module):
         super().__init__()
         w = [0.0] * mixture_size if initial_scalar_parameters is None else initial_scalar_parameters
         if len(w) != mixture_size:
-            raise ValueError(
+            raise InputError(
                 f"initial_scalar_parameters: expected {mixture_size} numbers, one for each layer, "
                 f"found {len(w)}"
             )
@@ -61,15 +63,15 @@ class ScalarMix(nn.Module):
         """
         Mix `layers`, h_0 .. h_L, each of shape `(B, T, dim)`. Returns shape `(B, T, dim)`. `mask`:
         shape `(B, T)`, true at real tokens; required if `do_layer_norm`, otherwise unused. Raises a
-        `ValueError` if the number of layers is not `mixture_size`, or `do_layer_norm` has no mask.
+        `InputError` if the number of layers is not `mixture_size`, or `do_layer_norm` has no mask.
         """
         if len(layers) != self.mixture_size:
-            raise ValueError(f"layers: expected {self.mixture_size} tensors, found {len(layers)}")
+            raise InputError(f"layers: expected {self.mixture_size} tensors, found {len(layers)}")
         if self.use_top_only:
             layers = layers[-1:]
         if self.do_layer_norm:
             if mask is None:
-                raise ValueError("mask: expected one with do_layer_norm, found none")
+                raise InputError("mask: expected one with do_layer_norm, found none")
             layers = [_normalize(h, mask) for h in layers]
         if self.use_top_only:
             return self.gamma * layers[0]

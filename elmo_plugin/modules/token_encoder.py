@@ -6,6 +6,7 @@ words, or by their code points and a table. All take the character ids of words 
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules.char_cnn import CharCNN
 from elmo_plugin.modules.code_points import BOUNDARIES, CodePoints
 from elmo_plugin.modules.word_list import WordList, word_bytes
@@ -146,7 +147,7 @@ def boundary_characters(options: BiLMOptions) -> Tensor:
 def fit_characters(tokens: Tensor, n_characters: int) -> Tensor:
     """
     The character ids of tokens, shape `(..., C)`, cut or padded to `n_characters`, as if they had
-    been made for this number. Raises a `ValueError` if they were cut to fewer.
+    been made for this number. Raises an `InputError` if they were cut to fewer.
     """
     found = tokens.size(-1)
     if found > n_characters:
@@ -156,7 +157,7 @@ def fit_characters(tokens: Tensor, n_characters: int) -> Tensor:
         tokens[..., -1] = last.masked_fill(is_cut, END_WORD)
     elif found < n_characters:
         if (tokens[..., -1] == END_WORD).any():
-            raise ValueError(
+            raise InputError(
                 f"expected words of up to {n_characters - 2} bytes in UTF-8, found one that was "
                 f"cut to {found - 2}; set max_characters_per_token of the token indexer to "
                 f"{n_characters} or more"
@@ -168,8 +169,9 @@ def fit_characters(tokens: Tensor, n_characters: int) -> Tensor:
 
 def check_spelled(tokens: Tensor) -> None:
     """
-    Raise a `ValueError` if a token, shape `(..., C)`, is one character that no text has, which only
-    a character CNN over bytes can have learned: `tokens_to_add` of the token indexer adds such.
+    Raise an `InputError` if a token, shape `(..., C)`, is one character that no text has, which
+    only a character CNN over bytes can have learned: `tokens_to_add` of the token indexer adds
+    such.
     """
     character = tokens[..., 1] - FIRST_BYTE
     is_single = (tokens[..., 0] == BEGIN_WORD) & (tokens[..., 2] == END_WORD)
@@ -177,7 +179,7 @@ def check_spelled(tokens: Tensor) -> None:
     for boundary in (BEGIN_SENTENCE, END_SENTENCE):
         is_text |= tokens[..., 1] == boundary
     if (wrong := is_single & ~is_text).any():
-        raise ValueError(
+        raise InputError(
             "expected tokens of text, since this biLM reads words or code points, found the single "
             f"character {int(character[wrong][0])}; remove tokens_to_add from the token indexer"
         )

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.ops.unique_words import hash_weights
 from elmo_plugin.options import word_text
 from elmo_plugin.text.characters import (
@@ -83,25 +84,25 @@ class WordList(nn.Module):
         return self.text.cpu().numpy().tobytes().decode().split("\n")[:-1]
 
     def check(self) -> None:
-        """Compute how words are found, if it has not been done. Raises a `ValueError` as `index`,
+        """Compute how words are found, if it has not been done. Raises an `InputError` as `index`,
         and if the text is not UTF-8."""
         if len(self.starts) != self.n_words + 1:
             self.index()
         try:
             self.words()
         except UnicodeDecodeError as error:
-            raise ValueError(f"expected UTF-8, found {error}") from None
+            raise InputError(f"expected UTF-8, found {error}") from None
 
     def index(self) -> None:
         """
-        Compute how words are found, after the text has changed. Raises a `ValueError` if it does
+        Compute how words are found, after the text has changed. Raises an `InputError` if it does
         not consist of `n_words` words, or the word for unknown ones is missing.
         """
         if self.text.is_meta:
             return
         ends = (self.text == LINE_FEED).nonzero()[:, 0]
         if not self.n_words or len(ends) != self.n_words or self.text[-1] != LINE_FEED:
-            raise ValueError(f"expected the text of {self.n_words} words, found {len(ends)}")
+            raise InputError(f"expected the text of {self.n_words} words, found {len(ends)}")
         self.starts = torch.cat([ends.new_zeros(1), ends + 1])
         self.longest = int(self.starts.diff().max()) - 1
         attempt = 0
@@ -112,7 +113,7 @@ class WordList(nn.Module):
         unknown[0, : len(spelled)] = list(spelled)
         found, is_known = self._find(torch.from_numpy(unknown).to(ends.device))
         if not is_known.all():
-            raise ValueError(f"expected the word {self.unknown} in the list, found none")
+            raise InputError(f"expected the word {self.unknown} in the list, found none")
         self.unknown_number = int(found)
 
     def _is_indexed(self, attempt: int) -> bool:

@@ -409,7 +409,7 @@ def test_a_refused_call_moves_no_state(bilm_files, layer):
     elmo, other = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
     expected = [other.embed("The dog ."), other.embed("The dog .")]
     found = [elmo.embed("The dog .")]
-    with pytest.raises(ValueError, match=r"layer: expected mix, all, .* below 3, found"):
+    with pytest.raises(InputError, match=r"layer: expected mix, all, .* below 3, found"):
         elmo.embed("He threw it .", layer=layer)
     found.append(elmo.embed("The dog ."))
     numpy.testing.assert_array_equal(found, expected)

@@ -1,4 +1,5 @@
 import errno
+import traceback
 import zipfile
 from io import FileIO
 from pathlib import Path
@@ -12,6 +13,7 @@ from elmo_plugin.files import torch_file
 from elmo_plugin.files.torch_file import (
     DamagedFileError,
     find_not_plain,
+    load_torch_file,
     load_weights,
     save_torch_file,
 )
@@ -117,3 +119,23 @@ def test_a_state_that_contains_itself() -> None:
     assert find_not_plain(state) is None
     state.append({"a": (1, EXOTIC["sparse_coo"]())})
     assert find_not_plain(state) == "3.a.1: a tensor of the layout sparse_coo"
+
+
+class Refused:
+    """A class that nobody allows to load."""
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_refused_pickle_has_no_advice(is_old: bool, tmp_path: Path) -> None:
+    """PyTorch's own message, which the first lines show, explains how to load the file unsafely.
+    Expected: the class, and that it is not loaded, also in the chain of exceptions."""
+    file = tmp_path / "a.th"
+    torch.save({"a": Refused()}, file, _use_new_zipfile_serialization=not is_old)
+    with pytest.raises(Exception, match="only if you"):
+        torch.load(file, weights_only=True)
+    with pytest.raises(
+        DamagedFileError, match=r"found a pickled \S+\.Refused, which is not"
+    ) as end:
+        load_torch_file(file, may_be_old=True)
+    shown = "".join(traceback.format_exception(end.value))
+    assert "weights_only" not in shown and "safe_globals" not in shown

@@ -2,19 +2,23 @@
 A folder in place of a config aborts the process within Jsonnet, and a device such as /dev/zero
 fills the memory. Importing this lets Python read configs and the files that they import, of at most
 16 MiB each, so that both are errors that name the file. An error in a config is the first line of
-Jsonnet's message, without Jsonnet's own stack.
+Jsonnet's message, without Jsonnet's own stack, and `--overrides` that are no object is one too.
 """
 
 import os
+from functools import wraps
 from typing import Any
 
 from _jsonnet import evaluate_snippet
 from allennlp.common import params
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.bounds import read_small_file
+from elmo_plugin.plugin.errors import named
 
 MOST_BYTES = 1 << 24
+
+parse_overrides = params.parse_overrides
 
 
 def _imported(folder: str, name: str) -> tuple[str, bytes]:
@@ -38,5 +42,15 @@ def _evaluate_file(file: str | os.PathLike, **kwargs: Any) -> str:
     return _evaluate_snippet(str(file), text, **kwargs)
 
 
+@wraps(params.parse_overrides)
+def _parse_overrides(serialized_overrides: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    with named("--overrides"):
+        overrides = parse_overrides(serialized_overrides, *args, **kwargs)
+        if not isinstance(overrides, dict):
+            raise InputError(f"expected an object of JSON, found {shown(serialized_overrides)}")
+    return overrides
+
+
 params.evaluate_file = _evaluate_file
 params.evaluate_snippet = _evaluate_snippet
+params.parse_overrides = _parse_overrides

@@ -2,9 +2,11 @@
 Importing and using AllenNLP 2.10.1 prints warnings that users cannot act on:
 
 - fairscale 0.4.6 and AllenNLP's trainer call `torch.cuda.amp`, which PyTorch 2.4 deprecated;
+- fairscale calls `torch.jit.script`, which PyTorch 2.14 deprecated;
 - rouge imports `pkg_resources`, which setuptools deprecated.
 
-Only these warnings of these modules are ignored. Remove an entry when its package is fixed. The
+Only these warnings of these modules are ignored; that of `torch.jit.script`, which names PyTorch's
+own module, only while fairscale is imported. Remove an entry when its package is fixed. The
 command `allennlp` imports these packages before any plugin and still prints the import warnings;
 `python -m elmo_plugin` does not.
 """
@@ -17,3 +19,7 @@ for category, message, module in (
     (UserWarning, "pkg_resources is deprecated", r"rouge\."),
 ):
     warnings.filterwarnings("ignore", message, category, module)
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", r"`torch\.jit\.script`", FutureWarning)
+    import fairscale.nn  # noqa: F401

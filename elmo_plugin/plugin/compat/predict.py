@@ -2,7 +2,7 @@
 AllenNLP's command `predict` skips blank lines, so that the line numbers of its output are not those
 of its input; opens the output before it predicts, so that an error leaves a part of it; fails with
 an error about `NoneType` if standard input or output is closed; predicts nothing for `--batch-size
-0`; and does not say which line is not JSON.
+0`; and does not say which line or argument is not JSON, or which argument has no such GPU.
 
 Importing this makes the output appear whole or not at all, and these clear errors, which name the
 input and its line. A file is checked before anything is computed. A predictor with the method
@@ -11,6 +11,7 @@ input and its line. A file is checked before anything is computed. A predictor w
 
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import chain
@@ -21,15 +22,44 @@ from typing import Any, TextIO
 from allennlp.commands import predict
 from allennlp.common import JsonDict
 from allennlp.data import Instance
+from allennlp.models import load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError, check_count, shown
+from elmo_plugin.elmo.arguments import check_can_write, device_named
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
-from elmo_plugin.plugin.errors import named
+from elmo_plugin.plugin.errors import json_object, named
 from elmo_plugin.plugin.task_address import with_repeats
 from elmo_plugin.text.lines import read_blocks
+
+
+def _get_predictor(args: Namespace) -> Predictor:
+    """AllenNLP's function, with errors that name the argument, if possible before it loads."""
+    device_named("--cuda-device", args.cuda_device)
+    if args.output_file is not None:
+        check_can_write("--output-file", args.output_file)
+    given = json_object("--predictor-args", args.predictor_args)
+    archive = load_archive(
+        args.archive_file,
+        weights_file=args.weights_file,
+        cuda_device=args.cuda_device,
+        overrides=args.overrides,
+    )
+    try:
+        return Predictor.from_archive(
+            archive,
+            args.predictor,
+            dataset_reader_to_load=args.dataset_reader_choice,
+            extra_args=given,
+        )
+    except TypeError as error:
+        if not given:
+            raise
+        raise InputError(
+            f"--predictor-args: expected parameters of the predictor, found {shown(given)}: {error}"
+        ) from error
 
 
 class PredictManager(predict._PredictManager):
@@ -109,4 +139,5 @@ def _is_pipe(path: str) -> bool:
     return os.path.exists(path) and not os.path.isfile(path)
 
 
+predict._get_predictor = _get_predictor
 predict._PredictManager = PredictManager  # type: ignore[misc, assignment]

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
-from elmo_plugin.checks import InputError, check_choice, check_count, shown
+from elmo_plugin.checks import InputError, check_choice, check_count, check_path, shown
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.lazy_window import LazyWindow
@@ -110,6 +110,7 @@ class BiLMDataLoader(DataLoader):
                 f"{name}: expected a dataset_reader without max_instances, since it reads whole "
                 f"texts, found {reader.max_instances}"
             )
+        check_path(f"{name}: train_data_path or validation_data_path", data_path)
         self.reader = reader
         self.data_path = data_path
         with named(f"{name}: train_data_path or validation_data_path"):

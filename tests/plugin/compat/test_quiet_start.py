@@ -39,6 +39,28 @@ def test_bad_input_is_named_in_one_line(tmp_path):
     assert "Traceback" not in run.stderr
 
 
+def test_importing_the_plugin_hides_only_what_others_deprecated():
+    """Expected, with a PyTorch that warns as 2.14 does: nothing at import, and the user's own call
+    still warns."""
+    code = (
+        "import torch, warnings\n"
+        "script = torch.jit.script\n"
+        "def warn(*arguments, **options):\n"
+        "    warnings.warn('`torch.jit.script` is deprecated.', FutureWarning)\n"
+        "    return script(*arguments, **options)\n"
+        "torch.jit.script = warn\n"
+        "import elmo_plugin.plugin\n"
+        "print('imported', file=__import__('sys').stderr)\n"
+        "torch.jit.script(torch.nn.Identity())"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONWARNINGS", None)
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    before, after = run.stderr.split("imported")
+    assert "FutureWarning" not in before and "FutureWarning" in after
+
+
 def elmo_plugin(*arguments, succeeds=True):
     """`python -m elmo_plugin` without the log of training."""
     environment = {**os.environ, "ALLENNLP_LOG_LEVEL": "ERROR", "PYTHONPATH": str(ROOT)}

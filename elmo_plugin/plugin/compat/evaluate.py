@@ -1,0 +1,38 @@
+"""
+AllenNLP's command `evaluate` opens its output files only after it has evaluated, ignores
+`--batch-size 0`, and does not name the argument that has no such GPU or is no JSON. Importing this
+checks its arguments before anything is loaded. Remove it when AllenNLP does so.
+"""
+
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+from allennlp.commands import evaluate
+
+from elmo_plugin.checks import check_count
+from elmo_plugin.elmo.arguments import check_can_write, device_named
+from elmo_plugin.plugin.errors import json_object
+
+_evaluate = evaluate.evaluate_from_archive
+OUTPUTS = {
+    "metrics_output_file": "--output-file",
+    "predictions_output_file": "--predictions-output-file",
+}
+
+
+@wraps(_evaluate)
+def _evaluate_after_checks(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    given = signature(_evaluate).bind(*args, **kwargs).arguments
+    device_named("--cuda-device", given.get("cuda_device", -1))
+    json_object("--embedding-sources-mapping", given.get("embedding_sources_mapping"))
+    if (batch_size := given.get("batch_size")) is not None:
+        check_count("--batch-size", batch_size)
+    for name, argument in OUTPUTS.items():
+        files = given.get(name)
+        for file in [] if files is None else files.split(","):
+            check_can_write(argument, file)
+    return _evaluate(*args, **kwargs)
+
+
+evaluate.evaluate_from_archive = _evaluate_after_checks
