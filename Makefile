@@ -8,9 +8,11 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 DOCS_INSTALLED := $(VENV)/docs-installed
+RELEASE_INSTALLED := $(VENV)/release-installed
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install demo test test-short test-all docs docs-test lint format bench bench-gpu lock lock-check clean
+.PHONY: install demo test test-short test-all docs docs-test lint format bench bench-gpu lock lock-check release \
+	clean
 
 install: $(INSTALLED)
 
@@ -92,6 +94,9 @@ lock: install
 	$(RUN)/uv pip compile requirements-docs.in --constraint requirements.txt --python-version 3.11 \
 		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
 	grep -vxFf requirements.txt $(VENV)/lock > requirements-docs.txt
+	$(RUN)/uv pip compile requirements-release.in --constraint requirements.txt --python-version 3.11 \
+		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
+	grep -vxFf requirements.txt $(VENV)/lock > requirements-release.txt
 	$(MAKE) lock-check
 
 # Check that each Python has a wheel of each package, except two that are published only as sources.
@@ -101,6 +106,16 @@ lock-check: install
 		$(RUN)/uv pip install --quiet --dry-run --no-deps --target $(VENV)/none \
 			--only-binary :all: --no-binary fairscale --no-binary word2number \
 			--python-version $$python -r requirements.txt || exit 1; done
+
+# The sdist and the wheels for PyPI, in dist/, checked and tried with each Python of this machine. `make
+# release TRY="3.12 /path/to/python"` tries others, and `TRY=` none.
+TRY ?= $(sort $(PYTHONS))
+release: $(RELEASE_INSTALLED)
+	$(RUN)/python release.py $(TRY)
+
+$(RELEASE_INSTALLED): $(INSTALLED) requirements-release.txt
+	$(RUN)/python -m pip install --no-deps -r requirements-release.txt
+	touch $@
 
 clean:
 	rm -rf $(VENV) demo-out

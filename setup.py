@@ -4,6 +4,7 @@ Declares the package and its dependencies. `make lock` makes requirements.txt fr
 
 import os
 import platform
+import re
 import runpy
 import shutil
 import sys
@@ -103,6 +104,16 @@ class BuildKernels(build_ext):
         return copied
 
 
+def long_description() -> str:
+    """
+    The README as PyPI can show it, which has none of its pictures and files: relative links become
+    their text, and pictures are left out.
+    """
+    relative = r"\]\((?!https?:)[^)\s]+\)"
+    text = re.sub(rf"!\[[^\]]*{relative}\s*", "", Path("README.md").read_text("utf-8"))
+    return re.sub(rf"\[([^\]]*){relative}", r"\1", text)
+
+
 sources_digest = runpy.run_path("elmo_plugin/ops/kernel_sources.py")["sources_digest"]
 version: dict[str, str] = {}
 exec(Path("elmo_plugin/version.py").read_text(), version)
@@ -111,8 +122,9 @@ setup(
     name="elmo_plugin",
     version=version["VERSION"],
     description="ELMo on a current Python and PyTorch, and in any AllenNLP config",
-    long_description=Path("README.md").read_text(),
+    long_description=long_description(),
     long_description_content_type="text/markdown",
+    author="The elmo_plugin authors",
     license="Apache-2.0",
     packages=find_packages(include=["elmo_plugin", "elmo_plugin.*"]),
     py_modules=OUTSIDE,
