@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import ZipFile
@@ -68,8 +67,8 @@ def unpack_last_commit(source: Path) -> None:
         print("uncommitted changes are not in the release, which is the last commit")
     archive = source.with_suffix(".tar")
     run("git", "archive", "--output", archive, "HEAD", folder=ROOT)
-    with tarfile.open(archive) as tar:
-        tar.extractall(source, filter="data")
+    source.mkdir()
+    run("tar", "-xf", archive, "-C", source)
 
 
 def model_distributions(source: Path) -> list[Path]:
