@@ -85,7 +85,7 @@ def make(distribution: Path, again: Path) -> None:
     """Build a wheel and an sdist, and check that the sdist gives the wheel."""
     made = again / "made"
     shutil.rmtree(again, ignore_errors=True)
-    run(sys.executable, "-c", SDIST, made, folder=distribution)
+    capture(sys.executable, "-c", SDIST, made, folder=distribution)  # prints each file
     (sdist,) = made.iterdir()
     wheel = build_wheel(distribution, made)
     assert wheel.name.endswith("-none-any.whl"), f"expected a pure wheel, found {wheel.name}"
@@ -162,9 +162,8 @@ def capture(*command: object, folder: Path = ROOT) -> str:
 
 
 def outside() -> dict[str, str]:
-    """An environment in which Python does not see this folder, and no kernels are built."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    return {**kept, "ELMO_PLUGIN_KERNEL": "0"}
+    """An environment in which no kernels are built, and Python does not see this folder."""
+    return {**os.environ, "ELMO_PLUGIN_KERNEL": "0", "PYTHONPATH": ""}
 
 
 if __name__ == "__main__":
