@@ -6,15 +6,19 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from distutils.core import run_setup
 from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
 import pytest
+import setuptools  # noqa: F401  # before distutils, which it replaces
+from markdown_it import MarkdownIt
 
 from elmo_plugin import Elmo
 from elmo_plugin.plugin.environment import INSTALL, WITHOUT_PINS
 from elmo_plugin.version import VERSION
+from release import find_python, model_distributions
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,6 +66,37 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stale.parent.mkdir(parents=True)
     stale.write_text("raise ImportError")
     return make_wheel(folder / "source", folder / "dist")
+
+
+def test_the_description_needs_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyPI shows the README without the repository, so that each link has to be an address. Its
+    text and its code are those of the file."""
+    monkeypatch.chdir(ROOT)
+    metadata = run_setup("setup.py", stop_after="init").metadata
+    tokens = MarkdownIt("commonmark").enable("table").parse(metadata.long_description)
+    found = [child for token in tokens for child in token.children or ()]
+    addresses = [child.attrGet("href") for child in found if child.type == "link_open"]
+    assert addresses and all(str(address).startswith("https://") for address in addresses)
+    assert not any(child.type == "image" for child in found)
+    read = MarkdownIt("commonmark").parse((ROOT / "README.md").read_text("utf-8"))
+    code = [[x.content for x in found if x.type == "fence"] for found in (tokens, read)]
+    assert code[0] == code[1]
+    assert metadata.author and metadata.long_description.startswith("# elmo_plugin")
+
+
+def test_each_model_with_a_setup_is_released(tmp_path: Path) -> None:
+    """By definition: the folders of models/ with a setup.py or a pyproject.toml, if there are any."""
+    assert model_distributions(tmp_path) == []
+    for file in ("b/setup.py", "b/pyproject.toml", "a/pyproject.toml", "c/README.md"):
+        (tmp_path / "models" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "models" / file).touch()
+    assert model_distributions(tmp_path) == [tmp_path / "models" / x for x in "ab"]
+
+
+def test_a_python_is_found_by_its_version_or_path() -> None:
+    """The Python of these tests is one that runs, and 3.2 has no `ensurepip`."""
+    assert find_python(sys.executable) == sys.executable
+    assert find_python("3.2") is None
 
 
 @pytest.mark.long

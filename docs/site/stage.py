@@ -5,9 +5,11 @@ reference, and a page for each file and folder that they link to.
     python docs/site/stage.py
 """
 
+import ast
 import json
 import re
 import shutil
+import sys
 from os.path import relpath
 from pathlib import Path
 
@@ -24,9 +26,13 @@ def main() -> None:
     (OUT / "api").mkdir(parents=True)
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         stage(page)
-    packages = map(write_reference, folders())
-    reference = [f"- [`{package}`](api/{package}.md)" for package in packages]
-    (OUT / "api.md").write_text("\n".join(["# API reference\n", *reference]) + "\n")
+    shutil.copy(Path(__file__).with_name("extra.css"), OUT)
+    head = ["# API reference\n", "| module | contents |", "|---|---|"]
+    rows = [
+        f"| [`{write_reference(folder)}`](api/{name_of(folder)}.md) | {summary(folder)} |"
+        for folder in folders()
+    ]
+    (OUT / "api.md").write_text("\n".join([*head, *rows]) + "\n")
 
 
 def stage(source: Path) -> Path:
@@ -76,6 +82,9 @@ def page_of(source: Path) -> Path:
 
 def relink(link: re.Match[str], source: Path, page: Path) -> str:
     target = (source.parent / link[1]).resolve()
+    if not target.exists():
+        line = link.string.count("\n", 0, link.start()) + 1
+        sys.exit(f"{relpath(source, ROOT)}, line {line}: the link to {link[1]} leads nowhere")
     return f"]({relpath(stage(target), page.parent)}{link[2] or ''})"
 
 
@@ -87,11 +96,22 @@ def folders() -> list[Path]:
     return sorted(entry.parent for entry in PACKAGE.rglob("__init__.py"))
 
 
+def name_of(folder: Path) -> str:
+    return ".".join(folder.relative_to(ROOT).parts)
+
+
+def summary(folder: Path) -> str:
+    """The first sentence of a package's docstring."""
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
+    return " ".join(re.split(r"(?<=\.)\s", text, maxsplit=1)[0].split())
+
+
 def write_reference(folder: Path) -> str:
     """Write the API reference of a folder of the package. Return the folder's module."""
-    package = ".".join(folder.relative_to(ROOT).parts)
-    modules = [package, *(f"{package}.{file.stem}" for file in sorted(folder.glob("[a-z]*.py")))]
-    text = f"# {package}\n\n" + "".join(f"::: {module}\n\n" for module in modules)
+    package = name_of(folder)
+    modules = (f"{package}.{file.stem}" for file in sorted(folder.glob("[a-z]*.py")))
+    text = f"# {package}\n\n::: {package}\n    options:\n      show_root_heading: false\n\n"
+    text += "".join(f"::: {module}\n\n" for module in modules)
     (OUT / "api" / f"{package}.md").write_text(text)
     return package
 

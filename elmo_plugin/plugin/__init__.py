@@ -1,14 +1,7 @@
 """
-ELMo for AllenNLP. Importing this package registers:
-
-`bilm` (Model, DatasetReader, DataLoader, Vocabulary, Checkpointer, Predictor), `elmo`
-(TokenIndexer, TokenEmbedder, Predictor, Subcommand), `elmo_output` and `lstm`, faster
-(Seq2SeqEncoders), `bcn_elmo`, `bidaf_elmo`, `naqanet_elmo` and `qanet_elmo` (Models),
-`clipped_adagrad` and `fused_adam` (Optimizers), `learning_curve`, `validate_every`, `bilm_export`,
-`elmo_mix`, `keep_freed_memory` and `wandb`, fixed (TrainerCallbacks), `reduce_on_plateau`, fixed
-(LearningRateScheduler), `bilm-encode`, `bilm-import`, `bilm-export`, `elmo-configs`, `elmo-mix` and
-`uses` (Subcommands), the texts `docs://train`, `docs://heldout` and `task://CONFIG#KEY`,
-and the archives `pretrained://NAME` of the models in the package.
+ELMo for AllenNLP. Importing this package registers the names in docs/registered.md: models, data
+and training of language models, ELMo for tasks, commands, and the addresses `docs://train`,
+`docs://heldout`, `task://CONFIG#KEY` and `pretrained://NAME`.
 """
 
 import importlib

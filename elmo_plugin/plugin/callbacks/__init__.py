@@ -1,0 +1,1 @@
+"""Callbacks of AllenNLP's trainer."""

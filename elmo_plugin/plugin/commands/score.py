@@ -1,3 +1,5 @@
+"""The command `score`, which needs no AllenNLP, as one of AllenNLP's."""
+
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.elmo import score

@@ -1,0 +1,1 @@
+"""The language model `bilm`, its archives, and transfer to another vocabulary."""

@@ -1,0 +1,1 @@
+"""The predictors `bilm` and `elmo`."""

@@ -1,0 +1,1 @@
+"""Models of allennlp-models with ELMo at the output of their encoder."""
