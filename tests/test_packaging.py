@@ -12,7 +12,6 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
-import setuptools  # noqa: F401  # before distutils, which it replaces
 from markdown_it import MarkdownIt
 
 from elmo_plugin import Elmo
@@ -85,7 +84,7 @@ def test_the_description_needs_no_files(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_each_model_with_a_setup_is_released(tmp_path: Path) -> None:
-    """By definition: the folders of models/ with a setup.py or a pyproject.toml, if there are any."""
+    """By definition: the folders of models/ with a setup.py or a pyproject.toml, if any."""
     assert model_distributions(tmp_path) == []
     for file in ("b/setup.py", "b/pyproject.toml", "a/pyproject.toml", "c/README.md"):
         (tmp_path / "models" / file).parent.mkdir(parents=True, exist_ok=True)
