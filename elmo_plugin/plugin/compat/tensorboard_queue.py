@@ -1,8 +1,8 @@
 """
 The callback `tensorboard` writes with tensorboardX, which passes its events to a thread through a
 queue for processes. This queue starts one more thread at the first event, which is the one that
-ends the writer if training failed before any other, when the program ends. Python 3.12 and later
-start no thread then, so two tracebacks follow the error. Importing this replaces it by a queue for
+ends the writer if training failed before any other, when the program ends. Python 3.12 starts no
+thread then, so two tracebacks follow the error. Importing this replaces it by a queue for
 threads, which starts none. Remove it when tensorboardX has one.
 """
 
