@@ -4,7 +4,6 @@ Checks that each link, picture and anchor of the built site leads to a file in i
     python docs/site/check.py
 """
 
-import re
 import sys
 from functools import cache
 from html.parser import HTMLParser
@@ -12,8 +11,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 SITE = Path(__file__).parents[2] / "build" / "site"
-PAGES = SITE.with_name("docs")
-LINK = re.compile(r"\]\(([^)#\s]*)#?([^)]*)\)")
 
 
 class Page(HTMLParser):
@@ -50,33 +47,8 @@ def faults(file: Path) -> list[str]:
         anchor = unquote(parts.fragment)
         has_anchors = anchor and target.suffix == ".html" and target.exists()
         if not target.exists() or (has_anchors and anchor not in read(target).anchors):
-            found.append(f"{place(file, target, anchor)}: {link}")
+            found.append(f"{file.relative_to(SITE)}: {link}")
     return found
-
-
-def place(file: Path, target: Path, anchor: str) -> str:
-    """
-    The page that was written, with the line of its link to an anchor of a file, if there is one.
-    The pages that stage.py writes have the lines of their sources.
-    """
-    page = source(file)
-    name = "README.md" if page == PAGES / "index.md" else f"docs/{page.relative_to(PAGES)}"
-    for number, line in enumerate(page.read_text("utf-8").splitlines(), start=1):
-        for path, fragment in LINK.findall(line):
-            linked = (page.parent / path).resolve() if path else page
-            if fragment == anchor and linked in (source(target), PAGES / relative(target)):
-                return f"{name}, line {number}"
-    return name
-
-
-def source(file: Path) -> Path:
-    """The page from which a file of the site was made."""
-    folder = relative(file).parent
-    return PAGES / ("index.md" if folder == Path() else f"{folder}.md")
-
-
-def relative(file: Path) -> Path:
-    return file.relative_to(SITE) if file.is_relative_to(SITE) else file
 
 
 def main() -> None:
