@@ -188,7 +188,7 @@ class _PackedLinear(Linear):
 
 class _PackedLSTM(ProjectedLSTM):
     def pack(self) -> None:
-        self._packed = pack_lstm_weights(super().weights())
+        self._packed = pack_lstm_weights(super().weights(), self.precision)
 
     def weights(self) -> LSTMWeights:
         return self._packed
