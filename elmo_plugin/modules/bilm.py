@@ -21,7 +21,8 @@ from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
-PRECISIONS = {"fp32": None, "bf16": torch.bfloat16, "int8": torch.int8}
+TRAINED_PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
+PRECISIONS = {**TRAINED_PRECISIONS, "int8": torch.int8}
 
 INITIAL_STATES = ("carry", "zero", "warm")
 
@@ -85,8 +86,9 @@ class BiLM(nn.Module):
         """
         Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16 on
         devices that have it natively, where a CPU is at least twice as fast. Others compute in
-        fp32. Weights, memory cells and results stay in fp32. `"int8"` permits 8-bit integers in the
-        LSTMs of a frozen biLM; see docs/speed.md. Another value raises an `InputError`.
+        fp32. Weights, memory cells and results stay in fp32. `"int8"` also permits 8-bit integers
+        for the LSTMs of a frozen biLM, on CPUs that multiply them. Another value raises an
+        `InputError`.
         """
         check_choice("precision", precision, PRECISIONS)
         for module in self.modules():
@@ -98,10 +100,10 @@ class BiLM(nn.Module):
         """The precision of the matrix products on the present device; see `set_precision`."""
         layer = self.bilstm.layers[0]
         weight = layer.input_weight
-        if layer.precision == torch.int8:
-            return "int8" if quantizes(weight) else "fp32"
-        is_bf16 = layer.precision is not None
-        return "bf16" if is_bf16 and product_dtype(weight, layer.precision) == layer.precision else "fp32"
+        if layer.precision == torch.int8 and quantizes(weight):
+            return "int8"
+        is_cast = layer.precision and product_dtype(weight, layer.precision) == torch.bfloat16
+        return "bf16" if is_cast else "fp32"
 
     @property
     def max_characters_per_token(self) -> int:

@@ -15,19 +15,26 @@ from elmo_plugin.ops.lstm import kernel, torch_ops
 from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading, reference_lstm, reference_step
 from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
 
-__all__ = ["LSTMWeights", "lstm_scan", "pack_lstm_weights", "reference_lstm", "reference_step"]
+__all__ = [
+    "LSTMWeights",
+    "lstm_scan",
+    "pack_lstm_weights",
+    "quantize_lstm_weights",
+    "reference_lstm",
+    "reference_step",
+]
 
 
-def pack_lstm_weights(weights: LSTMWeights, precision: torch.dtype | None = None) -> LSTMWeights:
-    """
-    Pack the matrices of weights that do not change, for scans without a gradient. `precision`: that
-    of the products, by default the weights'; `torch.int8` only where the kernel has it.
-    """
-    if precision == torch.int8 and all(map(quantizes, weights.matrices())):
-        return kernel.quantize_all(weights)
+def pack_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
+    """Pack the matrices of weights that do not change, for scans without a gradient."""
     if _kernel_takes(weights):
         return kernel.pack_all(weights)
     return weights.map_matrices(lambda x, _: pack_weights([x])[0])
+
+
+def quantize_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
+    """The same in int8, for weights that `quantizes`."""
+    return kernel.quantize_all(weights)
 
 
 def lstm_scan(

@@ -55,6 +55,11 @@ def pack_all(weights: LSTMWeights) -> LSTMWeights:
     return weights.map_matrices(lambda x, n_gates: KernelWeights(pack(x, n_gates)))
 
 
+def largest(x: Tensor, dim: int) -> Tensor:
+    """The largest absolute numbers of a dimension, which becomes 1."""
+    return torch.linalg.vector_norm(x, float("inf"), dim=dim, keepdim=True)
+
+
 def quantize(weights: Tensor, n_gates: int) -> Tensor:
     """
     Quantize `weights`, shape `(2, k, n_gates * n)`, and pack them in int8. A number w of a column
@@ -62,12 +67,14 @@ def quantize(weights: Tensor, n_gates: int) -> Tensor:
     a block are the scales of its columns and, because the bytes of the other factor are larger by
     128, 128 times the sums of their q.
     """
-    scales = weights.abs().amax(dim=1, keepdim=True) / 127
-    q = (weights / torch.where(scales == 0, 1, scales)).round()
-    offsets = 128 * q.sum(dim=1, keepdim=True, dtype=torch.float64)
+    scales = largest(weights, dim=1) / 127
+    q = (weights / torch.where(scales == 0, 1, scales)).round_()
+    offsets = 128 * q.sum(dim=1, keepdim=True)  # integers, and exact below 2^24
     blocks = [pack(q.to(torch.int8), n_gates, 2 * PADDED_TO)]
     for x in (scales, offsets.to(torch.int32)):
-        blocks.append(pack(x, n_gates, 1).view(torch.int8).unflatten(-1, (-1, COLUMNS)).flatten(3, 4))
+        blocks.append(
+            pack(x, n_gates, 1).view(torch.int8).unflatten(-1, (-1, COLUMNS)).flatten(3, 4)
+        )
     return torch.cat(blocks, dim=3)
 
 
@@ -77,8 +84,8 @@ def quantize_all(weights: LSTMWeights) -> LSTMWeights:
     their large numbers meet small weights: a row of W_x is divided, and its number of the input
     multiplied, by the root of the row's maximum (Xiao et al. 2023, SmoothQuant, without its data).
     """
-    largest = weights.input.abs().amax(dim=2, keepdim=True)
-    factors = torch.where(largest == 0, 1, largest.sqrt())
+    rows = largest(weights.input, dim=2)
+    factors = torch.where(rows == 0, 1, rows.sqrt())
     quantized = weights._replace(input=weights.input / factors).map_matrices(
         lambda x, n_gates: KernelWeights(quantize(x, n_gates))
     )
