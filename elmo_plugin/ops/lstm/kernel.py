@@ -72,9 +72,8 @@ def quantize(weights: Tensor, n_gates: int) -> Tensor:
     offsets = 128 * q.sum(dim=1, keepdim=True)  # integers, and exact below 2^24
     blocks = [pack(q.to(torch.int8), n_gates, 2 * PADDED_TO)]
     for x in (scales, offsets.to(torch.int32)):
-        blocks.append(
-            pack(x, n_gates, 1).view(torch.int8).unflatten(-1, (-1, COLUMNS)).flatten(3, 4)
-        )
+        x = pack(x, n_gates, 1).view(torch.int8)
+        blocks.append(x.view(*x.shape[:3], -1, COLUMNS))
     return torch.cat(blocks, dim=3)
 
 
