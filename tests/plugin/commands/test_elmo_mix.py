@@ -58,5 +58,5 @@ def test_bad_input(bilm_archive: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"gap: {MIX}: expected gamma and scalar_parameters"):
         elmo_mix(save(tmp_path / "gap", gap))
     code = save(tmp_path / "code", {"elmo.scalar_mix_0.gamma": torch.nn.Linear(1, 1)})
-    with pytest.raises(InputError, match=r"code/best\.th: expected a whole file of torch\.save"):
+    with pytest.raises(InputError, match=r"code/best\.th: expected tensors and plain .*Linear"):
         elmo_mix(code)
