@@ -1,2 +1,2 @@
-VERSION = "0.1.0"
+VERSION = "1.0.0"
 """The version of the package; see docs/stability.md."""

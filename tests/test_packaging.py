@@ -1,6 +1,7 @@
 """The wheel and the sdist contain the same package, and the wheel works where nothing else is."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,14 @@ def test_the_description_needs_no_files(monkeypatch: pytest.MonkeyPatch) -> None
     code = [[x.content for x in found if x.type == "fence"] for found in (tokens, read)]
     assert code[0] == code[1]
     assert metadata.author and metadata.long_description.startswith("# elmo_plugin")
+
+
+def test_the_pages_have_the_version() -> None:
+    """By definition: the changelog's newest heading, and the wheels on the page of installation."""
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"^## (\d\S*)", changelog, re.MULTILINE)[0] == VERSION
+    wheels = re.findall(r"elmo_plugin-([\d.]+)-py3", (ROOT / "docs" / "install.md").read_text())
+    assert set(wheels) == {VERSION}
 
 
 def test_each_model_with_a_setup_is_released(tmp_path: Path) -> None:
