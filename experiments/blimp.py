@@ -119,7 +119,7 @@ def picture(totals: dict[str, Row]) -> Figure:
     panel.bar_label(drawn, fmt="%.1f", padding=4)
     panel.axvline(50, color="#999999", linestyle=":")
     panel.set_xlim(0, 105)
-    panel.set_xlabel("accuracy on 67,000 minimal pairs, %; chance is 50")
+    panel.set_xlabel(f"accuracy on {first['pairs']:,} minimal pairs, %; chance is 50")
     return figure
 
 
