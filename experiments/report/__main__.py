@@ -1,8 +1,7 @@
 from pathlib import Path
 
 from elmo_plugin.files.atomic_write import atomic_write
-from experiments import new_parser, run
-from experiments import blimp
+from experiments import blimp, new_parser, run
 from experiments import report as package
 from experiments.grid.cells import read_grid
 from experiments.report.analyses import analysis_sections

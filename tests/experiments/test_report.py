@@ -310,7 +310,9 @@ def test_columns_of_table_1(tmp_path: Path) -> None:
 def test_columns_that_are_no_bilms(tmp_path: Path) -> None:
     """The message names the key."""
     file = tmp_path / "grid.jsonnet"
-    file.write_text("{ tasks: {}, bilms: {}, tables: [{name: 'table 1', cells: [], columns: [1]}] }")
+    file.write_text(
+        "{ tasks: {}, bilms: {}, tables: [{name: 'table 1', cells: [], columns: [1]}] }"
+    )
     with pytest.raises(InputError, match=r"columns: expected biLMs among , found \[1\]"):
         read_grid(file)
 
