@@ -1,7 +1,7 @@
 """The page of results as Markdown."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -19,6 +19,7 @@ from experiments.report.statistics import (
     error_reduction,
     significant,
 )
+from experiments.rows import Row
 
 # A line of prose may end inside of braces. Other braces match without groups, as an error.
 PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)\}|\{[^{}]*\}")
@@ -334,17 +335,15 @@ def _cost(results: Results) -> str:
     n_cells = len(results.grid.cells())
     lines.append(["all", f"{total:.2f}", f"{len(results.rows)} of {n_cells}"])
     per_table = table(["table", "core-hours", "runs"], lines)
+    tasks = _by_task(results, "table 1")
+    names = list(dict.fromkeys(name for bilms in tasks.values() for name in bilms))
     runs: list[list[object]] = []
-    for task, bilms in _by_task(results, "table 1").items():
-        for bilm, settings in bilms.items():
-            rows = results.summary(settings).rows
-            costs = [NOT_RUN, *[""] * len(COSTS)]
-            if rows:
-                n_last = sum(row["best_epoch"] == row["epochs"] for row in rows)
-                costs = [f"{mean(row[key] for row in rows):.0f}" for key in COSTS]
-                costs.append(f"{n_last} of {len(rows)}")
-            runs.append([_title(results, task), _role(bilm), *costs])
-    per_run = table(["task", "", *COSTS.values(), "best is the last"], runs)
+    for task, bilms in tasks.items():
+        costs = [
+            _run_cost(results.summary(bilms[name]).rows) if name in bilms else "" for name in names
+        ]
+        runs.append([_title(results, task), *costs])
+    per_run = table(["a run", *map(_role, names)], runs)
     found = results.rows.values()
     facts = [
         f"{title}: " + (", ".join(sorted({str(row[key]) for row in found})) or NOT_RUN) + "."
@@ -353,7 +352,18 @@ def _cost(results: Results) -> str:
     return "\n\n".join([per_table, per_run, *facts])
 
 
-COSTS = {"cpu_seconds": "seconds of CPU", "epochs": "epochs", "best_epoch": "best epoch"}
+def _run_cost(rows: Sequence[Row]) -> str:
+    """
+    The mean CPU seconds, the mean best epoch of all epochs, and how many runs have the best epoch
+    last.
+    """
+    if not rows:
+        return NOT_RUN
+    seconds, best, epochs = (
+        f"{mean(row[key] for row in rows):.0f}" for key in ("cpu_seconds", "best_epoch", "epochs")
+    )
+    n_last = sum(row["best_epoch"] == row["epochs"] for row in rows)
+    return f"{seconds} s, {best} of {epochs}, {n_last} last"
 
 
 def _by_task(results: Results, name: str) -> dict[str, dict[str, dict[str, Any]]]:
