@@ -132,7 +132,7 @@ def test_what_is_refused(bilm_files: BiLMFiles, tmp_path: Path) -> None:
         embedder.embed_file(io.StringIO("A"), tmp_path / "out", "mix")
     with pytest.raises(ValueError, match=r"sentence 0: expected a list of tokens, found 'MKV'"):
         embedder.embed_batch(["MKV", "AC"])
-    with pytest.raises(InputError, match=r"cuda_device: expected -1 or one of the"):
+    with pytest.raises(InputError, match=r"cuda_device: expected -1 for the CPU"):
         ElmoEmbedder(*bilm_files, cuda_device=99)
     with pytest.raises(InputError, match=r"batch_size"):
         next(embedder.embed_sentences([["A"]], 0))

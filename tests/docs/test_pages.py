@@ -16,7 +16,7 @@ from tests.docs.configs import evaluate, registered_names, types
 from tests.docs.folder import prepare
 from tests.docs.pages import ALL_BLOCKS, DOCS, NOTEBOOK, PAGES, ROOT, Block, anchors, links
 
-CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md", NOTEBOOK]
+CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", NOTEBOOK]
 
 
 @pytest.mark.parametrize("page", CHECKED, ids=lambda page: page.name)

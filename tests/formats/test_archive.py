@@ -166,7 +166,7 @@ def test_weights_that_run_code_are_refused(run, tmp_path):
             return os.mkdir, (str(tmp_path / "trap"),)
 
     torch.save({"bilm": Trap()}, run / "best.th")
-    with pytest.raises(InputError, match=r"best\.th: expected a whole file of torch.save"):
+    with pytest.raises(InputError, match=r"best\.th: expected tensors and plain .*\.mkdir"):
         load_language_model(run)
     assert not (tmp_path / "trap").exists()
 
