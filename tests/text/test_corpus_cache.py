@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from elmo_plugin.text import corpus_cache
+from elmo_plugin.text.corpus import CorpusError, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from tests.ordinary_user import as_ordinary_user
 
@@ -108,12 +109,20 @@ def test_a_pipe(tmp_path: Path) -> None:
     writer.join()
 
 
+@pytest.mark.parametrize("damage", ["a file of the corpus", "a file in place of the folder"])
 def test_a_damaged_entry_is_encoded_again(
-    tmp_path: Path, file: Path, encodings: list[Path]
+    tmp_path: Path, file: Path, encodings: list[Path], damage: str
 ) -> None:
     """A damaged corpus in the cache is encoded again."""
     cache = tmp_path / "cache"
-    (open_corpus(file, cache).folder / "words.txt").write_text("?")
+    folder = open_corpus(file, cache).folder
+    if damage == "a file of the corpus":
+        (folder / "words.txt").write_text("?")
+    else:
+        shutil.rmtree(folder)
+        folder.write_text("?")
+        with pytest.raises(CorpusError, match=r"expected an encoded corpus, found no corpus.json$"):
+            EncodedCorpus.open(folder)
     assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
     assert len(encodings) == 2
 
