@@ -12,7 +12,7 @@ from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.pretrained import pretrained_files
-from tests.conftest import allennlp
+from tests.conftest import allennlp, python
 from tests.ending import ends
 
 MODEL = ("--pretrained", "tiny")
@@ -75,3 +75,26 @@ def test_a_folder_in_which_no_lock_can_be_created(use: str, tmp_path: Path) -> N
             BiLMVocabulary.from_corpus(str(tmp_path / "text"), cache_dir="/proc")
         else:
             Vocabulary.from_files("/proc")
+
+
+@pytest.mark.parametrize("home", ["/proc/nonexistent", "file"])
+def test_a_home_that_cannot_be_written_to(home: str, tmp_path: Path, bilm_archive: str) -> None:
+    """By definition: what names its files writes nothing there. Only a text whose encoded corpus
+    has no other place is an error, which names the parameter."""
+    text, words = tmp_path / "text", tmp_path / "words"
+    text.write_text("the dog\n" * 3)
+    words.write_text("dog\n")
+    (tmp_path / "file").touch()
+    (tmp_path / "sentence").write_text('{"sentence": "the dog"}\n')
+    commands = [
+        ("elmo", text, tmp_path / "vectors", "--top", *MODEL),
+        ("uses", text, words, tmp_path / "uses", *MODEL),
+        ("bilm-encode", text, tmp_path / "corpus"),
+        ("evaluate", bilm_archive, tmp_path / "corpus", "--output-file", tmp_path / "metrics"),
+        ("predict", bilm_archive, tmp_path / "sentence", "--output-file", tmp_path / "predicted"),
+    ]
+    environment = {"HOME": home if home[0] == "/" else str(tmp_path / home)}
+    for arguments in commands:
+        python("-m", "elmo_plugin", *arguments, **environment)
+    with pytest.raises(AssertionError, match=r"cache_dir: .*: expected a folder that can be writ"):
+        python("-m", "elmo_plugin", "evaluate", bilm_archive, text, **environment)
