@@ -157,8 +157,9 @@ def check(case: Case, way: str) -> None:
 
 
 def test_long_sentences(tmp_path: Path, fuzz: Fuzz) -> None:
-    """Expected: the oracle's layers, one way after the other. Few states are as long as the sentence, so that errors of
-    single precision do not add up: they are below 2e-5, as in short sentences."""
+    """Expected: the oracle's layers, one way of reading after the other. Errors of single precision
+    do not add up, since a state forgets those before: they are below 2e-5, as in short
+    sentences."""
     for number, random in enumerate(fuzz.cases(1)):
         n_tokens = int(5000 * 8 ** random.random())
         check(Case(random, tmp_path / str(number), 10, n_tokens), [*WAYS][number % len(WAYS)])
