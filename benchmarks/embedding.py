@@ -126,7 +126,9 @@ def compare_speed(
     Return a record for each initial state and precision. The stock module supports only `"carry"`
     and fp32.
     """
-    peaks = {name: MatrixProductPeak(dtype, quick) for name, dtype in precisions().items()}
+    peaks = {
+        name: MatrixProductPeak(dtype, quick) for name, dtype in precisions(is_frozen=True).items()
+    }
     ways = list(product(INITIAL_STATES, peaks))
 
     def pass_in(initial_state: str, precision: str) -> list[Tensor]:

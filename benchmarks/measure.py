@@ -73,7 +73,8 @@ class MatrixProductPeak:
     ) -> None:
         self._size = 512 if quick else 2048 if device == CPU else 8192
         self._factors = torch.randn(2, self._size, self._size, device=device).to(dtype)
-        self._best = {product: float("inf") for product in (torch.mm, matmul)}
+        products = (torch._int_mm,) if dtype == torch.int8 else (torch.mm, matmul)
+        self._best = {product: float("inf") for product in products}
         for _ in range(5):
             self()
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from elmo_plugin.modules.bilm import PRECISIONS
+from elmo_plugin.ops.kernels import quantizes
 from elmo_plugin.ops.private_torch import CPU_HAS_BFLOAT16
 from elmo_plugin.options import BiLMOptions
 
@@ -32,9 +33,13 @@ class Settings:
     profile: bool = False
 
 
-def precisions() -> dict[str, torch.dtype]:
+def precisions(is_frozen: bool = False) -> dict[str, torch.dtype]:
     """The precisions in which this CPU multiplies, and their types."""
-    names = ("fp32", "bf16") if CPU_HAS_BFLOAT16 else ("fp32",)
+    names = ["fp32"]
+    if CPU_HAS_BFLOAT16:
+        names.append("bf16")
+    if is_frozen and quantizes(torch.empty(0)):
+        names.append("int8")
     return {name: PRECISIONS[name] or torch.float32 for name in names}
 
 

@@ -70,8 +70,10 @@ class Elmo(BiLMLayers):
         training; `"zero"`; or `"carry"`, the final state of the same batch row in the previous
         batch, as in bilm-tf and AllenNLP, so that vectors depend on earlier batches.
     precision : `str`, optional (default = `"fp32"`)
-        Precision of the biLM's matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16 on
-        devices that have it natively. The vectors are fp32 in both cases.
+        Precision of the biLM's matrix products: `"fp32"`; `"bf16"`, which permits bfloat16 on
+        devices that have it natively; or `"int8"`, for a frozen biLM, which also permits 8-bit
+        integers in the LSTMs, where the compiled kernels run on a CPU with AVX512_VNNI. The vectors
+        are fp32 in all cases.
     cache_dir : `str | os.PathLike`, optional
         Folder for a `LayerCache`, which several biLMs may share. Results of the same batch are
         bit-identical with and without a cache. Layers computed in another batch agree up to

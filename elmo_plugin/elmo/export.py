@@ -42,7 +42,7 @@ def exported_layers(
             "program keeps from one batch to the next"
         )
     if bilm.precision != "fp32":
-        raise InputError("torch.export: expected precision fp32, found bf16")
+        raise InputError(f"torch.export: expected precision fp32, found {bilm.precision}")
     if not isinstance(bilm.token_encoder, CharCNN):
         raise InputError(
             "torch.export: expected a biLM that reads the characters of UTF-8, found one that "

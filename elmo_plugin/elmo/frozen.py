@@ -19,8 +19,9 @@ from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.modules.token_encoder import filled, rounded_up
 from elmo_plugin.ops.char_conv import frozen_convolve
+from elmo_plugin.ops.kernels import quantizes
 from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
-from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights
+from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.version import VERSION
 
 CAPACITY = 2**15
@@ -182,7 +183,10 @@ class _PackedLinear(Linear):
 
 class _PackedLSTM(ProjectedLSTM):
     def pack(self) -> None:
-        self._packed = pack_lstm_weights(super().weights())
+        pack = pack_lstm_weights
+        if self.precision == torch.int8 and quantizes(self.input_weight):
+            pack, self.precision = quantize_lstm_weights, None  # of weights that were not rounded
+        self._packed = pack(super().weights())
 
     def weights(self) -> LSTMWeights:
         return self._packed

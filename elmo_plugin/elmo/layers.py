@@ -45,6 +45,8 @@ class BiLMLayers(nn.Module):
         self.bilm = bilm.eval()
         bilm.requires_grad_(requires_grad)
         bilm.set_precision(precision)
+        if precision == "int8" and requires_grad:
+            raise InputError('precision "int8": expected a frozen biLM, found requires_grad true')
         self.initial_state = initial_state
         self.carried = CarriedState()
         self.has_weights = True

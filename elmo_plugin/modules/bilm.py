@@ -17,12 +17,14 @@ from elmo_plugin.modules.token_encoder import (
     rounded_up,
     token_encoder,
 )
+from elmo_plugin.ops.kernels import quantizes
 from elmo_plugin.ops.linear import Linear, product_dtype
 from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
-PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
+TRAINED_PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
+PRECISIONS = {**TRAINED_PRECISIONS, "int8": torch.int8}
 
 INITIAL_STATES = ("carry", "zero", "warm")
 
@@ -86,7 +88,9 @@ class BiLM(nn.Module):
         """
         Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16 on
         devices that have it natively, where a CPU is at least twice as fast. Others compute in
-        fp32. Weights, memory cells and results stay in fp32. Another value raises an `InputError`.
+        fp32. Weights, memory cells and results stay in fp32. `"int8"` also permits 8-bit integers
+        for the LSTMs of a frozen biLM, on CPUs that multiply them. Another value raises an
+        `InputError`.
         """
         check_choice("precision", precision, PRECISIONS)
         for module in self.modules():
@@ -95,12 +99,13 @@ class BiLM(nn.Module):
 
     @property
     def precision(self) -> str:
-        """The precision of the matrix products on the present device, `"fp32"` or `"bf16"`."""
+        """The precision of the matrix products on the present device; see `set_precision`."""
         layer = self.bilstm.layers[0]
-        is_bf16 = layer.precision is not None
-        if is_bf16 and product_dtype(layer.input_weight, layer.precision) == layer.precision:
-            return "bf16"
-        return "fp32"
+        weight = layer.input_weight
+        if layer.precision == torch.int8 and quantizes(weight):
+            return "int8"
+        is_cast = layer.precision and product_dtype(weight, layer.precision) == torch.bfloat16
+        return "bf16" if is_cast else "fp32"
 
     @property
     def max_characters_per_token(self) -> int:

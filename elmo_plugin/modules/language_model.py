@@ -4,7 +4,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.modules.bilm import PRECISIONS, BiLM
+from elmo_plugin.checks import check_choice
+from elmo_plugin.modules.bilm import TRAINED_PRECISIONS, BiLM
 from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
 from elmo_plugin.modules.token_encoder import WordTable
@@ -32,7 +33,7 @@ class BiLMWithSoftmax(nn.Module):
     initial_state : `str`, optional (default = `"warm"`)
         LSTM state at the start of a sentence, or of a text in evaluation; see `BiLM.initial_state`.
     precision : `str`, optional (default = `"fp32"`)
-        See `BiLM.set_precision`.
+        `"fp32"` or `"bf16"`; see `BiLM.set_precision`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class BiLMWithSoftmax(nn.Module):
     ) -> None:
         super().__init__(**of_another_base)
         self.bilm = BiLM(options, dropout=dropout)
+        check_choice("precision", precision, TRAINED_PRECISIONS)
         self.bilm.set_precision(precision)
         self.softmax = SampledSoftmax(
             n_words=n_words,
@@ -56,7 +58,7 @@ class BiLMWithSoftmax(nn.Module):
             n_negative_samples=n_negative_samples,
             sparse_gradients=sparse_gradients,
         )
-        self.softmax.precision = PRECISIONS[precision]
+        self.softmax.precision = TRAINED_PRECISIONS[precision]
         table = self.bilm.token_encoder
         if isinstance(table, WordTable):
             table.embedding.sparse = sparse_gradients

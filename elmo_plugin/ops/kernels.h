@@ -43,6 +43,7 @@ void vectorized(const Loop& loop) {
 bool is_supported(at::ScalarType type) {
   std::string capability = at::get_cpu_capability();
   if (type == at::kBFloat16) return capability == "AVX512" && __builtin_cpu_supports("avx512bf16");
+  if (type == at::kChar) return capability == "AVX512" && __builtin_cpu_supports("avx512vnni");
   return capability == "AVX2" || capability == "AVX512";
 }
 

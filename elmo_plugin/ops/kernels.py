@@ -11,7 +11,7 @@ import logging
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -44,6 +44,15 @@ def takes(weight: Any) -> bool:
         and weight.dtype in KERNEL_DTYPES
         and bool(torch.backends.mkldnn.enabled)
         and not torch.compiler.is_compiling()
+    )
+
+
+def quantizes(weight: Any) -> bool:
+    """Whether this weight, which is not packed, can be multiplied in int8 once it is frozen."""
+    return (
+        takes(weight)
+        and weight.dtype == torch.float32
+        and bool(torch.ops.elmo_plugin.is_supported(torch.int8))
     )
 
 
@@ -101,16 +110,17 @@ def check(
     kernel: Callable[..., Any],
     same: Callable[..., Any],
     arguments: Callable[[torch.dtype, Callable[..., Tensor]], Sequence[Any]],
+    dtypes: Collection[torch.dtype] | None = None,
 ) -> None:
     """
     Compare the tensors that a kernel returns with those of another function of the `same` results.
     If one differs in any precision, no kernel is used. `arguments` makes them for a precision,
-    with a function of shapes that returns random numbers.
+    with a function of shapes that returns random numbers. `dtypes`: by default `KERNEL_DTYPES`.
     """
     global KERNEL_DTYPES, KERNEL_STATUS
     try:
         with _default_context():
-            for dtype in KERNEL_DTYPES:
+            for dtype in KERNEL_DTYPES if dtypes is None else dtypes:
                 random = partial(torch.randn, generator=torch.Generator().manual_seed(0))
                 given = arguments(dtype, random)
                 for found, expected in zip(kernel(*given), same(*given)):

@@ -99,8 +99,11 @@ def product_dtype(weight: Tensor, precision: torch.dtype | None) -> torch.dtype:
     """
     The type to cast a weight to for products in `precision`, by default its own. A device without
     native bfloat16 keeps the weight's: on an AMD EPYC with AVX2, products in bfloat16 took 400
-    times as long as in fp32 (`benchmarks.measure.MatrixProductPeak`).
+    times as long as in fp32 (`benchmarks.measure.MatrixProductPeak`). int8 is for the weights of
+    frozen LSTMs alone (`quantize_lstm_weights`); others are cast as for bfloat16.
     """
+    if precision == torch.int8:
+        precision = torch.bfloat16
     if precision == torch.bfloat16 and not has_native_bfloat16(weight.device):
         return weight.dtype
     return precision or weight.dtype

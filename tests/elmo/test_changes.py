@@ -139,7 +139,7 @@ def residual(elmo, random):
 
 
 def precision(elmo, random):
-    elmo.bilm.set_precision(random.choice(["fp32", "bf16"]))
+    elmo.bilm.set_precision(random.choice(["fp32", "bf16", "int8"]))
 
 
 def initial_state(elmo, random):

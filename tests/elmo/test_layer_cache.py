@@ -44,7 +44,7 @@ def no_lstm(*_):
 
 @pytest.mark.parametrize("boundaries", [True, False])
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_the_same_batch_to_the_bit(
     bilm_files, read, tmp_path, initial_state, precision, boundaries, monkeypatch
 ):

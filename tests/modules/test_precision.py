@@ -70,7 +70,7 @@ def test_which_gpus_have_bfloat16(monkeypatch, capability, expected):
 
 def test_unknown_precision():
     """The message has what is expected and what was found."""
-    with pytest.raises(ValueError, match="precision: expected one of 'fp32', 'bf16', found 'fp16'"):
+    with pytest.raises(ValueError, match=r"precision: expected one of .*found 'fp16'"):
         random_bilm().bilm.set_precision("fp16")
 
 

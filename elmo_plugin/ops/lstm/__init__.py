@@ -9,13 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import check, takes
+from elmo_plugin.ops.kernels import check, quantizes, takes
 from elmo_plugin.ops.linear import batched_matmul, pack_weights
 from elmo_plugin.ops.lstm import kernel, torch_ops
 from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading, reference_lstm, reference_step
 from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
 
-__all__ = ["LSTMWeights", "lstm_scan", "pack_lstm_weights", "reference_lstm", "reference_step"]
+__all__ = [
+    "LSTMWeights",
+    "lstm_scan",
+    "pack_lstm_weights",
+    "quantize_lstm_weights",
+    "reference_lstm",
+    "reference_step",
+]
 
 
 def pack_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
@@ -23,6 +30,11 @@ def pack_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
     if _kernel_takes(weights):
         return kernel.pack_all(weights)
     return weights.map_matrices(lambda x, _: pack_weights([x])[0])
+
+
+def quantize_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
+    """The same in int8, for weights that `quantizes`."""
+    return kernel.quantize_all(weights)
 
 
 def lstm_scan(
@@ -103,11 +115,18 @@ def _reading(tensors: Sequence[Any], rest: Sequence[Any]) -> Reading:
 
 
 def _example(dtype: torch.dtype, random: Any) -> tuple[Reading]:
-    w_x, w_h, w_p = ((0.3 * random(2, *x)).to(dtype) for x in ((5, 280), (6, 280), (70, 6)))
+    shapes, dtype = ((5, 280), (6, 280), (70, 6)), torch.float32 if dtype == torch.int8 else dtype
+    w_x, w_h, w_p = ((0.3 * random(2, *shape)).to(dtype) for shape in shapes)
     weights = LSTMWeights(w_x, w_h, 0.3 * random(2, 280), w_p, 0.4, 0.3)
     x, c_0, h_0 = (0.3 * random(*shape) for shape in ((2, 4, 3, 5), (2, 3, 70), (2, 3, 6)))
     return (Reading(x, c_0, h_0, weights, [3, 3, 2, 1]),)
 
 
+def _quantized_scan(reading: Reading) -> tuple[Tensor, ...]:
+    return kernel.scan(reading._replace(weights=kernel.quantize_all(reading.weights)))
+
+
 SELF_TEST = kernel.scan, torch_ops.scan, _example
 check(*SELF_TEST)
+if quantizes(torch.empty(0)):
+    check(_quantized_scan, torch_ops.scan, _example, [torch.int8])

@@ -52,20 +52,25 @@ INLINE inline float tanh(float x) {
   return e / (e + 2);
 }
 
-template <class T>
-void copy(const float* from, int64_t n, T* to) {
-  vectorized([&]() INLINE {
-#pragma GCC ivdep
-    for (int64_t k = 0; k < n; ++k) store(to + k, from[k]);
-  });
-}
-
 // ---- Products ----
 
-// Weights of shape (2, blocks, parts, K, BLOCK); in bf16 pairs of rows are interleaved.
+// A factor of int8 products: a row of activations, or a block of weights. Numbers are stored as
+// q = round(x / scale) from -127 to 127: a row's as bytes q + 128, with a scale of the row behind
+// them, and a block's as q, with scales of its columns and 128 times their sums of q behind them.
+using Byte = uint8_t;
+
+// Size of what stands behind the numbers: of a row, in numbers, and of a block, in rows of weights.
+template <class T>
+constexpr int64_t BEHIND_ROW = std::is_same_v<T, Byte> ? 64 : 0;
+template <class T>
+constexpr int64_t BEHIND_BLOCK = std::is_same_v<T, Byte> ? 8 : 0;
+
+// Weights of shape (2, blocks, parts, K, BLOCK), whose rows are interleaved in pairs in bf16 and by
+// four in int8. There, K includes `BEHIND_BLOCK` rows.
 template <class T>
 struct Packed {
-  const T* data = nullptr;
+  using Number = std::conditional_t<std::is_same_v<T, Byte>, int8_t, T>;
+  const Number* data = nullptr;
   int64_t blocks = 0, parts = 0, k = 0;
 
   Packed(
@@ -73,15 +78,18 @@ struct Packed {
     blocks = (columns + BLOCK - 1) / BLOCK, parts = n_parts;
     TORCH_CHECK(
         x.dim() == 5 && x.size(0) == 2 && x.size(1) == blocks && x.size(2) == n_parts &&
-            x.size(3) >= least_k && x.size(3) % 2 == 0 && x.size(4) == BLOCK && x.is_contiguous(),
-        "packed weights: expected shape (2, ", blocks, ", ", n_parts, ", at least ", least_k, ", ",
-        BLOCK, "), found ", x.sizes());
-    k = x.size(3);
-    data = x.const_data_ptr<T>() + direction * blocks * parts * k * BLOCK;
+            x.size(3) >= least_k + BEHIND_BLOCK<T> && x.size(3) % 2 == 0 && x.size(4) == BLOCK &&
+            x.is_contiguous(),
+        "packed weights: expected shape (2, ", blocks, ", ", n_parts, ", at least ",
+        least_k + BEHIND_BLOCK<T>, ", ", BLOCK, "), found ", x.sizes());
+    k = x.size(3) - BEHIND_BLOCK<T>;
+    data = x.const_data_ptr<Number>() + direction * blocks * parts * x.size(3) * BLOCK;
   }
 
-  const T* at(int64_t block, int64_t part = 0) const {
-    return data + (block * parts + part) * k * BLOCK;
+  int64_t row() const { return k + BEHIND_ROW<T>; } // size of a row of the other factor
+
+  const Number* at(int64_t block, int64_t part = 0) const {
+    return data + (block * parts + part) * (k + BEHIND_BLOCK<T>) * BLOCK;
   }
 };
 
@@ -91,6 +99,54 @@ void product(
     int64_t rows, int64_t k, const T* a, int64_t a_stride, const T* w, float* out,
     int64_t out_stride, bool add) {
   product(rows, BLOCK, k, a, a_stride, w, BLOCK, out, out_stride, add);
+}
+
+// The same in int8, for at most CHUNK rows.
+void product(
+    int64_t rows, int64_t k, const Byte* a, int64_t a_stride, const int8_t* w, float* out,
+    int64_t out_stride, bool add) {
+  int32_t sums[CHUNK * BLOCK];
+  at::native::cpublas::brgemm(rows, BLOCK, k, a_stride, BLOCK, BLOCK, false, a, w, sums);
+  const auto* scales = reinterpret_cast<const float*>(w + k * BLOCK);
+  const auto* offsets = reinterpret_cast<const int32_t*>(scales + BLOCK);
+  vectorized([&]() INLINE {
+    for (int64_t r = 0; r < rows; ++r, out += out_stride) {
+      const float scale = *reinterpret_cast<const float*>(a + r * a_stride + k);
+      const int32_t* from = sums + r * BLOCK;
+#pragma GCC ivdep
+      for (int64_t u = 0; u < BLOCK; ++u)
+        out[u] = (add ? out[u] : 0) + scale * scales[u] * static_cast<float>(from[u] - offsets[u]);
+    }
+  });
+}
+
+// Store n numbers as a row of k int8 numbers, and what is lost by this in `rest`, if given.
+INLINE inline void quantize(const float* from, int64_t n, int64_t k, Byte* to, float* rest) {
+  constexpr float to_integer = 12582912; // 1.5 * 2^23
+  int32_t most = 0;                      // the bits of the largest |x|, with NaN the largest
+  for (int64_t i = 0; i < n; ++i)
+    most = std::max(most, std::bit_cast<int32_t>(from[i]) & 0x7fffffff);
+  const float scale = std::bit_cast<float>(most) / 127, inverse = most ? 1 / scale : 0;
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    const float rounded = from[i] * inverse + to_integer;
+    to[i] = static_cast<Byte>(std::bit_cast<int32_t>(rounded) + 128);
+    if (rest) rest[i] = from[i] - (rounded - to_integer) * scale;
+  }
+  *reinterpret_cast<float*>(to + k) = scale;
+}
+
+// Store n numbers as a row of k for products.
+template <class T>
+void store_row(const float* from, int64_t n, int64_t k, T* to) {
+  vectorized([&]() INLINE {
+    if constexpr (std::is_same_v<T, Byte>) {
+      quantize(from, n, k, to, nullptr);
+    } else {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) store(to + i, from[i]);
+    }
+  });
 }
 
 // ---- The scan ----
@@ -119,6 +175,9 @@ struct Rows {
 
 template <class T>
 struct Task {
+  // What the cells store. In int8, m is quantized when all units of a row are known.
+  using M = std::conditional_t<std::is_same_v<T, Byte>, float, T>;
+
   const Scan& scan;
   Rows place;
   Packed<T> input_weight, recurrent_weight;
@@ -130,31 +189,35 @@ struct Task {
   int64_t rows(int64_t t) const { return place.count(scan.batch_sizes[t]); }
 
   // Numbers in a row of m, including padding.
-  int64_t hidden() const { return (projection_weight ? *projection_weight : recurrent_weight).k; }
+  int64_t hidden() const { return projection_weight ? projection_weight->k : recurrent_weight.k; }
 
   void run() const {
     const auto& s = scan;
     const int64_t n_rows = place.count(s.n_rows);
     const int64_t n_steps = std::clamp<int64_t>(INPUT_ROWS / n_rows, 1, s.n_steps);
     const int64_t blocks = recurrent_weight.blocks;
-    const int64_t in = input_weight.k, out = recurrent_weight.k;
-    Tensor x = zeros<T>({n_steps * n_rows, in});
+    Tensor x = zeros<T>({n_steps * n_rows, input_weight.row()});
     Tensor gates = scratch<float>({blocks, n_steps * n_rows, GATES});
-    Tensor h = zeros<T>({n_rows, out}), m = zeros<T>({n_rows, hidden()});
-    for (int64_t r = 0; r < n_rows; ++r)
-      copy(s.h + row(r) * s.projection_dim, s.projection_dim, h.mutable_data_ptr<T>() + r * out);
+    Tensor h = zeros<T>({n_rows, recurrent_weight.row()}), m = zeros<M>({n_rows, hidden()});
+    for (int64_t r = 0; r < n_rows; ++r) store_output(s.h + row(r) * s.projection_dim, r, h);
     for (int64_t first = 0; first < s.n_steps; first += n_steps) {
       const int64_t last = std::min(first + n_steps, s.n_steps);
       int64_t n = 0;
       for (int64_t t = first; t < last; ++t)
         for (int64_t r = 0; r < rows(t); ++r, ++n)
-          copy(s.inputs + row(t, r) * s.input_dim, s.input_dim, x.mutable_data_ptr<T>() + n * in);
+          store_row(
+              s.inputs + row(t, r) * s.input_dim, s.input_dim, input_weight.k,
+              x.mutable_data_ptr<T>() + n * input_weight.row());
       add_gates(input_weight, x.const_data_ptr<T>(), n, gates, 0, false);
-      for (int64_t t = first, offset = 0; t < last; offset += rows(t), ++t) {
-        step(t, gates, offset, h.mutable_data_ptr<T>(), m.mutable_data_ptr<T>());
-        if (!projection_weight) std::swap(h, m);
-      }
+      for (int64_t t = first, offset = 0; t < last; offset += rows(t), ++t)
+        step(t, gates, offset, h, m);
     }
+  }
+
+  // Row r of `h`, the factor of the next step's products.
+  void store_output(const float* from, int64_t r, Tensor& h) const {
+    const auto& w = recurrent_weight;
+    store_row(from, scan.projection_dim, w.k, h.mutable_data_ptr<T>() + r * w.row());
   }
 
   // Gates of n rows, of which those before `offset` are left as they are.
@@ -169,32 +232,35 @@ struct Task {
       const Packed<T>& w, const T* x, int64_t block, int64_t r, int64_t n, float* to,
       bool add) const {
     for (int64_t gate = 0; gate < 4; ++gate)
-      product(n, w.k, x + r * w.k, w.k, w.at(block, gate), to + gate * BLOCK, GATES, add);
+      product(n, w.k, x + r * w.row(), w.row(), w.at(block, gate), to + gate * BLOCK, GATES, add);
   }
 
   static float* gates_at(Tensor& gates, int64_t block, int64_t r) {
     return gates.mutable_data_ptr<float>() + (block * gates.size(1) + r) * GATES;
   }
 
-  void step(int64_t t, Tensor& gates, int64_t offset, T* h, T* m) const {
+  void step(int64_t t, Tensor& gates, int64_t offset, Tensor& h, Tensor& m) const {
     const int64_t n_rows = rows(t);
+    M* const to_m = m.mutable_data_ptr<M>();
     for (int64_t block = 0; block < recurrent_weight.blocks; ++block)
       for (int64_t r = 0; r < n_rows; r += CHUNK) {
         const int64_t n = std::min(CHUNK, n_rows - r);
         float* to = gates_at(gates, block, offset + r);
-        add_gates(recurrent_weight, h, block, r, n, to, true);
-        scan.kept_gates ? cells<true>(t, block, r, n, to, m) : cells<false>(t, block, r, n, to, m);
+        add_gates(recurrent_weight, h.const_data_ptr<T>(), block, r, n, to, true);
+        scan.kept_gates ? cells<true>(t, block, r, n, to, to_m)
+                        : cells<false>(t, block, r, n, to, to_m);
       }
-    if (projection_weight) project(t, n_rows, h, m);
-    for (int64_t r = 0; r < n_rows; ++r)
-      copy(
-          scan.outputs + row(t, r) * scan.projection_dim, scan.projection_dim,
-          scan.h + row(r) * scan.projection_dim);
+    if (projection_weight) project(t, n_rows, to_m);
+    for (int64_t r = 0; r < n_rows; ++r) {
+      const float* y = scan.outputs + row(t, r) * scan.projection_dim;
+      std::copy_n(y, scan.projection_dim, scan.h + row(r) * scan.projection_dim);
+      store_output(y, r, h);
+    }
   }
 
   // The cells of a block of units for n rows from `first` on. `gates`: shape (n, GATES).
   template <bool keep>
-  void cells(int64_t t, int64_t block, int64_t first, int64_t n, const float* gates, T* m) const {
+  void cells(int64_t t, int64_t block, int64_t first, int64_t n, const float* gates, M* m) const {
     const auto& s = scan;
     const int64_t dim = s.dim, unit = block * BLOCK, units = std::min(BLOCK, dim - unit);
     const float* bias = s.bias + place.direction * 4 * dim + unit;
@@ -204,10 +270,10 @@ struct Task {
       for (int64_t r = first; r < first + n; ++r, gates += GATES) {
         float* c = s.c + row(r) * dim + unit;
         float* y = projection_weight ? unused : s.outputs + row(t, r) * dim + unit;
-        T* to = m + r * hidden() + unit;
+        M* to = m + r * hidden() + unit;
         float* kept_gates = keep ? s.kept_gates + row(t, r) * 4 * dim + unit : nullptr;
         float* kept_c = keep ? s.kept_c + row(t, r) * dim + unit : nullptr;
-        T* kept_m = keep ? static_cast<T*>(s.kept_m) + row(t, r) * dim + unit : nullptr;
+        M* kept_m = keep ? static_cast<M*>(s.kept_m) + row(t, r) * dim + unit : nullptr;
 #pragma GCC ivdep
         for (int64_t u = 0; u < units; ++u) {
           const float i = sigmoid(gates[u] + bias[u]);
@@ -230,28 +296,49 @@ struct Task {
     });
   }
 
-  void project(int64_t t, int64_t n_rows, T* h, const T* m) const {
+  void project(int64_t t, int64_t n_rows, M* m) const {
     const auto& w = *projection_weight;
     const float bound = scan.proj_clip;
     float projected[CHUNK * BLOCK];
+    Tensor parts = quantized(n_rows, m);
     for (int64_t block = 0; block < w.blocks; ++block)
       for (int64_t first = 0; first < n_rows; first += CHUNK) {
         const int64_t n = std::min(CHUNK, n_rows - first), column = block * BLOCK;
         const int64_t columns = std::min(BLOCK, scan.projection_dim - column);
-        product(n, w.k, m + first * w.k, w.k, w.at(block), projected, BLOCK, false);
+        if constexpr (std::is_same_v<T, Byte>) {
+          const Byte* a = parts.const_data_ptr<Byte>() + first * w.row();
+          product(n, w.k, a, w.row(), w.at(block), projected, BLOCK, false);
+          product(n, w.k, a + n_rows * w.row(), w.row(), w.at(block), projected, BLOCK, true);
+        } else {
+          product(n, w.k, m + first * w.k, w.k, w.at(block), projected, BLOCK, false);
+        }
         vectorized([&]() INLINE {
           for (int64_t r = 0; r < n; ++r) {
             const float* from = projected + r * BLOCK;
             float* y = scan.outputs + row(t, first + r) * scan.projection_dim + column;
-            T* to = h + (first + r) * recurrent_weight.k + column;
 #pragma GCC ivdep
-            for (int64_t p = 0; p < columns; ++p) {
-              y[p] = clip(from[p], bound);
-              store(to + p, y[p]);
-            }
+            for (int64_t p = 0; p < columns; ++p) y[p] = clip(from[p], bound);
           }
         });
       }
+  }
+
+  // m in two parts, shape (2, n_rows, ..), of which the second is what the first has lost, because
+  // most of its numbers are small beside the largest.
+  Tensor quantized(int64_t n_rows, M* m) const {
+    const auto& w = *projection_weight;
+    Tensor parts;
+    if constexpr (std::is_same_v<T, Byte>) {
+      parts = zeros<Byte>({2, n_rows, w.row()});
+      Byte* to = parts.mutable_data_ptr<Byte>();
+      vectorized([&]() INLINE {
+        for (int64_t r = 0; r < n_rows; ++r, m += w.k, to += w.row()) {
+          quantize(m, w.k, w.k, to, m);
+          quantize(m, w.k, w.k, to + n_rows * w.row(), nullptr);
+        }
+      });
+    }
+    return parts;
   }
 };
 
@@ -292,7 +379,8 @@ Outputs scan(
       " numbers without a projection, found ", projection_dim);
   // Zeros are needed only where rows are not read.
   const auto fresh = n_steps && batch_sizes.back() == n_rows ? scratch<float> : zeros<float>;
-  const auto fresh_m = n_steps && batch_sizes.back() == n_rows ? scratch<T> : zeros<T>;
+  using M = typename Task<T>::M;
+  const auto fresh_m = n_steps && batch_sizes.back() == n_rows ? scratch<M> : zeros<M>;
   Tensor outputs = fresh({2, n_steps, n_rows, projection_dim});
   Tensor c = memory.clone(), h = output.clone(), gates, all_c, m;
   Scan s{
@@ -316,7 +404,7 @@ Outputs scan(
     m = fresh_m({2, n_steps, n_rows, dim});
     s.kept_gates = gates.mutable_data_ptr<float>();
     s.kept_c = all_c.mutable_data_ptr<float>();
-    s.kept_m = m.mutable_data_ptr<T>();
+    s.kept_m = m.mutable_data_ptr<M>();
   }
   if (n_steps && n_rows)
     for_each_task(n_steps, n_rows, [&](const Rows& rows) {
@@ -507,7 +595,8 @@ Outputs scan_of_any_type(
     const Tensor& recurrent_weight, const Tensor& bias, const optional<Tensor>& projection_weight,
     optional<double> cell_clip, optional<double> proj_clip, at::IntArrayRef batch_sizes,
     bool keep) {
-  const auto f = recurrent_weight.scalar_type() == at::kFloat ? scan<float> : scan<BFloat16>;
+  const auto type = recurrent_weight.scalar_type();
+  const auto f = type == at::kFloat ? scan<float> : type == at::kChar ? scan<Byte> : scan<BFloat16>;
   return f(
       inputs, memory, output, input_weight, recurrent_weight, bias, projection_weight, cell_clip,
       proj_clip, batch_sizes, keep);

@@ -1,0 +1,179 @@
+"""The compiled LSTM kernel in int8, compared with a model of the quantized equations in NumPy."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
+from elmo_plugin.modules.language_model import BiLMWithSoftmax
+from elmo_plugin.ops import kernels
+from elmo_plugin.ops.lstm import SELF_TEST, lstm_scan, pack_lstm_weights, quantize_lstm_weights
+from elmo_plugin.text.lines import read_sentences
+from tests.conftest import threads
+from tests.ops.test_lstm_kernel import random_case
+
+needs_int8 = pytest.mark.skipif(
+    not kernels.quantizes(torch.empty(0)),
+    reason=f"no int8 products: the kernels are {kernels.KERNEL_STATUS}",
+)
+
+
+def rounded(x, axis):
+    """Numbers q s with integers q from -127 to 127 and a scale s for each row or column."""
+    scale = np.abs(x).max(axis, keepdims=True) / 127
+    return np.rint(x / np.where(scale == 0, 1, scale)) * scale
+
+
+def quantized_lstm(inputs, c, h, weights, sizes):
+    """
+    The equations of docs/speed.md in double precision: weights have a scale for each column, the
+    other factors one for each row, m in two parts; and the rows of W_x are divided, and the numbers
+    of x multiplied, by the roots of the rows' maxima.
+    """
+    w_x, w_h, w_p = (None if w is None else w.numpy().astype(float) for w in weights_of(weights))
+    inputs, c, h, b = (x.numpy().astype(float) for x in (inputs, c, h, weights.bias))
+    factor = np.sqrt(np.abs(w_x).max(2))
+    w_x = rounded(w_x / factor[:, :, None], 1)
+    w_h = rounded(w_h, 1)
+    x = rounded(inputs * factor[:, None, None], -1)
+    y = np.zeros((*inputs.shape[:3], h.shape[-1]))
+    for t, n in enumerate(sizes or [inputs.shape[2]] * inputs.shape[1]):
+        gates = x[:, t, :n] @ w_x + rounded(h[:, :n], -1) @ w_h + b[:, None]
+        i, j, f, o = np.split(gates, 4, -1)
+        i, f, o = (1 / (1 + np.exp(-z)) for z in (i, f, o))
+        c[:, :n] = f * c[:, :n] + i * np.tanh(j)
+        if weights.cell_clip:
+            c[:, :n] = c[:, :n].clip(-weights.cell_clip, weights.cell_clip)
+        m = o * np.tanh(c[:, :n])
+        if w_p is not None:
+            first = rounded(m, -1)
+            m = (first + rounded(m - first, -1)) @ rounded(w_p, 1)
+            if weights.proj_clip:
+                m = m.clip(-weights.proj_clip, weights.proj_clip)
+        h[:, :n] = y[:, t, :n] = m
+    return y, c, h
+
+
+def weights_of(weights):
+    return weights.input, weights.recurrent, weights.projection
+
+
+@needs_int8
+def test_random_shapes(fuzz):
+    """Expected: the quantized equations in NumPy. A number halfway between two integers may round
+    either way, which later steps feel; so the mean difference is below a tenth of the mean error
+    that int8 makes against the equation in fp32, and in the first step below a hundredth."""
+    for random in fuzz.cases(40):
+        lstm, (*tensors, sizes) = random_case(random)
+        if not tensors[0].numel() or (sizes and not sizes[0]):
+            continue
+        weights = lstm.weights()
+        with torch.no_grad():
+            found = lstm_scan(*tensors, quantize_lstm_weights(weights), sizes)
+            exact = lstm_scan(*tensors, pack_lstm_weights(weights), sizes)
+        expected = quantized_lstm(*tensors, weights, sizes)
+        for name, x, y, z in zip("ych", found, expected, exact):
+            error, difference = (np.abs(a.numpy() - y) for a in (z, x))
+            assert difference.mean() < 0.1 * error.mean() + 1e-7, name
+            if name == "y":
+                assert difference[:, 0].mean() < 0.01 * error[:, 0].mean() + 1e-7
+
+
+@needs_int8
+def test_columns_of_zeros_and_large_numbers():
+    """Expected: the quantized equations in NumPy, in which a column or a row of zeros gives zeros,
+    and the largest numbers are exact."""
+    weights = random_case_weights()
+    weights.recurrent[:, :, 3] = 0
+    weights.input[:, 0] = 0
+    weights.input[:, :, 5] = 1000
+    inputs, c, h = torch.zeros(2, 2, 3, 5), torch.zeros(2, 3, 70), torch.zeros(2, 3, 6)
+    inputs[:, 1, 1] = torch.tensor([1e-20, 0, 0, 1e-20, 0])
+    found = lstm_scan(inputs, c, h, quantize_lstm_weights(weights))
+    for x, y in zip(found, quantized_lstm(inputs, c, h, weights, None)):
+        assert np.abs(x.numpy() - y).max() < 1e-4
+
+
+def random_case_weights():
+    """Weights of an LSTM with an input of 5, D = 70 and P = 6."""
+    random = partial(torch.randn, generator=torch.Generator().manual_seed(0))
+    (reading,) = SELF_TEST[2](torch.float32, random)
+    return reading.weights
+
+
+@needs_int8
+def test_a_row_has_the_same_bits_in_any_company(fuzz):
+    """Property: a row's results are bit-identical alone and among others, with any number of
+    threads, because its scale is its own."""
+    for random in fuzz.cases(3):
+        lstm, _ = random_case(random)
+        weights = quantize_lstm_weights(lstm.weights())
+        sizes = (
+            (2, 5, 45, lstm.input_weight.size(1)),
+            (2, 45, lstm.dim),
+            (2, 45, lstm.projection_dim),
+        )
+        tensors = [torch.randn(size) for size in sizes]
+        with torch.no_grad():
+            together = lstm_scan(*tensors, weights)
+            with threads(6):
+                assert all(map(torch.equal, lstm_scan(*tensors, weights), together))
+            for row in range(0, 45, 4):
+                alone = lstm_scan(*(x[..., row : row + 1, :] for x in tensors), weights)
+                for x, y in zip(alone, together):
+                    assert torch.equal(x, y[..., row : row + 1, :])
+
+
+@needs_int8
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_not_finite_is_not_a_number(number):
+    """A row with a NaN or an infinity has no scale, so it becomes NaN, and no other row does."""
+    weights = quantize_lstm_weights(random_case_weights())
+    inputs, c, h = torch.randn(2, 3, 4, 5), torch.zeros(2, 4, 70), torch.zeros(2, 4, 6)
+    inputs[:, 1, 2, 0] = number
+    outputs, c, h = lstm_scan(inputs, c, h, weights)
+    is_nan = outputs.isnan()
+    assert is_nan[:, 1:, 2].all() and c[:, 2].isnan().all() and h[:, 2].isnan().all()
+    assert is_nan.sum() == is_nan[:, 1:, 2].numel()
+
+
+@needs_int8
+@pytest.mark.parametrize("initial_state", ["zero", "warm", "carry"])
+def test_vectors_of_the_english_model(initial_state):
+    """The rule of docs/speed.md: for each layer the mean cosine with the layer in fp32 is at least
+    0.999. The numbers are not those of fp32 or bf16, so int8 is what computed them."""
+    sentences = list(read_sentences("fixtures/text/train.txt"))[:64]
+    vectors = {
+        precision: Elmo.from_pretrained(
+            "small", initial_state=initial_state, precision=precision
+        ).embed(sentences, layer="all")
+        for precision in ("fp32", "bf16", "int8")
+    }
+    layers = {k: np.concatenate([x.reshape(3, -1, 256) for x in v], 1) for k, v in vectors.items()}
+
+    def cosines(x, y):
+        return (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+
+    assert cosines(layers["int8"], layers["fp32"]).mean(1).min() > 0.999
+    assert cosines(layers["int8"], layers["bf16"])[1:].mean() < 0.99995
+
+
+def test_without_int8_products_the_precision_is_that_of_bf16(monkeypatch):
+    """Expected: bit-identical with `"bf16"`, which is fp32 on a CPU without bfloat16."""
+    monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
+    sentences = list(read_sentences("fixtures/text/train.txt"))[:8]
+    elmo, other = (Elmo.from_pretrained("tiny", precision=x) for x in ("int8", "bf16"))
+    assert elmo.bilm.precision == other.bilm.precision != "int8"
+    assert all(map(np.array_equal, elmo.embed(sentences), other.embed(sentences)))
+
+
+def test_training_in_int8_is_refused():
+    """Expected: an error that names the key, before anything is computed."""
+    with pytest.raises(InputError, match='precision "int8": expected a frozen biLM'):
+        Elmo.from_pretrained("tiny", precision="int8", requires_grad=True)
+    options = Elmo.from_pretrained("tiny").bilm.options
+    with pytest.raises(InputError, match="precision: expected one of 'fp32', 'bf16', found 'int8'"):
+        BiLMWithSoftmax(options, n_words=9, precision="int8")
