@@ -37,7 +37,8 @@ def random_encoder(random: Random, input_dim: int) -> dict[str, Any]:
         return {"type": "stacked_bidirectional_lstm", **sizes}
     if kind == "compose":
         first = {"type": "lstm", "input_size": input_dim, "hidden_size": 3}
-        return {"type": kind, "encoders": [first, random_encoder(random, 3)]}
+        second = {"type": "gru", "input_size": 3, "hidden_size": hidden}
+        return {"type": kind, "encoders": [first, second]}
     sizes = {"input_size": input_dim, "hidden_size": hidden, "bidirectional": random.random() < 0.6}
     return {"type": kind, **sizes, "num_layers": random.randint(1, 2)}
 

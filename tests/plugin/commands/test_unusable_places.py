@@ -78,6 +78,7 @@ def test_a_folder_in_which_no_lock_can_be_created(use: str, tmp_path: Path) -> N
             Vocabulary.from_files("/proc")
 
 
+LOADER = '{"validation_data_loader": {"type": "bilm", "batch_size": 2, "window": 8}}'
 RUN = """
 import json, sys
 from allennlp.commands import main
@@ -101,11 +102,11 @@ def test_a_home_that_cannot_be_written_to(home: str, tmp_path: Path, bilm_archiv
         ("elmo", text, tmp_path / "vectors", "--top", *MODEL),
         ("uses", text, words, tmp_path / "uses", *MODEL),
         ("bilm-encode", text, tmp_path / "corpus"),
-        ("evaluate", bilm_archive, tmp_path / "corpus", "--output-file", tmp_path / "metrics"),
+        ("evaluate", bilm_archive, tmp_path / "corpus", "-o", LOADER),
         ("predict", bilm_archive, tmp_path / "sentence", "--output-file", tmp_path / "predicted"),
     ]
     environment = {"HOME": home if home[0] == "/" else str(tmp_path / home)}
     python("-c", RUN, json.dumps(commands, default=str), **environment)
-    commands = [("evaluate", bilm_archive, text)]
+    commands = [("evaluate", bilm_archive, text, "-o", LOADER)]
     with pytest.raises(AssertionError, match=r"cache_dir: .*: expected a folder that can be writ"):
         python("-c", RUN, json.dumps(commands, default=str), **environment)
