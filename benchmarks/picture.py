@@ -38,11 +38,14 @@ def bars(works: dict[str, list[dict[str, Any]]]) -> Figure:
     peers = [row["allennlp"] for row in rows.values()]
     limits = [row["limit"] / peer for row, peer in zip(rows.values(), peers)]
     ours = [row["ours"] / peer for row, peer in zip(rows.values(), peers)]
-    panel.barh(names, limits, color="#eeeeee", edgecolor="#999999", label="the machine's limit")
-    drawn = panel.barh(names, ours, color="C1", height=0.5, label="elmo_plugin")
+    drawn = panel.barh(
+        names, limits, color="#eeeeee", edgecolor="#999999", label="the machine's limit"
+    )
+    panel.barh(names, ours, color="C1", height=0.5, label="elmo_plugin")
     panel.barh(names, [1] * len(names), color="C0", height=0.5, label="AllenNLP, fp32")
-    tokens = [f"{row['ours']:,.0f} tokens/s" for row in rows.values()]
+    tokens = [f"{row['ours']:,.0f} of {row['limit']:,.0f} tokens/s" for row in rows.values()]
     panel.bar_label(drawn, tokens, padding=4, size=8)
+    panel.set_xlim(0, 1.45 * max(limits))  # room for the labels, which are right of all bars
     panel.invert_yaxis()
     panel.set_xlabel("speed, AllenNLP = 1")
     panel.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0))

@@ -13,7 +13,7 @@
 //     glove:: 'glove.840B.300d.txt.gz',
 //   }
 //
-// The numbers are from the published AllenNLP config; docs/task_configs.md compares them with the
+// The numbers are from the published AllenNLP config; docs/tasks.md compares them with the
 // paper's. two_cores/bcn.jsonnet is smaller.
 {
   dim:: 300,  // of the words and of each direction of each LSTM

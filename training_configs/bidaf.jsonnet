@@ -11,7 +11,7 @@
 //     glove:: 'glove.6B.100d.txt.gz',
 //   }
 //
-// The numbers are from the published AllenNLP config; docs/task_configs.md compares them with the
+// The numbers are from the published AllenNLP config; docs/tasks.md compares them with the
 // paper's. two_cores/bidaf.jsonnet is smaller.
 {
   embedding_dim:: 100,

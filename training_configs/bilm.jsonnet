@@ -53,10 +53,10 @@
   },
 
   trainer: {
-    // docs/training_experiments.md compares this with bilm-tf's recipe (bilm_tf.jsonnet).
+    // docs/models.md compares this with bilm-tf's recipe (bilm_tf.jsonnet).
     optimizer: { type: 'fused_adam', lr: 0.006 },  // AllenNLP's adam, faster
     learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 200 },  // then decay to zero
-    // Three times the usual norm, against gradients that explode (docs/training_experiments.md).
+    // Three times the usual norm, against gradients that explode (docs/models.md).
     grad_norm: 30.0,
     num_epochs: 1,
     validation_metric: '-perplexity',

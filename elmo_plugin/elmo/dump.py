@@ -27,14 +27,15 @@ ORDINARY_LENGTH = 32
 @dataclass(frozen=True, kw_only=True)
 class DumpSettings:
     """
-    What a dump contains. `layer`: `"all"`, `"top"` or `"average"`. `pool`: see `Elmo.embed`.
+    What a dump contains. `layer`: `"all"`, `"top"`, `"average"` or a number. `pool`: see
+    `Elmo.embed`.
     `batch_size`: sentences per batch; without `carry` these are sentences of `ORDINARY_LENGTH`
     tokens, so that memory is bounded. `dtype`: `"float32"` or `"float16"`. `use_sentence_keys`:
     name datasets by sentences instead of line numbers; of equal sentences, the last one is written.
     `forget_sentences`: omit `sentence_to_index`; memory then does not grow with the text.
     """
 
-    layer: str
+    layer: str | int
     pool: str | None = None
     batch_size: int = 64
     dtype: str = "float32"

@@ -59,7 +59,8 @@ class Elmo(BiLMLayers):
     keep_sentence_boundaries : `bool`, optional (default = `False`)
         Whether to keep the vectors of the two boundaries, as the first and the last of a sentence.
     scalar_mix_parameters : `Sequence[float]`, optional
-        Fixed weights of the L + 1 layers, before the softmax, instead of learned ones.
+        Fixed weights of the L + 1 layers, before the softmax, instead of learned ones: `[1, 0, 0]`
+        gives the word layer a share of 0.58, and `[100, 0, 0]` all.
     use_top_only : `bool`, optional (default = `False`)
         Whether to use only the top layer instead of a mix; see `ScalarMix`.
     requires_grad : `bool`, optional (default = `False`)

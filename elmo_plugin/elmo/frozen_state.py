@@ -3,7 +3,7 @@ Detects when the output of a frozen module may have changed.
 
 What was computed from a module is valid while the module's `FrozenState` is equal to the one before
 the computation. If a module contains anything whose effect cannot be compared, it has no state.
-Some changes cannot be detected (docs/memory.md), such as writing to the same memory through another
+Some changes cannot be detected (docs/speed.md), such as writing to the same memory through another
 tensor, `parameter.data.mul_(2)`. Clear the caches after that.
 """
 

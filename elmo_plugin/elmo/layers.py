@@ -20,7 +20,12 @@ from elmo_plugin.elmo.shared_lock import SharedLock, lock_of
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lstm_state import CarriedState, LSTMState, take_resume_state
 from elmo_plugin.ops.kernels import hint_to_build
-from elmo_plugin.text.characters import words_to_characters
+from elmo_plugin.text.characters import (
+    BEGIN_TOKEN,
+    END_TOKEN,
+    warn_of_boundaries,
+    words_to_characters,
+)
 
 
 class BiLMLayers(nn.Module):
@@ -165,6 +170,8 @@ class BiLMLayers(nn.Module):
         most = max(lengths, default=0)
         tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long, device="cpu")
         for row, sentence in zip(tokens, sentences):
+            if BEGIN_TOKEN in sentence or END_TOKEN in sentence:
+                warn_of_boundaries()
             ids = words_to_characters(sentence, n_characters)
             row[: len(sentence)] = torch.from_numpy(ids)
         return tokens.to(self.device)

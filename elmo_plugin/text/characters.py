@@ -101,6 +101,16 @@ def warn_of_cropped(
         )
 
 
+@lru_cache(maxsize=1)
+def warn_of_boundaries() -> None:
+    """Warn, once in a process, that sentences contain tokens which are read as boundaries."""
+    logger.warning(
+        f"a sentence contains the token {BEGIN_TOKEN} or {END_TOKEN}, which is read as a sentence "
+        "boundary. The biLM adds the boundaries of each sentence itself, so remove them from the "
+        "text"
+    )
+
+
 def word_to_characters(word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS) -> array:
     """The character ids of one word, shape `(C,)`, int16."""
     return array("h", _word_to_bytes(word, max_characters_per_token))

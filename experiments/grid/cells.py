@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from experiments.grid.bilms import bilm_sizes, check_bilms
 
 TASK_KEYS = ("title", "data", "metric", "seconds")
 TABLE_KEYS = ("name", "cells")
+COLUMNS = "columns"
+"""Key of table 1, optional: the biLMs that it is about. By default, the last one of each task."""
 TABLES = ("table 1", "table 2", "table 3", "figure 1")
 """What the report shows."""
 SETTINGS = ("task", "bilm", "layers", "place", "fraction", "seed", "repeated")
@@ -70,11 +73,14 @@ class Grid(NamedTuple):
         `seed` of one with initial weights.
     tables : `dict[str, list[Cell]]`
         Cells of each table; tables may share cells.
+    columns : `Sequence[str]`, optional (default = `()`)
+        The biLMs that table 1 is about; if there are none, the last one of each task.
     """
 
     tasks: dict[str, dict[str, Any]]
     bilms: dict[str, dict[str, Any]]
     tables: dict[str, list[Cell]]
+    columns: Sequence[str] = ()
 
     def cells(self) -> list[Cell]:
         """All cells once, in the order of the tables."""
@@ -108,7 +114,12 @@ def read_grid(file: Path) -> Grid:
             if known.config != cell.config:
                 raise InputError(f"{file}: {name}: expected one config for {cell.key}, found two")
             tables[name].append(known)
-    return Grid(content["tasks"], bilms, tables)
+    columns = [name for table in content["tables"] for name in table.get(COLUMNS, ())]
+    unknown = [name for name in columns if name not in bilms]
+    if unknown:
+        expected = ", ".join(bilms)
+        raise InputError(f"{source}: {COLUMNS}: expected biLMs among {expected}, found {unknown}")
+    return Grid(content["tasks"], bilms, tables, columns)
 
 
 def _evaluated(source: str, key: str, sizes: dict[str, Any] | None = None) -> Any:

@@ -10,7 +10,7 @@ from experiments.rows import Row, read_rows
 
 TABLES = {
     "Table 4: nearest neighbors in context": (neighbors.FILE, [neighbors.neighbors_table]),
-    "Table 5: word sense disambiguation (WSD)": (wsd.FILE, [wsd.wsd_table, wsd.examples_table]),
+    "Table 5: word sense disambiguation (WSD)": (wsd.FILE, [wsd.wsd_table]),
     "Table 6: POS tagging": (probe.FILE, [probe.rows_table]),
 }
 

@@ -1,7 +1,7 @@
 """The page of results as Markdown."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -19,6 +19,7 @@ from experiments.report.statistics import (
     error_reduction,
     significant,
 )
+from experiments.rows import Row
 
 # A line of prose may end inside of braces. Other braces match without groups, as an error.
 PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)\}|\{[^{}]*\}")
@@ -27,9 +28,11 @@ PROSE = ("Results", "What the numbers say", "Documents as one sentence", "Method
 
 ORDER = (
     "Results",
+    "Minimal pairs (BLiMP)",
     "Table 1: with and without ELMo",
     "Other biLMs",
     "What the numbers say",
+    "BLiMP by phenomenon",
     "The data, and the paper's results",
     "Table 2: layers",
     "Table 3: places",
@@ -113,28 +116,46 @@ def read_text(file: Path) -> dict[str, str]:
 
 
 def _table_1(results: Results, folder: Path) -> str:
-    """The results without ELMo and with the last of each task's biLMs."""
+    """The results without ELMo and with the biLMs that the table is about."""
     lines: list[list[object]] = []
-    pairs: list[tuple[Summary, Summary]] = []
     bars: dict[str, dict[str, Summary]] = {}
     tasks = _by_task(results, "table 1")
-    names = {name for *_, name in tasks.values()}
+    models = {task: _models(results, bilms) for task, bilms in tasks.items()}
+    # The biLMs of a column: of all tasks the same, or the last of each.
+    columns = [set(names) for names in zip(*models.values())]
     for task, bilms in tasks.items():
-        name = list(bilms)[-1]
-        with_elmo = results.summary(bilms[name])
-        without = results.baseline(bilms[name])
         facts = results.grid.tasks[task]
         metric = "F1" if "f1" in facts["metric"] else facts["metric"]
         title = f"{facts['title']}, {metric}"
-        bars[title] = {"without ELMo": without, f"with {name}": with_elmo}
-        pairs.append((without, with_elmo))
-        lines.append([title + f", {_role(name)}" * (len(names) > 1), without, with_elmo])
-    for line, pair, gain in zip(lines, pairs, differences(pairs)):
-        line += [gain, _error_reduction(*pair)]
-    role = _common_role(names)
-    columns = ["task", "without ELMo", role, "gain", "error reduction"]
+        without = results.baseline(bilms[models[task][0]])
+        bars[title] = {"without ELMo": without}
+        bars[title] |= {f"with {name}": results.summary(bilms[name]) for name in models[task]}
+        role = f", {_role(models[task][0])}" if len(columns[0]) > 1 else ""
+        lines.append([title + role, without])
+    heads = ["task", "without ELMo"]
+    for k, names in enumerate(columns):
+        pairs = []
+        for bilms, names_of in zip(tasks.values(), models.values()):
+            settings = bilms[names_of[k]]
+            pairs.append((results.baseline(settings), results.summary(settings)))
+        heads += [_common_role(names), "gain", "error reduction"]
+        for line, pair, gain in zip(lines, pairs, differences(pairs)):
+            line += [pair[1], gain, _error_reduction(*pair)]
     pictures.gains(bars, folder / "gains.svg")
-    return f"![results without and with ELMo](results/gains.svg)\n\n{table(columns, lines)}"
+    return f"![results without and with ELMo](results/gains.svg)\n\n{table(heads, lines)}"
+
+
+def _models(results: Results, bilms: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """
+    The biLMs that table 1 is about: those of the grid's `columns` that have rows, and at least one
+    of them. `bilms`: the settings of a task.
+    """
+    tasks = _by_task(results, "table 1").values()
+    named = [name for name in results.grid.columns if all(name in found for found in tasks)]
+    with_rows = [
+        name for name in named if any(results.summary(found[name]).values for found in tasks)
+    ]
+    return with_rows or named[:1] or list(bilms)[-1:]
 
 
 def _data(results: Results) -> str:
@@ -156,24 +177,29 @@ def _data(results: Results) -> str:
 
 
 def _other_bilms(results: Results) -> str:
-    """A table for each of table 1's other biLMs: its own gain, and what each task's last adds."""
+    """
+    A table for each biLM that table 1 is not about: its own gain, and what the first one that it is
+    about adds.
+    """
     tasks = _by_task(results, "table 1")
     found: dict[str, dict[str, tuple[Summary, Summary, Summary]]] = {}  # by biLM and task
+    firsts = set()
     for task, bilms in tasks.items():
-        *others, last = bilms.values()
-        for settings in others:
-            if (name := settings["bilm"]) != "none":
+        models = _models(results, bilms)
+        firsts.add(models[0])
+        for name, settings in bilms.items():
+            if name not in ("none", *models, *results.grid.columns):
                 found.setdefault(name, {})[_title(results, task)] = (
                     results.baseline(settings),
                     results.summary(settings),
-                    results.summary(last),
+                    results.summary(bilms[models[0]]),
                 )
-    last_name = _common_role({list(bilms)[-1] for bilms in tasks.values()}).removeprefix("with ")
+    first_name = _common_role(firsts).removeprefix("with ")
     tables = []
     for name, summaries in found.items():
-        none, other, with_last = zip(*summaries.values())
-        gains, more = differences([*zip(none, other)]), differences([*zip(other, with_last)])
-        columns = ["task", _role(name), "gain over none", f"gain of {last_name} over it"]
+        none, other, with_first = zip(*summaries.values())
+        gains, more = differences([*zip(none, other)]), differences([*zip(other, with_first)])
+        columns = ["task", _role(name), "gain over none", f"gain of {first_name} over it"]
         tables.append(table(columns, [list(line) for line in zip(summaries, other, gains, more)]))
     return "\n\n".join(tables)
 
@@ -271,7 +297,7 @@ def _figure_2(results: Results, folder: Path) -> str:
     weights: dict[str, list[float]] = {}
     found: list[tuple[str, str, list[str], str]] = []
     for task, bilms in _by_task(results, "table 1").items():
-        settings = list(bilms.values())[-1]  # the table's last biLM
+        settings = bilms[_models(results, bilms)[0]]
         if settings["place"] is None:
             continue
         places = ["input", "output"] if settings["place"] == "both" else [settings["place"]]
@@ -309,17 +335,15 @@ def _cost(results: Results) -> str:
     n_cells = len(results.grid.cells())
     lines.append(["all", f"{total:.2f}", f"{len(results.rows)} of {n_cells}"])
     per_table = table(["table", "core-hours", "runs"], lines)
+    tasks = _by_task(results, "table 1")
+    names = list(dict.fromkeys(name for bilms in tasks.values() for name in bilms))
     runs: list[list[object]] = []
-    for task, bilms in _by_task(results, "table 1").items():
-        for bilm, settings in bilms.items():
-            rows = results.summary(settings).rows
-            costs = [NOT_RUN, *[""] * len(COSTS)]
-            if rows:
-                n_last = sum(row["best_epoch"] == row["epochs"] for row in rows)
-                costs = [f"{mean(row[key] for row in rows):.0f}" for key in COSTS]
-                costs.append(f"{n_last} of {len(rows)}")
-            runs.append([_title(results, task), _role(bilm), *costs])
-    per_run = table(["task", "", *COSTS.values(), "best is the last"], runs)
+    for task, bilms in tasks.items():
+        costs = [
+            _run_cost(results.summary(bilms[name]).rows) if name in bilms else "" for name in names
+        ]
+        runs.append([_title(results, task), *costs])
+    per_run = table(["a run", *map(_role, names)], runs)
     found = results.rows.values()
     facts = [
         f"{title}: " + (", ".join(sorted({str(row[key]) for row in found})) or NOT_RUN) + "."
@@ -328,7 +352,18 @@ def _cost(results: Results) -> str:
     return "\n\n".join([per_table, per_run, *facts])
 
 
-COSTS = {"cpu_seconds": "seconds of CPU", "epochs": "epochs", "best_epoch": "best epoch"}
+def _run_cost(rows: Sequence[Row]) -> str:
+    """
+    The mean CPU seconds, the mean best epoch of all epochs, and how many runs have the best epoch
+    last.
+    """
+    if not rows:
+        return NOT_RUN
+    seconds, best, epochs = (
+        f"{mean(row[key] for row in rows):.0f}" for key in ("cpu_seconds", "best_epoch", "epochs")
+    )
+    n_last = sum(row["best_epoch"] == row["epochs"] for row in rows)
+    return f"{seconds} s, {best} of {epochs}, {n_last} last"
 
 
 def _by_task(results: Results, name: str) -> dict[str, dict[str, dict[str, Any]]]:

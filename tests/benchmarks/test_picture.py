@@ -5,7 +5,7 @@ from benchmarks import picture
 
 def test_picture_names_each_speed(tmp_path, monkeypatch) -> None:
     """The expected texts are formatted by hand from the figures in the file."""
-    row = {"model": "2x64_16", "precision": "fp32", "allennlp": 100.0, "limit": 900.0}
+    row = {"model": "2x64_16", "precision": "fp32", "allennlp": 100.0, "limit": 2000.0}
     results = {
         "embedding": {
             "vectors": [
@@ -20,5 +20,15 @@ def test_picture_names_each_speed(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["picture", str(figures), str(out)])
     picture.main()
     text = out.read_text()
-    assert "1,234 tokens/s" in text and "321 tokens/s" in text
-    assert "77 tokens/s" not in text  # the peer supports only carry
+    assert "1,234 of 2,000 tokens/s" in text and "321 of 2,000 tokens/s" in text
+    assert "77 of" not in text  # the peer supports only carry
+
+
+def test_labels_are_right_of_all_bars() -> None:
+    """By hand: in units of the peer's speed, the longest bar of the row ends at 9."""
+    row = {"model": "2x64_16", "precision": "fp32", "allennlp": 100.0, "limit": 900.0}
+    figure = picture.bars({"training": [{**row, "ours": 321.0}]})
+    [panel] = figure.axes
+    [label] = panel.texts
+    assert label.xy[0] == 9 and label.get_ha() == "left"
+    assert max(bar.get_width() for bar in panel.patches) == 9

@@ -19,6 +19,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import frozen
 from elmo_plugin.elmo.sentences import batches_by_length
+from elmo_plugin.text.characters import warn_of_boundaries
 from tests.compare import assert_close
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
@@ -41,6 +42,19 @@ def test_embed_gives_the_vectors_of_forward(elmo):
     numpy.testing.assert_allclose(found[1], expected, atol=1e-5)
     tensors = elmo.embed(SENTENCES, as_tensors=True)
     assert all(torch.equal(x, torch.from_numpy(y)) for x, y in zip(tensors, found))
+
+
+@pytest.mark.parametrize("sentence", ["<S> A dog .", ["A", "dog", ".", "</S>"]])
+def test_boundaries_in_a_sentence_are_warned_of(elmo, sentence, caplog):
+    """`embed` adds the boundaries itself. The warning comes once in a process, and not for
+    sentences without them."""
+    warn_of_boundaries.cache_clear()
+    elmo.embed(["A dog .".split(), ["<", "S", ">", "<s>"]])
+    assert not caplog.records
+    for _ in range(2):
+        elmo.embed(sentence)
+    [record] = caplog.records
+    assert "read as a sentence boundary" in record.getMessage()
 
 
 @pytest.mark.parametrize("tokens", ["He ran", [["He"]], torch.ones(1, 2, dtype=torch.long)])

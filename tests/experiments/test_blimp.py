@@ -1,4 +1,4 @@
-"""The page of BLiMP, and the text that is joined and split again."""
+"""The rows of BLiMP and their tables, and the text that is joined and split again."""
 
 import json
 import sys
@@ -10,51 +10,67 @@ from experiments import blimp, raw_text
 from experiments.rows import read_rows
 
 
-def test_the_page_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Expected: the page in the repository, from the results in the repository, and the same
-    picture."""
-    page, picture = tmp_path / "blimp.md", tmp_path / "blimp.svg"
-    page.write_text(blimp.PAGE.read_text("utf-8"), "utf-8")
-    monkeypatch.setattr(sys, "argv", ["blimp", "--page", str(page), "--picture", str(picture)])
-    blimp.main()
-    assert page.read_text("utf-8") == blimp.PAGE.read_text("utf-8")
-    assert picture.read_bytes() == blimp.PICTURE.read_bytes()
-
-
-def test_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand, from three paradigms of two phenomena, and the published accuracies in percent."""
+def scores_of(shift: int) -> list[dict]:
+    """What `score --pairs` writes for three paradigms of two phenomena."""
     directions = {"forward": 60.0, "backward": 70.0, "both": 80.0}
     rest = {f"{d}_ties": 0.0 for d in directions} | {f"{d}_known": None for d in directions}
     scores = [
         {"level": "paradigm", "name": name, "phenomenon": term, "pairs": 10, "unknown_pairs": 1}
-        | {key: value + shift for key, value in directions.items()}
+        | {key: value + more + shift for key, value in directions.items()}
         | rest
-        for name, term, shift in (("a", "x_y", 0), ("b", "x_y", 10), ("c", "z", 2))
+        for name, term, more in (("a", "x_y", 0), ("b", "x_y", 10), ("c", "z", 2))
     ]
     scores[2] |= {f"{d}_known": 50.0 for d in directions}
-    scores.append({"level": "all"})
+    return [*scores, {"level": "all"}]
+
+
+@pytest.fixture
+def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Run the command for a biLM, first with the published accuracies."""
     published = [
         {"UID": name, "ngram": 0.5, "lstm": lstm, "txl": 0.6, "gpt2": 0.9}
         for name, lstm in (("a", 0.7), ("b", 0.8), ("c", 0.6))
     ]
-    page, files = tmp_path / "page.md", [tmp_path / "scores", tmp_path / "published"]
-    for file, rows in zip(files, (scores, published)):
-        file.write_text("\n".join(map(json.dumps, rows)))
-    marks = "".join(f"<!-- {x} -->\n<!-- end of {x} -->\n" for x in ("phenomena", "unknown"))
-    page.write_text(f"{marks}<!-- paradigms -->\nold\n<!-- end of paradigms -->\n")
-    arguments = ["--scores", files[0], "--published", files[1], "--results", tmp_path / "rows"]
-    arguments += ["--page", page, "--picture", tmp_path / "picture.svg"]
-    monkeypatch.setattr(sys, "argv", ["blimp", *map(str, arguments)])
-    blimp.main()
-    text = page.read_text()
+    (tmp_path / "published").write_text("\n".join(map(json.dumps, published)))
+
+    def add(bilm: str, shift: int, *more: str) -> list[dict]:
+        (tmp_path / "scores").write_text("\n".join(map(json.dumps, scores_of(shift))))
+        rows = tmp_path / "blimp.jsonl"
+        arguments = [bilm, "--scores", tmp_path / "scores", "--results", rows, *more]
+        monkeypatch.setattr(sys, "argv", ["blimp", *map(str, arguments)])
+        blimp.main()
+        return read_rows(rows)
+
+    add("small", 5, "--published", str(tmp_path / "published"))
+    return add
+
+
+def test_means(add, tmp_path: Path) -> None:
+    """By hand, from three paradigms of two phenomena, and the published accuracies in percent. New
+    scores of a biLM replace its rows."""
+    assert [row["name"] for row in add("small", 0)] == ["a", "b", "c"]
+    found = blimp.sections(tmp_path, tmp_path)
+    text = found["BLiMP by phenomenon"]
     assert "| x y | 2 | 65.0 | 75.0 | 85.0 | 50.0 | 75.0 | 60.0 | 90.0 |" in text
     assert "| all | 3 | 64.0 | 74.0 | 84.0 | 50.0 | 70.0 | 60.0 | 90.0 |" in text
-    assert "| `c` | 62.0 | 72.0 | 82.0 | 50.0 | 60.0 | 60.0 | 90.0 |" in text
-    assert "3 of 30 pairs." in text and "| forward | 64.0 | 50.0 | 0.00 |" in text
-    assert "old" not in text
-    assert [row["name"] for row in read_rows(tmp_path / "rows")] == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="expected a page with <!-- phenomena -->"):
-        blimp.with_tables("nothing", {"phenomena": ""})
+    assert "| `small`, forward | 64.0 | 3 of 30 | 50.0 | 0.00 |" in text
+    picture = (tmp_path / "blimp.svg").read_text()
+    assert ">64.0<" in picture and ">70.0<" in picture and "medium" not in picture
+
+
+def test_a_second_bilm_is_a_column(add, tmp_path: Path) -> None:
+    """By hand: its accuracies are ten points higher. The published ones are those in the rows."""
+    assert [row["bilm"] for row in add("medium", 15)] == ["small"] * 3 + ["medium"] * 3
+    text = blimp.sections(tmp_path, tmp_path)["BLiMP by phenomenon"]
+    small, medium = "69.0 | 79.0 | 89.0", "79.0 | 89.0 | 99.0"
+    assert f"| all | 3 | {small} | {medium} | 50.0 | 70.0 | 60.0 | 90.0 |" in text
+    assert "`medium`, both" in text
+    assert ">medium, forward<" in (tmp_path / "blimp.svg").read_text()
+
+
+def test_without_rows(tmp_path: Path) -> None:
+    """A grid of one's own has no rows of BLiMP, so its page has no such sections."""
+    assert blimp.sections(tmp_path, tmp_path) == {}
 
 
 def test_joined_and_split_again(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 import scipy.special
 
 from elmo_plugin.checks import InputError
+from experiments import blimp
 from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report import __main__ as report
 from experiments.report.__main__ import write_page
 from experiments.report.page import grid_sections, page
 from experiments.report.statistics import Results, Summary, differences
-from experiments.rows import append_row
+from experiments.rows import append_row, read_rows
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "experiments" / "grid" / "paper.jsonnet"
@@ -283,6 +284,39 @@ def test_tasks_with_different_bilms(tmp_path: Path) -> None:
     ]
 
 
+def test_columns_of_table_1(tmp_path: Path) -> None:
+    """By hand: table 1 has both biLMs that the grid names, each compared with none; the third is
+    compared with the first of them. A biLM without rows has no column."""
+    results = own_results("table 1", NONE, {"bilm": "r"}, {"bilm": "a"}, {"bilm": "b"})
+    results.grid = results.grid._replace(columns=["a", "b"])
+    sections = grid_sections(results, tmp_path)
+    both = sections["Table 1: with and without ELMo"].splitlines()
+    groups = ["with `a` | gain | error reduction", "with `b` | gain | error reduction"]
+    assert both[2] == f"| task | without ELMo | {' | '.join(groups)} |"
+    last = "70.00 (1) | +20.00 | 40.0 % | 80.00 (1) | +30.00 | 60.0 % |"
+    assert both[-1] == f"| tags mine, accuracy | 50.00 (1) | {last}"
+    others = sections["Other biLMs"].splitlines()
+    assert others[0] == "| task | with `r` | gain over none | gain of `a` over it |"
+    assert others[-1] == "| tags mine (own) | 60.00 (1) | +10.00 | +10.00 |"
+    assert "`b`" not in sections["Other biLMs"]
+    assert ">with b<" in (tmp_path / "gains.svg").read_text()
+
+    del results.rows[results.grid.tables["table 1"][-1].key]
+    sections = grid_sections(results, tmp_path)
+    assert f"| task | without ELMo | {groups[0]} |" in sections["Table 1: with and without ELMo"]
+    assert "with b" not in (tmp_path / "gains.svg").read_text() and len(sections) == 5
+
+
+def test_columns_that_are_no_bilms(tmp_path: Path) -> None:
+    """The message names the key."""
+    file = tmp_path / "grid.jsonnet"
+    file.write_text(
+        "{ tasks: {}, bilms: {}, tables: [{name: 'table 1', cells: [], columns: [1]}] }"
+    )
+    with pytest.raises(InputError, match=r"columns: expected biLMs among , found \[1\]"):
+        read_grid(file)
+
+
 def test_a_table_compares_the_seeds_that_it_lists(tmp_path: Path) -> None:
     """By hand: table 3 has one seed of three, with the accuracy 0.7 without and 0.6 with ELMo."""
     small = {"bilm": "a", "seed": 1}
@@ -426,8 +460,15 @@ def test_the_page_in_the_documentation(tmp_path: Path) -> None:
     """docs/results.md is what the report makes of the committed rows."""
     rows = RESULTS / "rows.jsonl"
     write_page(PAPER, rows, RESULTS / "text.md", tmp_path / "results.md")
-    pictures = [f"results/{name}.svg" for name in ("gains", "figure1", "figure2")]
+    pictures = [f"results/{name}.svg" for name in ("gains", "figure1", "figure2", "blimp")]
     for name in ("results.md", *pictures):
         assert (tmp_path / name).read_bytes() == (ROOT / "docs" / name).read_bytes(), (
             f"docs/{name} is out of date: run `python -m experiments.report`"
         )
+
+
+def test_the_readme_has_the_figures_of_the_rows() -> None:
+    """Expected: the means of the committed rows of BLiMP."""
+    total = blimp.phenomena(blimp.by_bilm(read_rows(blimp.FILE))["small"])[blimp.ALL]
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"{total['forward']:.1f} % against {total['lstm']:.1f} %" in text

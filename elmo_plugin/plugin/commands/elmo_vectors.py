@@ -41,6 +41,12 @@ class ElmoCommand(Command):
             layers.add_argument(
                 f"--{layer}", dest="layer", action="store_const", const=layer, help=text
             )
+        layers.add_argument(
+            "--layer",
+            type=int,
+            metavar="N",
+            help="layer N alone, where 0 is the word layer: (tokens, vector size)",
+        )
         parser.add_argument(
             "--pool",
             choices=POOLS,
@@ -105,6 +111,8 @@ class ElmoCommand(Command):
             name, file = "stdin", standard_input("input_file").buffer
         do_not_spin_if_busy()
         elmo = load_elmo(args, args.initial_state)
+        if isinstance(args.layer, int):
+            check_count("--layer", args.layer, least=0, most=elmo.n_layers - 1)
         most = elmo.bilm.max_characters_per_token
 
         def lines(warns: bool) -> Iterator[Line]:

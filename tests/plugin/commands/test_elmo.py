@@ -80,6 +80,24 @@ def test_the_arguments_of_0_9(text, tmp_path, options, monkeypatch):
     assert intervals == [0.1, 10]
 
 
+@pytest.mark.parametrize("layer", [0, 2])
+def test_one_layer(text, tmp_path, options, layer):
+    """The expected vectors are those of this layer in a file of all layers."""
+    run(text, tmp_path / "all", "--all", *options)
+    run(text, tmp_path / "one", "--layer", layer, *options)
+    whole, found = read(tmp_path / "all"), read(tmp_path / "one")
+    assert found.keys() == whole.keys()
+    for line in found:
+        numpy.testing.assert_array_equal(found[line], whole[line][layer])
+
+
+def test_a_layer_that_does_not_exist(text, tmp_path, options):
+    """The biLM has the word layer and two LSTM layers. Nothing is computed or written."""
+    with pytest.raises(InputError, match="--layer: expected a whole number from 0 to 2, found 3"):
+        run(text, tmp_path / "out", "--layer", 3, *options)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("layer", ["all", "top", "average"])
 def test_layout_and_numbers_of_0_9(text, tmp_path, bilm_files, options, layer):
     """The expected layout is that of AllenNLP 0.9. The expected numbers are those of AllenNLP's own
