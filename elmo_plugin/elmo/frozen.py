@@ -17,6 +17,7 @@ from elmo_plugin.elmo.shared_lock import SharedLock
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
+from elmo_plugin.modules.token_encoder import filled, rounded_up
 from elmo_plugin.ops.char_conv import frozen_convolve
 from elmo_plugin.ops.kernels import quantizes
 from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
@@ -25,12 +26,6 @@ from elmo_plugin.version import VERSION
 
 CAPACITY = 2**15
 """Capacity of the cache in words: 64 MiB of vectors at the paper's P = 512."""
-
-FEWEST_WORDS = 8
-"""
-Minimum batch size of the encoder in words; smaller batches are repeated. Matrix products of fewer
-rows round differently on CPUs, and a word's vector must not depend on which words were cached.
-"""
 
 WORDS_AT_ONCE = 256
 """Batch size of the encoder in words if word vectors must be bit-identical in all batches."""
@@ -152,9 +147,8 @@ class WordVectorCache(nn.Module):
         """The vectors of at least one word."""
         vectors = []
         for block in words.split(WORDS_AT_ONCE if self.same_bits else len(words)):
-            n_words = WORDS_AT_ONCE if self.same_bits else max(FEWEST_WORDS, len(block))
-            filled = torch.arange(n_words, device=words.device) % len(block)
-            vectors.append(self.encoder(block[filled])[: len(block)])
+            batch = filled(block, WORDS_AT_ONCE if self.same_bits else rounded_up(len(block)))
+            vectors.append(self.encoder(batch)[: len(block)])
         return torch.cat(vectors)
 
 

@@ -4,6 +4,7 @@ vector. The text is read once, and only sentences with such a word are embedded.
 """
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -43,6 +44,9 @@ class Use(NamedTuple):
     position: int
     text: str
 
+
+NOT_IN_HDF5 = re.compile("[\0\ud800-\udfff]")
+"""Characters that text in HDF5 cannot have: NUL, and half a surrogate pair."""
 
 VECTOR = "vector"
 """The column with the vectors, which follows those of `Use`."""
@@ -145,7 +149,8 @@ def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
     """
     Write the `uses_with_vectors` to a new HDF5 file with an array for each column of the DataFrame.
     Memory does not grow with the text. Returns the number of uses. Raises an `InputError` if the
-    file exists or there are no uses, and a `DiskFullError` if the disk is full.
+    file exists, if there are no uses, or if their text cannot be stored, and a `DiskFullError` if
+    the disk is full.
     """
     check_is_new(out)
     found = uses_with_vectors(elmo, *arguments)
@@ -158,6 +163,8 @@ def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
                 file.create_dataset(name, (0, *shape), TYPES[kind], **limits)
             for rows in groups(found, ROWS):
                 uses, vectors = zip(*rows)
+                for use in uses:
+                    _check_text(use)
                 for name, values in zip(KINDS, (*zip(*uses), np.stack(vectors))):
                     file[name].resize(n_uses + len(rows), axis=0)
                     file[name][n_uses:] = np.asarray(values, dtype=TYPES[KINDS[name]])
@@ -167,6 +174,18 @@ def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
             raise InputError(f"{arguments[0]}: expected a use of a listed word, found none")
         append_checksum(temporary)
     return n_uses
+
+
+def _check_text(use: Use) -> None:
+    for column, value in zip(Use._fields, use):
+        if isinstance(value, str) and (found := NOT_IN_HDF5.search(value)):
+            line = (
+                f"{use.file}, line {use.sentence + 1}" if use.file else f"sentence {use.sentence}"
+            )
+            raise InputError(
+                f"{line}: {column}: expected text that HDF5 can store, found the character "
+                f"U+{ord(found[0]):04X}"
+            )
 
 
 TYPES = {"O": h5py.string_dtype(), "i": np.dtype("<i8"), "f": np.dtype("<f4")}

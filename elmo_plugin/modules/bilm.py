@@ -11,8 +11,10 @@ from elmo_plugin.modules.lstm_state import LSTMState, WarmState
 from elmo_plugin.modules.token_encoder import (
     boundary_characters,
     check_spelled,
+    filled,
     fit_characters,
     max_characters,
+    rounded_up,
     token_encoder,
 )
 from elmo_plugin.ops.kernels import quantizes
@@ -144,7 +146,9 @@ class BiLM(nn.Module):
         """
         if torch.is_grad_enabled() and any(x.requires_grad for x in self.parameters()):
             self.n_trained += 1
-        vectors = self.token_encoder(words)  # (U, P)
+        if (n_words := rounded_up(len(words))) > len(words):
+            words = filled(words, n_words)
+        vectors = self.token_encoder(words)  # (U or more, P)
         tokens = torch.stack([forward_inputs.T, backward_inputs.T])  # (2, T, B)
         x = nn.functional.embedding(tokens, vectors)
         outputs, after = self.bilstm(x, state, batch_sizes)

@@ -31,6 +31,12 @@ FIRST_PRINTED, FIRST_OF_SEVERAL = 0x20, 0x80
 """Of the code points that take one byte in UTF-8, the first that is not a control character; and
 the first byte that is part of a longer one."""
 
+FEWEST_WORDS = 8
+"""
+Minimum batch size of an encoder in words. Matrix products of fewer rows round differently on CPUs,
+and a word's vector must not depend on which words were cached.
+"""
+
 UNKNOWN_OF_LEXICON = "<oov>"
 """The unknown word of a model that reads code points."""
 
@@ -117,6 +123,21 @@ class CodePointEncoder(nn.Module):
         if self.table is not None:
             x = torch.cat([self.table.embedding(self.table.words(spelled)), x], dim=1)
         return self.projection(x)
+
+
+def rounded_up(n_words: int) -> int:
+    """
+    The batch size in which an encoder reads so many words: one of 16 for each power of two. oneDNN
+    compiles a product for each number of rows that it has not seen, which takes 0.8 MB, and caches
+    1,024 of them.
+    """
+    step = max(FEWEST_WORDS, 1 << max(0, n_words.bit_length() - 5))
+    return -(-n_words // step) * step
+
+
+def filled(words: Tensor, n_words: int) -> Tensor:
+    """A batch of `n_words`, in which `words`, at least one, are repeated."""
+    return words[torch.arange(n_words, device=words.device) % len(words)]
 
 
 def max_characters(encoder: nn.Module, options: BiLMOptions) -> int:

@@ -166,7 +166,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     file = folder / DESCRIPTION_FILE
     try:
         description = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise CorpusError(f"{folder}: expected an encoded corpus, found no {file.name}") from error
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{file}: expected JSON, found damage ({error})") from error

@@ -88,7 +88,7 @@ def _open_or_remove(entry: Path) -> EncodedCorpus | None:
             entry.unlink()
         elif entry.exists():
             logger.warning("The text is encoded again: %s", error)
-            shutil.rmtree(entry)
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     return None
 
 

@@ -15,6 +15,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.elmo import uses
 from elmo_plugin.elmo.uses import Use, find_uses, read_uses, sample, word_forms, write_uses
+from tests.conftest import python
 from tests.damage import damage
 
 VOCABULARY = "The the dog dogs stick threw he to . Stick caf\u00e9 a\u00a0b".split(" ")
@@ -236,3 +237,74 @@ def test_another_file(tmp_path: Path) -> None:
         file["0"] = np.zeros((2, 4))
     with pytest.raises(InputError, match="other: expected"):
         read_uses(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "words", "message"),
+    [
+        (["the dog", "a\0b dog"], ["dog"], r"^sentence 1: text: expected .* U\+0000$"),
+        (["dog \ud800"], ["dog"], r"^sentence 0: text: expected .* U\+D800$"),
+        (["the dog"], {"DOG\0": ["dog"]}, r"^sentence 0: word: expected .* U\+0000$"),
+        ("text", ["dog"], r"^text, line 2: text: expected .* U\+0000$"),
+    ],
+)
+def test_text_that_hdf5_does_not_store(
+    elmo: Elmo, corpus: object, words: object, message: str, tmp_path: Path
+) -> None:
+    """By definition of HDF5: its text has no NUL, and no half of a surrogate pair in UTF-8. A
+    DataFrame has NUL."""
+    if corpus == "text":
+        corpus = tmp_path / "text"
+        corpus.write_text("the dog\nthe a\0b dog\n")
+    with pytest.raises(InputError, match=message):
+        write_uses(tmp_path / "out", elmo, corpus, words, "top", None, 0)
+    assert not (tmp_path / "out").exists()
+    if message.endswith("0000$"):
+        assert len(elmo.uses(corpus, words)) > 0
+
+
+MEMORY = """
+import sys
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import torch
+
+from elmo_plugin import Elmo
+from elmo_plugin.elmo.uses import uses_with_vectors
+
+
+def sentences():
+    random = Random(0)
+    while True:
+        words = ("%x" % random.getrandbits(40) for _ in range(random.randrange(1, 40)))
+        yield [*words, "dog"]
+
+
+def taken():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4 // 1024
+
+
+torch.set_num_threads(1)
+elmo = Elmo.from_pretrained("tiny", requires_grad=sys.argv[1] == "trained")
+if sys.argv[1] == "uses":
+    found = uses_with_vectors(elmo, sentences(), ["dog"], "top", None, 0)
+else:
+    found = elmo.stream(sentences())
+for _ in range(3):
+    for _ in islice(found, 6000):
+        pass
+    print(taken())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read in /proc")
+@pytest.mark.parametrize("way", ["uses", "stream", "trained"])
+def test_memory_does_not_grow(way: str) -> None:
+    """Property: after 6,000 sentences of random words, of which nearly all are new, the process has
+    as much memory as after 18,000, but for 40 MiB. The numbers of new words differ from batch to
+    batch; if each had its own product, memory would grow by 140 MiB or more."""
+    first, *rest = map(int, python("-c", MEMORY, way).stdout.split())
+    assert max(rest) < first + 40, (first, rest)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from elmo_plugin.modules import BiLM, LSTMState
+from elmo_plugin.modules.token_encoder import rounded_up
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
@@ -96,7 +97,8 @@ def test_tiny_clips_bite():
 
 
 def test_each_distinct_word_is_encoded_once():
-    """Counted by hand, the two boundaries included."""
+    """Counted by hand, the two boundaries included. The first words are repeated up to a size of
+    `rounded_up`."""
     bilm, _ = random_bilm()
     tokens = _batch(bilm)
     asked = []
@@ -104,9 +106,11 @@ def test_each_distinct_word_is_encoded_once():
     read_sentences(bilm, tokens, bilm.bilstm.zero_state(len(tokens)))
     (words,) = asked
     n_distinct = len({word for sentence in SENTENCES for word in sentence})
-    assert len(words) == n_distinct + 1 + 2  # and "no word"
+    n_read = n_distinct + 1 + 2  # and "no word"
+    assert len(words) == rounded_up(n_read)
+    assert len(words[:n_read].unique(dim=0)) == len(words.unique(dim=0)) == n_read
     for boundary in bilm.boundaries:
-        assert (words == boundary).all(dim=1).sum() == 1
+        assert (words[:n_read] == boundary).all(dim=1).sum() == 1
 
 
 def _batch(bilm: BiLM) -> torch.Tensor:

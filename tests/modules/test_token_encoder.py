@@ -8,7 +8,7 @@ from torch import Tensor
 
 from elmo_plugin.modules import word_list
 from elmo_plugin.modules.code_points import CodePoints
-from elmo_plugin.modules.token_encoder import check_spelled, fit_characters
+from elmo_plugin.modules.token_encoder import check_spelled, filled, fit_characters, rounded_up
 from elmo_plugin.modules.word_list import WordList, word_bytes
 from elmo_plugin.options import word_text
 from elmo_plugin.text.characters import words_to_characters
@@ -19,6 +19,15 @@ ALPHABET = "ab\x00é語🙂\u3000"
 
 def rows_of(words: list[str], length: int) -> Tensor:
     return torch.from_numpy(words_to_characters(words, length)).long()
+
+
+def test_few_batch_sizes() -> None:
+    """By definition: 16 sizes for each power of two from 128 on, at least 8, and at most a
+    sixteenth or 7 more than the words, which are repeated."""
+    sizes = {n: rounded_up(n) for n in range(1, 4097)}
+    assert all(n <= size <= max(n + 7, n * 17 / 16) for n, size in sizes.items())
+    assert len(set(sizes.values())) == 16 + 5 * 16
+    assert filled(torch.tensor([4, 5, 6]), rounded_up(3)).tolist() == [4, 5, 6, 4, 5, 6, 4, 5]
 
 
 def random_words(random: Random, n_words: int, longest: int) -> list[str]:

@@ -1,5 +1,7 @@
 """The compiled kernel of the convolutions compared with their definition."""
 
+from itertools import chain
+
 import pytest
 import torch
 from torch import Tensor
@@ -47,10 +49,26 @@ def is_close_to_another(characters, embedding, convolutions) -> torch.Tensor:
     return torch.cat([((gap > 1e-9) & (gap < 1e-4)).any(dim=2) for gap in gaps], dim=1)
 
 
+def sizes_of_sums(characters, embedding, convolutions, d_maxima) -> list[torch.Tensor]:
+    """The sum of the absolute terms of each maximum and of each gradient, by the same equation for
+    absolute numbers at the windows of the maxima."""
+    own = [x.double().abs().requires_grad_() for x in (embedding, *chain(*convolutions))]
+    words = F.embedding(characters, embedding.double()).transpose(1, 2)
+    sizes = F.embedding(characters, own[0], padding_idx=0).transpose(1, 2)
+    maxima = []
+    for (weight, bias), *pair in zip(convolutions, own[1::2], own[2::2]):
+        at = F.conv1d(words, weight.double(), bias.double()).argmax(dim=2, keepdim=True)
+        maxima.append(F.conv1d(sizes, *pair).gather(2, at)[:, :, 0])
+    found = torch.cat(maxima, dim=1)
+    return [found.detach(), *torch.autograd.grad(found, own, d_maxima.double().abs())]
+
+
 def test_random_shapes(fuzz):
     """Expected: `Conv1d` over the embedded characters in double precision, and its gradients by
     autograd. Windows that share a maximum read the same characters, so that their gradients are the
-    same; a maximum that rounding may give to another window has none."""
+    same; a maximum that rounding may give to another window has none. A number is the sum of up to
+    50,000 terms, which may cancel: the error of fp32, 2^-24 for each addition, is a share of the
+    sum of their absolute values. It was at most 5 x 2^-24 in thousands of cases, and may be 16."""
     for random in fuzz.cases(30):
         characters, embedding, convolutions = random_case(random)
         weights = [embedding, *(x for pair in convolutions for x in pair)]
@@ -65,8 +83,9 @@ def test_random_shapes(fuzz):
             maxima = f(characters, e, list(zip(rest[::2], rest[1::2])))
             gradients = torch.autograd.grad(maxima, [e, *rest], d_maxima.to(dtype))
             results.append([maxima, *gradients])
-        for found, expected in zip(*results):
-            assert_close(found, expected, atol=1e-4, rtol=1e-6, what="maxima and gradients")
+        sizes = sizes_of_sums(characters, embedding, convolutions, d_maxima)
+        for found, expected, size in zip(*results, sizes):
+            assert ((found - expected).abs() <= 2**-20 * size).all()
 
 
 def test_the_number_of_threads_does_not_matter(fuzz):

@@ -73,8 +73,11 @@ class Bfloat16Products(TorchFunctionMode):
 @needs_kernel
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_random_shapes(fuzz, dtype):
-    """Expected: the equation, within 1e-5 in fp32, and with a cosine of at least 0.9999 in bf16.
-    The equation refuses no steps: then nothing comes out, and the state is the given one."""
+    """Expected: the equation, within 1e-5 in fp32. In bf16 the equation multiplies rounded numbers,
+    too; without, a product of few numbers may differ by 2^-9 of its largest term. What remains is a
+    factor that the kernel rounds to the other neighbor, one bit in 8, which is rare: the cosine is
+    at least 0.99999. The equation refuses no steps: then nothing comes out, and the state is the
+    given one."""
     if dtype not in kernels.KERNEL_DTYPES:
         pytest.skip(f"the LSTM kernel is {kernels.KERNEL_STATUS}")
     for random in fuzz.cases(40):
@@ -89,12 +92,13 @@ def test_random_shapes(fuzz, dtype):
             assert found[0].shape == (*arguments[0].shape[:3], lstm.projection_dim)
             assert all(map(torch.equal, found[1:], arguments[1:3]))
             continue
-        expected = reference(lstm, dtype, *arguments)
+        with Bfloat16Products() if dtype == torch.bfloat16 else nullcontext():
+            expected = reference(lstm, dtype, *arguments)
         for name, x, y in zip("hch", found, expected):
             if dtype == torch.float32:
                 assert_close(x, y, atol=1e-5, what=name)
             elif y.any():
-                assert cosine(x, y) > 0.9999
+                assert cosine(x, y) > 0.99999
 
 
 @needs_kernel

@@ -3,13 +3,17 @@ import shutil
 import time
 from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from threading import Thread
 
 import pytest
 
-from elmo_plugin.text import corpus_cache
+from elmo_plugin.checks import InputError
+from elmo_plugin.text import corpus_cache, encoding, lines
+from elmo_plugin.text.corpus import CorpusError, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
+from tests.conftest import Fuzz
 from tests.ordinary_user import as_ordinary_user
 
 
@@ -108,12 +112,20 @@ def test_a_pipe(tmp_path: Path) -> None:
     writer.join()
 
 
+@pytest.mark.parametrize("damage", ["a file of the corpus", "a file in place of the folder"])
 def test_a_damaged_entry_is_encoded_again(
-    tmp_path: Path, file: Path, encodings: list[Path]
+    tmp_path: Path, file: Path, encodings: list[Path], damage: str
 ) -> None:
     """A damaged corpus in the cache is encoded again."""
     cache = tmp_path / "cache"
-    (open_corpus(file, cache).folder / "words.txt").write_text("?")
+    folder = open_corpus(file, cache).folder
+    if damage == "a file of the corpus":
+        (folder / "words.txt").write_text("?")
+    else:
+        shutil.rmtree(folder)
+        folder.write_text("?")
+        with pytest.raises(CorpusError, match=r"expected an encoded corpus, found no corpus.json$"):
+            EncodedCorpus.open(folder)
     assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
     assert len(encodings) == 2
 
@@ -222,3 +234,55 @@ def test_processes_at_the_same_time_share_one_corpus(tmp_path: Path, file: Path)
     for process in processes:
         process.join()
     assert len(list((tmp_path / "cache").glob("*/corpus.json"))) == 1
+
+
+def _change(file: Path, random: Random) -> None:
+    """Change a text as an editor or another program does."""
+    text = "".join(f"{random.choice('abcdef')} x\n" for _ in range(random.randint(1, 400)))
+    how = random.choice(["append", "replace", "overwrite", "same size", "cut", "touch"])
+    if how == "replace":
+        other = file.with_name("other")
+        other.write_text(text)
+        os.replace(other, file)
+    elif how == "cut":
+        os.truncate(file, file.stat().st_size // 8 * 4)
+    elif how == "touch":
+        os.utime(file)
+    else:
+        size = file.stat().st_size
+        with open(file, {"append": "a", "overwrite": "w", "same size": "r+"}[how]) as opened:
+            opened.write(text[:size] if how == "same size" else text)
+
+
+def test_a_text_that_changes_while_it_is_read(
+    tmp_path: Path, fuzz: Fuzz, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Property: once the text no longer changes, the corpus is the text that the file has, whatever
+    was read of it before."""
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 64)
+    read_blocks = lines.read_blocks
+    for number, random in enumerate(fuzz.cases(5)):
+        file, cache = tmp_path / f"{number}.txt", tmp_path / f"cache{random.randrange(3)}"
+        file.write_text("a b\n" * random.randint(1, 200))
+        moments = set(random.choices(range(12), k=random.randint(1, 3)))
+        n_blocks = 0
+
+        def read_and_change(*args, moments=moments, file=file, random=random):
+            nonlocal n_blocks
+            for block in read_blocks(*args):
+                n_blocks += 1
+                if n_blocks in moments:
+                    _change(file, random)
+                yield block
+
+        with monkeypatch.context() as patch:
+            patch.setattr(encoding, "read_blocks", read_and_change)
+            for _ in range(random.randint(1, 2)):
+                try:
+                    open_corpus(file, cache)
+                except InputError as error:  # nothing was left of it
+                    assert "expected sentences, found no token" in str(error)
+        final = [line.split() for line in file.read_text().splitlines() if line.strip()]
+        for _ in range(2):
+            if final:
+                assert list(open_corpus(file, cache).sentences()) == final, number

@@ -1,4 +1,4 @@
-"""Failures of long commands: a kill at a random moment, a full disk, a folder that may not be
+"""Failures of long commands: a signal at a random moment, a full disk, a folder that may not be
 written, and a second process with the same output. Each command runs in a separate process, as a
 user starts it. After any failure, running the same command again gives the result of an undisturbed
 run."""
@@ -233,22 +233,31 @@ def _nothing_else(folder: Path) -> bool:
 
 @each_command
 def test_kills(bench: Bench, whole: Whole, fuzz: Fuzz) -> None:
-    """One to three SIGKILL at random moments, to all processes of the command. The expected result
-    is that of the run without them."""
+    """One to three signals at random moments, to all processes of the command: a kill, Ctrl+C, that
+    of a scheduler and that of a closed terminal. The expected result is that of the run without
+    them."""
     for number, random in enumerate(fuzz.cases(1)):
         out = bench.folder / f"out{number}"
         for _ in range(random.randint(1, 3)):
             process = bench.start(out)
             process.join(random.uniform(0, 1.2) * whole.seconds)
             if process.is_alive():
-                os.killpg(process.pid, signal.SIGKILL) if _leads(process.pid) else process.kill()
-            process.join()
+                number_sent = random.choice(SIGNALS)
+                if _leads(process.pid):
+                    os.killpg(process.pid, number_sent)
+                else:
+                    process.kill()
+            process.join(300)
+            assert process.exitcode is not None, f"it hangs:\n{bench.log.read_text()}"
             if process.exitcode == 0 or bench.is_done(out):
                 break
         found = bench.command.result(out) if process.exitcode == 0 else bench.finish(out)
         assert found == whole.result, number
         shutil.rmtree(out) if out.is_dir() else out.unlink()
         assert _nothing_else(bench.folder), (number, list(bench.folder.iterdir()))
+
+
+SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _leads(pid: int) -> bool:

@@ -1,5 +1,6 @@
 """Outputs and caches in places where nothing can be written, also by root."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.pretrained import pretrained_files
-from tests.conftest import allennlp
+from tests.conftest import allennlp, python
 from tests.ending import ends
 
 MODEL = ("--pretrained", "tiny")
@@ -75,3 +76,37 @@ def test_a_folder_in_which_no_lock_can_be_created(use: str, tmp_path: Path) -> N
             BiLMVocabulary.from_corpus(str(tmp_path / "text"), cache_dir="/proc")
         else:
             Vocabulary.from_files("/proc")
+
+
+LOADER = '{"validation_data_loader": {"type": "bilm", "batch_size": 2, "window": 8}}'
+RUN = """
+import json, sys
+from allennlp.commands import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["allennlp", *arguments, "--include-package", "elmo_plugin"]
+    main(prog="allennlp")
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("home", ["/proc/nonexistent", "file"])
+def test_a_home_that_cannot_be_written_to(home: str, tmp_path: Path, bilm_archive: str) -> None:
+    """By definition: what names its files writes nothing there. Only a text whose encoded corpus
+    has no other place is an error, which names the parameter."""
+    text, words = tmp_path / "text", tmp_path / "words"
+    text.write_text("the dog\n" * 3)
+    words.write_text("dog\n")
+    (tmp_path / "file").touch()
+    (tmp_path / "sentence").write_text('{"sentence": "the dog"}\n')
+    commands = [
+        ("elmo", text, tmp_path / "vectors", "--top", *MODEL),
+        ("uses", text, words, tmp_path / "uses", *MODEL),
+        ("bilm-encode", text, tmp_path / "corpus"),
+        ("evaluate", bilm_archive, tmp_path / "corpus", "-o", LOADER),
+        ("predict", bilm_archive, tmp_path / "sentence", "--output-file", tmp_path / "predicted"),
+    ]
+    environment = {"HOME": home if home[0] == "/" else str(tmp_path / home)}
+    python("-c", RUN, json.dumps(commands, default=str), **environment)
+    commands = [("evaluate", bilm_archive, text, "-o", LOADER)]
+    with pytest.raises(AssertionError, match=r"cache_dir: .*: expected a folder that can be writ"):
+        python("-c", RUN, json.dumps(commands, default=str), **environment)
