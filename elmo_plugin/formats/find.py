@@ -111,7 +111,7 @@ def find_bilm(
         if words is not None and found.words is None:
             raise InputError(
                 f"{softmax or weights or path}: expected a softmax, of the words in {words}, found "
-                "none; without a vocabulary file, the biLM alone is read"
+                "none; it may be in a file of its own, and the biLM alone needs no vocabulary file"
             )
         if softmax is not None and found.softmax is None:
             raise InputError(f"{softmax}: expected a vocabulary file with its words, found none")

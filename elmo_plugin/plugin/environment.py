@@ -5,7 +5,7 @@ from importlib.util import find_spec
 WITHOUT_PINS = "allennlp==2.10.1", "allennlp-models==2.10.1"
 
 INSTALL = (
-    "install elmo_plugin with its extra [allennlp], then "
+    "pip install 'elmo_plugin[allennlp]' and then "
     f"pip install --no-deps {' '.join(WITHOUT_PINS)} (see docs/install.md)"
 )
 

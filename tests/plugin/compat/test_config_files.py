@@ -61,6 +61,23 @@ def test_an_import_of_what_is_no_file(
         Params.from_file(str(file))
 
 
+@pytest.mark.parametrize("folder", ["training_configs", "other"])
+def test_configs_that_were_not_copied(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By definition: the error names the command that copies the package's configs, and only for a
+    missing file in the folder which the documentation names."""
+    monkeypatch.chdir(tmp_path)
+    Path("config.jsonnet").write_text(f"import '{folder}/bilm.jsonnet'")
+    for name in ("config.jsonnet", f"{folder}/bilm.jsonnet"):
+        with pytest.raises((InputError, FileNotFoundError), match=r"bilm\.jsonnet") as error:
+            Params.from_file(name)
+        copied = str(error.value).endswith(
+            "; python -m elmo_plugin elmo-configs training_configs copies the package's configs"
+        )
+        assert copied == (folder == "training_configs")
+
+
 @pytest.mark.parametrize("name", ["folder", "config.jsonnet"])
 def test_the_text_of_a_task(name: str, tmp_path: Path) -> None:
     """By definition: one line."""
