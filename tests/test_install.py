@@ -200,11 +200,11 @@ def test_another_version_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -
     """2.9.3 was AllenNLP's release before 2.10, and 4.50 the first of transformers without the
     class of which AllenNLP derives its own."""
     monkeypatch.setattr(environment, "version", lambda distribution: "2.9.3")
-    with pytest.raises(ImportError, match=r"needs allennlp 2\.10\.1, found 2\.9\.3: install elmo"):
+    with pytest.raises(ImportError, match=r"needs allennlp 2\.10\.1, found 2\.9\.3: pip install"):
         environment.check_environment()
     versions = {"transformers": "4.50.0"}
     monkeypatch.setattr(environment, "version", lambda name: versions.get(name, "2.10.1"))
-    with pytest.raises(ImportError, match=r"needs transformers<4\.50, found 4\.50\.0: install"):
+    with pytest.raises(ImportError, match=r"needs transformers<4\.50, found 4\.50\.0: pip install"):
         environment.check_environment()
 
 
