@@ -38,9 +38,9 @@ def _saying_what_copies(path: str | os.PathLike) -> Iterator[None]:
         raise type(error)(f"{error}; {COPIED}") from None
 
 
-def _path_of_config(path: str | os.PathLike, *args: Any, **kwargs: Any) -> str:
-    with _saying_what_copies(path):
-        return cached_path(path, *args, **kwargs)
+def _path_of_config(url_or_filename: str | os.PathLike, *args: Any, **kwargs: Any) -> str:
+    with _saying_what_copies(url_or_filename):
+        return cached_path(url_or_filename, *args, **kwargs)
 
 
 def _imported(folder: str, name: str) -> tuple[str, bytes]:
