@@ -6,14 +6,13 @@ and a cache of word vectors.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from elmo_plugin.elmo.frozen_state import FrozenState, frozen_state
-from elmo_plugin.elmo.shared_lock import SharedLock
+from elmo_plugin.elmo.shared_lock import SharedLock, made_once
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
@@ -41,6 +40,7 @@ class FrozenBiLM:
 
     def __init__(self, bilm: BiLM, state: FrozenState, initial_state: str, same_bits: bool) -> None:
         self.bilm = bilm
+        self.lock = SharedLock()
         self.made_for = state, initial_state, same_bits
         # The settings have the precision that is permitted, and not that of this device.
         self._facts = VERSION, initial_state, bilm.precision, state.settings
@@ -49,7 +49,7 @@ class FrozenBiLM:
         """Whether the biLM has not changed since."""
         return frozen_state(self.bilm) == self.made_for[0]
 
-    @cached_property
+    @made_once
     def packed(self) -> BiLM:
         """A copy of the biLM, made when a sentence is first read and not found on disk."""
         _, initial_state, same_bits = self.made_for
@@ -81,7 +81,7 @@ class FrozenBiLM:
         """Cache the vectors of distinct words; `words`: character ids, shape `(U, C)`."""
         self.packed.token_encoder(words)
 
-    @cached_property
+    @made_once
     def digest(self) -> bytes:
         """A digest of the weights and settings that a sentence's layers depend on."""
         digest = new_digest(repr(self._facts).encode())

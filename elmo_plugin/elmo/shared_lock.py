@@ -70,6 +70,21 @@ def lock_of(shared: object) -> SharedLock:
     return _lock_of.get(shared) or _lock_of.setdefault(shared, SharedLock())
 
 
+def made_once(make: Callable[[Any], Any]) -> property:
+    """
+    Decorator of a property that the first thread computes, holding the `lock` of its object. The
+    lock of `functools.cached_property`, which Python 3.11 has, stays closed in a forked child.
+    """
+
+    def get(owner: Any) -> Any:
+        with owner.lock.alone():
+            if make.__name__ not in owner.__dict__:
+                owner.__dict__[make.__name__] = make(owner)
+            return owner.__dict__[make.__name__]
+
+    return property(get)
+
+
 def _open_all() -> None:
     for lock in _locks:
         lock.open()

@@ -110,9 +110,11 @@ def test_other_weights_between_two_batches(bilm_files, monkeypatch):
         writers[0].join(60)
 
 
-def test_a_fork_while_another_thread_reads(bilm_files, monkeypatch):
+@pytest.mark.parametrize("words", ["boundaries", "a sentence"])
+def test_a_fork_while_another_thread_reads(bilm_files, monkeypatch, words):
     """The child has the vectors of the parent. It is forked while another thread is in the token
-    encoder, and would wait for that thread's locks forever."""
+    encoder, for the state after the first boundary or for a sentence, and would wait for that
+    thread's locks forever."""
     elmo = Elmo.from_files(*bilm_files)
     expected = elmo.embed(SENTENCE)
     elmo.clear_caches()
@@ -120,12 +122,12 @@ def test_a_fork_while_another_thread_reads(bilm_files, monkeypatch):
     forward = encoder.forward
     inside, forked = threading.Event(), threading.Event()
 
-    def wait(encoder, words):
+    def wait(encoder, read):
         is_main = threading.current_thread() is threading.main_thread()
-        if len(words) > 2 and not is_main:  # not just the two boundaries
+        if not is_main and (words == "boundaries") == (len(read.unique(dim=0)) <= 2):
             inside.set()
             forked.wait(60)
-        return forward(encoder, words)
+        return forward(encoder, read)
 
     monkeypatch.setattr(encoder, "forward", wait)
     reader = threading.Thread(target=elmo.embed, args=[SENTENCE])
