@@ -29,7 +29,7 @@ def main() -> None:
     from elmo_plugin.files.atomic_write import atomic_write
 
     torch.set_num_threads(arguments.threads)
-    fields = ("text", "quick", "threads", "profile")
+    fields = ("text", "sentences", "quick", "threads", "profile")
     settings = Settings(**{field: getattr(arguments, field) for field in fields})
     results = {"conditions": conditions(arguments.quick)}
     for key, value in results["conditions"].items():
@@ -53,6 +53,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; by default all")
     parser.add_argument("--text", default="docs://train", help="a file, a glob or a folder")
     parser.add_argument(
+        "--sentences",
+        type=int,
+        default=96,
+        help="sentences for vectors (%(default)s); the more, the less packing the weights matters",
+    )
+    parser.add_argument(
         "--json", type=Path, metavar="FILE", help="also write the figures to this file"
     )
     parser.add_argument(
@@ -67,8 +73,9 @@ def parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - PARTS.keys():
         parser.error(f"expected parts out of {', '.join(PARTS)}, found {', '.join(unknown)}")
-    if arguments.threads < 1:
-        parser.error(f"--threads: expected at least 1, found {arguments.threads}")
+    for name in ("threads", "sentences"):
+        if (found := getattr(arguments, name)) < 1:
+            parser.error(f"--{name}: expected at least 1, found {found}")
     if arguments.json and not arguments.json.parent.is_dir():
         parser.error(f"--json: expected a file in a folder, found no {arguments.json.parent}")
     return arguments

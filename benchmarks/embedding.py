@@ -48,7 +48,7 @@ def run(settings: Settings) -> Record:
     speeds: list[Record] = []
     latencies: list[Record] = []
     costs: list[Record] = []
-    sentences = sample(settings.text, ROWS * (2 if settings.quick else 3))
+    sentences = sample(settings.text, 2 * ROWS if settings.quick else settings.sentences)
     short = sample(settings.text, 20 if settings.quick else 100, SENTENCE)
     for name, model in models(settings).items():
         progress(f"vectors of {name}")

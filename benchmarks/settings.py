@@ -19,6 +19,8 @@ class Settings:
     """
     text : `str`, optional (default = `"docs://train"`)
         Text to read, as for `elmo_plugin.text.lines.find_files`.
+    sentences : `int`, optional (default = `96`)
+        Number of sentences whose vectors are computed.
     quick : `bool`, optional (default = `False`)
         Whether to use tiny models and texts, only to check that everything works.
     threads : `int`, optional (default = `1`)
@@ -28,6 +30,7 @@ class Settings:
     """
 
     text: str = "docs://train"
+    sentences: int = 96
     quick: bool = False
     threads: int = 1
     profile: bool = False
