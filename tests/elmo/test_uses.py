@@ -304,7 +304,7 @@ for _ in range(3):
 @pytest.mark.parametrize("way", ["uses", "stream", "trained"])
 def test_memory_does_not_grow(way: str) -> None:
     """Property: after 6,000 sentences of random words, of which nearly all are new, the process has
-    as much memory as after 18,000, but for 40 MiB. The numbers of new words differ from batch to
+    as much memory as after 18,000, to within 40 MiB. The numbers of new words differ from batch to
     batch; if each had its own product, memory would grow by 140 MiB or more."""
     first, *rest = map(int, python("-c", MEMORY, way).stdout.split())
     assert max(rest) < first + 40, (first, rest)
