@@ -12,8 +12,7 @@ from elmo_plugin.modules.language_model import BiLMWithSoftmax
 from elmo_plugin.ops import kernels
 from elmo_plugin.ops.lstm import SELF_TEST, lstm_scan, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.text.lines import read_sentences
-from tests.conftest import threads
-from tests.ops.test_lstm_kernel import random_case
+from tests.ops.test_lstm_kernel import check_bits_in_any_company, random_case
 
 needs_int8 = pytest.mark.skipif(
     not kernels.quantizes(torch.empty(0)),
@@ -111,20 +110,7 @@ def test_a_row_has_the_same_bits_in_any_company(fuzz):
     for random in fuzz.cases(3):
         lstm, _ = random_case(random)
         weights = quantize_lstm_weights(lstm.weights())
-        sizes = (
-            (2, 5, 45, lstm.input_weight.size(1)),
-            (2, 45, lstm.dim),
-            (2, 45, lstm.projection_dim),
-        )
-        tensors = [torch.randn(size) for size in sizes]
-        with torch.no_grad():
-            together = lstm_scan(*tensors, weights)
-            with threads(6):
-                assert all(map(torch.equal, lstm_scan(*tensors, weights), together))
-            for row in range(0, 45, 4):
-                alone = lstm_scan(*(x[..., row : row + 1, :] for x in tensors), weights)
-                for x, y in zip(alone, together):
-                    assert torch.equal(x, y[..., row : row + 1, :])
+        check_bits_in_any_company(lstm, partial(lstm_scan, weights=weights))
 
 
 @needs_int8

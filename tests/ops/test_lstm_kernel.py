@@ -1,6 +1,6 @@
 """The compiled LSTM kernel compared with its equation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from random import Random
 from typing import Any
@@ -157,20 +157,22 @@ def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
     for random in fuzz.cases(3):
         lstm, _ = random_case(random)
         lstm.precision = dtype
-        sizes = (
-            (2, 5, 45, lstm.input_weight.size(1)),
-            (2, 45, lstm.dim),
-            (2, 45, lstm.projection_dim),
-        )
-        tensors = [torch.randn(size) for size in sizes]
-        with torch.no_grad():
-            together = lstm(*tensors)
-            with threads(6):
-                assert all(map(torch.equal, lstm(*tensors), together))
-            for row in range(0, 45, 4):
-                alone = lstm(*(x[..., row : row + 1, :] for x in tensors))
-                for x, y in zip(alone, together):
-                    assert torch.equal(x, y[..., row : row + 1, :])
+        check_bits_in_any_company(lstm, lstm)
+
+
+def check_bits_in_any_company(lstm: ProjectedLSTM, scan: Callable[..., Any]) -> None:
+    """Compare the bits of a row that `scan` reads alone with those among others and with more
+    threads, for tensors of the sizes of `lstm`."""
+    sizes = (5, 45, lstm.input_weight.size(1)), (45, lstm.dim), (45, lstm.projection_dim)
+    tensors = [torch.randn(2, *size) for size in sizes]
+    with torch.no_grad():
+        together = scan(*tensors)
+        with threads(6):
+            assert all(map(torch.equal, scan(*tensors), together))
+        for row in range(0, 45, 4):
+            alone = scan(*(x[..., row : row + 1, :] for x in tensors))
+            for x, y in zip(alone, together):
+                assert torch.equal(x, y[..., row : row + 1, :])
 
 
 @needs_kernel

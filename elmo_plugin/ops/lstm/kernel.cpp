@@ -1,5 +1,5 @@
-// The recurrence of `ProjectedLSTM` on CPUs. `lstm_reference.py` is its definition, and
-// `kernels.py` packs the weights.
+// The recurrence of `ProjectedLSTM` on CPUs. `reference.py` is its definition, and
+// `kernel.py` packs and quantizes the weights.
 //
 // A task is one direction of some rows. Rows do not depend on each other, so no thread waits for
 // another before the end, and a row's numbers depend neither on the other rows nor on the number of
@@ -329,7 +329,7 @@ struct Task {
     const auto& w = *projection_weight;
     Tensor parts;
     if constexpr (std::is_same_v<T, Byte>) {
-      parts = zeros<Byte>({2, n_rows, w.row()});
+      parts = scratch<Byte>({2, n_rows, w.row()});
       Byte* to = parts.mutable_data_ptr<Byte>();
       vectorized([&]() INLINE {
         for (int64_t r = 0; r < n_rows; ++r, m += w.k, to += w.row()) {
