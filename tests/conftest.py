@@ -62,10 +62,11 @@ BLOCKS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--long", action="store_true", help="also run tests marked long, and 20 times the cases"
-    )
+    parser.addoption("--long", action="store_true", help="also run tests marked long")
     parser.addoption("--fuzz-seed", type=int, default=0, help="the seed of random test cases")
+    parser.addoption(
+        "--fuzz-factor", type=int, help="times as many random test cases; by default 20 with --long"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -82,8 +83,8 @@ def native_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Fuzz:
-    """Random cases, which are the same for the same `--fuzz-seed`. A long run has `factor` times as
-    many."""
+    """Random cases, which are the same for the same `--fuzz-seed`, and `factor` times as many as a
+    short run has."""
 
     def __init__(self, seed: int, factor: int) -> None:
         self._seed = seed
@@ -97,9 +98,8 @@ class Fuzz:
 
 @pytest.fixture(scope="session")
 def fuzz(pytestconfig: pytest.Config) -> Fuzz:
-    return Fuzz(
-        pytestconfig.getoption("--fuzz-seed"), 20 if pytestconfig.getoption("--long") else 1
-    )
+    option = pytestconfig.getoption
+    return Fuzz(option("--fuzz-seed"), option("--fuzz-factor") or (20 if option("--long") else 1))
 
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ user starts it. After any failure, running the same command again gives the resu
 run."""
 
 import hashlib
+import importlib
 import json
 import multiprocessing
 import os
@@ -15,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from allennlp.commands import main
 from allennlp.common import file_utils
 from allennlp.common.plugins import import_plugins
 
+from elmo_plugin.elmo import dump, score
 from elmo_plugin.plugin.models.archives import load_language_model
 from tests.conftest import Fuzz
 from tests.ordinary_user import NOBODY
@@ -77,9 +79,10 @@ def _trained(out: Path) -> Any:
 
 
 COMMANDS = {
-    "train": Command("train IN/bilm.json -s OUT --include-package elmo_plugin", _trained, "-r"),
+    "train": Command("train IN/bilm.json -s OUT", _trained, "-r"),
     "bilm-encode": Command("bilm-encode IN/text OUT", _sums),
     "elmo": Command("elmo IN/lines.txt OUT --all --archive IN/model.tar.gz", _sums),
+    "score": Command("score IN/lines.txt --output-file OUT --archive IN/model.tar.gz", _sums),
     "bilm-export": Command("bilm-export IN/model.tar.gz OUT --softmax", _sums, ""),
     "bilm-import": Command(
         "bilm-import IN/model/options.json IN/model/weights.hdf5 IN/model/vocabulary.txt OUT",
@@ -146,30 +149,37 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Path:
+def inputs(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Iterator[Path]:
     """Inputs of all commands, which anybody may read. All modules are imported once for all
-    children, and before a child has other rights."""
+    children, and before a child has other rights. The children write a text in ten parts."""
     import_plugins()
+    importlib.import_module("torch._dynamo")  # an optimizer imports it, for longer than it trains
     load_language_model(bilm_archive)
     folder = tmp_path_factory.mktemp("inputs")
     shutil.copytree(ROOT / "fixtures" / "text", folder / "text")
     shutil.copy(bilm_archive, folder / "model.tar.gz")
-    lines = (folder / "text" / "train.txt").read_text("utf-8").splitlines()
-    (folder / "lines.txt").write_text("\n".join(filter(None, lines)) + "\n", "utf-8")
+    text = (folder / "text" / "train.txt").read_text("utf-8").splitlines()
+    lines = [line + "\n" for line in text if line]
+    (folder / "lines.txt").write_text("".join(lines), "utf-8")
+    (folder / "short.txt").write_text("".join(lines[:30]), "utf-8")
+    (folder / "heldout.txt").write_text("".join(lines[-9:]), "utf-8")
     (folder / "bilm.json").write_text(json.dumps(_training(folder)))
     (folder / "cache").mkdir()
     assert Bench("bilm-export", folder, folder).run(folder / "model") == 0
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (dump, score):
+            patch.setattr(module, "PART_SENTENCES", 16)
+        yield folder
 
 
 def _training(folder: Path) -> dict[str, Any]:
-    """A run of two epochs that saves every seventh batch, in all some hundred batches."""
-    text = str(folder / "text" / "train.txt")
+    """A run of two epochs that saves every third batch, in all some twenty batches."""
+    text = str(folder / "short.txt")
     encoded = {"type": "bilm", "cache_dir": str(folder / "cache")}
     return {
         "dataset_reader": {"type": "bilm"},
         "train_data_path": text,
-        "validation_data_path": str(folder / "text" / "heldout.txt"),
+        "validation_data_path": str(folder / "heldout.txt"),
         "vocabulary": {**encoded, "corpus": text, "min_count": 2},
         "data_loader": {**encoded, "batch_size": 4, "window": 8},
         "validation_data_loader": {**encoded, "batch_size": 2, "window": 8, "shuffle": None},
@@ -183,7 +193,7 @@ def _training(folder: Path) -> dict[str, Any]:
             "optimizer": {"type": "fused_adam", "lr": 0.01},
             "num_epochs": 2,
             "cuda_device": -1,
-            "checkpointer": {"type": "bilm", "save_every_num_batches": 7},
+            "checkpointer": {"type": "bilm", "save_every_num_batches": 3},
         },
     }
 
