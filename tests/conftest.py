@@ -13,6 +13,9 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
+
+# Threads sleep while they wait for one another, also on a busy machine; PyTorch reads it at import.
+os.environ["OMP_WAIT_POLICY"] = "passive"
 import torch
 from allennlp import commands
 from allennlp.common import Params, plugins

@@ -72,15 +72,15 @@ def stream(
     """Read word vectors of shape `(T, P)` in one direction, in its own reading order. Return each
     layer's output, `(T, P)`, and the state after it; that of the other direction is unchanged."""
     lstm = options["lstm"]
-    state, layers, x = dict(state), [], inputs
+    state, layers, x = dict(state), [], np.asarray(inputs)
     for k in range(lstm["n_layers"]):
         cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
         c, h = state[k, direction]
+        kernel = arrays[f"{cell}/W_0"]  # of x_t, and below it of h
+        from_x = x @ kernel[: x.shape[1]] + arrays[f"{cell}/B"]
         y = []
-        for x_t in x:
-            i, j, f, o = np.split(
-                np.concatenate([x_t, h]) @ arrays[f"{cell}/W_0"] + arrays[f"{cell}/B"], 4
-            )
+        for gates in from_x:
+            i, j, f, o = (gates + h @ kernel[x.shape[1] :]).reshape(4, -1)
             c = clip(sigmoid(f + 1) * c + sigmoid(i) * np.tanh(j), lstm.get("cell_clip"))
             h = sigmoid(o) * np.tanh(c)
             if lstm["projection_dim"] != lstm["dim"]:
@@ -109,10 +109,11 @@ def sentence(
 
 
 def log_softmax(arrays: Arrays, hidden: np.ndarray) -> np.ndarray:
-    """Return the log probabilities of all V words, shape `(V,)`, for a top layer's vector,
-    `(P,)`."""
-    logits = arrays["softmax/W"] @ hidden + arrays["softmax/b"]
-    return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+    """Return the log probabilities of all V words, shape `(..., V)`, for a top layer's vectors,
+    `(..., P)`."""
+    logits = hidden @ arrays["softmax/W"].T + arrays["softmax/b"]
+    logits -= logits.max(-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -121,4 +122,4 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def clip(x: np.ndarray, bound: float | None) -> np.ndarray:
     """Clip to [-bound, bound]; 0 and `None` mean no bound."""
-    return np.clip(x, -bound, bound) if bound else x
+    return np.minimum(np.maximum(x, -bound), bound) if bound else x

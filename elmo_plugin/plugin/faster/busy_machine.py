@@ -20,9 +20,8 @@ logger = logging.getLogger(__name__)
 
 
 def do_not_spin_if_busy(load_file: str = "/proc/loadavg") -> None:
-    """Call `do_not_spin` if other programs use the machine now."""
-    if "OMP_NUM_THREADS" in os.environ:
-        return
+    """Call `do_not_spin` if other programs now use more than half of the cores, and leave fewer
+    than there are threads."""
     try:  # "1.52 1.20 0.80 3/345 9876": the last minute's average, and the threads that run now
         average, _, _, running, _ = Path(load_file).read_text().split()
     except OSError:  # not Linux
@@ -30,7 +29,7 @@ def do_not_spin_if_busy(load_file: str = "/proc/loadavg") -> None:
     # The average alone may be that of a command that has just ended; this process runs too.
     load = min(float(average), int(running.partition("/")[0]) - 1)
     cores = os.cpu_count() or 1
-    if cores > 1 and load > cores / 2:
+    if torch.get_num_threads() > 1 and load > max(cores / 2, cores - torch.get_num_threads()):
         do_not_spin()
         logger.info(
             "Other programs run %g threads on %d cores, so threads do not spin", load, cores
@@ -43,10 +42,10 @@ def do_not_spin() -> None:
     Let PyTorch's threads sleep while they wait for one another, from now on.
 
     They spin hardly at all in a process that has more OpenMP threads than there are cores, so this
-    starts two more teams, which sleep. Results keep their bits, as they would not with fewer
-    threads.
+    starts more teams, which sleep. Results keep their bits, as they would not with fewer threads.
     """
-    for _ in range(2):  # PyTorch may use as few threads as half of the (logical) cores
+    # OpenMP counts one thread less for each team, whose first is not its own.
+    for _ in range(((os.cpu_count() or 1) - 1) // (torch.get_num_threads() - 1)):
         threading.Thread(
             target=_sleeping_team, args=(ready := threading.Event(),), daemon=True
         ).start()

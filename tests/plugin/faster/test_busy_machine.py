@@ -19,21 +19,26 @@ SENTENCES = '{"validation_data_loader": {"type": "multiprocess", "batch_size": 8
 @pytest.mark.parametrize(
     "load, threads, busy",
     [
-        ("3.90 2.00 1.00 4/300 99", None, True),
-        ("3.90 2.00 1.00 4/300 99", "2", False),
-        ("3.90 2.00 1.00 3/300 99", None, False),  # a command has just ended
-        ("1.90 2.00 1.00 9/300 99", None, False),  # others start only now
+        ("3.90 2.00 1.00 4/300 99", 4, True),
+        ("3.90 2.00 1.00 4/300 99", 2, True),
+        ("3.90 2.00 1.00 4/300 99", 1, False),  # it waits for no other
+        ("2.50 2.00 1.00 4/300 99", 2, True),
+        ("3.90 2.00 1.00 3/300 99", 2, False),  # two threads and the others' two have a core each
+        ("3.90 2.00 1.00 3/300 99", 4, False),  # a command has just ended
+        ("1.90 2.00 1.00 9/300 99", 4, False),  # others start only now
     ],
 )
-def test_a_busy_machine(load, threads, busy, tmp_path, monkeypatch):
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_busy_machine(load, threads, busy, variable, tmp_path, monkeypatch):
     """On four cores the limit is two: three threads run beside this process's own, or two. The
-    file has the form that proc(5) documents."""
+    number of threads counts, not who has set it. The file has the form that proc(5) documents."""
     path = tmp_path / "loadavg"
     path.write_text(load + "\n")
     monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("torch.get_num_threads", lambda: threads)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if threads:
-        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    if variable:
+        monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
     calls = []
     monkeypatch.setattr(busy_machine, "do_not_spin", lambda: calls.append(True))
     busy_machine.do_not_spin_if_busy(str(path))
@@ -42,7 +47,6 @@ def test_a_busy_machine(load, threads, busy, tmp_path, monkeypatch):
 
 def test_other_systems_have_no_such_file(tmp_path, monkeypatch):
     """Nothing is done, and nothing is raised."""
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(busy_machine, "do_not_spin", pytest.fail)
     busy_machine.do_not_spin_if_busy(str(tmp_path / "loadavg"))
 
@@ -52,7 +56,7 @@ def calls(monkeypatch):
     """Calls of `do_not_spin` on a machine that is busy."""
     calls = []
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     monkeypatch.setattr(busy_machine, "Path", lambda _: busy)
     monkeypatch.setattr(busy_machine, "do_not_spin", lambda: calls.append(True))
     return calls
@@ -120,7 +124,7 @@ def test_threads_sleep_while_they_wait():
 
     def switches(how: str) -> int:
         command = [sys.executable, "-W", "ignore", "-c", SWITCHES, how]
-        without = {key: x for key, x in os.environ.items() if key != "OMP_NUM_THREADS"}
+        without = {key: x for key, x in os.environ.items() if not key.startswith("OMP_")}
         return int(subprocess.check_output(command, env=without))
 
     assert switches("sleep") > 450
