@@ -39,10 +39,8 @@ def word_vector(arrays: Arrays, options: Options, token: str) -> np.ndarray:
     maxima = []
     for i, (width, _) in enumerate(cnn["filters"]):
         kernel = arrays[f"CNN/W_cnn_{i}"][0]  # (w, c, n)
-        responses = [
-            np.tensordot(embedded[t : t + width], kernel, axes=([0, 1], [0, 1]))
-            for t in range(len(ids) - width + 1)
-        ]
+        last = len(ids) - width  # the last position of the filter
+        responses = sum(embedded[k : k + last + 1] @ kernel[k] for k in range(width))
         y = np.max(responses, axis=0) + arrays[f"CNN/b_cnn_{i}"]
         maxima.append(np.tanh(y) if cnn["activation"] == "tanh" else np.maximum(y, 0))
     x = np.concatenate(maxima)  # (F,)
