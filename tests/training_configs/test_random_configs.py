@@ -61,8 +61,8 @@ def vocabulary() -> Vocabulary:
 
 @torch.no_grad()
 def test_random_taggers(bilm_archive: str, vocabulary: Vocabulary, fuzz: Fuzz) -> None:
-    """Expected: see above. The mask is of random lengths, of which one is not 0, and padding has zeros at the
-    output."""
+    """Expected: see above. The mask is of random lengths, of which one is not 0, and padding has
+    zeros at the output."""
     for number, random in enumerate(fuzz.cases(4)):
         place, key = random.choice(["input", "output", "both"]), random.choice(["elmo", "a", "z"])
         sizes = {

@@ -122,7 +122,7 @@ class Bench:
         self, out: Path, log: Path | None = None, user: int | None = None, n_threads: int = 1
     ) -> Any:
         text = self.command.arguments
-        if self.command.again and out.is_dir() and any(out.iterdir()):
+        if self.command.again and (out / "config.json").exists():
             text += f" {self.command.again}"
         values = {"IN": str(self.inputs), "OUT": str(out)}
         words = [re.sub(r"^(IN|OUT)\b", lambda m: values[m[1]], word) for word in text.split()]
