@@ -16,6 +16,8 @@ from allennlp.training import util
 
 from elmo_plugin.files.atomic_write import atomic_write
 
+TEMPORARY = f".{CONFIG_NAME}.{'[0-9a-f]' * 8}"
+
 
 def _whole(to_file: Callable[..., None]) -> Callable[..., None]:
     @wraps(to_file)
@@ -29,7 +31,7 @@ def _whole(to_file: Callable[..., None]) -> Callable[..., None]:
 def _without_temporary(create: Callable[..., None]) -> Callable[..., None]:
     @wraps(create)
     def create_serialization_dir(params: Params, folder: str, *args: Any, **kwargs: Any) -> None:
-        for temporary in Path(folder).glob(f".{CONFIG_NAME}.*"):
+        for temporary in Path(folder).glob(TEMPORARY):
             temporary.unlink(missing_ok=True)
         create(params, folder, *args, **kwargs)
 
