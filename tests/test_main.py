@@ -220,7 +220,7 @@ SLIPS = {
     "evaluate ARCHIVE TEXT --output-file .": "--output-file: expected a file to write, found",
     "evaluate ARCHIVE TEXT --predictions-output-file no/such": "--predictions-output-file: no/such",
     "evaluate ARCHIVE TEXT --batch-size 0": "--batch-size: expected a whole number.*found 0",
-    "evaluate ARCHIVE TEXT,TEXT --output-file OUT -o LOADER": "The number of `metrics_output_file` paths",
+    "evaluate ARCHIVE TEXT,TEXT --output-file OUT -o LOADER": "The number of `metrics_output_file`",
     "predict ARCHIVE TEXT --output-file no/such": "--output-file: no/such: .*No such file",
     "predict ARCHIVE TEXT --predictor-args {": "--predictor-args: expected an object of JSON",
     "predict ARCHIVE TEXT --predictor-args 3": "--predictor-args: expected an object .*found 3",
