@@ -153,8 +153,8 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     },
     (Optimizer, "clipped_adagrad"): {
         "parameter_groups": "groups",
-        "lr": "number",
-        "initial_accumulator_value": "number",
+        "lr": "any",
+        "initial_accumulator_value": "any",
         "grad_norm": "number above 0",
     },
     (TrainerCallback, "learning_curve"): {"interval": "count"},

@@ -235,6 +235,7 @@ SLIPS = {
     "build-vocab CONFIG OUT": "'output_path' should end with '.tar.gz'",
     'train CONFIG -s OUT -o {"trainer":null}': "trainer: expected a block, found null",
     'train CONFIG -s OUT -o {"trainer.optimizer":null}': "trainer.optimizer: expected a block",
+    'train CONFIG -s OUT -o {"trainer.optimizer.lr":-1}': "optimizer: .*'lr': -1.*: Invalid",
     'train CONFIG -s OUT -o {"trainer.validation_metric":null}': "validation_metric: expected",
     'train CONFIG -s OUT -o {"model.type":3}': "model.type: expected a name, found 3",
     'evaluate ARCHIVE TEXT -o {"model":null}': "model: expected a block, found null",

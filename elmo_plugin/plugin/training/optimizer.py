@@ -63,10 +63,6 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         grad_norm: float = 10.0,
     ) -> None:
         check_number(f"{CLIPPED_ADAGRAD}grad_norm", grad_norm, above=0)
-        check_number(f"{CLIPPED_ADAGRAD}lr", lr, least=0)
-        check_number(
-            f"{CLIPPED_ADAGRAD}initial_accumulator_value", initial_accumulator_value, least=0
-        )
         super().__init__(
             model_parameters,
             parameter_groups,  # type: ignore[arg-type]
