@@ -1,5 +1,5 @@
 """
-Creates an untrained biLM with the sizes of a model in the package, as a control:
+Creates an untrained biLM with the sizes of an installed model, as a control:
 
     python -m experiments.random_bilm OUT --like small --seed 13370 --scaled
 
@@ -118,7 +118,7 @@ def _scale(own: np.ndarray, residual: np.ndarray, target: float) -> float:
 def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--like", default="small", help="a model in the package")
+    parser.add_argument("--like", default="small", help="an installed model")
     parser.add_argument("--seed", type=int, default=13370)
     parser.add_argument("--scaled", action="store_true", help="scale its layers like those of LIKE")
     arguments = parser.parse_args()

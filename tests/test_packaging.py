@@ -19,6 +19,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.plugin.environment import INSTALL, WITHOUT_PINS
 from elmo_plugin.version import VERSION
 from release import find_python, model_distributions
+from tests.docs.pages import ALL_BLOCKS
 
 ROOT = Path(__file__).parents[1]
 
@@ -99,6 +100,20 @@ def test_each_model_with_a_setup_is_released(tmp_path: Path) -> None:
         (tmp_path / "models" / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "models" / file).touch()
     assert model_distributions(tmp_path) == [tmp_path / "models" / x for x in "ab"]
+
+
+def test_a_model_of_a_distribution(tmp_path: Path) -> None:
+    """The files and the entry point that the page `migration.md` promises, from its own block."""
+    (block,) = [block for block in ALL_BLOCKS if block.file == "pyproject.toml"]
+    (tmp_path / "source" / "my_elmo").mkdir(parents=True)
+    (tmp_path / "source" / "pyproject.toml").write_text(block.code)
+    names = {"options.json", "weights.hdf5", "vocabulary.txt"}
+    for name in names:
+        (tmp_path / "source" / "my_elmo" / name).touch()
+    with ZipFile(make_wheel(tmp_path / "source", tmp_path / "dist")) as wheel:
+        assert names == {Path(x).name for x in wheel.namelist() if x.startswith("my_elmo/")}
+        points = wheel.read("my_elmo-1.0.dist-info/entry_points.txt").decode()
+    assert points == "[elmo_plugin.models]\nmine = my_elmo\n"
 
 
 def test_a_python_is_found_by_its_version_or_path() -> None:

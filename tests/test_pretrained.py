@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import numpy
 import pytest
@@ -110,3 +111,46 @@ def test_the_archive_is_made_again_when_the_model_changes(random_model, tmp_path
     write_bilm_files(tmp_path / "random", seed=1)
     tags.append(PretrainedArchiveClient("pretrained://random").get_etag())
     assert tags[0] == tags[1] != tags[2]
+
+
+def install_model(site: Path, name: str, package: str, distribution: str = "") -> Path:
+    """The metadata of an installed distribution with a model. Returns the folder of its package."""
+    info = site / f"{distribution or package}-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Name: {distribution or package}\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[elmo_plugin.models]\n{name} = {package}\n")
+    return site / package
+
+
+def test_a_model_of_another_distribution(random_model, tmp_path, monkeypatch):
+    """Expected values: the vectors of the same files by their paths. The package is not imported,
+    because importing this one raises."""
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    folder = install_model(tmp_path / "site", "welsh", "welsh_elmo")
+    files = write_bilm_files(folder, seed=1)
+    (folder / "__init__.py").write_text("raise AssertionError('imported')")
+    assert pretrained_names() == ["random", "welsh"]
+    assert pretrained_files("welsh")[:2] == files
+    expected = Elmo.from_files(*files).embed("The dog")
+    assert numpy.array_equal(Elmo.from_pretrained("welsh").embed("The dog"), expected)
+    with pytest.raises(InputError, match="one of: random, welsh; found 'large'"):
+        Elmo.from_pretrained("large")
+
+
+def test_distributions_that_give_no_model(random_model, tmp_path, monkeypatch):
+    """A name that two models have, and one without a package, are errors where they are used, and
+    the other models can be used."""
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    install_model(tmp_path / "site", "random", "one_elmo").mkdir()
+    install_model(tmp_path / "site", "gone", "gone_elmo", distribution="gone-models")
+    install_model(tmp_path / "site", "two", "one_elmo", distribution="two-models")
+    assert pretrained_names() == ["gone", "random", "two"]
+    with pytest.raises(
+        InputError, match=r"one model of the name 'random', found .*/random and .*/one_elmo$"
+    ):
+        pretrained_files("random")
+    with pytest.raises(
+        InputError, match=r"expected the package gone_elmo, .* of gone-models, found none"
+    ):
+        pretrained_files("gone")
+    assert pretrained_files("two").options_file == str(tmp_path / "site/one_elmo/options.json")

@@ -27,7 +27,7 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
     # Parameters
 
     model : `str | os.PathLike | BiLM`, optional (default = `"small"`)
-        The name of a model in the package, anything else that `Elmo.from_archive` accepts, or a
+        The name of an installed model, anything else that `Elmo.from_archive` accepts, or a
         biLM.
     layer : `str | int`, optional (default = `"average"`)
         See `Elmo.embed`. `"all"` concatenates the layers.

@@ -33,7 +33,7 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
     # Parameters
 
     model : `str | os.PathLike`, optional (default = `"small"`)
-        The name of a model in the package, or anything else that `Elmo.from_archive` accepts.
+        The name of an installed model, or anything else that `Elmo.from_archive` accepts.
     layer : `str | int`, optional (default = `"average"`)
         See `Elmo.embed`; a layer for which it gives one vector per token.
     """

@@ -25,7 +25,7 @@ NAMES_OF_A_BILM = (
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--pretrained", choices=pretrained_names(), help="the name of a model in the package"
+        "--pretrained", choices=pretrained_names(), help="the name of an installed model"
     )
     parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
     parser.add_argument("--options-file", help="the options file of bilm-tf")

@@ -175,7 +175,7 @@ class Elmo(BiLMLayers):
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
-        """Load a model in the package. `kwargs` are those of `Elmo`."""
+        """Load an installed model. `kwargs` are those of `Elmo`."""
         return cls(find_bilm(PRETRAINED + str(name).removeprefix(PRETRAINED)).bilm, **kwargs)
 
     @classmethod
@@ -184,7 +184,7 @@ class Elmo(BiLMLayers):
         Load a model from the `model.tar.gz` or the folder of a trained `bilm`, or of a task model
         with the embedder `elmo` (`ARCHIVE#NAME` if it has several); from a folder, zip or `.tar.gz`
         file with bilm-tf's two files; from a URL of any of these, or `hf://USER/REPOSITORY`; or
-        load one in the package by its name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
+        load an installed one by its name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
 
         A task model and the folder of `save` have trained mixes. They are loaded too, and the
         parameters of `Elmo` with which they were trained are the defaults of `kwargs`.

@@ -86,7 +86,7 @@ class LanguageModel(BiLMLayers):
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> LanguageModel:
-        """Load a model in the package. `kwargs` are those of `LanguageModel`."""
+        """Load an installed model. `kwargs` are those of `LanguageModel`."""
         return cls.from_archive(PRETRAINED + str(name).removeprefix(PRETRAINED), **kwargs)
 
     @classmethod

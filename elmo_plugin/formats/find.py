@@ -30,7 +30,7 @@ from elmo_plugin.pretrained import PretrainedFiles, pretrained_files, pretrained
 File = str | os.PathLike
 
 PRETRAINED = "pretrained://"
-"""The prefix of the models in the package, in place of a path."""
+"""The prefix of the installed models, in place of a path."""
 
 KEYS = ("pretrained", "archive_file", "options_file", "weight_file")
 """The parameters that name a biLM."""
@@ -39,7 +39,7 @@ PART = "#"
 """Precedes the name of one of several biLMs in an archive, as in `model.tar.gz#encoder.elmo`."""
 
 EXPECTED = (
-    "a model in the package ({}), the model.tar.gz or the folder of a trained model, or a folder, "
+    "an installed model ({}), the model.tar.gz or the folder of a trained model, or a folder, "
     "zip or tar.gz file with options.json and an HDF5 file or a TensorFlow checkpoint of bilm-tf"
 )
 
@@ -70,7 +70,7 @@ def find_bilm(
     """
     Find the biLM that a user names, and load it.
 
-    `name`: the name of a model in the package, also as `pretrained://NAME`; the `model.tar.gz` or
+    `name`: the name of an installed model, also as `pretrained://NAME`; the `model.tar.gz` or
     the folder of a trained `bilm`, or of a task model with the embedder `elmo`; a folder, zip or
     `.tar.gz` file with bilm-tf's files; a folder with a TensorFlow checkpoint of bilm-tf, also as
     `FOLDER/model.ckpt-STEP`; the folder of a model of ELMoForManyLangs; or `hf://USER/REPOSITORY`.
@@ -84,7 +84,7 @@ def find_bilm(
     or a file is damaged or of another model; a `FileNotFoundError` if a file does not exist; and a
     `DiskFullError` if the disk has no space to unpack a file.
     """
-    if weight_file is None and (shipped := _in_package(name)) is not None:
+    if weight_file is None and (shipped := _installed(name)) is not None:
         name, weight_file, words_of_softmax = shipped
         vocabulary_file = vocabulary_file or (words_of_softmax if with_softmax else None)
     part = None
@@ -152,15 +152,15 @@ def split_part(name: File) -> tuple[File, str | None]:
     return archive, part
 
 
-def _in_package(name: File) -> PretrainedFiles | None:
-    """The files of a model in the package; `None` if there is none of this name."""
+def _installed(name: File) -> PretrainedFiles | None:
+    """The files of an installed model; `None` if there is none of this name."""
     is_address = str(name).startswith(PRETRAINED)
     if not is_address and name not in pretrained_names():
         return None
     if not is_address and os.path.exists(name):
         raise InputError(
-            f"{name}: expected {PRETRAINED}{name} or ./{name}, found the name of a model in the "
-            "package and of a file or folder"
+            f"{name}: expected {PRETRAINED}{name} or ./{name}, found the name of an "
+            "installed model and of a file or folder"
         )
     return pretrained_files(str(name).removeprefix(PRETRAINED))
 

@@ -64,7 +64,7 @@ def test_block(
     elif block.language == "python":
         names = variables.setdefault(block.page, {"__name__": block.page})
         exec(compile(block.code, str(block), "exec"), names)
-    else:
+    elif block.language == "jsonnet":
         config = evaluate(block.code, folder)
         if {"dataset_reader", "model", "trainer"} <= config.keys():
             params = Params(config)

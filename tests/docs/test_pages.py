@@ -38,9 +38,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_each_block_is_run_or_says_why_not() -> None:
-    """`make docs-test` runs bash, Python and jsonnet; `text` is what a program prints."""
+    """`make docs-test` runs bash, Python and jsonnet; `text` is what a program prints, and
+    `toml` is saved as a file."""
     for block in ALL_BLOCKS:
-        assert block.language in ("bash", "python", "jsonnet", "text"), block
+        assert block.language in ("bash", "python", "jsonnet", "text", "toml"), block
+        assert block.language != "toml" or block.file, block
 
 
 @pytest.fixture(scope="module")

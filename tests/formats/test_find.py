@@ -40,8 +40,8 @@ from experiments.grid.bilms import bilm_sizes, find_bilms
 from tests.conftest import BLOCKS, WORDS, allennlp
 from tests.formats.tf_checkpoint.writer import variables_of, write_checkpoint
 
-MISSING = (FileNotFoundError, r"expected a model in the package .* found no such file")
-FORM = "expected a model in the package .*, found"
+MISSING = (FileNotFoundError, r"expected an installed model .* found no such file")
+FORM = "expected an installed model .*, found"
 
 FORMS: dict[str, str | tuple[type[Exception], str]] = {
     "tiny": "tiny",
@@ -302,7 +302,7 @@ PACKAGE: dict[str, Callable[[str], Any]] = {
     "from_pretrained": lambda name: Elmo.from_pretrained(name).bilm,
     "pretrained": lambda name: ElmoEmbedder(pretrained=name)._elmo.bilm,
 }
-"""Places for the name of a model in the package only."""
+"""Places for the name of an installed model only."""
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -370,7 +370,9 @@ def test_weights_alone(folder: Path) -> None:
     expected weights are those in the file, read by h5py."""
     file = folder / "bilm-tf" / "weights.hdf5"
     assert numpy.array_equal(of_language_model(folder, str(file)), in_file(file))
-    with pytest.raises(InputError, match=r"^pretrained_file: text\.txt: expected a model"):
+    with pytest.raises(
+        InputError, match=r"^pretrained_file: text\.txt: expected an installed model"
+    ):
         of_language_model(folder, "text.txt")
 
 

@@ -2,7 +2,7 @@
 Loads archives of language models without executing code from them, and makes them from bilm-tf's
 files.
 
-`pretrained://small` is the archive of a model in the package. It can be used wherever AllenNLP
+`pretrained://small` is the archive of an installed model. It can be used wherever AllenNLP
 expects a `model.tar.gz`:
 
     allennlp predict pretrained://small sentences.txt --include-package elmo_plugin

@@ -53,9 +53,9 @@ class ElmoEmbedder(TokenEmbedder):
         `model.tar.gz` or folder of a trained `bilm`, or of a task model with this embedder (with
         `#` and the embedder's name if it has several); a folder, zip or `.tar.gz` file with
         bilm-tf's `options.json` and an HDF5 file, `hf://USER/REPOSITORY` with them; or the name of
-        a model in the package.
+        an installed model.
     pretrained : `str`, optional
-        Name of a model in the package.
+        Name of an installed model.
     elmo_dim : `int`, optional
         Expected size of a mix: 2P, or `projection_dim`. A biLM of another size raises an error.
         `elmo.libsonnet` sets it.

@@ -262,7 +262,7 @@ def test_missing_parts(folder: Path) -> None:
     with pytest.raises(InputError, match=rf"^{folder}/options\.json: .* found no such file"):
         find_bilm(folder)
     index.unlink()
-    with pytest.raises(InputError, match=f"^{folder}: expected a model in the package"):
+    with pytest.raises(InputError, match=f"^{folder}: expected an installed model"):
         find_bilm(folder)
     with pytest.raises(FileNotFoundError, match=f"^{prefix}: expected .* a TensorFlow checkpoint"):
         find_bilm(prefix)

@@ -696,7 +696,7 @@ def test_missing_inputs_are_named(text, tmp_path, options):
     no, out = tmp_path / "no", tmp_path / "out"
     for kind, arguments in {
         "a text": [no, out, *options],
-        "a model in the package": [text, out, "--archive-file", no],
+        "an installed model": [text, out, "--archive-file", no],
         "bilm-tf's weights": [text, out, *options[:2], "--weight-file", no],
     }.items():
         with pytest.raises(
