@@ -124,6 +124,7 @@ def uses_with_vectors(
     layer: str | int,
     most: int | None,
     seed: int,
+    *,
     stored_in: str = "a DataFrame",
 ) -> Iterator[tuple[Use, np.ndarray]]:
     """
