@@ -264,7 +264,7 @@ def test_a_slip_is_one_clear_sentence(arguments, bilm_archive, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text("the dog\nhe threw the stick .\n")
     (tmp_path / "config.json").write_text(json.dumps(small_config(tmp_path / "cache")))
-    (tmp_path / "metrics.json").write_text('{"best_epoch": 0, "loss": 1.0}')
+    (tmp_path / "metrics.json").write_text('{"best_epoch": 0, "loss": NaN}')
     known = {"ARCHIVE": bilm_archive, "TEXT": "text.txt", "CONFIG": "config.json", "OUT": "out"}
     known["LOADER"] = json.dumps({"data_loader": {"type": "bilm", "batch_size": 2}})
     words = (known.get(word, word) for word in arguments.replace("TEXT,TEXT", "a,b").split(" "))

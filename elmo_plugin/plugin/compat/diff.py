@@ -14,7 +14,7 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.formats.archive_files import GZIP_MAGIC, opened_archive, read_weights, renamed
+from elmo_plugin.formats.archive_files import GZIP_MAGIC, opened_archive, read_weights
 
 EXPECTED = "a model.tar.gz, the folder of a training run, or a file of weights"
 
@@ -22,7 +22,7 @@ EXPECTED = "a model.tar.gz, the folder of a training run, or a file of weights"
 def _weights(argument: str, checkpoint: str, prefix: str | None) -> dict[str, Tensor]:
     path = local_path(checkpoint, EXPECTED, extract_archive="!" in checkpoint)
     if os.path.isdir(path) or _is_gzip(path):
-        with renamed({path: checkpoint}), opened_archive(path) as folder:
+        with opened_archive(checkpoint) as folder:
             return _comparable(read_weights(folder), prefix)
     try:
         return _comparable(diff.read_state_dict(path), prefix)

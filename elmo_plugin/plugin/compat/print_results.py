@@ -4,6 +4,7 @@ not name a file that is not JSON, and prints an empty table for a folder without
 this checks its arguments, and lists the keys that there are. Remove it when AllenNLP does so.
 """
 
+import json
 import os
 from argparse import Namespace
 from pathlib import Path
@@ -11,7 +12,6 @@ from pathlib import Path
 from allennlp.commands import print_results
 
 from elmo_plugin.checks import InputError, fail
-from elmo_plugin.formats.json_file import read_json
 
 _print_results = print_results.print_results_from_args
 
@@ -25,7 +25,10 @@ def _print_after_checks(args: Namespace) -> None:
         )
     keys: set[str] = set()
     for file in files:
-        metrics = read_json(file, "metrics")
+        try:
+            metrics = json.loads(file.read_text("utf-8"))  # NaN and Infinity are permitted
+        except ValueError as error:
+            raise InputError(f"{file}: expected metrics in JSON, found {error}") from None
         if not isinstance(metrics, dict):
             fail(str(file), "an object with metrics", metrics)
         keys |= metrics.keys()
