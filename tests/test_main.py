@@ -242,11 +242,6 @@ SLIPS = {
     'evaluate ARCHIVE TEXT -o {"dataset_reader":null}': "dataset_reader: expected a block, found",
     "evaluate ARCHIVE TEXT": "expected validation_data_loader or data_loader in .*found neither",
     "evaluate ARCHIVE TEXT -o LOADER --batch-weight-key x": "--batch-weight-key: .*found 'x'",
-    "print-results .": "--keys: expected some of best_epoch, loss, found none",
-    "print-results nosuch -k loss": "path: expected the folder of a training run .*found 'nosuch'",
-    "print-results . -k loss -m TEXT": "TEXT: expected metrics in JSON, found",
-    "diff ARCHIVE TEXT": "checkpoint2: TEXT: expected a model.tar.gz, the folder of",
-    "diff nosuch ARCHIVE": "nosuch: expected a model.tar.gz.*found no such file",
     "find-lr CONFIG -s OUT --start-lr 0": "--start-lr: expected a finite number above 0, found",
     "find-lr CONFIG -s OUT --start-lr -1 --linear": "--start-lr: expected .* at least 0, found",
     "find-lr CONFIG -s OUT --end-lr 1e-6": "--end-lr: expected a finite number above 1e-05, found",
@@ -264,7 +259,6 @@ def test_a_slip_is_one_clear_sentence(arguments, bilm_archive, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text("the dog\nhe threw the stick .\n")
     (tmp_path / "config.json").write_text(json.dumps(small_config(tmp_path / "cache")))
-    (tmp_path / "metrics.json").write_text('{"best_epoch": 0, "loss": NaN}')
     known = {"ARCHIVE": bilm_archive, "TEXT": "text.txt", "CONFIG": "config.json", "OUT": "out"}
     known["LOADER"] = json.dumps({"data_loader": {"type": "bilm", "batch_size": 2}})
     words = (known.get(word, word) for word in arguments.replace("TEXT,TEXT", "a,b").split(" "))
