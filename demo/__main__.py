@@ -45,7 +45,7 @@ TO_TRY_NEXT = f"""
 To try next:
   train on your own text       README.md, 'Train a biLM'
   put ELMo into your config    training_configs/tagger_elmo.jsonnet is one
-  vectors of a whole text      allennlp elmo TEXT OUT.hdf5 --all --pretrained small
+  vectors of a whole text      python -m elmo_plugin elmo TEXT OUT.hdf5 --all --pretrained small
   the paper's sizes            training_configs/bilm_1b.jsonnet
 The learning curve of the biLM: {BILM / "learning_curve.png"}"""
 

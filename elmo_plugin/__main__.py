@@ -40,8 +40,8 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.standard_streams import piped_output
 
 NAME = "python -m elmo_plugin"
-ONE_SENTENCE = (ConfigurationError, InputError, OSError)
-"""Errors whose message is sufficient by itself."""
+ONE_SENTENCE = (ConfigurationError, InputError, OSError, FloatingPointError)
+"""Errors whose message is sufficient by itself. The last is one of a loss that is not finite."""
 LONGEST = 1000
 """Length in characters at which a message is truncated."""
 

@@ -1,12 +1,12 @@
 """
 The perplexity of held-out text over the tokens that a biLM has read:
 
-    python -m experiments.tokens_read MODEL --read 22.7 --run "novels first" \\
+    python -m experiments.tokens_read NAME=ARCHIVE --read 22.7 --run "novels first" \\
       --heldout OUT/heldout --words one/vocabulary.txt other/vocabulary.txt
 
 adds rows to `experiments/results/tokens_read.jsonl`, one for each kind of text, and draws all rows
-as `docs/results/tokens_read.svg`. Without MODEL it only draws. With --heldout and --words it also
-prints how many tokens are `<UNK>`.
+as `docs/results/tokens_read.svg`. Without a model it only draws. With --heldout and --words it
+also prints how many tokens are `<UNK>`.
 
 Perplexities over different vocabularies cannot be compared. Here every model predicts the same
 events: the words that all files of `--words` have. All others count as `<UNK>`, with the sum of
@@ -28,7 +28,7 @@ from experiments import new_parser, run
 from experiments.markdown import table
 from experiments.perplexity import perplexity
 from experiments.report.pictures import save
-from experiments.rows import RESULTS, Row, read_rows, result_row, save_rows
+from experiments.rows import RESULTS, Row, named_archive, read_rows, result_row, save_rows
 
 FILE = RESULTS / "tokens_read.jsonl"
 PICTURE = Path("docs/results/tokens_read.svg")
@@ -46,8 +46,9 @@ def texts_in(folder: Path) -> list[Path]:
 
 def text_rows(arguments: argparse.Namespace) -> list[Row]:
     """One row for each text in the folder of held-out texts."""
+    name, archive_file = named_archive(arguments.model)
     texts = texts_in(arguments.heldout)
-    model = load_language_model(arguments.model)
+    model = load_language_model(archive_file)
     words = set.intersection(*(set(read_vocabulary_file(file)) for file in arguments.words))
     rows = []
     for path in texts:
@@ -55,7 +56,7 @@ def text_rows(arguments: argparse.Namespace) -> list[Row]:
         found = perplexity(model, open_corpus(path), "warm", words)
         settings = {"run": arguments.run, "millions": arguments.read, "text": path.stem}
         metrics = {"perplexity": found.joint, "words": len(words)}
-        rows.append(result_row("small", None, settings, metrics, start))
+        rows.append(result_row(name, None, settings, metrics, start))
     return rows
 
 
@@ -76,21 +77,23 @@ def unknown_table(folder: Path, files: Sequence[str]) -> str:
 
 
 def picture(rows: Sequence[Row]) -> Figure:
-    """One line for each text, and one kind of marker for each run."""
+    """One line for each model and text, and one kind of marker for each run."""
+    has_one_model = len({row["bilm"] for row in rows}) == 1
     runs = list(dict.fromkeys(row["settings"]["run"] for row in rows))
     points: dict[str, dict[tuple[float, int], float]] = {}
     for row in rows:
         text, millions, name = (row["settings"][key] for key in ("text", "millions", "run"))
-        points.setdefault(text, {})[millions, runs.index(name)] = row["metrics"]["perplexity"]
+        label = text if has_one_model else f"{row['bilm']}: {text}"
+        points.setdefault(label, {})[millions, runs.index(name)] = row["metrics"]["perplexity"]
     markers = [MARKERS[k % len(MARKERS)] for k in range(len(runs))]
     figure = Figure(figsize=(7, 4), layout="constrained")
     panel = figure.subplots()
     panel.set_xscale("log")
     panel.set_yscale("log")
-    for k, (text, found) in enumerate(points.items()):
+    for k, (label, found) in enumerate(points.items()):
         ordered = sorted(found)
         y = [found[point] for point in ordered]
-        panel.plot([x for x, _ in ordered], y, color=f"C{k}", label=text)
+        panel.plot([x for x, _ in ordered], y, color=f"C{k}", label=label)
         for (x, n), y_x in zip(ordered, y):
             panel.plot(x, y_x, markers[n], color=f"C{k}")
     for marker, name in zip(markers, runs):
@@ -106,7 +109,7 @@ def picture(rows: Sequence[Row]) -> Figure:
 
 def main() -> None:
     parser = new_parser(__doc__)
-    parser.add_argument("model", nargs="?", help="archive of a bilm")
+    parser.add_argument("model", nargs="?", help="NAME=ARCHIVE of a bilm")
     parser.add_argument("--read", type=float, help="millions of tokens that it has read")
     parser.add_argument("--run", default="", help="name of the training run in the legend")
     parser.add_argument("--heldout", type=Path, help="folder of held-out texts")
@@ -114,7 +117,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.model:
         if None in (arguments.read, arguments.heldout, arguments.words):
-            parser.error("with MODEL, expected --read, --heldout and --words")
+            parser.error("with a model, expected --read, --heldout and --words")
         save_rows(FILE, text_rows(arguments))
     if arguments.heldout and arguments.words:
         print(unknown_table(arguments.heldout, arguments.words))

@@ -80,9 +80,9 @@ def small_config(cache: Path) -> dict[str, Any]:
 
 
 def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
-    """By definition: a config that cannot be used ends in one line, which names the config. Whether
-    a fault shows before the training does not depend on its length, so that it ends after a
-    batch."""
+    """By definition: a config that cannot be used ends in one line, which names the config and has
+    no hint that the program has a fault. Whether a fault shows before the training does not depend
+    on its length, so that it ends after a batch."""
     monkeypatch.setenv("ALLENNLP_LOG_LEVEL", "ERROR")
     monkeypatch.chdir(tmp_path)  # a path may be "x"
     batches = GradientDescentTrainer.batch_outputs
@@ -106,6 +106,7 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
         assert end is not None
         if isinstance(end, str) and "Enough: one batch" not in end:
             assert str(file) in end, f"case {number}, {path}: {end}"
+            assert "ALLENNLP_DEBUG" not in end, f"case {number}, {path}: {end}"
             n_errors += 1
             n_keys += any(str(key) in end for key in path[-2:])
     assert n_keys > 0.9 * n_errors > 0
@@ -219,7 +220,7 @@ SLIPS = {
     "evaluate ARCHIVE TEXT --output-file .": "--output-file: expected a file to write, found",
     "evaluate ARCHIVE TEXT --predictions-output-file no/such": "--predictions-output-file: no/such",
     "evaluate ARCHIVE TEXT --batch-size 0": "--batch-size: expected a whole number.*found 0",
-    "evaluate ARCHIVE TEXT,TEXT --output-file OUT": "The number of `metrics_output_file` paths",
+    "evaluate ARCHIVE TEXT,TEXT --output-file OUT -o LOADER": "The number of `metrics_output_file`",
     "predict ARCHIVE TEXT --output-file no/such": "--output-file: no/such: .*No such file",
     "predict ARCHIVE TEXT --predictor-args {": "--predictor-args: expected an object of JSON",
     "predict ARCHIVE TEXT --predictor-args 3": "--predictor-args: expected an object .*found 3",
@@ -232,6 +233,22 @@ SLIPS = {
     'train CONFIG -s OUT -o {"validation_data_path":3}': "validation_data_path: expected a path",
     "train CONFIG -s OUT --include-package nosuch": "--include-package: expected a package",
     "build-vocab CONFIG OUT": "'output_path' should end with '.tar.gz'",
+    'train CONFIG -s OUT -o {"trainer":null}': "trainer: expected a block, found null",
+    'train CONFIG -s OUT -o {"trainer.optimizer":null}': "trainer.optimizer: expected a block",
+    'train CONFIG -s OUT -o {"trainer.optimizer.lr":-1}': "optimizer: .*'lr': -1.*: Invalid",
+    'train CONFIG -s OUT -o {"trainer.validation_metric":null}': "validation_metric: expected",
+    'train CONFIG -s OUT -o {"model.type":3}': "model.type: expected a name, found 3",
+    'evaluate ARCHIVE TEXT -o {"model":null}': "model: expected a block, found null",
+    'evaluate ARCHIVE TEXT -o {"dataset_reader":null}': "dataset_reader: expected a block, found",
+    "evaluate ARCHIVE TEXT": "expected validation_data_loader or data_loader in .*found neither",
+    "evaluate ARCHIVE TEXT -o LOADER --batch-weight-key x": "--batch-weight-key: .*found 'x'",
+    "find-lr CONFIG -s OUT --start-lr 0": "--start-lr: expected a finite number above 0, found",
+    "find-lr CONFIG -s OUT --start-lr -1 --linear": "--start-lr: expected .* at least 0, found",
+    "find-lr CONFIG -s OUT --end-lr 1e-6": "--end-lr: expected a finite number above 1e-05, found",
+    "find-lr CONFIG -s OUT --end-lr nan": "--end-lr: expected a finite number .*found nan",
+    "find-lr CONFIG -s OUT --num-batches 0": "--num-batches: expected a whole number from 11",
+    "find-lr CONFIG -s OUT --stopping-factor 0": "--stopping-factor: expected .* above 0, found",
+    'find-lr CONFIG -s OUT -o {"trainer":null}': "trainer: expected a block, found null",
 }
 
 
@@ -243,6 +260,7 @@ def test_a_slip_is_one_clear_sentence(arguments, bilm_archive, tmp_path, monkeyp
     (tmp_path / "text.txt").write_text("the dog\nhe threw the stick .\n")
     (tmp_path / "config.json").write_text(json.dumps(small_config(tmp_path / "cache")))
     known = {"ARCHIVE": bilm_archive, "TEXT": "text.txt", "CONFIG": "config.json", "OUT": "out"}
+    known["LOADER"] = json.dumps({"data_loader": {"type": "bilm", "batch_size": 2}})
     words = (known.get(word, word) for word in arguments.replace("TEXT,TEXT", "a,b").split(" "))
     end, printed = ended(*words)
     assert_one_line(end, printed)
@@ -265,6 +283,7 @@ def test_a_fault_of_the_program_says_how_to_see_where(bilm_archive, monkeypatch)
     "error, code",
     [
         (ValueError("nan loss encountered"), None),
+        (FloatingPointError("expected a finite loss, found nan loss"), None),
         (KeyboardInterrupt(), 130),
         (SigTermReceived(), 143),
     ],
@@ -282,6 +301,7 @@ def test_a_loss_that_is_not_finite_and_an_interrupt(tmp_path, monkeypatch, error
     assert_one_line(end, printed)
     if code is None:
         assert "nan loss" in end, end
+        assert ("ALLENNLP_DEBUG" in end) == isinstance(error, ValueError)
     else:
         assert end == code and "interrupted; the same command with --recover" in printed
 

@@ -3,7 +3,8 @@
 //
 //   BILM_TEXT=FOLDER allennlp train training_configs/bilm_small.jsonnet \
 //     --include-package elmo_plugin -s OUT
-//   allennlp bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small --softmax --float16
+//   python -m elmo_plugin bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small \
+//     --softmax --float16
 //
 // The model card describes the text in the folders `train` and `heldout`.
 (import 'bilm.jsonnet') + {

@@ -19,7 +19,6 @@ from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens, token
 from elmo_plugin.elmo.shared_lock import SharedLock, lock_of
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lstm_state import CarriedState, LSTMState, take_resume_state
-from elmo_plugin.ops.kernels import hint_to_build
 from elmo_plugin.text.characters import (
     BEGIN_TOKEN,
     END_TOKEN,
@@ -103,8 +102,6 @@ class BiLMLayers(nn.Module):
         if state is None or known is None or known.made_for != made_for:
             self._frozen = known = None  # before more memory is allocated
             if state is not None:
-                if self.device.type == "cpu":
-                    hint_to_build()
                 self._frozen = known = FrozenBiLM(self.bilm, state, *made_for[1:])
         return known
 

@@ -45,8 +45,8 @@ class Use(NamedTuple):
     text: str
 
 
-NOT_IN_HDF5 = re.compile("[\0\ud800-\udfff]")
-"""Characters that text in HDF5 cannot have: NUL, and half a surrogate pair."""
+UNSTORABLE = {"a DataFrame": re.compile("[\ud800-\udfff]"), "HDF5": re.compile("[\0\ud800-\udfff]")}
+"""Characters that text cannot have: half a surrogate pair and, in HDF5, NUL."""
 
 VECTOR = "vector"
 """The column with the vectors, which follows those of `Use`."""
@@ -118,9 +118,19 @@ def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
 
 
 def uses_with_vectors(
-    elmo: Any, corpus: Any, words: Any, layer: str | int, most: int | None, seed: int
+    elmo: Any,
+    corpus: Any,
+    words: Any,
+    layer: str | int,
+    most: int | None,
+    seed: int,
+    *,
+    stored_in: str = "a DataFrame",
 ) -> Iterator[tuple[Use, np.ndarray]]:
-    """The uses in the order of the text, each with its vector. See `Elmo.uses`."""
+    """
+    The uses in the order of the text, each with its vector. See `Elmo.uses`. Raises an `InputError`
+    if the text of a use cannot be stored.
+    """
     if elmo.initial_state == "carry":
         fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
     if layer == "all":
@@ -131,7 +141,8 @@ def uses_with_vectors(
         check_count("most", most)
         uses = tqdm(sample(uses, most, seed), unit=" uses", desc="vectors")
     # The second iterator is ahead by the sentences that the stream embeds at a time.
-    sentences, ahead = tee(list(found) for _, found in groupby(uses, key=lambda use: use[2:4]))
+    checked = (_check_text(use, stored_in) for use in uses)
+    sentences, ahead = tee(list(found) for _, found in groupby(checked, key=lambda use: use[2:4]))
     vectors = elmo.stream((found[0].text.split(" ") for found in ahead), layer)
     for found, numbers in zip(sentences, vectors):
         for use in found:
@@ -153,7 +164,7 @@ def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
     the disk is full.
     """
     check_is_new(out)
-    found = uses_with_vectors(elmo, *arguments)
+    found = uses_with_vectors(elmo, *arguments, stored_in="HDF5")
     n_uses = 0
     with atomic_write(out) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
@@ -163,8 +174,6 @@ def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
                 file.create_dataset(name, (0, *shape), TYPES[kind], **limits)
             for rows in groups(found, ROWS):
                 uses, vectors = zip(*rows)
-                for use in uses:
-                    _check_text(use)
                 for name, values in zip(KINDS, (*zip(*uses), np.stack(vectors))):
                     file[name].resize(n_uses + len(rows), axis=0)
                     file[name][n_uses:] = np.asarray(values, dtype=TYPES[KINDS[name]])
@@ -176,16 +185,17 @@ def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
     return n_uses
 
 
-def _check_text(use: Use) -> None:
+def _check_text(use: Use, stored_in: str) -> Use:
     for column, value in zip(Use._fields, use):
-        if isinstance(value, str) and (found := NOT_IN_HDF5.search(value)):
+        if isinstance(value, str) and (found := UNSTORABLE[stored_in].search(value)):
             line = (
                 f"{use.file}, line {use.sentence + 1}" if use.file else f"sentence {use.sentence}"
             )
             raise InputError(
-                f"{line}: {column}: expected text that HDF5 can store, found the character "
+                f"{line}: {column}: expected text that {stored_in} can store, found the character "
                 f"U+{ord(found[0]):04X}"
             )
+    return use
 
 
 TYPES = {"O": h5py.string_dtype(), "i": np.dtype("<i8"), "f": np.dtype("<f4")}

@@ -13,7 +13,7 @@ import platform
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,21 @@ logger = logging.getLogger(__name__)
 LIBRARY = Path(__file__).with_name("compiled") / f"kernels{EXTENSION_SUFFIXES[0]}"
 
 NOT_BUILT = "off, because it was not built"
+MANY_STEPS = 100_000
+"""Steps of an LSTM layer, 50,000 tokens with two layers, after which kernels would save seconds."""
+
+_n_steps = 0
 
 PADDED_TO = 32
 """
 Rows of weights are padded to a multiple of this number, in the LSTM the AMX bf16 tile height.
 """
+
+
+def how_to_build() -> str:
+    """The command that builds the library, from a clone or, as for a wheel, from the sdist."""
+    source = "-e ." if sources_digest() else "--force-reinstall --no-binary elmo_plugin elmo_plugin"
+    return f"pip install --no-deps --no-build-isolation {source}"
 
 
 def takes(weight: Any) -> bool:
@@ -64,7 +74,7 @@ def _check_built_from() -> None:
     pattern = rb"elmo_plugin kernels of (\w+) for PyTorch ([\w.]+)\0"
     built = re.search(pattern, LIBRARY.read_bytes())
     sources, built_for = (x.decode() for x in built.groups()) if built else (None, None)
-    again = "; pip install --no-deps --no-build-isolation -e . builds it again"
+    again = f"; {how_to_build()} builds it again"
     if built_for != torch.__version__.partition("+")[0]:
         raise RuntimeError(
             f"{LIBRARY} was built for PyTorch {built_for}, not {torch.__version__}{again}"
@@ -91,13 +101,20 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
     return dtypes, f"on, for {names}" if names else "off, because this processor has no AVX2"
 
 
-@cache
-def hint_to_build() -> None:
-    """Say once in a process that kernels could be built, if this is why there are none."""
-    if KERNEL_STATUS == NOT_BUILT and platform.machine() in ("x86_64", "AMD64"):
+def hint_to_build(n_steps: int) -> None:
+    """
+    Count the steps of an LSTM layer that PyTorch's operators compute on a CPU. After many of them,
+    say once in a process that kernels could be built, if this is why there are none.
+    """
+    global _n_steps
+    if KERNEL_STATUS != NOT_BUILT or platform.machine() not in ("x86_64", "AMD64"):
+        return
+    before, _n_steps = _n_steps, _n_steps + n_steps
+    if before < MANY_STEPS <= _n_steps:
         logger.warning(
-            "elmo_plugin has no compiled kernels, which make it faster on a CPU; in a clone of it, "
-            "pip install --no-build-isolation . builds them (ELMO_PLUGIN_KERNEL=0 hides this line)"
+            "elmo_plugin has no compiled kernels, which make it faster on a CPU; with a C++ "
+            "compiler and setuptools, %s builds them (ELMO_PLUGIN_KERNEL=0 hides this line)",
+            how_to_build(),
         )
 
 

@@ -15,7 +15,12 @@ from allennlp.training import util as training_util
 from tests.docs.configs import evaluate, registered_names, types
 from tests.docs.folder import prepare
 from tests.docs.pages import ALL_BLOCKS, DOCS, NOTEBOOK, PAGES, ROOT, Block, anchors, links
+from tests.docs.test_registered import registered
 
+COMMAND = re.compile(r"(allennlp|python -m elmo_plugin) ([a-z-]+)( [^\n`]+)")
+"""A program, its command, and the arguments."""
+REGISTERS = ("train", "evaluate", "predict")
+"""AllenNLP's commands that use registered names."""
 CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", NOTEBOOK]
 
 
@@ -90,3 +95,19 @@ def literals(source: str) -> Iterator[str]:
             yield "".join(map(str, parts))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield re.sub(r"%(\(\w+\))?[rsd]", "…", node.value)
+
+
+def test_each_command_is_written_in_one_way() -> None:
+    """By the README's rule: AllenNLP's own commands with `--include-package elmo_plugin`, and the
+    plugin's as `python -m elmo_plugin`. The names are those of AllenNLP's registry."""
+    own = {name for kind, name in registered() if kind == "command"}
+    files = [*CHECKED, *(ROOT / "recipes").glob("*.*")]
+    files += (ROOT / "training_configs").rglob("*.*sonnet")
+    wrong = []
+    for file in files:
+        text = re.sub(r"\\\n(//)?", "", file.read_text("utf-8"))
+        for program, name, arguments in COMMAND.findall(text):
+            includes = name not in REGISTERS or "--include-package elmo_plugin" in arguments
+            if (program == "allennlp") == (name in own) or not includes:
+                wrong.append(f"{file.name}: {program} {name}{arguments}")
+    assert not wrong

@@ -44,7 +44,7 @@ def test_registered_names_are_on_their_page() -> None:
 
 def test_commands_are_on_their_page() -> None:
     """The expected commands are those of AllenNLP's registry."""
-    found = {cells[0].split()[1] for cells in rows("registered.md", "Commands")}
+    found = {cells[0].strip("`").split()[0] for cells in rows("registered.md", "Commands")}
     assert found == {name for kind, name in registered() if kind == "command"}
 
 

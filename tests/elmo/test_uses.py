@@ -248,11 +248,11 @@ def test_another_file(tmp_path: Path) -> None:
         ("text", ["dog"], r"^text, line 2: text: expected .* U\+0000$"),
     ],
 )
-def test_text_that_hdf5_does_not_store(
+def test_text_that_cannot_be_stored(
     elmo: Elmo, corpus: object, words: object, message: str, tmp_path: Path
 ) -> None:
     """By definition of HDF5: its text has no NUL, and no half of a surrogate pair in UTF-8. A
-    DataFrame has NUL."""
+    DataFrame, whose text is UTF-8 too, has NUL."""
     if corpus == "text":
         corpus = tmp_path / "text"
         corpus.write_text("the dog\nthe a\0b dog\n")
@@ -261,6 +261,9 @@ def test_text_that_hdf5_does_not_store(
     assert not (tmp_path / "out").exists()
     if message.endswith("0000$"):
         assert len(elmo.uses(corpus, words)) > 0
+    else:
+        with pytest.raises(InputError, match=message):
+            elmo.uses(corpus, words)
 
 
 MEMORY = """

@@ -18,7 +18,7 @@ from experiments.rows import read_rows
 
 def test_rows_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one vocabulary file the perplexity is the plain one. A repeated command replaces its
-    rows, and the picture names all texts and runs."""
+    rows, and the picture names all texts and runs, and the models if there are several."""
     monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
     monkeypatch.setattr(tokens_read, "FILE", tmp_path / "rows.jsonl")
     monkeypatch.setattr(tokens_read, "PICTURE", tmp_path / "picture.svg")
@@ -26,11 +26,15 @@ def test_rows_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     heldout.mkdir()
     (heldout / "news.txt").write_text("the dog .\nhe threw the stick .\n")
     (heldout / "novels.txt").write_text("to the dog\n")
-    command = ["tokens_read", "pretrained://tiny", "--heldout", str(heldout)]
-    command += ["--words", pretrained_files("tiny").vocabulary_file]
-    for read, name in (("1.5", "one"), ("3", "one"), ("4", "other"), ("4", "other")):
-        monkeypatch.setattr(sys, "argv", [*command, "--read", read, "--run", name])
+    options = ["--heldout", str(heldout), "--words", pretrained_files("tiny").vocabulary_file]
+
+    def measure(model: str, read: str, name: str) -> None:
+        command = ["tokens_read", f"{model}=pretrained://tiny", "--read", read, "--run", name]
+        monkeypatch.setattr(sys, "argv", [*command, *options])
         tokens_read.main()
+
+    for read, name in (("1.5", "one"), ("3", "one"), ("4", "other"), ("4", "other")):
+        measure("tiny", read, name)
     rows = read_rows(tokens_read.FILE)
     assert [(row["settings"]["millions"], row["settings"]["text"]) for row in rows] == [
         (read, text) for read in (1.5, 3.0, 4.0) for text in ("news", "novels")
@@ -41,6 +45,9 @@ def test_rows_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     picture = tokens_read.PICTURE.read_text()
     for name in ("news", "novels", "one", "other"):
         assert f">{name}</text>" in picture
+    measure("again", "4", "other")
+    assert [row["bilm"] for row in read_rows(tokens_read.FILE)] == ["tiny"] * 6 + ["again"] * 2
+    assert ">again: news</text>" in tokens_read.PICTURE.read_text()
 
 
 def test_unknown_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +68,7 @@ def test_picture_of_many_runs() -> None:
     """All points are drawn, of runs at the same number of tokens too, and of more than five."""
     rows = [
         {
+            "bilm": "small",
             "settings": {"run": f"run {k}", "millions": 1.0 + k // 2, "text": "dev"},
             "metrics": {"perplexity": 40.0 + k},
         }
@@ -72,7 +80,7 @@ def test_picture_of_many_runs() -> None:
 
 
 def test_a_folder_without_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = ["tokens_read", "pretrained://tiny", "--read", "3", "--words", "words.txt"]
+    command = ["tokens_read", "tiny=pretrained://tiny", "--read", "3", "--words", "words.txt"]
     monkeypatch.setattr(sys, "argv", [*command, "--heldout", str(tmp_path / "gone")])
     with pytest.raises(InputError, match=r"--heldout: .*gone: expected \*\.txt files"):
         tokens_read.main()
@@ -81,7 +89,7 @@ def test_a_folder_without_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_model_needs_its_arguments(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["tokens_read", "pretrained://tiny", "--read", "3"])
+    monkeypatch.setattr(sys, "argv", ["tokens_read", "tiny=pretrained://tiny", "--read", "3"])
     with pytest.raises(SystemExit):
         tokens_read.main()
     assert "expected --read, --heldout and --words" in capsys.readouterr().err

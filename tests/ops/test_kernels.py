@@ -161,15 +161,21 @@ def test_the_source_is_empty_for_other_processors(name: str) -> None:
     assert not done.stdout.strip()
 
 
-def test_who_has_no_kernels_is_told_once(monkeypatch, caplog):
-    """By hand: the first vectors on a CPU say how to build them, and only if nothing else is the
-    reason that there are none."""
-    elmo = Elmo.from_pretrained("tiny")
-    for status, n_messages in ((kernels.NOT_BUILT, 1), ("off, because ELMO_PLUGIN_KERNEL is 0", 0)):
+@pytest.mark.parametrize("in_clone", [False, True])
+def test_who_reads_much_without_kernels_is_told_once(monkeypatch, caplog, in_clone):
+    """By hand: the two layers of `tiny` read a sentence of 100 tokens in 200 steps. A wheel has no
+    sources, so that the command names those on PyPI."""
+    monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
+    monkeypatch.setattr(kernels, "sources_digest", lambda: "a" if in_clone else None)
+    monkeypatch.setattr(kernels, "MANY_STEPS", 1000)
+    elmo, sentence = Elmo.from_pretrained("tiny"), ["dog"] * 100
+    for status, n_messages in (("off, because ELMO_PLUGIN_KERNEL is 0", 0), (kernels.NOT_BUILT, 1)):
         monkeypatch.setattr(kernels, "KERNEL_STATUS", status)
-        kernels.hint_to_build.cache_clear()
+        monkeypatch.setattr(kernels, "_n_steps", 0)
         caplog.clear()
-        for _ in range(2):
-            elmo.clear_caches()
-            elmo.embed("the dog")
-        assert caplog.text.count("pip install --no-build-isolation .") == n_messages
+        elmo.embed([sentence, sentence])
+        assert not caplog.text
+        elmo.embed([sentence] * 5)
+        elmo.embed([sentence] * 10)
+        assert caplog.text.count("has no compiled kernels") == n_messages
+    assert ("-e . builds" if in_clone else "--no-binary elmo_plugin elmo_plugin") in caplog.text

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import check, quantizes, takes
+from elmo_plugin.ops.kernels import check, hint_to_build, quantizes, takes
 from elmo_plugin.ops.linear import batched_matmul, pack_weights
 from elmo_plugin.ops.lstm import kernel, torch_ops
 from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading, reference_lstm, reference_step
@@ -56,6 +56,8 @@ def lstm_scan(
     if isinstance(weights.recurrent, kernel.KernelWeights) or _kernel_takes(weights):
         way, (x, c, h) = kernel, (x.float().contiguous() for x in reading[:3])
         reading = Reading(x, c, h, weights, batch_sizes)
+    elif inputs.device.type == "cpu" and not torch.compiler.is_compiling():
+        hint_to_build(sum(batch_sizes))
     if torch.is_grad_enabled() and any(
         getattr(x, "requires_grad", False) for x in (inputs, *weights)
     ):

@@ -71,3 +71,5 @@ class BiLMExport(Command):
             names.append(readme.name)
         print_text(f"wrote {', '.join(names[:-1])} and {names[-1]} to {args.folder}")
         print(who_reads(found.options))
+        if args.card:
+            print_text(f"in {readme}, describe the training text and replace USER/REPOSITORY")

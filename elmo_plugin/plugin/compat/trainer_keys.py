@@ -16,7 +16,7 @@ from typing import Any
 
 from allennlp.training import GradientDescentTrainer
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_number
+from elmo_plugin.checks import InputError, check_choice, check_count, check_number, fail
 
 _init = GradientDescentTrainer.__init__
 PASSED = {"model", "serialization_dir", "data_loader", "validation_data_loader", "local_rank"}
@@ -37,6 +37,8 @@ def _init_with_known_keys(self: GradientDescentTrainer, *args: Any, **kwargs: An
         )
     given = inspect.signature(_init).bind(self, *args, **kwargs).arguments
     check_count("trainer: num_epochs", given.get("num_epochs", 1))
+    if given.get("validation_metric", "-loss") is None:
+        fail("trainer: validation_metric", "the name of a metric after + or -", None)
     for key, none in (("grad_norm", bool), ("grad_clipping", NoneType)):
         if key in given and not isinstance(given[key], none):
             check_number(f"trainer: {key}", given[key], above=0)

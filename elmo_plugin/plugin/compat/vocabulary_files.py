@@ -5,19 +5,33 @@ error. Importing this makes each file appear whole, and a new folder with all of
 
 If the text that a vocabulary is made from has changed, a recovered run gave each row of its weights
 another word's. Importing this makes it an error to replace the words of a run with checkpoints.
+
+The vocabulary of type `from_files` may name a `model.tar.gz`, but not the folder of a training run.
+Importing this makes it read the vocabulary in this folder.
 """
 
 import os
 import shutil
+from functools import wraps
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 from allennlp.data import Vocabulary
 from allennlp.data.vocabulary import NAMESPACE_PADDING_FILE
 
 from elmo_plugin.checks import InputError
 
+_from_files = Vocabulary.from_files.__func__  # type: ignore[attr-defined]
 _save_to_files = Vocabulary.save_to_files
+
+
+@wraps(_from_files)
+def _from_files_of_a_run(
+    cls: type[Vocabulary], directory: str | os.PathLike, *args: Any, **kwargs: Any
+) -> Vocabulary:
+    words = os.path.join(directory, "vocabulary")
+    return _from_files(cls, words if os.path.isdir(words) else directory, *args, **kwargs)
 
 
 def _save_whole_files(self: Vocabulary, directory: str) -> None:
@@ -51,4 +65,5 @@ def _check_words(new: Path, folder: Path) -> None:
             )
 
 
+Vocabulary.from_files = classmethod(_from_files_of_a_run)  # type: ignore[assignment]
 Vocabulary.save_to_files = _save_whole_files  # type: ignore[method-assign]

@@ -5,7 +5,7 @@ files.
 `pretrained://small` is the archive of an installed model. It can be used wherever AllenNLP
 expects a `model.tar.gz`:
 
-    allennlp predict pretrained://small sentences.txt
+    allennlp predict pretrained://small sentences.txt --include-package elmo_plugin
 """
 
 import io

@@ -27,8 +27,12 @@ This is an ELMo model (Peters et al. 2018), a bidirectional language model: {n_l
 of {dim} cells, projected to {projection_dim}, so that a vector has {output_dim} numbers. The files
 are in bilm-tf's format; {readers}.
 
-TODO: the text on which it was trained, how that text was split into tokens, and the perplexity of
-held-out text.
+## Training
+
+Write here on which text the model was trained, how that text was split into tokens, and the
+perplexity of held-out text.
+
+## Use
 
 ```python
 from elmo_plugin import Elmo

@@ -247,17 +247,21 @@ def test_an_export_says_who_reads_it(bilm_archive, tmp_path, capsys):
     ]
 
 
-def test_a_model_card(bilm_archive, tmp_path):
+def test_a_model_card(bilm_archive, tmp_path, capsys):
     """The front matter is read by the package of the Hugging Face Hub. The folder with the card is
-    read as the same model, and a card that exists stays."""
+    read as the same model, and a card that exists stays. What is missing in the card is said by the
+    command and, in whole sentences, by the card."""
     out = tmp_path / "my-elmo"
     languages = ["--language", "en", "--language", "pt-BR"]
     allennlp("bilm-export", bilm_archive, out, "--card", "--license", "cc-by-4.0", *languages)
+    expected = f"in {out / 'README.md'}, describe the training text and replace USER/REPOSITORY"
+    assert capsys.readouterr().out.splitlines()[-1] == expected
     assert {file.name for file in out.iterdir()} == {*FILES, "README.md"}
     card = ModelCard.load(out / "README.md")
     assert card.data.license == "cc-by-4.0" and card.data.language == ["en", "pt-BR"]
     assert card.data.pipeline_tag == "feature-extraction" and "elmo" in card.data.tags
     assert card.text.strip().startswith("# my-elmo\n")
+    assert "## Training\n\nWrite here on which text" in card.text and "TODO" not in card.text
     assert "2 LSTM layers\nof 24 cells, projected to 8" in card.text
     expected = Elmo.from_archive(bilm_archive).embed("A dog")
     assert np.array_equal(Elmo.from_archive(out).embed("A dog"), expected)

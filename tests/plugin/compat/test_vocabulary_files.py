@@ -1,8 +1,10 @@
 """A vocabulary's files appear whole or not at all."""
 
+import tarfile
 from pathlib import Path
 
 import pytest
+from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.data import vocabulary as allennlp_vocabulary
 
@@ -70,3 +72,18 @@ def test_the_words_of_a_run_are_not_replaced(tmp_path: Path, kind: type[Vocabula
     with pytest.raises(InputError, match=f"vocabulary: expected that of the run in {tmp_path}, .*"):
         one.save_to_files(str(folder))
     assert saved(folder) == before
+
+
+def test_the_vocabulary_of_a_run(bilm_archive: str, tmp_path: Path) -> None:
+    """The expected words are those that AllenNLP reads from the archive. Either is a vocabulary in
+    a config, as in bilm_finetune.jsonnet."""
+    with tarfile.open(bilm_archive) as archive:
+        archive.extractall(tmp_path, filter="data")
+    folders = bilm_archive, tmp_path, tmp_path / "vocabulary"
+    expected, *found = (
+        Vocabulary.from_params(Params({"type": "from_files", "directory": str(folder)}))
+        for folder in folders
+    )
+    words = expected.get_token_to_index_vocabulary("words")
+    assert len(words) > 3
+    assert [vocab.get_token_to_index_vocabulary("words") for vocab in found] == [words, words]
