@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ import torch
 from allennlp.commands import main
 from allennlp.common import file_utils
 from allennlp.common.plugins import import_plugins
+from tqdm import tqdm
 
 from elmo_plugin.elmo import dump, score
 from elmo_plugin.plugin.models.archives import load_language_model
@@ -96,6 +98,8 @@ each_command = pytest.mark.parametrize("name", COMMANDS)
 def _child(arguments: list[str], log: Path, cache: Path, user: int | None, n_threads: int) -> None:
     os.setsid()
     torch.set_num_threads(n_threads)
+    # Forks share tqdm's lock, and one that is killed while it has it would keep it forever.
+    tqdm.set_lock(threading.RLock())
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
