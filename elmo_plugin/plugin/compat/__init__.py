@@ -1,9 +1,8 @@
 """
 Patches for AllenNLP 2.10.1 and allennlp-models 2.10.1, their last releases, on current versions of
 PyTorch, NLTK and spaCy. Importing a module applies its patch. When one is no longer needed, remove
-its file and its test. Patches are independent of one another, except that `find_lr` uses
-`config_blocks`; `faster/lstm_encoder.py` uses `confidence_checks`, and `data/installed_docs.py` a
-function of `spacy_models`.
+its file and its test. Patches are independent of one another; `faster/lstm_encoder.py` uses
+`confidence_checks`, and `data/installed_docs.py` a function of `spacy_models`.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """
 AllenNLP's command `evaluate` opens its output files only after it has evaluated, ignores
-`--batch-size 0`, and does not name the argument that has no such GPU, is no JSON or is not in the
-model's output. If the archive has no data loader, its error is about `NoneType`. Importing this
-checks its arguments, if possible before anything is loaded. Remove it when AllenNLP does so.
+`--batch-size 0`, does not name the argument that has no such GPU or is no JSON, and fails with an
+error about `NoneType` if the archive has no data loader. Importing this makes each a clear error,
+before anything is evaluated. Remove it when AllenNLP does so.
 """
 
 from functools import wraps
@@ -13,7 +13,7 @@ from allennlp.commands import evaluate
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Archive
 
-from elmo_plugin.checks import InputError, check_count
+from elmo_plugin.checks import check_count
 from elmo_plugin.elmo.arguments import check_can_write, device_named
 from elmo_plugin.plugin.errors import json_object
 
@@ -37,15 +37,7 @@ def _evaluate_after_checks(*args: Any, **kwargs: Any) -> dict[str, Any]:
         files = given.get(name)
         for file in [] if files is None else files.split(","):
             check_can_write(argument, file)
-    key = given.get("batch_weight_key")
-    try:
-        return _evaluate(*args, **kwargs)
-    except KeyError as error:
-        if key is None or error.args != (key,):
-            raise
-        raise InputError(
-            f"--batch-weight-key: expected a key of the model's output, found {key!r}"
-        ) from error
+    return _evaluate(*args, **kwargs)
 
 
 @wraps(_load_archive)

@@ -71,7 +71,10 @@ def test_from_a_model_that_comes_with_the_package():
 
 @pytest.mark.parametrize(
     ("key", "kind"),
-    [("pretrained_file", "a model"), ("pretrained_vocabulary_file", "bilm-tf's vocabulary")],
+    [
+        ("pretrained_file", "an installed model"),
+        ("pretrained_vocabulary_file", "bilm-tf's vocabulary"),
+    ],
 )
 def test_a_missing_file_is_named(bilm_archive, key, kind):
     """The message has the file and what it should be."""
