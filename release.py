@@ -144,7 +144,7 @@ def try_wheels(program: str, wheels: list[Path], expected: Path, folder: Path) -
     refused = subprocess.run(
         [python, "-m", "elmo_plugin", "train"], cwd=empty, capture_output=True, text=True
     )
-    assert "elmo_plugin needs allennlp: install" in refused.stderr, refused.stderr
+    assert "elmo_plugin needs allennlp: pip install" in refused.stderr, refused.stderr
     version = capture(python, "--version").strip()
     print(f"{version} ({program}): vectors equal the clone's, and `score` works", flush=True)
     shutil.rmtree(folder)  # with PyTorch's CUDA build it takes 6 GB
