@@ -24,7 +24,8 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.modules import sampled_softmax
 from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, keep_if_best
 from elmo_plugin.plugin.models.language_model import BiLMModel
-from tests.conftest import BLOCKS
+from tests.compare import assert_close
+from tests.conftest import BLOCKS, threads
 from tests.plugin.training.toy_training import Killed
 
 ROOT = Path(__file__).parents[3]
@@ -124,6 +125,19 @@ def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
     runs = (folder, tmp_path / "killed")
     curves = [(run / "learning_curve.jsonl").read_text() for run in runs]
     assert curves[0].splitlines()[:-1] == curves[1].splitlines()[:-1]
+
+
+@pytest.mark.long
+def test_another_number_of_threads_on_recovery(whole, tmp_path):
+    """Expected: the weights of the uninterrupted run of one thread, up to rounding, because a
+    matrix product may be divided in another way."""
+    _, expected = whole
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", kill_after=40)
+    with threads(2):
+        found = train(tmp_path / "killed", recover=True)
+    for name, tensor in expected.items():
+        assert_close(found[name], tensor, atol=1e-4, what=name)
 
 
 def curve(folder: Path) -> list[dict[str, float]]:
