@@ -24,9 +24,8 @@ NAMES_OF_A_BILM = (
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--pretrained", choices=pretrained_names(), help="the name of an installed model"
-    )
+    installed = ", ".join(pretrained_names())
+    parser.add_argument("--pretrained", help=f"the name of an installed model: {installed}")
     parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")

@@ -12,8 +12,8 @@
 //             `archive_file`, or `options_file` and `weight_file`; and `dropout`, `do_layer_norm`,
 //             `use_top_only`, `cache_dir`, ...
 //   dim       size of an ELMo vector, twice the biLM's projection_dim, or the embedder's
-//             projection_dim; not needed with `pretrained`. `dim` below computes it from an options
-//             file: dim=elmo.dim(import 'options.json')
+//             projection_dim; not needed with our `pretrained` models. `dim` below computes it from
+//             an options file: dim=elmo.dim(import 'options.json')
 //   max_characters_per_token   that of the biLM, if it is not 50
 //   key       name of the indexer and the embedder in the config; use another one for a second biLM
 //   l2        strength of the L2 penalty on the weights of the mixes, lambda in the paper
@@ -24,8 +24,8 @@
 {
   dim(options):: 2 * options.lstm.projection_dim,
 
-  // Vector sizes of the models in the package.
-  local pretrained_dims = { small: 256, tiny: 64 },
+  // Vector sizes of our models.
+  local pretrained_dims = { medium: 512, small: 256, tiny: 64 },
 
   input(
     config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null, dims={}
@@ -147,9 +147,9 @@
       ['config', 'the config of a task, with dataset_reader and model',
        if std.isObject(config) then std.objectFields(config) else config, is_task(config)],
       ['embedder', "parameters such as { pretrained: 'small' }", embedder, std.isObject(embedder)],
-      ['embedder.pretrained', 'one of ' + std.join(', ', std.objectFields(pretrained_dims)),
+      ['embedder.pretrained', std.join(', ', std.objectFields(pretrained_dims)) + ', or another with dim',
        get(embedder, 'pretrained'),
-       get(embedder, 'pretrained') == null
+       given_dim != null || get(embedder, 'pretrained') == null
        || std.objectHas(pretrained_dims, std.toString(embedder.pretrained))],
       ['max_characters_per_token', 'a whole number above 2', max_characters_per_token,
        is_count(max_characters_per_token) && max_characters_per_token > 2],
