@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, missing
+from elmo_plugin.checks import fail
 from elmo_plugin.elmo.elmo import Elmo
 
 try:
@@ -57,5 +58,7 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         check_is_fitted(self)
         if getattr(texts, "ndim", 1) == 2 and texts.shape[1] == 1:
             texts = np.asarray(texts)[:, 0]
+        if isinstance(texts, str) or hasattr(texts, "columns"):
+            fail("texts", "a list of texts or one column", texts)
         sentences = [text.split() if isinstance(text, str) else text for text in texts]
         return self.elmo_.embed(sentences, self.layer, pool="mean")

@@ -27,7 +27,6 @@ from elmo_plugin.elmo.saved import elmo_of, save_elmo
 from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, ScalarMix
-from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
 
@@ -122,7 +121,6 @@ class Elmo(BiLMLayers):
         check_flag("keep_sentence_boundaries", keep_sentence_boundaries)
         check_flag("use_top_only", use_top_only)
         check_flag("requires_grad", requires_grad)
-        check_choice("initial_state", initial_state, INITIAL_STATES)
         check_choice("cache_dtype", cache_dtype, DTYPES)
         check_number("cache_size_gb", cache_size_gb, above=0)
         if not isinstance(bilm, BiLM):
@@ -452,11 +450,9 @@ class Elmo(BiLMLayers):
         # Raises
 
         `InputError`
-            If `initial_state` is `"carry"` or `precision` is not `"fp32"`.
+            If `initial_state` is `"carry"`, `precision` is not `"fp32"`, or there is no such layer.
         `RuntimeError`
             If the biLM has no weights.
-        `InputError`
-            If there is no such layer.
         """
         _check_layer(layer, self.n_layers)
         # Sizes of 0 and 1 in the example would be fixed in the program.

@@ -22,7 +22,6 @@ from elmo_plugin.files.digest import new_digest
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.found import FoundBiLM
 from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, log_uniform
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
@@ -76,7 +75,6 @@ class LanguageModel(BiLMLayers):
         initial_state: str = "warm",
         precision: str = "fp32",
     ) -> None:
-        check_choice("initial_state", initial_state, INITIAL_STATES)
         if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(words) != softmax.n_words:
             fail("words", f"{', '.join(SPECIAL_WORDS)}, .., {softmax.n_words} in total", words)
         super().__init__(bilm, initial_state=initial_state, precision=precision)
@@ -263,16 +261,18 @@ class LanguageModel(BiLMLayers):
         _check_targets(wanted, batch)
         found: list[Any] = [None] * len(batch)
         before = self.carried.state
-        with self.lock.shared():
-            for places, top in self._read(batch, MAX_TOKENS):
-                for row, b in enumerate(places):
-                    at = torch.tensor(list(wanted[b]), dtype=torch.long, device=top.device)
-                    # The forward direction predicts a word from its left context, the backward
-                    # from its right one.
-                    both = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
-                    contexts = [x for name, x in both.items() if direction in (name, "both")]
-                    found[b] = self._most_probable(contexts, k)
-        self.carried.state = before
+        try:
+            with self.lock.shared():
+                for places, top in self._read(batch, MAX_TOKENS):
+                    for row, b in enumerate(places):
+                        at = torch.tensor(list(wanted[b]), dtype=torch.long, device=top.device)
+                        # The forward direction predicts a word from its left context, the backward
+                        # from its right one.
+                        both = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
+                        contexts = [x for name, x in both.items() if direction in (name, "both")]
+                        found[b] = self._most_probable(contexts, k)
+        finally:
+            self.carried.state = before
         return found[0][0] if is_number else found[0] if is_single else found
 
     def _most_probable(self, contexts: list[Tensor], k: int) -> list[list[Substitute]]:

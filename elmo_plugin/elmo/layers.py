@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import InputError, check_count
+from elmo_plugin.checks import InputError, check_choice, check_count
 from elmo_plugin.elmo.allennlp_weights import accept_allennlp_weights
 from elmo_plugin.elmo.export import exported_layers
 from elmo_plugin.elmo.frozen import CAPACITY, FrozenBiLM
@@ -18,6 +18,7 @@ from elmo_plugin.elmo.layer_cache import LayerCache
 from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens, token_lists
 from elmo_plugin.elmo.shared_lock import SharedLock, lock_of
 from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.lstm_state import CarriedState, LSTMState, take_resume_state
 from elmo_plugin.text.characters import (
     BEGIN_TOKEN,
@@ -46,9 +47,7 @@ class BiLMLayers(nn.Module):
         cache_size_gb: float = 10.0,
     ) -> None:
         super().__init__()
-        self.bilm = bilm.eval()
-        bilm.requires_grad_(requires_grad)
-        bilm.set_precision(precision)
+        check_choice("initial_state", initial_state, INITIAL_STATES)
         if precision == "int8" and requires_grad:
             raise InputError('precision "int8": expected a frozen biLM, found requires_grad true')
         self.initial_state = initial_state
@@ -65,6 +64,8 @@ class BiLMLayers(nn.Module):
                     "sentence's layers depend on those before it"
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
+        bilm.set_precision(precision)  # from here on nothing fails, and the biLM may be changed
+        self.bilm = bilm.eval().requires_grad_(requires_grad)
         self._frozen: FrozenBiLM | None = None
         accept_allennlp_weights(self)  # before the next hook, which reads our names
         self.register_load_state_dict_pre_hook(_before_loading)
@@ -220,7 +221,7 @@ class BiLMLayers(nn.Module):
 
     def fingerprint(self) -> bytes:
         """
-        A digest of the weights and the settings that a sentence's layers depend on. Raises a
+        A digest of the weights and the settings that a sentence's layers depend on. Raises an
         `InputError` if the biLM is trained or contains parts whose effect is unknown.
         """
         with self.lock.shared():

@@ -45,8 +45,8 @@ def jensen_shannon_divergence(first: np.ndarray, second: np.ndarray) -> float:
 def clusters(vectors: np.ndarray, n_clusters: int | None = None, seed: int = 0) -> np.ndarray:
     """
     The number of the cluster of each use, from 0, by k-means on standardized vectors. By default,
-    the number of clusters is the one from 2 to 10 with the highest silhouette score. Needs
-    scikit-learn.
+    the number of clusters is the one from 2 to 10 with the highest silhouette score. There are at
+    most as many as different vectors. Needs scikit-learn.
     """
     scaled = needed("sklearn.preprocessing").StandardScaler().fit_transform(vectors)
 
@@ -54,10 +54,10 @@ def clusters(vectors: np.ndarray, n_clusters: int | None = None, seed: int = 0) 
         k_means = needed("sklearn.cluster").KMeans(n, n_init=10, random_state=seed)
         return k_means.fit_predict(scaled)
 
+    n_different = len(np.unique(scaled, axis=0))
     if n_clusters is not None:
         check_count("n_clusters", n_clusters)
-        return labels(n_clusters)
-    n_different = len(np.unique(scaled, axis=0))
+        return labels(min(n_clusters, n_different))
     most = min(MOST_CLUSTERS, n_different, len(scaled) - 1)
     if most < 2:
         return np.zeros(len(scaled), dtype=int)

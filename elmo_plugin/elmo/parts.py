@@ -117,6 +117,8 @@ def write_in_parts(
         raise DiskFullError(
             f"{error}; once there is space, the same command resumes the run"
         ) from None
+    finally:
+        model.same_bits = False
 
 
 @contextmanager

@@ -15,9 +15,12 @@ def elmo_of(elmo_class: Any, found: FoundBiLM, kwargs: dict[str, Any]) -> Any:
     An `Elmo` with the biLM and, if `kwargs` do not ask for others, with the mixes that were trained
     with it.
     """
-    if found.mixes is None or kwargs.get("scalar_mix_parameters") is not None:
+    if found.mixes is None:
         return elmo_class(found.bilm, **kwargs)
-    elmo = elmo_class(found.bilm, **{**found.mixes.settings, **kwargs})
+    settings = found.mixes.settings
+    if kwargs.get("scalar_mix_parameters") is not None:
+        return elmo_class(found.bilm, **{**settings, "use_top_only": False, **kwargs})
+    elmo = elmo_class(found.bilm, **{**settings, **kwargs})
     own = _mixes(elmo)
     shapes = ({name: x.shape for name, x in state.items()} for state in (own, found.mixes.state))
     if len({frozenset(x.items()) for x in shapes}) == 1:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import h5py
 import numpy as np
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, fail
 from elmo_plugin.elmo.arguments import (
     add_model_arguments,
     check_output_file,
@@ -89,6 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if (args.text is None) == (args.pairs is None):
         raise InputError("expected either a text or --pairs, found both or none")
+    if args.pairs is not None and args.initial_state == "carry":
+        fail("--initial-state", "zero or warm with --pairs, which are no text", args.initial_state)
     if args.output_file is None:
         check_standard_output()
     else:

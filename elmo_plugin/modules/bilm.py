@@ -77,7 +77,7 @@ class BiLM(nn.Module):
         self.options = options
         lstm = options.lstm
         self.token_encoder: Any = token_encoder(options)
-        self.bilstm = BiLSTM(input_dim=lstm.projection_dim, dropout=dropout, **asdict(lstm))
+        self.bilstm = BiLSTM(dropout=dropout, **asdict(lstm))
         self.warm_state = WarmState(self.bilstm.zero_state(1))
         # The character ids of the tokens that begin and end a sentence, shape `(2, C)`.
         self.register_buffer("boundaries", _boundaries(self), persistent=False)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import check_choice
-from elmo_plugin.modules.bilm import TRAINED_PRECISIONS, BiLM
+from elmo_plugin.modules.bilm import INITIAL_STATES, TRAINED_PRECISIONS, BiLM
 from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
 from elmo_plugin.modules.token_encoder import WordTable
@@ -51,6 +51,7 @@ class BiLMWithSoftmax(nn.Module):
         super().__init__(**of_another_base)
         self.bilm = BiLM(options, dropout=dropout)
         check_choice("precision", precision, TRAINED_PRECISIONS)
+        check_choice("initial_state", initial_state, INITIAL_STATES)
         self.bilm.set_precision(precision)
         self.softmax = SampledSoftmax(
             n_words=n_words,

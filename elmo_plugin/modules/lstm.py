@@ -85,7 +85,7 @@ class ProjectedLSTM(nn.Module):
         are sorted by descending length. By default every step reads all rows.
 
         Returns h_1 .. h_T of shape `(2, T, B, P)`, zeros at steps that a row does not read; and
-        each row's c and h after its last step, of shapes `(2, B, D)` and `(2, B, P)`. Raises a
+        each row's c and h after its last step, of shapes `(2, B, D)` and `(2, B, P)`. Raises an
         `InputError` if the last sizes of `inputs`, `cell` and `hidden` are not those of the layer.
         """
         expected = self.input_weight.size(1), self.dim, self.projection_dim
@@ -120,10 +120,9 @@ class BiLSTM(nn.Module):
 
     n_layers : `int`
         L, the number of layers.
-    input_dim : `int`
-        Size of the first layer's input.
     dim : `int`
     projection_dim : `int`
+        Also the size of every layer's input.
     cell_clip : `float | None`
     proj_clip : `float | None`
         See `ProjectedLSTM` for these four.
@@ -138,7 +137,6 @@ class BiLSTM(nn.Module):
         self,
         *,
         n_layers: int,
-        input_dim: int,
         dim: int,
         projection_dim: int,
         cell_clip: float | None,
@@ -153,7 +151,7 @@ class BiLSTM(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.layers: Sequence[ProjectedLSTM] = nn.ModuleList(  # type: ignore[assignment]
             ProjectedLSTM(
-                input_dim=projection_dim if k else input_dim,
+                input_dim=projection_dim,
                 dim=dim,
                 projection_dim=projection_dim,
                 cell_clip=cell_clip,
@@ -178,8 +176,8 @@ class BiLSTM(nn.Module):
         self, inputs: Tensor, state: LSTMState, batch_sizes: Sequence[int] | None = None
     ) -> tuple[list[Tensor], LSTMState]:
         """
-        Read a batch of rows with all layers. `inputs`: shape `(2, T, B, input_dim)`, each direction
-        in its own reading order. `state`: initial LSTM state of shape `(L, 2, B, ...)`; no gradient
+        Read a batch of rows with all layers. `inputs`: shape `(2, T, B, P)`, each direction in its
+        own reading order. `state`: initial LSTM state of shape `(L, 2, B, ...)`; no gradient
         flows into it. `batch_sizes`: see `ProjectedLSTM.forward`. Returns the output of each layer,
         shape `(2, T, B, P)`, and each row's state after its last step.
         """

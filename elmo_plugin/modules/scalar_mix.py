@@ -62,8 +62,8 @@ class ScalarMix(nn.Module):
     def forward(self, layers: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
         """
         Mix `layers`, h_0 .. h_L, each of shape `(B, T, dim)`. Returns shape `(B, T, dim)`. `mask`:
-        shape `(B, T)`, true at real tokens; required if `do_layer_norm`, otherwise unused. Raises a
-        `InputError` if the number of layers is not `mixture_size`, or `do_layer_norm` has no mask.
+        shape `(B, T)`, true at real tokens; required if `do_layer_norm`, otherwise unused. Raises
+        an `InputError` if the number of layers is not `mixture_size`, or `do_layer_norm` lacks it.
         """
         if len(layers) != self.mixture_size:
             raise InputError(f"layers: expected {self.mixture_size} tensors, found {len(layers)}")

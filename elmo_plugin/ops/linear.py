@@ -1,6 +1,6 @@
 """
-Matrix products without a gradient, computed by oneDNN on CPUs and by PyTorch on other devices. The
-references are `x @ weight` and `torch.bmm`.
+Matrix products, and a linear layer with a hand-written gradient, computed by oneDNN on CPUs and by
+PyTorch on other devices. The references are `x @ weight` and `torch.bmm`.
 
 On CPUs PyTorch computes fp32 products with MKL, which uses half of the vector unit on non-Intel
 CPUs and is slow for matrices with few rows. oneDNN, which PyTorch also contains and which

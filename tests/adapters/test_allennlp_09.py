@@ -120,6 +120,7 @@ def test_the_keys_of_a_file(bilm_files: BiLMFiles, tmp_path: Path) -> None:
     embedder.embed_file(io.StringIO("A dog\nIt"), tmp_path / "numbers", forget_sentences=True)
     with h5py.File(tmp_path / "keys") as keys, h5py.File(tmp_path / "numbers") as numbers:
         assert set(keys) == {"A dog", "It"} and set(numbers) == {"0", "1"}
+    assert not embedder.elmo_bilm.same_bits  # which would make later calls slower
 
 
 def test_what_is_refused(bilm_files: BiLMFiles, tmp_path: Path) -> None:
@@ -130,6 +131,10 @@ def test_what_is_refused(bilm_files: BiLMFiles, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match=r"output_format: expected one of .* found 'mix'"):
         embedder.embed_file(io.StringIO("A"), tmp_path / "out", "mix")
+    (tmp_path / "old").touch()
+    with pytest.raises(InputError, match="old: expected"):
+        embedder.embed_file(io.StringIO("A"), tmp_path / "old")
+    assert not (tmp_path / ".old.parts").exists()
     with pytest.raises(ValueError, match=r"sentence 0: expected a list of tokens, found 'MKV'"):
         embedder.embed_batch(["MKV", "AC"])
     with pytest.raises(InputError, match=r"cuda_device: expected -1 for the CPU"):

@@ -403,6 +403,17 @@ def test_other_sequences_are_lists(elmo, form):
     assert numpy.array_equal(elmo.embed([form(tokens)])[0], expected)
 
 
+def test_a_refused_model_leaves_the_bilm_alone(bilm_files):
+    """Another `Elmo` of the same biLM has the vectors that it had."""
+    elmo = Elmo.from_files(*bilm_files)
+    expected = elmo.embed("The dog")
+    for wrong in ({"precision": "int8", "requires_grad": True}, {"cache_dir": "/dev/null/cache"}):
+        with pytest.raises((InputError, OSError)):
+            Elmo(elmo.bilm, **{"precision": "bf16", **wrong})
+    assert numpy.array_equal(elmo.embed("The dog"), expected)
+    assert not any(parameter.requires_grad for parameter in elmo.bilm.parameters())
+
+
 def test_threads_leave_the_mode_alone(bilm_files):
     """A model that is being trained stays in training mode while other threads embed with it, and
     its own dropout does not change their vectors."""

@@ -90,6 +90,17 @@ def test_carry_continues_from_the_row_above(tmp_path: Path) -> None:
         state = after
 
 
+def test_substitutes_that_fail_move_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By definition: the state before the call, whatever happens in it."""
+    model = language_model(initial_state="carry")
+    model.score(SENTENCES[0])
+    before = model.carried.state
+    monkeypatch.setattr(model.softmax, "logits", None)
+    with pytest.raises(TypeError):
+        model.substitutes(SENTENCES[2])
+    assert model.carried.state is before
+
+
 def test_forms_of_sentences() -> None:
     """Property: one sentence, as a string or a list of tokens, has the scores of a list of it."""
     model = language_model()

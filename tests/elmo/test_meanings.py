@@ -58,6 +58,7 @@ def test_clusters() -> None:
     for found in (clusters(vectors), clusters(vectors, 3)):
         assert len({*zip(groups, found)}) == 3 == len({*found})
     assert len({*clusters(vectors, 2)}) == 2
+    assert len({*clusters(vectors[:2], 3)}) == 2
     assert not clusters(np.ones((9, 4))).any() and not clusters(vectors[:1]).any()
     with pytest.raises(InputError, match=r"^n_clusters: expected a whole number from 1"):
         clusters(vectors, 0)

@@ -64,6 +64,15 @@ def test_a_tuned_model(
     assert not torch.equal(mixes(start)[0], mixes(elmo)[0])
 
 
+def test_other_mixes_leave_the_initial_state(bilm_files: BiLMFiles, tmp_path: Path) -> None:
+    """The expected vectors of the biLM are those of the model that was saved, whose other settings
+    are the defaults where they are not given."""
+    elmo = tuned(bilm_files, use_top_only=True, initial_state="zero")
+    elmo.save(tmp_path)
+    found = Elmo.from_archive(tmp_path, scalar_mix_parameters=[0.0] * elmo.n_layers)
+    assert numpy.array_equal(found.embed(SENTENCE, "top"), elmo.embed(SENTENCE, "top"))
+
+
 def test_allennlp_reads_the_files(bilm_files: BiLMFiles, tmp_path: Path) -> None:
     """The oracle is AllenNLP's own `Elmo`. It knows the two files, and its mixes are new."""
     elmo = tuned(bilm_files)

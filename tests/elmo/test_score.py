@@ -159,6 +159,8 @@ def test_errors(text: Path, tmp_path: Path, bilm_archive: str) -> None:
     assert "expected to write a new file" in run(text, *model, "--output-file", tmp_path)
     assert "--output-file: " in run(text, *model, "--output-file", tmp_path / "no" / "out")
     assert "expected one of --pretrained, --archive-file" in run(text)
+    carry = run("--pairs", text, *model, "--initial-state", "carry")
+    assert "--initial-state: expected zero or warm with --pairs" in carry
     (tmp_path / "blank").write_text("the dog\n\nthe\n")
     message = run(tmp_path / "blank", *model, "--output-file", out)
     assert "blank, line 2: expected a sentence, found an empty line" in message

@@ -1,8 +1,10 @@
 """The language model in plain PyTorch, compared with the oracle in NumPy."""
 
 import numpy as np
+import pytest
 import torch
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules import BiLMWithSoftmax
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
@@ -63,6 +65,12 @@ def test_log_probabilities(tmp_path):
         assert_close(torch.tensor(found), torch.tensor(expected), atol=1e-5, what=f"row {row}")
     for direction, total in zip(log_p, sums):
         assert_close(-direction.sum(), total, atol=1e-4, what="negative log likelihood")
+
+
+def test_a_misspelled_initial_state():
+    """Expected: an error that names the key, here without AllenNLP."""
+    with pytest.raises(InputError, match=r"initial_state: expected one of .* found 'wram'"):
+        language_model(initial_state="wram")
 
 
 def test_a_window_continues_the_one_before():

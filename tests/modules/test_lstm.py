@@ -253,7 +253,6 @@ def bilstm_of(use_skip_connections: bool = True, dropout: float = 0.0) -> BiLSTM
     torch.manual_seed(0)
     bilstm = BiLSTM(
         n_layers=N_LAYERS,
-        input_dim=INPUT,
         dim=DIM,
         projection_dim=PROJECTION,
         cell_clip=3.0,
@@ -268,9 +267,9 @@ def bilstm_of(use_skip_connections: bool = True, dropout: float = 0.0) -> BiLSTM
 def test_directions_never_see_each_other():
     """Another text in one direction changes neither outputs nor gradients of the other."""
     bilstm = bilstm_of()
-    inputs = torch.randn(2, N_STEPS, N_ROWS, INPUT, requires_grad=True)
+    inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION, requires_grad=True)
     outputs, state = bilstm(inputs, bilstm.zero_state(N_ROWS))
-    other = torch.stack([inputs[0], torch.randn(N_STEPS, N_ROWS, INPUT)])
+    other = torch.stack([inputs[0], torch.randn(N_STEPS, N_ROWS, PROJECTION)])
     others, other_state = bilstm(other, bilstm.zero_state(N_ROWS))
     for y, other_y in zip(outputs, others):
         assert torch.equal(y[0], other_y[0]) and not torch.equal(y[1], other_y[1])
@@ -293,7 +292,7 @@ def test_dropout_is_on_the_input_that_the_residual_adds(use_skip_connections, mo
     reads its input after dropout, and from the second layer on this input is added to its output.
     The seed gives the masks."""
     bilstm = bilstm_of(use_skip_connections, dropout=0.4)
-    inputs = torch.randn(2, N_STEPS, N_ROWS, INPUT)
+    inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
     zero = bilstm.zero_state(N_ROWS)
     torch.manual_seed(1)
     outputs, _ = bilstm(inputs, zero)
@@ -315,7 +314,7 @@ def test_gradients_of_the_stack_are_autograds(monkeypatch):
     """The expected gradients come from autograd with the equation in place of every layer's fast
     path, within 1e-4, for rows of unequal length."""
     bilstm, sizes = bilstm_of(), BATCH_SIZES["falling"]
-    inputs = torch.randn(2, N_STEPS, N_ROWS, INPUT, requires_grad=True)
+    inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION, requires_grad=True)
     weight = torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
     parameters = dict(bilstm.named_parameters(), inputs=inputs)
     gradients = []

@@ -12,6 +12,7 @@ from elmo_plugin.modules.language_model import BiLMWithSoftmax
 from elmo_plugin.ops import kernels
 from elmo_plugin.ops.lstm import SELF_TEST, lstm_scan, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.text.lines import read_sentences
+from tests.conftest import python
 from tests.ops.test_lstm_kernel import check_bits_in_any_company, random_case
 
 needs_int8 = pytest.mark.skipif(
@@ -154,6 +155,21 @@ def test_without_int8_products_the_precision_is_that_of_bf16(monkeypatch):
     elmo, other = (Elmo.from_pretrained("tiny", precision=x) for x in ("int8", "bf16"))
     assert elmo.bilm.precision == other.bilm.precision != "int8"
     assert all(map(np.array_equal, elmo.embed(sentences), other.embed(sentences)))
+
+
+CHECKED = """
+import importlib, torch
+from elmo_plugin.ops import kernels, lstm
+torch.set_default_dtype(torch.float64)
+kernels.check = lambda kernel, *_: print(kernel.__name__)
+importlib.reload(lstm)
+"""
+
+
+@needs_int8
+def test_the_kernel_is_tested_whatever_the_default_dtype():
+    """Expected: both forms of the kernel, as without the other default."""
+    assert python("-c", CHECKED).stdout.split() == ["scan", "_quantized_scan"]
 
 
 def test_training_in_int8_is_refused():

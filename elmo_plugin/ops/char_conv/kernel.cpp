@@ -1,5 +1,5 @@
 // The maximum over a word of each convolution of its characters, and the gradients of the tables,
-// on CPUs. `char_conv.py` has the definition.
+// on CPUs. `reference.py` has the definition.
 //
 // A block of filters of one table at a time, so that the rows of the characters that occur stay in
 // cache, and for each word all windows up to its padding, so that the maximum stays in registers.

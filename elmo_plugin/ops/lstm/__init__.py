@@ -130,5 +130,5 @@ def _quantized_scan(reading: Reading) -> tuple[Tensor, ...]:
 
 SELF_TEST = kernel.scan, torch_ops.scan, _example
 check(*SELF_TEST)
-if quantizes(torch.empty(0)):
+if quantizes(torch.empty(0, dtype=torch.float32, device="cpu")):
     check(_quantized_scan, torch_ops.scan, _example, [torch.int8])

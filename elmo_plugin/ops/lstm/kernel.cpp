@@ -183,8 +183,6 @@ struct Task {
   Packed<T> input_weight, recurrent_weight;
   optional<Packed<T>> projection_weight;
 
-  int64_t row(int64_t r) const { return place.at(r); }
-  int64_t row(int64_t t, int64_t r) const { return place.at(t, r); }
   // Number of rows that step t reads.
   int64_t rows(int64_t t) const { return place.count(scan.batch_sizes[t]); }
 
@@ -199,14 +197,14 @@ struct Task {
     Tensor x = zeros<T>({n_steps * n_rows, input_weight.row()});
     Tensor gates = scratch<float>({blocks, n_steps * n_rows, GATES});
     Tensor h = zeros<T>({n_rows, recurrent_weight.row()}), m = zeros<M>({n_rows, hidden()});
-    for (int64_t r = 0; r < n_rows; ++r) store_output(s.h + row(r) * s.projection_dim, r, h);
+    for (int64_t r = 0; r < n_rows; ++r) store_output(s.h + place.at(r) * s.projection_dim, r, h);
     for (int64_t first = 0; first < s.n_steps; first += n_steps) {
       const int64_t last = std::min(first + n_steps, s.n_steps);
       int64_t n = 0;
       for (int64_t t = first; t < last; ++t)
         for (int64_t r = 0; r < rows(t); ++r, ++n)
           store_row(
-              s.inputs + row(t, r) * s.input_dim, s.input_dim, input_weight.k,
+              s.inputs + place.at(t, r) * s.input_dim, s.input_dim, input_weight.k,
               x.mutable_data_ptr<T>() + n * input_weight.row());
       add_gates(input_weight, x.const_data_ptr<T>(), n, gates, 0, false);
       for (int64_t t = first, offset = 0; t < last; offset += rows(t), ++t)
@@ -252,8 +250,8 @@ struct Task {
       }
     if (projection_weight) project(t, n_rows, to_m);
     for (int64_t r = 0; r < n_rows; ++r) {
-      const float* y = scan.outputs + row(t, r) * scan.projection_dim;
-      std::copy_n(y, scan.projection_dim, scan.h + row(r) * scan.projection_dim);
+      const float* y = scan.outputs + place.at(t, r) * scan.projection_dim;
+      std::copy_n(y, scan.projection_dim, scan.h + place.at(r) * scan.projection_dim);
       store_output(y, r, h);
     }
   }
@@ -268,12 +266,12 @@ struct Task {
     float unused[BLOCK];
     vectorized([&]() INLINE {
       for (int64_t r = first; r < first + n; ++r, gates += GATES) {
-        float* c = s.c + row(r) * dim + unit;
-        float* y = projection_weight ? unused : s.outputs + row(t, r) * dim + unit;
+        float* c = s.c + place.at(r) * dim + unit;
+        float* y = projection_weight ? unused : s.outputs + place.at(t, r) * dim + unit;
         M* to = m + r * hidden() + unit;
-        float* kept_gates = keep ? s.kept_gates + row(t, r) * 4 * dim + unit : nullptr;
-        float* kept_c = keep ? s.kept_c + row(t, r) * dim + unit : nullptr;
-        M* kept_m = keep ? static_cast<M*>(s.kept_m) + row(t, r) * dim + unit : nullptr;
+        float* kept_gates = keep ? s.kept_gates + place.at(t, r) * 4 * dim + unit : nullptr;
+        float* kept_c = keep ? s.kept_c + place.at(t, r) * dim + unit : nullptr;
+        M* kept_m = keep ? static_cast<M*>(s.kept_m) + place.at(t, r) * dim + unit : nullptr;
 #pragma GCC ivdep
         for (int64_t u = 0; u < units; ++u) {
           const float i = sigmoid(gates[u] + bias[u]);
@@ -315,7 +313,7 @@ struct Task {
         vectorized([&]() INLINE {
           for (int64_t r = 0; r < n; ++r) {
             const float* from = projected + r * BLOCK;
-            float* y = scan.outputs + row(t, first + r) * scan.projection_dim + column;
+            float* y = scan.outputs + place.at(t, first + r) * scan.projection_dim + column;
 #pragma GCC ivdep
             for (int64_t p = 0; p < columns; ++p) y[p] = clip(from[p], bound);
           }

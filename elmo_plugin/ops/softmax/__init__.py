@@ -2,9 +2,9 @@
 The negative log likelihoods of `SampledSoftmax`, with hand-written gradients.
 
 The loss is the end of the model, so its gradients can be computed with it, up to a factor. This is
-done in blocks of rows, while a block's probabilities are in cache; only one block of the n x S
-probabilities is in memory at a time. The kernel is used if possible; other machines
-and types use PyTorch's operators.
+done in blocks of rows, while a block's probabilities are in cache; only some blocks of the n x S
+probabilities are in memory at a time. The kernel is used if possible; other machines and types use
+PyTorch's operators.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-// The softmax's loss with its gradient on CPUs. `sampled_softmax_loss.py` has its definition.
+// The softmax's loss with its gradient on CPUs. `reference.py` has its definition.
 //
 // A tile is the logits of some words and some rows. They are computed, turned into exponentials and
 // multiplied for the gradient of the hidden vectors while they are in cache. A tile is transposed,

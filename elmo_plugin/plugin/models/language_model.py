@@ -12,19 +12,10 @@ from allennlp.nn import RegularizerApplicator
 from allennlp.nn.parallel import DdpAccelerator
 from torch import Tensor
 
-from elmo_plugin.checks import (
-    InputError,
-    check_choice,
-    check_count,
-    check_flag,
-    check_number,
-    check_path,
-    fail,
-)
+from elmo_plugin.checks import InputError, check_count, check_flag, check_number, check_path, fail
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.found import check_words
 from elmo_plugin.modules import language_model
-from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.modules.token_encoder import WordTable
@@ -117,7 +108,6 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         check_number("dropout", dropout, least=0, below=1)
         if n_negative_samples is not None:
             check_count("n_negative_samples", n_negative_samples)
-        check_choice("initial_state", initial_state, INITIAL_STATES)
         check_flag("sparse_gradients", sparse_gradients)
         if pretrained_file is not None:
             check_path("pretrained_file", pretrained_file)
