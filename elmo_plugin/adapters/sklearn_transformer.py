@@ -59,6 +59,6 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         if getattr(texts, "ndim", 1) == 2 and texts.shape[1] == 1:
             texts = np.asarray(texts)[:, 0]
         if isinstance(texts, str) or hasattr(texts, "columns"):
-            fail("texts", "a list of texts or one column", texts)
+            fail("texts", "a list of texts or one column", type(texts).__name__)
         sentences = [text.split() if isinstance(text, str) else text for text in texts]
         return self.elmo_.embed(sentences, self.layer, pool="mean")
