@@ -188,7 +188,7 @@ def _read_blocks(text: BinaryIO, name: str, is_text: bool) -> Iterator[list[str]
         data += rest
         if lines_before == 0:
             _refuse_other_formats(data, name)
-        block = _decode(data, name, lines_before)
+        block = decode(data, name, lines_before)
         if lines_before == 0:
             block = block.removeprefix(BYTE_ORDER_MARK)
         lines = block.removesuffix("\n").split("\n")
@@ -207,7 +207,8 @@ def read_sentences(path: str | os.PathLike) -> Iterator[list[str]]:
                     yield tokens
 
 
-def _decode(block: bytes, name: str, lines_before: int) -> str:
+def decode(block: bytes, name: str, lines_before: int) -> str:
+    """The text of some lines. Raises an `InputError` that names the line if it is not UTF-8."""
     try:
         return block.decode("utf-8")
     except UnicodeDecodeError as error:

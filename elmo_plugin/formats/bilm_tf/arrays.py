@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Protocol
 
 import h5py
@@ -45,6 +46,8 @@ class HDF5Arrays:
         self._softmax = file if softmax is None else softmax
         paths = {self._weights.filename, self._softmax.filename}
         self.n_bytes = sum(map(os.path.getsize, paths))
+        # Once for each array, because it decompresses all chunks to check them.
+        self._find = cache(lambda name: find_array(self._file(name), name))
 
     def _file(self, name: str) -> h5py.File:
         return self._softmax if name.startswith(SOFTMAX) else self._weights
@@ -56,11 +59,11 @@ class HDF5Arrays:
         return [*array_names(self._weights), *array_names(self._softmax)]
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        array = find_array(self._file(name), name)
+        array = self._find(name)
         return None if array is None else array.shape
 
     def rows(self, name: str) -> Iterator[np.ndarray]:
-        array = find_array(self._file(name), name)
+        array = self._find(name)
         assert array is not None
         return read_rows(array)
 

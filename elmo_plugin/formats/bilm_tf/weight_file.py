@@ -86,7 +86,9 @@ def read_arrays(
         from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
 
         shape = arrays.shape(name := EMBEDDING if reads_words else SOFTMAX_WEIGHT)
-        rows = read_softmax_rows(vocabulary_file, shape[0] if shape else 0, arrays.path(name))
+        if not shape:
+            raise InputError(f"{arrays.path(name)}: {name}: expected an array, found none")
+        rows = read_softmax_rows(vocabulary_file, shape[0], arrays.path(name))
     if reads_words and not has_words:
         if rows is None:
             raise InputError(

@@ -4,7 +4,9 @@ from typing import Any
 
 from allennlp.training.callbacks import TrainerCallback
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.models.export_files import export_files, refused_by_allennlp, who_reads
+from elmo_plugin.plugin.models.language_model import BiLMModel
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,11 @@ class BiLMExportCallback(TrainerCallback):
         self.softmax = softmax
 
     def on_start(self, trainer: Any, is_primary: bool = True, **_: Any) -> None:
+        if not isinstance(trainer.model, BiLMModel):
+            found = type(trainer.model).__name__
+            raise InputError(
+                f'callback of type "bilm_export": expected a model of type "bilm", found {found}'
+            )
         if is_primary and refused_by_allennlp(trainer.model.bilm.options):
             logger.warning("The files of bilm_export: %s", who_reads(trainer.model.bilm.options))
 

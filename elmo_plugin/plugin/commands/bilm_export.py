@@ -18,8 +18,8 @@ from elmo_plugin.plugin.models.model_card import model_card
 class BiLMExport(Command):
     """
     Writes a trained bilm, or the biLM of a task model with the embedder "elmo", as bilm-tf's
-    options.json, weights.hdf5 and, for a bilm, vocabulary.txt, and says whether AllenNLP's own ELMo
-    can read them.
+    options.json, weights.hdf5 and, for a bilm, vocabulary.txt, or with the trained mixes of a task
+    elmo_mixes.json, and says whether AllenNLP's own ELMo can read them.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,12 @@ class BiLMExport(Command):
             name = readme.absolute().parent.name
             card = model_card(name, found.options, args.license, args.language)
         names = write_model_files(
-            args.folder, found.bilm, softmax=softmax, words=found.words, dtype=dtype
+            args.folder,
+            found.bilm,
+            softmax=softmax,
+            words=found.words,
+            mixes=found.mixes,
+            dtype=dtype,
         )
         if args.card:
             with atomic_write(readme) as temporary:

@@ -32,7 +32,7 @@ from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
 from elmo_plugin.plugin.errors import json_object, named
 from elmo_plugin.plugin.task_address import with_repeats
-from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text.lines import decode, read_blocks
 
 
 def _get_predictor(args: Namespace) -> Predictor:
@@ -119,7 +119,7 @@ class PredictManager(predict._PredictManager):
 def _lines(input_file: str) -> Iterable[str]:
     """The lines of a file, or of standard input as they come. Only a line feed ends a line."""
     if input_file == "-":
-        return (line.decode("utf-8") for line in sys.stdin.buffer)
+        return (decode(line, "stdin", number) for number, line in enumerate(sys.stdin.buffer))
     file = Path(local_path(with_repeats(input_file)))
     return chain.from_iterable(read_blocks(file, name=input_file, is_text=False))
 

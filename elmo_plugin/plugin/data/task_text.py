@@ -26,8 +26,7 @@ from inspect import getfile
 from pathlib import Path
 from typing import Any
 
-from allennlp.common import Params, util
-from allennlp.common.params import parse_overrides
+from allennlp.common import Params, params, util
 from allennlp.common.plugins import import_plugins
 from allennlp.common.util import END_SYMBOL, START_SYMBOL
 from allennlp.data import DatasetReader, Field, Instance
@@ -90,10 +89,13 @@ class TaskTextClient(SchemeClient):
         with named(self.resource):
             file = local_path(self.config_file, "the config of a task")
             wanted = json.dumps([*READERS, self.key])
-            config = parse_overrides(
+            text = params.evaluate_snippet(
+                "",
                 f"local config = import {json.dumps(os.path.abspath(file))}; "
-                f"{{ [key]: config[key] for key in {wanted} if std.objectHas(config, key) }}"
+                f"{{ [key]: config[key] for key in {wanted} if std.objectHas(config, key) }}",
+                ext_vars=params._environment_variables(),
             )
+            config = json.loads(text)
             check_text(self.key, config.get(self.key))
             if config.get(READERS[0]) is None:
                 fail(READERS[0], "a block", None)

@@ -60,7 +60,7 @@ def model_card(name: str, options: BiLMOptions, license: str, languages: Sequenc
     lstm = options.lstm
     return CARD.format(
         name=name,
-        languages="".join(["language:\n", *(f"- {x}\n" for x in languages)]) if languages else "",
+        languages="".join(["language:\n", *(f'- "{x}"\n' for x in languages)]) if languages else "",
         license=license,
         n_layers=lstm.n_layers,
         dim=lstm.dim,

@@ -101,6 +101,17 @@ def test_the_vocabulary_of_another_model(tmp_path: Path, tied: bool, words: list
             find_bilm(*named, with_softmax=True)
 
 
+def test_a_weight_file_without_the_table(tmp_path: Path) -> None:
+    """Expected: the error names the array that is missing, and not the vocabulary."""
+    folder = as_bilm_tf(write_words(tmp_path / "files"))
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        del file["embedding"]
+    with pytest.raises(
+        InputError, match=r"weights\.hdf5: embedding: expected an array, found none"
+    ):
+        find_bilm(folder)
+
+
 @pytest.mark.parametrize("change", ["vocabulary", "text", "zeros"])
 def test_an_archive_with_two_lists_of_words(tmp_path: Path, change: str) -> None:
     """By hand: the table and the softmax must have the same words, and a text has to be words."""

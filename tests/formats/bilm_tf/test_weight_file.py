@@ -16,6 +16,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
+from elmo_plugin.formats.bilm_tf import arrays
 from elmo_plugin.formats.bilm_tf.options_file import options_from_dict, read_options, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
 from elmo_plugin.formats.find import find_bilm
@@ -278,6 +279,16 @@ def test_float16_and_compressed_files_are_read(files):
     found = read_weights(bilm.options, path).bilm
     found = found.token_encoder.char_embedding.weight[1:].detach().numpy()
     np.testing.assert_array_equal(found, half.astype("float32"))
+
+
+def test_an_array_is_found_once(files, monkeypatch):
+    """Finding a compressed array decompresses all of it, to check its chunks."""
+    _, path, bilm = files
+    found = []
+    find = arrays.find_array
+    monkeypatch.setattr(arrays, "find_array", lambda *x: (found.append(x[1]), find(*x))[1])
+    read_weights(bilm.options, path)
+    assert len(found) == len(set(found)) > 9
 
 
 def test_the_warm_state_is_written_and_read(files):

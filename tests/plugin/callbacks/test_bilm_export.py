@@ -1,13 +1,16 @@
 """These tests run the callback `bilm_export` in AllenNLP's trainer."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.models import Model
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.callbacks.bilm_export import BiLMExportCallback
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
@@ -52,3 +55,6 @@ def test_a_warning_before_training_where_allennlp_will_not_read_it(tmp_path, cap
     assert "bilm_export" not in caplog.text
     callback.on_start(Trainer(use_skip_connections=False))
     assert "does not: it needs lstm.use_skip_connections" in caplog.text
+    tagger: Any = SimpleNamespace(model=torch.nn.Linear(1, 1))
+    with pytest.raises(InputError, match='expected a model of type "bilm", found Linear'):
+        callback.on_start(tagger)

@@ -77,6 +77,15 @@ def test_a_line_without_a_sentence(
     assert {file.name for file in tmp_path.iterdir()} == {"text", "out"}
 
 
+def test_a_line_that_is_not_utf_8(bilm_archive, tmp_path, monkeypatch) -> None:
+    """The error names the line, and not the archive, and there is no output."""
+    bad = io.BytesIO(b"he threw\nthe \xff dog\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(bad, "utf-8"))
+    with pytest.raises(InputError, match=r"^stdin, line 2: expected UTF-8, found the byte 0xff"):
+        predict(bilm_archive, "bilm", "-", "--output-file", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("text", ["\n", "a\n\n", "\na\n"])
 def test_blank_lines_at_both_ends(bilm_archive, tmp_path, text) -> None:
     """The number is that of the first blank line, counted from 1."""

@@ -284,7 +284,7 @@ def test_missing_parts_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"gone\.jsonnet"):
         lines("task://gone.jsonnet#train_data_path")
     (tmp_path / "bad.jsonnet").write_text("{ a: ")
-    with pytest.raises(InputError, match=r"bad\.jsonnet"):
+    with pytest.raises(InputError, match=r"^task://.*bad\.jsonnet#train_data_path: STATIC ERROR"):
         lines(f"task://{tmp_path}/bad.jsonnet#train_data_path")
 
 
