@@ -3,11 +3,11 @@ Makes and checks what a person uploads to PyPI, in dist/:
 
     python release.py 3.11 3.12 /path/to/python3.13
 
-It builds the sdist and the pure wheel of the last commit, and those of each folder of models/ that
-is a distribution of its own; checks that each sdist gives the same wheel, and that PyPI would
-accept the metadata and render the README; and installs the wheels with each of the named Pythons
-that this machine has, into a new environment outside the clone, where it computes vectors and runs
-a command. Nothing is uploaded.
+It builds the sdist and the pure wheel of the last commit, and those of each folder of models/;
+checks that each sdist gives the same wheel, and that PyPI would accept the size and the metadata
+and render the README; and installs the wheels with each of the named Pythons that this machine has,
+into a new environment outside the clone, where it computes vectors and runs a command. Nothing is
+uploaded.
 """
 
 import os
@@ -22,6 +22,8 @@ ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 TORCH = "torch==2.13.0"
 """Installed before the wheels, as `make install` does."""
+LARGEST = 100_000_000
+"""PyPI's limit for a file, in bytes."""
 SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
 VECTORS = """
 import sys
@@ -72,17 +74,15 @@ def unpack_last_commit(source: Path) -> None:
 
 
 def model_distributions(source: Path) -> list[Path]:
-    """Folders of models/ that are distributions of their own."""
-    projects = {
-        file.parent
-        for name in ("setup.py", "pyproject.toml")
-        for file in source.glob(f"models/*/{name}")
-    }
-    return sorted(projects)
+    """The folders of models/, which are distributions of their own."""
+    return sorted(file.parent for file in source.glob("models/*/pyproject.toml"))
 
 
 def make(distribution: Path, again: Path) -> None:
-    """Build a wheel and an sdist, and check that the sdist gives the wheel."""
+    """
+    Build a wheel and an sdist, and check that the sdist gives the wheel, and that PyPI accepts
+    their sizes.
+    """
     made = again / "made"
     shutil.rmtree(again, ignore_errors=True)
     capture(sys.executable, "-c", SDIST, made, folder=distribution)  # prints each file
@@ -93,6 +93,7 @@ def make(distribution: Path, again: Path) -> None:
     assert contents(wheel) == contents(other), f"{sdist.name} builds another {wheel.name}"
     DIST.mkdir(exist_ok=True)
     for file in (sdist, wheel):
+        assert file.stat().st_size < LARGEST, f"{file.name}: {file.stat().st_size:,} bytes"
         shutil.copy(file, DIST)
 
 
