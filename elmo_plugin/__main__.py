@@ -112,8 +112,10 @@ def _place(error: Exception) -> tuple[str, str]:
             archive_file = str(named.get("archive_file") or "")
         if frame.f_code.co_name == "pop_and_construct_arg":
             key = f"{known['params'].history}{known['argument_name']}"
-    # An `InputError` names the file at fault, which may be the text.
-    if not file and (key or not isinstance(error, InputError)):
+    # Our own errors name the file at fault, which may be the text.
+    is_own = str(frame.f_globals.get("__name__")).startswith("elmo_plugin.")
+    names_file = isinstance(error, InputError) or (is_own and isinstance(error, OSError))
+    if not file and (key or not names_file):
         file = archive_file
     return file, key
 

@@ -202,7 +202,7 @@ def test_missing_files(bilm_archive, tmp_path, arguments, name):
     known = {"ARCHIVE": bilm_archive, "OUT": str(tmp_path / "out")}
     end, printed = ended(*(known.get(argument, argument) for argument in arguments))
     assert_one_line(end, printed)
-    assert isinstance(end, str) and name in end
+    assert isinstance(end, str) and name in end and bilm_archive not in end
 
 
 SLIPS = {
@@ -215,6 +215,7 @@ SLIPS = {
     'find-lr CONFIG -s OUT -o {"trainer.cuda_device":7}': "cuda_device: expected -1.*found 7",
     "evaluate TEXT TEXT": "TEXT: expected a model.tar.gz or the folder of a training run, found",
     "predict TEXT TEXT": "TEXT: expected a model.tar.gz or the folder of a training run, found",
+    "predict ARCHIVE .": r"^python -m elmo_plugin: \.: expected a file, found a folder",
     "evaluate ARCHIVE TEXT --output-file no/such": "--output-file: no/such: .*No such file",
     "evaluate ARCHIVE TEXT --output-file .": "--output-file: expected a file to write, found",
     "evaluate ARCHIVE TEXT --predictions-output-file no/such": "--predictions-output-file: no/such",

@@ -118,9 +118,10 @@ def run(args: argparse.Namespace) -> None:
                 temporary.write_bytes(_encoded(text))
         return
     if args.output_file is None:
-        print_text(_header(args), end="")
+        header = _header(args)
         for lines in groups(read_lines(file, name), _at_once(model)):
-            print_text(_scored(model, lines, args), end="")
+            print_text(header + _scored(model, lines, args), end="")
+            header = ""
     else:
         _write(model, file, name, args)
 

@@ -23,6 +23,7 @@ from elmo_plugin.elmo.sentences import SPACE, tokens_of
 from elmo_plugin.files.atomic_write import atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.lines import find_files, read_blocks
 
 ROWS = 1024
@@ -55,7 +56,8 @@ VECTOR = "vector"
 def word_forms(words: Any) -> dict[str, str]:
     """The word of each form. See `Elmo.uses` for `words`, and for the errors."""
     if isinstance(words, str | os.PathLike):
-        lines = chain.from_iterable(read_blocks(Path(words), is_text=False))
+        file = Path(local_path(words, "a file of words"))
+        lines = chain.from_iterable(read_blocks(file, name=str(words), is_text=False))
         pairs = (line.strip().partition("\t") for line in lines if line.strip())
         words = [(word, forms or [word]) for word, _, forms in pairs]
     elif isinstance(words, Mapping):
@@ -66,7 +68,7 @@ def word_forms(words: Any) -> dict[str, str]:
     for word, forms in words:
         for form in forms.split() if isinstance(forms, str) else forms:
             if not isinstance(form, str) or not form or SPACE.search(form):
-                fail(f"words: {word}", "forms without spaces, the first after a tab", form)
+                fail(f"words: {word}", "forms without spaces, and a tab before the first", form)
             if found.setdefault(form, word) != word:
                 fail("words", f"{form!r} as a form of one word", f"it at {found[form]}, {word}")
     if not found:

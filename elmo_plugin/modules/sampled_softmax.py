@@ -57,7 +57,7 @@ class SampledSoftmax(nn.Module):
         if n_negative_samples is not None and not 0 < n_negative_samples < n_words:
             raise InputError(
                 f"n_negative_samples: expected at least 1 and less than the {n_words} words of the "
-                f"vocabulary, or none for the full softmax, found {n_negative_samples}"
+                f"vocabulary, or null for the full softmax, found {n_negative_samples}"
             )
         if sparse_gradients and n_negative_samples is None:
             raise InputError(

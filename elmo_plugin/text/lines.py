@@ -154,10 +154,13 @@ def read_blocks(
     closed. `name`: the file in errors, by default its path. `is_text`: whether the lines are
     sentences.
 
-    Raises an `InputError` if the file is not UTF-8, if its compressed form is damaged or cut short,
-    if a line is longer than `LINE_BYTES`, or if a text is the data of a task, such as CoNLL.
+    Raises an `InputError` if it is a folder, if it is not UTF-8, if its compressed form is damaged
+    or cut short, if a line is longer than `LINE_BYTES`, or if a text is the data of a task, such as
+    CoNLL.
     """
     name = name or str(file)
+    if isinstance(file, Path) and file.is_dir():
+        raise InputError(f"{name}: expected a file, found a folder")
     with open(file, "rb", buffering=0) if isinstance(file, Path) else nullcontext(file) as disk:
         raw: io.BufferedReader = io.BufferedReader(cast(io.RawIOBase, disk), BLOCK_BYTES)
         try:

@@ -172,6 +172,12 @@ def test_wrong_words(words: object, message: str) -> None:
         word_forms(words)
 
 
+def test_a_file_of_words_that_is_not_there(tmp_path: Path) -> None:
+    """Expected: an error that names the file, as for a text."""
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/no: expected a file of words, found"):
+        word_forms(tmp_path / "no")
+
+
 def test_wrong_arguments(elmo: Elmo, bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for options, message in (
         ({"layer": "all"}, "^layer: expected one that gives a use one vector, found 'all'$"),

@@ -120,7 +120,7 @@ def _lines(input_file: str) -> Iterable[str]:
     """The lines of a file, or of standard input as they come. Only a line feed ends a line."""
     if input_file == "-":
         return (decode(line, "stdin", number) for number, line in enumerate(sys.stdin.buffer))
-    file = Path(local_path(with_repeats(input_file)))
+    file = Path(local_path(with_repeats(input_file), "a file"))
     return chain.from_iterable(read_blocks(file, name=input_file, is_text=False))
 
 

@@ -100,7 +100,9 @@ class ElmoEmbedder(TokenEmbedder):
         # The boundaries would be misread as tokens.
         passed_on = signature(Elmo).parameters.keys() - {"bilm", "keep_sentence_boundaries"}
         if other := sorted(kwargs.keys() - passed_on):
-            raise InputError(f"{NAME}: unknown keys {', '.join(other)}")
+            own = signature(type(self)).parameters.keys() - {"vocab", "serialization_dir", "kwargs"}
+            keys = ", ".join(sorted(own | passed_on))
+            raise InputError(f"{NAME}: unknown keys {', '.join(other)}; its keys are {keys}")
         kwargs.update(dropout=dropout, cache_dir=cache_dir)
         with _errors_in_config():
             if known is not None:

@@ -703,7 +703,7 @@ def test_missing_inputs_are_named(text, tmp_path, options):
             FileNotFoundError, match=rf"{no}: expected {kind}.* found no such file$"
         ):
             run(*arguments, "--top")
-    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+    with pytest.raises(InputError, match=f"{tmp_path}: expected a file, found a folder"):
         run(tmp_path, out, "--top", *options)
 
 

@@ -373,3 +373,7 @@ def test_a_bilm_of_another_size_than_the_config_was_made_for(bilm_files):
     assert embedder(**kwargs, elmo_dim=5, projection_dim=5).get_output_dim() == 2 * 5
     with pytest.raises(InputError, match=r"elmo_dim 20,.*found 16, that of .*dim=16 to"):
         embedder(**kwargs, elmo_dim=20)
+    with pytest.raises(
+        InputError, match=r"unknown keys requires_gard; its keys are .*, requires_grad"
+    ):
+        embedder(**kwargs, requires_gard=True)
