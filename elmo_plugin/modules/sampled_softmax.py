@@ -87,8 +87,9 @@ class SampledSoftmax(nn.Module):
         `(...)`; `IGNORE` at positions without a prediction.
         """
         hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1).long()
-        real = targets != IGNORE
-        hidden, targets = hidden[real], targets[real]
+        real = (targets != IGNORE).nonzero().squeeze(1)
+        # The gradient of `hidden[real]` is several times slower.
+        hidden, targets = hidden.index_select(0, real), targets[real]
         if not self.training or self.n_negative_samples is None:
             return softmax_loss(hidden, targets, self.weight, self.bias)
         return self._sampled_loss(hidden, targets)
