@@ -64,7 +64,7 @@ class BiLMLayers(nn.Module):
                     "sentence's layers depend on those before it"
                 )
             self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
-        bilm.set_precision(precision)  # from here on nothing fails, and the biLM may be changed
+        bilm.set_precision(precision)  # other `Elmo`s may use it: only after all checks
         self.bilm = bilm.eval().requires_grad_(requires_grad)
         self._frozen: FrozenBiLM | None = None
         accept_allennlp_weights(self)  # before the next hook, which reads our names

@@ -122,6 +122,7 @@ def run(args: argparse.Namespace) -> None:
         for lines in groups(read_lines(file, name), _at_once(model)):
             print_text(header + _scored(model, lines, args), end="")
             header = ""
+        print_text(header, end="")  # of a text without sentences
     else:
         _write(model, file, name, args)
 

@@ -68,7 +68,11 @@ def word_forms(words: Any) -> dict[str, str]:
     for word, forms in words:
         for form in forms.split() if isinstance(forms, str) else forms:
             if not isinstance(form, str) or not form or SPACE.search(form):
-                fail(f"words: {word}", "forms without spaces, and a tab before the first", form)
+                fail(
+                    f"words: {word}",
+                    "forms without spaces, which a tab separates from the word in a file",
+                    form,
+                )
             if found.setdefault(form, word) != word:
                 fail("words", f"{form!r} as a form of one word", f"it at {found[form]}, {word}")
     if not found:

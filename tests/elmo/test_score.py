@@ -151,7 +151,9 @@ def test_carry_continues_from_the_sentence_before(
         np.testing.assert_allclose(json.loads(line)["forward"], expected.forward, atol=1e-5)
 
 
-def test_errors(text: Path, tmp_path: Path, bilm_archive: str) -> None:
+def test_errors(
+    text: Path, tmp_path: Path, bilm_archive: str, capsys: pytest.CaptureFixture
+) -> None:
     """By definition: one line that names the argument, the file or the line, and no output."""
     model, out = ["--archive-file", bilm_archive], tmp_path / "out"
     assert "expected either a text or --pairs, found both or none" in run(*model)
@@ -164,6 +166,8 @@ def test_errors(text: Path, tmp_path: Path, bilm_archive: str) -> None:
     (tmp_path / "blank").write_text("the dog\n\nthe\n")
     message = run(tmp_path / "blank", *model, "--output-file", out)
     assert "blank, line 2: expected a sentence, found an empty line" in message
+    assert "found an empty line" in run(tmp_path / "blank", *model)
+    assert capsys.readouterr().out == ""
     (tmp_path / "pairs").write_text('{"sentence_good": "the dog"}\n')
     message = run("--pairs", tmp_path / "pairs", *model, "--output-file", out)
     assert "pairs, line 1: expected a JSON object with the sentences sentence_good" in message

@@ -100,7 +100,10 @@ def test_an_unknown_size():
 @pytest.mark.parametrize(
     "embedder, message",
     [
-        ("{ pretrained: 'smal' }", "embedder.pretrained: expected medium, .*; found .smal"),
+        (
+            "{ pretrained: 'smal' }",
+            "embedder.pretrained: expected small, tiny, or another with dim; found .smal",
+        ),
         ("{ pretraind: 'small' }", "embedder: expected pretrained, archive_file, .*pretraind"),
     ],
 )
