@@ -81,16 +81,18 @@ class _Scan(torch.autograd.Function):
         *tensors, cell_clip, proj_clip, batch_sizes = arguments
         ctx.way, ctx.rest = way, (cell_clip, proj_clip, batch_sizes)
         outputs, last_c, last_h, *kept = way.scan(_reading(tensors, ctx.rest), keep=True)
-        ctx.save_for_backward(outputs, *kept, *tensors)
+        ctx.n_tensors = len(tensors)
+        ctx.save_for_backward(*tensors, outputs, *kept)
         ctx.mark_non_differentiable(last_c, last_h)
         return outputs, last_c, last_h
 
     @staticmethod
     @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        outputs, gates, c, m, *tensors = ctx.saved_tensors
+        outputs, m, *kept = ctx.saved_tensors[ctx.n_tensors :]
+        tensors = ctx.saved_tensors[: ctx.n_tensors]
         inputs, _, h_0, weights, _ = reading = _reading(tensors, ctx.rest)
-        d_gates, d_h, d_bias = ctx.way.scan_backward(reading, grads[0], outputs, gates, c)
+        d_gates, d_h, d_bias = ctx.way.scan_backward(reading, grads[0], outputs, *kept)
 
         def flat(x: Tensor) -> Tensor:
             return x.reshape(2, -1, x.size(-1)).to(weights.input.dtype)

@@ -25,9 +25,12 @@ using std::optional;
 
 constexpr int64_t BLOCK = 64;        // units, or columns, of a block of packed weights
 constexpr int64_t GATES = 4 * BLOCK; // columns of a block of gates: i, j, f, o
+constexpr int64_t KEPT = 5 * BLOCK;  // what a row keeps of a block for the backward pass: also c
 constexpr int64_t CHUNK = 32;        // rows of one product, so that its factors fit in L1
 constexpr int64_t MIN_ROWS = 8;      // minimum rows per task, because each task reads all weights
 constexpr int64_t INPUT_ROWS = 128;  // rows of input gates per product
+
+constexpr int64_t blocks_of(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 
 // ---- Loops over units ----
 
@@ -75,7 +78,7 @@ struct Packed {
 
   Packed(
       const Tensor& x, int64_t direction, int64_t least_k, int64_t columns, int64_t n_parts = 1) {
-    blocks = (columns + BLOCK - 1) / BLOCK, parts = n_parts;
+    blocks = blocks_of(columns), parts = n_parts;
     TORCH_CHECK(
         x.dim() == 5 && x.size(0) == 2 && x.size(1) == blocks && x.size(2) == n_parts &&
             x.size(3) >= least_k + BEHIND_BLOCK<T> && x.size(3) % 2 == 0 && x.size(4) == BLOCK &&
@@ -154,7 +157,7 @@ void store_row(const float* from, int64_t n, int64_t k, T* to) {
 struct Scan {
   const float *inputs, *bias;
   float *outputs, *c, *h;
-  float *kept_gates = nullptr, *kept_c = nullptr; // for the backward pass
+  float* kept = nullptr; // for the backward pass
   void* kept_m = nullptr;
   int64_t n_steps, n_rows, input_dim, dim, projection_dim;
   float cell_clip, proj_clip;
@@ -170,6 +173,11 @@ struct Rows {
   int64_t at(int64_t r) const { return direction * n_rows + first_row + r * stride; }
   int64_t at(int64_t t, int64_t r) const {
     return (direction * n_steps + t) * n_rows + first_row + r * stride;
+  }
+  // The place in a tensor of shape (2, n_steps, blocks, n_rows, ..), which is written in its order:
+  // that takes a fifth less time than rows of all units, whose blocks are in other pages of memory.
+  int64_t at(int64_t t, int64_t block, int64_t blocks, int64_t r) const {
+    return ((direction * n_steps + t) * blocks + block) * n_rows + first_row + r * stride;
   }
 };
 
@@ -245,7 +253,7 @@ struct Task {
         const int64_t n = std::min(CHUNK, n_rows - r);
         float* to = gates_at(gates, block, offset + r);
         add_gates(recurrent_weight, h.const_data_ptr<T>(), block, r, n, to, true);
-        scan.kept_gates ? cells<true>(t, block, r, n, to, to_m)
+        scan.kept ? cells<true>(t, block, r, n, to, to_m)
                         : cells<false>(t, block, r, n, to, to_m);
       }
     if (projection_weight) project(t, n_rows, to_m);
@@ -269,8 +277,8 @@ struct Task {
         float* c = s.c + place.at(r) * dim + unit;
         float* y = projection_weight ? unused : s.outputs + place.at(t, r) * dim + unit;
         M* to = m + r * hidden() + unit;
-        float* kept_gates = keep ? s.kept_gates + place.at(t, r) * 4 * dim + unit : nullptr;
-        float* kept_c = keep ? s.kept_c + place.at(t, r) * dim + unit : nullptr;
+        float* kept =
+            keep ? s.kept + place.at(t, block, recurrent_weight.blocks, r) * KEPT : nullptr;
         M* kept_m = keep ? static_cast<M*>(s.kept_m) + place.at(t, r) * dim + unit : nullptr;
 #pragma GCC ivdep
         for (int64_t u = 0; u < units; ++u) {
@@ -282,11 +290,11 @@ struct Task {
           y[u] = o * tanh(c[u]);
           store(to + u, y[u]);
           if constexpr (keep) {
-            kept_gates[u] = i;
-            kept_gates[dim + u] = j;
-            kept_gates[2 * dim + u] = f;
-            kept_gates[3 * dim + u] = o;
-            kept_c[u] = c[u];
+            kept[u] = i;
+            kept[BLOCK + u] = j;
+            kept[2 * BLOCK + u] = f;
+            kept[3 * BLOCK + u] = o;
+            kept[4 * BLOCK + u] = c[u];
             store(kept_m + u, y[u]);
           }
         }
@@ -352,10 +360,10 @@ void for_each_task(int64_t n_steps, int64_t n_rows, const Work& work) {
   });
 }
 
-using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-// Returns h of every step, the last c and h of each row, and for the backward pass, if `keep`, the
-// gates and c of every step, and m in the precision of the products.
+// Returns h of every step, the last c and h of each row, and for the backward pass, if `keep`, m in
+// the precision of the products and the gates and c of every step, (2, T, blocks, B, KEPT).
 template <class T>
 Outputs scan(
     const Tensor& inputs, const Tensor& memory, const Tensor& output, const Tensor& input_weight,
@@ -380,7 +388,7 @@ Outputs scan(
   using M = typename Task<T>::M;
   const auto fresh_m = n_steps && batch_sizes.back() == n_rows ? scratch<M> : zeros<M>;
   Tensor outputs = fresh({2, n_steps, n_rows, projection_dim});
-  Tensor c = memory.clone(), h = output.clone(), gates, all_c, m;
+  Tensor c = memory.clone(), h = output.clone(), kept, m;
   Scan s{
       .inputs = floats(inputs, {2, n_steps, n_rows, inputs.size(3)}, "inputs"),
       .bias = floats(bias, {2, 4 * dim}, "bias"),
@@ -397,11 +405,9 @@ Outputs scan(
       .batch_sizes = batch_sizes,
   };
   if (keep) {
-    gates = scratch<float>({2, n_steps, n_rows, 4 * dim});
-    all_c = scratch<float>({2, n_steps, n_rows, dim});
+    kept = scratch<float>({2, n_steps, blocks_of(dim), n_rows, KEPT});
     m = fresh_m({2, n_steps, n_rows, dim});
-    s.kept_gates = gates.mutable_data_ptr<float>();
-    s.kept_c = all_c.mutable_data_ptr<float>();
+    s.kept = kept.mutable_data_ptr<float>();
     s.kept_m = m.mutable_data_ptr<M>();
   }
   if (n_steps && n_rows)
@@ -413,13 +419,13 @@ Outputs scan(
         task.projection_weight.emplace(*projection_weight, rows.direction, dim, projection_dim);
       task.run();
     });
-  return {outputs, c, h, gates, all_c, m};
+  return {outputs, c, h, m, kept};
 }
 
 // ---- The gradient ----
 
 struct Backward {
-  const float *d_outputs, *outputs, *memory, *gates, *c;
+  const float *d_outputs, *outputs, *memory, *kept;
   void *d_gates, *d_h; // in the precision of the products
   int64_t dim, projection_dim;
   float cell_clip, proj_clip;
@@ -437,7 +443,7 @@ struct BackwardTask {
   void run() const {
     const int64_t n_all = place.count(place.n_rows), width = recurrent_weight_t.blocks * BLOCK;
     const int64_t k = projection_weight_t ? projection_weight_t->k : scan.projection_dim;
-    const int64_t blocks = (scan.dim + BLOCK - 1) / BLOCK;
+    const int64_t blocks = blocks_of(scan.dim);
     Tensor d_y = zeros<float>({n_all, width}), d_y_before = zeros<float>({n_all, width});
     Tensor d_c = zeros<float>({n_all, scan.dim});
     Tensor d_h = zeros<T>({n_all, k}), d_gates = zeros<T>({CHUNK, GATES});
@@ -494,20 +500,21 @@ struct BackwardTask {
       int64_t t, int64_t block, int64_t first, int64_t n, const float* d_m, int64_t d_m_stride,
       float* d_c, T* to) const {
     const int64_t dim = scan.dim, unit = block * BLOCK, units = std::min(BLOCK, dim - unit);
+    const int64_t blocks = blocks_of(dim);
     const float bound = scan.cell_clip;
     float* d_b = d_bias + unit;
     vectorized([&]() INLINE {
       for (int64_t r = first; r < first + n; ++r, d_m += d_m_stride, to += GATES) {
-        const float* gates = scan.gates + place.at(t, r) * 4 * dim + unit;
-        const float* c = scan.c + place.at(t, r) * dim + unit;
-        const float* c_before =
-            (t ? scan.c + place.at(t - 1, r) * dim : scan.memory + place.at(r) * dim) + unit;
+        const float* gates = scan.kept + place.at(t, block, blocks, r) * KEPT;
+        const float* c = gates + GATES;
+        const float* c_before = t ? scan.kept + place.at(t - 1, block, blocks, r) * KEPT + GATES
+                                  : scan.memory + place.at(r) * dim + unit;
         float* d_memory = d_c + r * dim + unit;
         T* kept = static_cast<T*>(scan.d_gates) + place.at(t, r) * 4 * dim + unit;
 #pragma GCC ivdep
         for (int64_t u = 0; u < units; ++u) {
-          const float i = gates[u], j = gates[dim + u];
-          const float f = gates[2 * dim + u], o = gates[3 * dim + u];
+          const float i = gates[u], j = gates[BLOCK + u];
+          const float f = gates[2 * BLOCK + u], o = gates[3 * BLOCK + u];
           const float tanh_c = tanh(c[u]);
           float d = d_memory[u] + d_m[u] * o * (1 - tanh_c * tanh_c);
           d *= std::fabs(c[u]) < bound ? 1.0f : 0.0f;
@@ -536,10 +543,9 @@ struct BackwardTask {
 // precision of the products, and that of the bias.
 template <class T>
 std::tuple<Tensor, Tensor, Tensor> scan_backward(
-    const Tensor& d_outputs, const Tensor& outputs, const Tensor& memory, const Tensor& gates,
-    const Tensor& c, const Tensor& recurrent_weight_t,
-    const optional<Tensor>& projection_weight_t, optional<double> cell_clip,
-    optional<double> proj_clip, at::IntArrayRef batch_sizes) {
+    const Tensor& d_outputs, const Tensor& outputs, const Tensor& memory, const Tensor& kept,
+    const Tensor& recurrent_weight_t, const optional<Tensor>& projection_weight_t,
+    optional<double> cell_clip, optional<double> proj_clip, at::IntArrayRef batch_sizes) {
   const int64_t n_steps = outputs.size(1), n_rows = outputs.size(2);
   const int64_t dim = memory.size(-1), projection_dim = outputs.size(-1);
   TORCH_CHECK(static_cast<int64_t>(batch_sizes.size()) == n_steps, "batch_sizes: found ", batch_sizes);
@@ -552,8 +558,7 @@ std::tuple<Tensor, Tensor, Tensor> scan_backward(
       .d_outputs = floats(d_outputs, {2, n_steps, n_rows, projection_dim}, "d_outputs"),
       .outputs = floats(outputs, {2, n_steps, n_rows, projection_dim}, "outputs"),
       .memory = floats(memory, {2, n_rows, dim}, "memory"),
-      .gates = floats(gates, {2, n_steps, n_rows, 4 * dim}, "gates"),
-      .c = floats(c, {2, n_steps, n_rows, dim}, "c"),
+      .kept = floats(kept, {2, n_steps, blocks_of(dim), n_rows, KEPT}, "kept"),
       .d_gates = d_gates.mutable_data_ptr<T>(),
       .d_h = d_h.mutable_data_ptr<T>(),
       .dim = dim,
@@ -563,7 +568,7 @@ std::tuple<Tensor, Tensor, Tensor> scan_backward(
       .batch_sizes = batch_sizes,
   };
   Tensor d_bias = zeros<float>({2, n_rows, 4 * dim}); // a row for each task
-  const int64_t gate_rows = (dim + BLOCK - 1) / BLOCK * GATES;
+  const int64_t gate_rows = blocks_of(dim) * GATES;
   if (n_steps && n_rows)
     for_each_task(n_steps, n_rows, [&](const Rows& rows) {
       BackwardTask<T> task{
@@ -577,14 +582,13 @@ std::tuple<Tensor, Tensor, Tensor> scan_backward(
 }
 
 std::tuple<Tensor, Tensor, Tensor> scan_backward_of_any_type(
-    const Tensor& d_outputs, const Tensor& outputs, const Tensor& memory, const Tensor& gates,
-    const Tensor& c, const Tensor& recurrent_weight_t,
-    const optional<Tensor>& projection_weight_t, optional<double> cell_clip,
-    optional<double> proj_clip, at::IntArrayRef batch_sizes) {
+    const Tensor& d_outputs, const Tensor& outputs, const Tensor& memory, const Tensor& kept,
+    const Tensor& recurrent_weight_t, const optional<Tensor>& projection_weight_t,
+    optional<double> cell_clip, optional<double> proj_clip, at::IntArrayRef batch_sizes) {
   const auto type = recurrent_weight_t.scalar_type();
   const auto f = type == at::kFloat ? scan_backward<float> : scan_backward<BFloat16>;
   return f(
-      d_outputs, outputs, memory, gates, c, recurrent_weight_t, projection_weight_t, cell_clip,
+      d_outputs, outputs, memory, kept, recurrent_weight_t, projection_weight_t, cell_clip,
       proj_clip, batch_sizes);
 }
 
@@ -611,10 +615,10 @@ TORCH_LIBRARY(elmo_plugin, library) {
       "lstm_scan(Tensor inputs, Tensor memory, Tensor output, Tensor input_weight, "
       "Tensor recurrent_weight, Tensor bias, Tensor? projection_weight, float? cell_clip, "
       "float? proj_clip, int[] batch_sizes, bool keep) "
-      "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
       scan_of_any_type);
   library.def(
-      "lstm_scan_backward(Tensor d_outputs, Tensor outputs, Tensor memory, Tensor gates, Tensor c, "
+      "lstm_scan_backward(Tensor d_outputs, Tensor outputs, Tensor memory, Tensor kept, "
       "Tensor recurrent_weight_t, Tensor? projection_weight_t, float? cell_clip, float? proj_clip, "
       "int[] batch_sizes) -> (Tensor, Tensor, Tensor)",
       scan_backward_of_any_type);

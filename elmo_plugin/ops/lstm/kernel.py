@@ -95,7 +95,7 @@ def quantize_all(weights: LSTMWeights) -> LSTMWeights:
 def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     """
     `torch_ops.scan` by the kernel, for contiguous tensors in fp32, and weights that may be packed.
-    The kept gates are only for `scan_backward`.
+    What is kept is only for `scan_backward`.
     """
     inputs, c_0, h_0, weights, batch_sizes = reading
     if isinstance(weights.recurrent, Tensor):  # trained weights change between calls
@@ -116,7 +116,7 @@ def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
 
 
 def scan_backward(
-    reading: Reading, d_outputs: Tensor, outputs: Tensor, gates: Tensor, c: Tensor
+    reading: Reading, d_outputs: Tensor, outputs: Tensor, kept: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`torch_ops.scan_backward` by the kernel."""
     _, c_0, _, weights, batch_sizes = reading
@@ -125,8 +125,7 @@ def scan_backward(
         d_outputs.contiguous(),
         outputs,
         c_0,
-        gates,
-        c,
+        kept,
         _pack_transposed(weights.recurrent),
         None if w_p is None else pack(w_p.transpose(1, 2), 1),
         weights.cell_clip,

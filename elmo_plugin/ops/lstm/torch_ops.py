@@ -28,8 +28,8 @@ DEVICE_ROWS = 4096
 def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     """
     The outputs, and c and h of each row after its last step; see `ProjectedLSTM.forward`. With
-    `keep`, the activations of the gates, c and m of every step follow, for `scan_backward`: shapes
-    `(2, T, B, 4D)`, `(2, T, B, D)` and `(2, T, B, D)`.
+    `keep`, m of every step follows, shape `(2, T, B, D)`, and what `scan_backward` needs: the
+    activations of the gates and c of every step, shapes `(2, T, B, 4D)` and `(2, T, B, D)`.
     """
     inputs, c_0, h_0, weights, batch_sizes = reading
     n_steps, n_rows = inputs.shape[1:3]
@@ -60,7 +60,7 @@ def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     if not keep:
         return outputs, c[:, 0], last_h
     gates = buffer.view(*inputs.shape[:3], buffer.size(-1))
-    return outputs, _last(c_0, c, batch_sizes), last_h, gates, c, m
+    return outputs, _last(c_0, c, batch_sizes), last_h, m, gates, c
 
 
 def _n_rows(x: Tensor) -> int:
