@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from distutils.core import run_setup
 from pathlib import Path
@@ -14,9 +15,11 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 from markdown_it import MarkdownIt
+from packaging.requirements import Requirement
 
 from elmo_plugin import Elmo
 from elmo_plugin.plugin.environment import INSTALL, WITHOUT_PINS
+from elmo_plugin.pretrained import DISTRIBUTIONS
 from elmo_plugin.version import VERSION
 from release import find_python, model_distributions
 from tests.docs.pages import ALL_BLOCKS
@@ -93,13 +96,18 @@ def test_the_pages_have_the_version() -> None:
     assert set(wheels) == {VERSION}
 
 
-def test_each_model_is_released(tmp_path: Path) -> None:
-    """By definition: the folders of models/ with a pyproject.toml, if any."""
-    assert model_distributions(tmp_path) == []
-    for file in ("b/pyproject.toml", "a/pyproject.toml", "c/README.md"):
-        (tmp_path / "models" / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "models" / file).touch()
-    assert model_distributions(tmp_path) == [tmp_path / "models" / x for x in "ab"]
+def test_the_distributions_of_models() -> None:
+    """By definition: each folder of models/ installs the model of its name, whose distribution the
+    message about a missing model names, and works with the present version."""
+    found = {}
+    for folder in model_distributions(ROOT):
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        (needed,) = map(Requirement, project["dependencies"])
+        assert needed.name == "elmo_plugin" and VERSION in needed.specifier
+        ((name, package),) = project["entry-points"]["elmo_plugin.models"].items()
+        assert name == folder.name and (folder / package / "weights.hdf5").is_file()
+        found[name] = project["name"]
+    assert found == DISTRIBUTIONS
 
 
 def test_a_model_of_a_distribution(tmp_path: Path) -> None:

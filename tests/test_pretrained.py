@@ -1,4 +1,5 @@
 import shutil
+from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import numpy
@@ -25,8 +26,15 @@ CHARACTERS = batch_to_ids([["The", "dog", "."], ["A"]])
 
 @pytest.fixture
 def random_model(tmp_path, monkeypatch):
-    """A folder of models with one in it, `random`, and something else."""
+    """A folder of models with one in it, `random`, and something else. No distribution of ours is
+    installed."""
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    installed = pretrained.entry_points
+
+    def others(**group):
+        return EntryPoints(x for x in installed(**group) if x.name not in pretrained.DISTRIBUTIONS)
+
+    monkeypatch.setattr(pretrained, "entry_points", others)
     (tmp_path / "__pycache__").mkdir()
     return write_bilm_files(tmp_path / "random")
 
@@ -53,6 +61,13 @@ def test_an_unknown_name(random_model):
         cached_path("pretrained://large")
 
 
+def test_a_model_that_is_not_installed(random_model):
+    """The message has the command that installs it."""
+    for name in ("medium", "pretrained://medium"):
+        with pytest.raises(InputError, match="not installed: pip install elmo_plugin_medium"):
+            Elmo.from_pretrained(name)
+
+
 def test_an_archive_is_complete(random_model, tmp_path, monkeypatch):
     """Expected values: the vectors of the archived model, although no such model is installed."""
     vocabulary = Vocabulary()
@@ -67,11 +82,11 @@ def test_an_archive_is_complete(random_model, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", pretrained_names())
-def test_a_model_that_comes_with_the_package(name):
+def test_an_installed_model(name):
     """Expected values: AllenNLP's stock `Elmo`, which starts from zeros. The model has a model
     card, and its vectors differ little if the state before the sentence is another."""
-    assert (pretrained.FOLDER / name / "README.md").is_file()
     files = pretrained_files(name)
+    assert Path(files.options_file).with_name("README.md").is_file()
     stock = StockElmo(files.options_file, files.weight_file, 1)._elmo_lstm.eval()
     elmo = Elmo.from_pretrained(name, initial_state="zero")
     sentence = "He threw the stick to the dog ."

@@ -14,6 +14,8 @@ from elmo_plugin.checks import InputError
 FOLDER = Path(__file__).parent
 GROUP = "elmo_plugin.models"
 OPTIONS = "options.json"
+DISTRIBUTIONS = {"medium": "elmo_plugin_medium"}
+"""Our models that are not in the package, and the distributions in models/ that install them."""
 
 
 class PretrainedFiles(NamedTuple):
@@ -31,11 +33,17 @@ def pretrained_names() -> list[str]:
 
 def pretrained_files(name: str) -> PretrainedFiles:
     """
-    The files of a model. Raises an `InputError` that lists the available names if there is no model
-    of this name, and one if there are two, or its distribution lacks its package.
+    The files of a model. Raises an `InputError` that lists the available names, or says how to
+    install it, if there is no model of this name, and one if there are two, or its distribution
+    lacks its package.
     """
     folders = [FOLDER / name] if name in _names_in_package() else []
     folders += [_package_folder(point) for point in entry_points(group=GROUP, name=name)]
+    if not folders and name in DISTRIBUTIONS:
+        raise InputError(
+            f"pretrained: {name!r} is not installed: pip install {DISTRIBUTIONS[name]}, or in a "
+            f"clone pip install ./models/{name}"
+        )
     if not folders:
         known = ", ".join(pretrained_names()) or "none that is installed"
         raise InputError(f"pretrained: expected one of: {known}; found {name!r}")

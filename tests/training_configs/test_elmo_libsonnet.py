@@ -102,7 +102,7 @@ def test_an_unknown_size():
     [
         (
             "{ pretrained: 'smal' }",
-            "embedder.pretrained: expected small, tiny, or another with dim; found .smal",
+            "embedder.pretrained: expected medium, small, tiny, or another with dim; found .smal",
         ),
         ("{ pretraind: 'small' }", "embedder: expected pretrained, archive_file, .*pretraind"),
     ],

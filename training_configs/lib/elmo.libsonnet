@@ -25,7 +25,7 @@
   dim(options):: 2 * options.lstm.projection_dim,
 
   // Vector sizes of our models.
-  local pretrained_dims = { small: 256, tiny: 64 },
+  local pretrained_dims = { medium: 512, small: 256, tiny: 64 },
 
   input(
     config, embedder, dim=null, max_characters_per_token=50, key='elmo', l2=null, paths=null, dims={}
