@@ -35,19 +35,20 @@ from elmo_plugin.plugin.commands.command import load_elmo
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
-from elmo_plugin.pretrained import pretrained_files
+from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from experiments.grid.bilms import bilm_sizes, find_bilms
 from tests.conftest import BLOCKS, WORDS, allennlp
 from tests.formats.tf_checkpoint.writer import variables_of, write_checkpoint
 
 MISSING = (FileNotFoundError, r"expected an installed model .* found no such file")
+INSTALLED = ", ".join(pretrained_names())
 FORM = "expected an installed model .*, found"
 
 FORMS: dict[str, str | tuple[type[Exception], str]] = {
     "tiny": "tiny",
     "pretrained://tiny": "tiny",
     "gone": MISSING,
-    "pretrained://gone": (InputError, "pretrained: expected one of: .*tiny; found 'gone'"),
+    "pretrained://gone": (InputError, f"pretrained: expected one of: {INSTALLED}; found 'gone'"),
     "{}/model.tar.gz": "mine",
     "{}/run": "mine",
     "{}/bilm-tf": "mine",
@@ -313,7 +314,7 @@ def test_a_name_in_the_package(place: str, form: str, folder: Path, url: str) ->
         expected = in_file(pretrained_files("tiny").weight_file)
         assert numpy.array_equal(characters(PACKAGE[place](form)), expected)
     else:
-        with pytest.raises(InputError, match=r"pretrained: expected one of: .*tiny; found '"):
+        with pytest.raises(InputError, match=f"pretrained: expected one of: {INSTALLED}; found '"):
             PACKAGE[place](form.format(folder, url=url))
 
 
