@@ -64,7 +64,7 @@ def test_an_unknown_name(random_model):
 def test_a_model_that_is_not_installed(random_model):
     """The message has the command that installs it."""
     for name in ("medium", "pretrained://medium"):
-        with pytest.raises(InputError, match="not installed: pip install elmo_plugin_medium"):
+        with pytest.raises(InputError, match=r"not installed: pip install \./models/medium"):
             Elmo.from_pretrained(name)
 
 

@@ -4,8 +4,8 @@
 //   BILM_TEXT=FOLDER allennlp train training_configs/bilm_medium.jsonnet \
 //     --include-package elmo_plugin -s OUT
 //
-// The rate is constant, so that the training can go on for as long as the machine allows. A last part
-// continues from these weights with a rate that falls to zero:
+// The rate is constant, so that the training can be stopped after any part of the epoch. A last part
+// continues from its best weights with a rate that falls to zero:
 //
 //   BILM_TEXT=FOLDER allennlp train training_configs/bilm_medium.jsonnet \
 //     --include-package elmo_plugin -s OUT/last -o '{"train_data_path": "PART",

@@ -13,12 +13,14 @@ from elmo_plugin.checks import WHOLE, InputError, fail
 from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.standard_streams import output_encoding, piped_output
 from elmo_plugin.formats.find import KEYS, File, one_bilm
+from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.pretrained import pretrained_names
 
 NAMES_OF_A_BILM = (
     "the model.tar.gz or the folder of a trained bilm, or of a task model with the embedder elmo "
     "(ARCHIVE#NAME if it has several); a folder, zip or tar.gz file with bilm-tf's options.json "
-    "and an HDF5 file; or hf://USER/REPOSITORY"
+    "and an HDF5 file or a TensorFlow checkpoint; a folder of ELMoForManyLangs; a URL; "
+    "hf://USER/REPOSITORY; or pretrained://NAME"
 )
 """Help of an argument for anything that `find_bilm` finds."""
 
@@ -29,6 +31,13 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")
+    parser.add_argument(
+        "--precision",
+        choices=tuple(PRECISIONS),
+        default="fp32",
+        help="the precision of the biLM's matrix products: fp32; bf16, where the processor has it; "
+        "or int8, for its LSTMs on a CPU, with the compiled kernels",
+    )
     parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")
 
 

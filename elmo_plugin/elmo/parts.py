@@ -208,6 +208,7 @@ def facts_of(model: BiLMLayers) -> dict[str, Any]:
     # Other numbers of threads, and other processors, may round differently.
     is_gpu = model.device.type == "cuda"
     return {
+        "precision": model.bilm.precision,
         "model": model.fingerprint().hex(),
         "version of PyTorch": torch.__version__,
         "kernels": KERNEL_STATUS,

@@ -105,7 +105,9 @@ def run(args: argparse.Namespace) -> None:
     bilm, weights, device = named_bilm(args)
     files = bilm, weights, args.vocabulary_file
     found = find_bilm(*files, softmax_file=args.softmax_file, with_softmax=True)
-    model = LanguageModel.from_found(found, bilm, initial_state=args.initial_state).to(device)
+    model = LanguageModel.from_found(
+        found, bilm, initial_state=args.initial_state, precision=args.precision
+    ).to(device)
     if file is None:
         rows = pair_accuracies(model, pairs, args.raw)
         text = "".join(map(_json_line, rows))

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     check_output_file("out", args.out)
     name, weights, device = named_bilm(args)
-    elmo = Elmo(find_bilm(name, weights).bilm).to(device)
+    elmo = Elmo(find_bilm(name, weights).bilm, precision=args.precision).to(device)
     layers: dict[str, str | int] = {str(k): k for k in range(elmo.n_layers)}
     layers |= {"top": "top", "average": "average"}
     if args.layer not in layers:

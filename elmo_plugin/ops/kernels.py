@@ -41,8 +41,8 @@ Rows of weights are padded to a multiple of this number, in the LSTM the AMX bf1
 
 
 def how_to_build() -> str:
-    """The command that builds the library, from a clone or, as for a wheel, from the sdist."""
-    source = "-e ." if sources_digest() else "--force-reinstall --no-binary elmo_plugin elmo_plugin"
+    """The command that builds the library; a wheel has no sources."""
+    source = "-e ." if sources_digest() else "--force-reinstall SOURCES (a clone or the sdist)"
     return f"pip install --no-deps --no-build-isolation {source}"
 
 

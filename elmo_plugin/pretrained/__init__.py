@@ -14,8 +14,8 @@ from elmo_plugin.checks import InputError
 FOLDER = Path(__file__).parent
 GROUP = "elmo_plugin.models"
 OPTIONS = "options.json"
-DISTRIBUTIONS = {"medium": "elmo_plugin_medium"}
-"""Our models that are not in the package, and the distributions in models/ that install them."""
+DISTRIBUTIONS = ("medium",)
+"""Our models that are distributions of their own, in folders of models/ in a clone."""
 
 
 class PretrainedFiles(NamedTuple):
@@ -41,8 +41,8 @@ def pretrained_files(name: str) -> PretrainedFiles:
     folders += [_package_folder(point) for point in entry_points(group=GROUP, name=name)]
     if not folders and name in DISTRIBUTIONS:
         raise InputError(
-            f"pretrained: {name!r} is not installed: pip install {DISTRIBUTIONS[name]}, or in a "
-            f"clone pip install ./models/{name}"
+            f"pretrained: {name!r} is not installed: pip install ./models/{name} in a clone of "
+            "elmo_plugin"
         )
     if not folders:
         known = ", ".join(pretrained_names()) or "none that is installed"

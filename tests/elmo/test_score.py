@@ -46,16 +46,17 @@ def printed(capsys: pytest.CaptureFixture, *arguments: object) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("base", ["2", "e"])
+@pytest.mark.parametrize("base, precision", [("2", "fp32"), ("e", "bf16")])
 def test_both_formats(
-    text: Path, bilm_archive: str, capsys: pytest.CaptureFixture, base: str
+    text: Path, bilm_archive: str, capsys: pytest.CaptureFixture, base: str, precision: str
 ) -> None:
     """Expected: the numbers of `LanguageModel.score`, rounded to six places, for all of a
     sentence in JSON and for its words in CSV."""
     arguments = [text, "--archive-file", bilm_archive, "--base", base, "--entropy"]
+    arguments += ["--precision", precision]
     lines = [json.loads(x) for x in printed(capsys, *arguments, "--format", "jsonl").splitlines()]
     rows = list(csv.DictReader(io.StringIO(printed(capsys, *arguments))))
-    model = LanguageModel.from_archive(bilm_archive)
+    model = LanguageModel.from_archive(bilm_archive, precision=precision)
     sentences = [sentence.split() for sentence in TEXT]
     expected = model.score(sentences, True, 2 if base == "2" else "e")
     assert [line["sentence"] for line in lines] == [0, 1, 2, 3]

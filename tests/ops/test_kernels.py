@@ -164,7 +164,7 @@ def test_the_source_is_empty_for_other_processors(name: str) -> None:
 @pytest.mark.parametrize("in_clone", [False, True])
 def test_who_reads_much_without_kernels_is_told_once(monkeypatch, caplog, in_clone):
     """By hand: the two layers of `tiny` read a sentence of 100 tokens in 200 steps. A wheel has no
-    sources, so that the command names those on PyPI."""
+    sources, so that the user names them."""
     monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
     monkeypatch.setattr(kernels, "sources_digest", lambda: "a" if in_clone else None)
     monkeypatch.setattr(kernels, "MANY_STEPS", 1000)
@@ -178,4 +178,4 @@ def test_who_reads_much_without_kernels_is_told_once(monkeypatch, caplog, in_clo
         elmo.embed([sentence] * 5)
         elmo.embed([sentence] * 10)
         assert caplog.text.count("has no compiled kernels") == n_messages
-    assert ("-e . builds" if in_clone else "--no-binary elmo_plugin elmo_plugin") in caplog.text
+    assert ("-e . builds" if in_clone else "SOURCES (a clone or the sdist) builds") in caplog.text

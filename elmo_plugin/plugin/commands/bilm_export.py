@@ -17,9 +17,9 @@ from elmo_plugin.plugin.models.model_card import model_card
 @Subcommand.register("bilm-export")
 class BiLMExport(Command):
     """
-    Writes a trained bilm, or the biLM of a task model with the embedder "elmo", as bilm-tf's
-    options.json, weights.hdf5 and, for a bilm, vocabulary.txt, or with the trained mixes of a task
-    elmo_mixes.json, and says whether AllenNLP's own ELMo can read them.
+    Writes a biLM as bilm-tf's options.json and weights.hdf5, with vocabulary.txt for a trained bilm
+    and elmo_mixes.json for a task model with trained mixes, and says whether AllenNLP's own ELMo
+    can read them.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -68,7 +68,9 @@ def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     `FileNotFoundError` if a file does not exist.
     """
     name, weights, device = named_bilm(args)
-    return Elmo(find_bilm(name, weights).bilm, initial_state=initial_state).eval().to(device)
+    bilm = find_bilm(name, weights).bilm
+    elmo = Elmo(bilm, initial_state=initial_state, precision=args.precision)
+    return elmo.eval().to(device)
 
 
 def input_path(argument: str, path: str, expected: str) -> str:

@@ -12,6 +12,7 @@ from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import POOLS
 from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text
 from elmo_plugin.elmo.parts import PART_SENTENCES, Line, read_lines
+from elmo_plugin.elmo.raw_text import split_tokens
 from elmo_plugin.files.standard_streams import standard_input
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.commands.command import Command, input_path, load_elmo
@@ -51,6 +52,9 @@ class ElmoCommand(Command):
             "--pool",
             choices=POOLS,
             help="one vector for each sentence, the mean over its tokens: (vector size)",
+        )
+        parser.add_argument(
+            "--raw", action="store_true", help="split the text into tokens first; needs nltk"
         )
         add_model_arguments(parser)
         parser.add_argument(
@@ -118,6 +122,8 @@ class ElmoCommand(Command):
         def lines(warns: bool) -> Iterator[Line]:
             n_tokens = n_cropped = 0
             for line in read_lines(file, name, shard, n_shards):
+                if args.raw:
+                    line = line._replace(text=" ".join(split_tokens(line.text).tokens))
                 n_tokens += len(tokens := line.tokens)
                 n_cropped += count_cropped(tokens, most)
                 yield line

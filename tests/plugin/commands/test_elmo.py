@@ -22,6 +22,7 @@ from elmo_plugin.elmo import dump, parts
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.modules import BiLM
+from elmo_plugin.ops.kernels import quantizes
 from elmo_plugin.plugin.commands import elmo_vectors
 from elmo_plugin.text.corpus import EncodedCorpus
 from tests.conftest import allennlp, threads
@@ -275,7 +276,11 @@ def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypa
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         run(text, out, "--all", *options)
-    for other, name in ((["--top"], "layers"), (["--all", "--pool", "mean"], "pool")):
+    for other, name in (
+        (["--top"], "layers"),
+        (["--all", "--pool", "mean"], "pool"),
+        (["--all", "--precision", "int8"], "precision" if quantizes(torch.empty(0)) else "model"),
+    ):
         with pytest.raises(InputError, match=f"expected the {name} of the interrupted run, "):
             run(text, out, *other, *options)
     n_threads = torch.get_num_threads()
@@ -477,6 +482,35 @@ def test_half_precision_stdin_and_archive(text, tmp_path, bilm_archive, monkeypa
     assert same({k: v.astype("float16") for k, v in whole.items()}, half)
     with h5py.File(tmp_path / "whole") as file:
         assert "sentence_to_index" not in file
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_precision(tmp_path, options, bilm_files, precision):
+    """The expected vectors are those of an `Elmo` with this precision, sentence by sentence. On a
+    processor that has none of the two they are those in fp32."""
+    sentence = TEXT[0]
+    (tmp_path / "text").write_text(sentence)
+    run(tmp_path / "text", tmp_path / "out", "--all", "--precision", precision, *options)
+    elmo = Elmo.from_files(*bilm_files, precision=precision)
+    numpy.testing.assert_array_equal(
+        read(tmp_path / "out")["0"], elmo.embed(sentence, "all"), strict=True
+    )
+
+
+def test_raw_text(tmp_path, options):
+    """The expected file is that of the tokens, which are written by hand."""
+    texts = {
+        "raw": ["It isn't easy.", '"No," he said.'],
+        "split": ["It is n't easy .", '" No , " he said .'],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("\n".join(lines))
+        raw = ["--raw"] if name == "raw" else []
+        run(tmp_path / name, tmp_path / f"{name}.hdf5", "--top", *raw, *options)
+    raw, split = tmp_path / "raw.hdf5", tmp_path / "split.hdf5"
+    assert same(read(raw), read(split))
+    with h5py.File(raw) as one, h5py.File(split) as other:
+        assert one["sentence_to_index"][0] == other["sentence_to_index"][0]
 
 
 def test_numbers_that_half_precision_cannot_hold(tmp_path, bilm_files):
@@ -708,7 +742,8 @@ def test_missing_inputs_are_named(text, tmp_path, options):
 
 
 @pytest.mark.parametrize(
-    "command, defaults", [("elmo", ["-1", "64", "warm", "1/1"]), ("uses", ["0", "top", "-1"])]
+    "command, defaults",
+    [("elmo", ["fp32", "-1", "64", "warm", "1/1"]), ("uses", ["0", "top", "fp32", "-1"])],
 )
 def test_help_says_each_default_once(capsys, command, defaults):
     """The expected help lists the options in order, with each default as one would type it."""

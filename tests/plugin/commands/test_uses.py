@@ -22,7 +22,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("options", [(), ("--most", 1, "--seed", 3, "--layer", 1)])
+@pytest.mark.parametrize(
+    "options", [(), ("--most", 1, "--seed", 3, "--layer", 1, "--precision", "bf16")]
+)
 def test_uses(
     folder: Path, bilm_archive: str, options: tuple, capsys: pytest.CaptureFixture
 ) -> None:
@@ -32,7 +34,7 @@ def test_uses(
     )
     known = dict(zip(options[::2], options[1::2]))
     elmo, layer, most = (
-        Elmo.from_archive(bilm_archive),
+        Elmo.from_archive(bilm_archive, precision=known.get("--precision", "fp32")),
         known.get("--layer", "top"),
         known.get("--most"),
     )
