@@ -21,8 +21,8 @@ def missing(package: str) -> Any:
 
 
 def one_token(text: str) -> str:
-    """A token of another library as one of a biLM, which contains no white space."""
-    return "_".join(text.split())
+    """A token of another library as one of a biLM, which is not empty and has no white space."""
+    return "_".join(text.split()) or "_"
 
 
 def check_has_one_vector(layer: Any) -> None:

@@ -235,7 +235,8 @@ class Elmo(BiLMLayers):
 
         `dict[str, Any]`
             `elmo_representations`, a list with one tensor of shape `(..., B, T, 2P)` for each mix,
-            and `mask`, shape `(..., B, T)`. With `keep_sentence_boundaries`, T + 2 replaces T.
+            and `mask`, shape `(..., B, T)`. With `keep_sentence_boundaries`, T + 2 replaces T. At
+            padding the vectors are zeros, except with it and `do_layer_norm`, as in AllenNLP.
         """
         if not isinstance(tokens, Tensor) or tokens.dim() < 3:
             found = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.elmo.frozen_state import FrozenState, frozen_state
+from elmo_plugin.elmo.frozen_state import FrozenState, bytes_of, frozen_state
 from elmo_plugin.elmo.shared_lock import SharedLock, made_once
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
@@ -86,8 +86,7 @@ class FrozenBiLM:
         """A digest of the weights and settings that a sentence's layers depend on."""
         digest = new_digest(repr(self._facts).encode())
         for tensor in self.made_for[0].tensors:
-            numbers = tensor.detach().cpu().contiguous().view(-1)
-            digest.update(numbers.view(torch.uint8).numpy().data)
+            digest.update(bytes_of(tensor))
         return digest.digest()
 
 

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from elmo_plugin.ops.private_torch import is_plain
 
-_NOT_SETTINGS = frozenset(nn.Module().__dict__) - {"training"}
+_NOT_SETTINGS = frozenset(nn.Module().__dict__)
+"""Also `training`: a frozen module is computed as in evaluation."""
 _AUTOCAST = ("cpu", "cuda", "mps", "xpu")
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
@@ -67,6 +68,11 @@ def is_frozen(x: Tensor) -> bool:
         and x.grad is None
         and not x.is_inference()
     )
+
+
+def bytes_of(x: Tensor) -> memoryview:
+    """The numbers of a tensor of any type."""
+    return x.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
 
 
 def frozen_state(module: nn.Module) -> FrozenState | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -14,10 +14,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, check_flag, fail
+from elmo_plugin.elmo.frozen_state import bytes_of
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.elmo.raw_text import raw_sentences
 from elmo_plugin.elmo.scores import SentenceScores
-from elmo_plugin.elmo.sentences import MAX_TOKENS, token_lists
+from elmo_plugin.elmo.sentences import MAX_TOKENS, raw_sentences, token_lists
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.found import FoundBiLM
@@ -307,7 +307,7 @@ class LanguageModel(BiLMLayers):
         """A digest of the weights and the settings that the scores depend on."""
         found = new_digest(super().fingerprint())
         for x in (self.softmax.weight, self.softmax.bias):
-            found.update(x.detach().cpu().numpy().data)
+            found.update(bytes_of(x))
         found.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
         return found.digest()
 
@@ -324,7 +324,7 @@ def _check_targets(wanted: Any, batch: list[list[str]]) -> None:
     if not isinstance(wanted, Sequence) or len(wanted) != len(batch):
         fail("targets", f"a list of places for each of {len(batch)} sentences", wanted)
     for number, (places, sentence) in enumerate(zip(wanted, batch)):
-        if not isinstance(places, Iterable) or isinstance(places, str):
+        if not isinstance(places, Sequence | np.ndarray) or isinstance(places, str):
             fail(f"targets[{number}]", "a list of places", places)
         for place in places:
             check_count(f"targets[{number}]", place, least=0, most=len(sentence) - 1)

@@ -217,7 +217,10 @@ class BiLMLayers(nn.Module):
     def check_weights(self) -> None:
         """Raise a `RuntimeError` if the biLM has no weights."""
         if not self.has_weights:
-            raise RuntimeError("the biLM's weights were never loaded; call `load_state_dict` first")
+            raise RuntimeError(
+                "the biLM's weights were never loaded; call `load_state_dict` of the "
+                f"`{type(self).__name__}`, not of its parts"
+            )
 
     def fingerprint(self) -> bytes:
         """

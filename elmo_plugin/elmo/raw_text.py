@@ -5,7 +5,6 @@ NLTK's `NLTKWordTokenizer` does the work, because the tokens are those of the Pe
 that straight quotes stay as they are, and that *cannot*, *gonna* and *AT&T* are one token.
 """
 
-from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -70,19 +69,3 @@ def _tokenizer() -> Any:
     tokenizer = NLTKWordTokenizer()
     tokenizer.CONTRACTIONS2 = []  # can not, gon na
     return tokenizer
-
-
-def raw_sentences(sentences: Any) -> tuple[list[RawSentence], bool]:
-    """
-    The sentences of `embed` and `score` with `raw`, and whether it is a single one: a string, or
-    strings in a list or a pandas Series. Raises an `InputError` for anything else.
-    """
-    if isinstance(sentences, str):
-        return [split_tokens(sentences)], True
-    if not isinstance(sentences, Iterable) or isinstance(sentences, Mapping):
-        raise InputError(f"expected a sentence or a list of sentences, found {sentences!r}")
-    strings = list(sentences)
-    for number, string in enumerate(strings):
-        if not isinstance(string, str):
-            raise InputError(f"sentence {number}: expected a string with raw, found {string!r}")
-    return [split_tokens(string) for string in strings], False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.raw_text import raw_sentences, split_tokens
+from elmo_plugin.elmo.raw_text import RawSentence, split_tokens
 
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
@@ -28,11 +28,8 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
         return [sentence.tokens for sentence in split], is_single
     if isinstance(sentences, str):
         return [sentences.split()], True
-    if (pandas := sys.modules.get("pandas")) is not None:  # only then there are objects of it
-        if isinstance(sentences, pandas.Series):
-            return [tokens_of(f"row {label!r}", value) for label, value in sentences.items()], False
-        if isinstance(sentences, pandas.DataFrame):
-            raise InputError("expected sentences, found a DataFrame; choose one of its columns")
+    if _is_of_pandas("Series", sentences):
+        return [tokens_of(f"row {label!r}", value) for label, value in sentences.items()], False
     items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
     n_strings = sum(isinstance(item, str) for item in items)
     if 0 < n_strings < len(items):
@@ -44,6 +41,20 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
     if n_strings:
         return [_tokens("one sentence", items)], True
     return lists_of_tokens(items), False
+
+
+def raw_sentences(sentences: Any) -> tuple[list[RawSentence], bool]:
+    """
+    The sentences of `embed` and `score` with `raw`, and whether it is a single one: a string, or
+    strings in a list or a pandas Series. Raises an `InputError` for anything else.
+    """
+    if isinstance(sentences, str):
+        return [split_tokens(sentences)], True
+    strings = _items(sentences, "expected a sentence or a list of sentences")
+    for number, string in enumerate(strings):
+        if not isinstance(string, str):
+            raise InputError(f"sentence {number}: expected a string with raw, found {string!r}")
+    return [split_tokens(string) for string in strings], False
 
 
 def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
@@ -67,6 +78,7 @@ def tokens_of(name: str, sentence: Any, raw: bool = False) -> list[str]:
 
 def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterator[list[list[str]]]:
     """Divide sentences into parts, which end when they have `n_tokens`, boundaries included."""
+    check_is_list(sentences, "expected sentences")
     part, left = [], n_tokens
     for number, sentence in enumerate(sentences):
         part.append(tokens := tokens_of(f"sentence {number}", sentence, raw))
@@ -91,10 +103,24 @@ def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[s
 
 
 def _items(found: Any, expected: str) -> list[Any]:
-    """The items of a list or the like. A string is not a list of its letters."""
+    check_is_list(found, expected)
+    return list(found)
+
+
+def check_is_list(found: Any, expected: str) -> None:
+    """
+    Raise an `InputError` if a value is not a list or the like. A string is not a list of its
+    letters, nor a DataFrame one of its columns' names.
+    """
+    if _is_of_pandas("DataFrame", found):
+        raise InputError(f"{expected}, found a DataFrame; choose one of its columns")
     if not isinstance(found, Iterable) or isinstance(found, (str, Mapping, Set)):
         raise InputError(f"{expected}, found {found!r}")
-    return list(found)
+
+
+def _is_of_pandas(kind: str, found: Any) -> bool:
+    pandas = sys.modules.get("pandas")  # only if it was imported, there are objects of it
+    return pandas is not None and isinstance(found, getattr(pandas, kind))
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import InputError, check_count, fail
 from elmo_plugin.elmo.parts import groups
-from elmo_plugin.elmo.sentences import SPACE, tokens_of
+from elmo_plugin.elmo.sentences import SPACE, check_is_list, tokens_of
 from elmo_plugin.files.atomic_write import atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
@@ -62,10 +62,14 @@ def word_forms(words: Any) -> dict[str, str]:
         words = [(word, forms or [word]) for word, _, forms in pairs]
     elif isinstance(words, Mapping):
         words = words.items()
-    else:
+    elif isinstance(words, Iterable):
         words = [(word, [word]) for word in words]
+    else:
+        fail("words", "a list of words, a dictionary of their forms or a file", words)
     found: dict[str, str] = {}
     for word, forms in words:
+        if not isinstance(forms, Iterable):
+            fail(f"words: {word}", "a list of its forms", forms)
         for form in forms.split() if isinstance(forms, str) else forms:
             if not isinstance(form, str) or not form or SPACE.search(form):
                 fail(
@@ -93,6 +97,7 @@ def find_uses(corpus: Any, forms: dict[str, str]) -> Iterator[Use]:
 def _sentences(corpus: Any) -> Iterator[tuple[str, int, list[str]]]:
     """The file, number and tokens of each sentence."""
     if not isinstance(corpus, str | os.PathLike):
+        check_is_list(corpus, "expected the path of a text, or sentences")
         for number, sentence in enumerate(corpus):
             yield "", number, tokens_of(f"sentence {number}", sentence)
         return

@@ -4,7 +4,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import check_choice
 from elmo_plugin.ops.char_conv import convolve
 from elmo_plugin.ops.linear import Linear
 
@@ -49,8 +49,7 @@ class CharCNN(nn.Module):
         activation: str = "relu",
     ) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise InputError(f'activation: expected "relu" or "tanh", found "{activation}"')
+        check_choice("activation", activation, ACTIVATIONS)
         n_filters = sum(number for _, number in filters)
         self.activation = activation
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)

@@ -502,6 +502,15 @@ def test_weights_that_change_while_they_are_read_are_not_stored(bilm_files, tmp_
     assert_close(found, clean, atol=1e-6, what="the next run")
 
 
+def test_the_mode_changes_no_digest(bilm_files):
+    """By definition: a frozen biLM is computed as in evaluation, also while another module that
+    shares it is trained."""
+    elmo = Elmo.from_files(*bilm_files)
+    before, snapshot = elmo.fingerprint(), elmo.frozen()
+    elmo.bilm.train()
+    assert elmo.fingerprint() == before and elmo.frozen() is snapshot
+
+
 def test_no_digest_of_what_is_not_known(bilm_files):
     elmo = Elmo.from_files(*bilm_files)
     elmo.fingerprint()

@@ -184,7 +184,13 @@ def test_substitutes_of_chosen_places(monkeypatch: pytest.MonkeyPatch) -> None:
     found = model.substitutes(SENTENCES, targets, k=2)
     words = [[[x.word for x in place] for place in of_sentence] for of_sentence in found]
     assert words == [[[x.word for x in e[i]] for i in t] for e, t in zip(everywhere, targets)]
-    for wrong in ([[0]], [[4], [], [], [], []], [0] * 5, [[-1], [], [], [], []]):
+    for wrong in (
+        [[0]],
+        [[4], [], [], [], []],
+        [0] * 5,
+        [[-1], [], [], [], []],
+        [iter([0]), [], [], [], []],  # the check would leave nothing of it
+    ):
         with pytest.raises(InputError, match=r"^targets"):
             model.substitutes(SENTENCES, wrong)
     with pytest.raises(InputError, match=r"^direction: expected one of 'both'"):
@@ -204,6 +210,33 @@ def test_many_words_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(found[0].double(), log_z, rtol=1e-6, atol=1e-5)
     entropies = -(log_p.exp() * log_p).sum(dim=1)
     torch.testing.assert_close(found[1].double(), entropies, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_entropies_in_half_precision(dtype: torch.dtype) -> None:
+    """Expected: those of the same logits in float64, within the rounding of the type. The largest
+    logit is 40, beside the least number of float16, -65504."""
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(10, 8).to(dtype), torch.randn(100, 8).to(dtype)
+    bias = torch.linspace(-40, 40, 100).to(dtype)
+    log_p = (hidden.double() @ weight.double().T + bias.double()).log_softmax(dim=1)
+    log_z = (hidden.double() @ weight.double().T + bias.double()).logsumexp(dim=1)
+    found = torch_ops.log_normalizers_and_entropies(hidden, weight, bias)
+    assert found[0].dtype == found[1].dtype == dtype
+    torch.testing.assert_close(found[0].double(), log_z, rtol=0.01, atol=0.01)
+    entropies = -(log_p.exp() * log_p).sum(dim=1)
+    torch.testing.assert_close(found[1].double(), entropies, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_digest_in_half_precision(dtype: torch.dtype) -> None:
+    """By definition: it is the same for the same weights, and another for others."""
+    model = language_model().to(dtype)
+    before = model.fingerprint()
+    assert model.fingerprint() == before
+    with torch.no_grad():
+        model.softmax.bias[3] += 1
+    assert model.fingerprint() != before
 
 
 def test_loading(bilm_files: BiLMFiles, bilm_archive: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from random import Random
 
 import h5py
 import numpy as np
+import pandas
 import pytest
 
 from elmo_plugin import Elmo
@@ -88,6 +89,23 @@ def test_a_wrong_sentence_of_a_stream(elmo: Elmo) -> None:
         list(elmo.stream(["a", "b", 3]))
 
 
+@pytest.mark.parametrize(
+    "sentences", ["he threw", {"a b": 1}, {"a b"}, 5, pandas.DataFrame({"text": ["a b"]})]
+)
+def test_sentences_that_are_no_list(elmo: Elmo, sentences: object) -> None:
+    """By definition: neither the letters of a string, nor keys, nor what is in no order, nor the
+    names of a DataFrame's columns are sentences."""
+    ways = [lambda: list(elmo.stream(sentences))]
+    if not isinstance(sentences, str):  # a path for `uses`, and one sentence for `embed`
+        ways += [
+            lambda: elmo.uses(sentences, ["a", "text"]),
+            lambda: elmo.embed(sentences, raw=True),
+        ]
+    for way in ways:
+        with pytest.raises(InputError, match=r"^expected .*sentences, found "):
+            way()
+
+
 @pytest.mark.parametrize("layer", ["mix", "top", 0])
 @pytest.mark.parametrize("most", [None, 5, 1000])
 def test_uses(elmo: Elmo, sentences: list, layer: str | int, most: int | None) -> None:
@@ -165,6 +183,8 @@ def test_words(tmp_path: Path) -> None:
         (["ice cream"], "^words: ice cream: expected forms without spaces, .* 'ice cream'$"),
         ([3], "^words: 3: expected forms without spaces, .*, found 3$"),
         ({"a": ["x"], "b": ["x"]}, r"^words: expected 'x' as a form of one word, found .*a, b"),
+        (5, "^words: expected a list of words, a dictionary of their forms or a file, found 5$"),
+        ({"a": None}, "^words: a: expected a list of its forms, found null$"),
     ],
 )
 def test_wrong_words(words: object, message: str) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from elmo_plugin.ops.kernels import check, hint_to_build, quantizes, takes
 from elmo_plugin.ops.linear import batched_matmul, pack_weights
 from elmo_plugin.ops.lstm import kernel, torch_ops
+from elmo_plugin.ops.lstm.kernel import quantize_lstm_weights
 from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading, reference_lstm, reference_step
 from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
 
@@ -30,11 +31,6 @@ def pack_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
     if _kernel_takes(weights):
         return kernel.pack_all(weights)
     return weights.map_matrices(lambda x, _: pack_weights([x])[0])
-
-
-def quantize_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
-    """The same in int8, for weights that `quantizes`."""
-    return kernel.quantize_all(weights)
 
 
 def lstm_scan(
@@ -127,7 +123,7 @@ def _example(dtype: torch.dtype, random: Any) -> tuple[Reading]:
 
 
 def _quantized_scan(reading: Reading) -> tuple[Tensor, ...]:
-    return kernel.scan(reading._replace(weights=kernel.quantize_all(reading.weights)))
+    return kernel.scan(reading._replace(weights=quantize_lstm_weights(reading.weights)))
 
 
 SELF_TEST = kernel.scan, torch_ops.scan, _example

@@ -77,7 +77,7 @@ def quantize(weights: Tensor, n_gates: int) -> Tensor:
     return torch.cat(blocks, dim=3)
 
 
-def quantize_all(weights: LSTMWeights) -> LSTMWeights:
+def quantize_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
     """
     The same weights with matrices in int8. Inputs, whose numbers may differ in size, lose least if
     their large numbers meet small weights: a row of W_x is divided, and its number of the input

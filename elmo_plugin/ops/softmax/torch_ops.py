@@ -82,6 +82,7 @@ def log_normalizers_and_entropies(
 
 def _of_rows(h: Tensor, weight: Tensor, bias: Tensor, n_words: int) -> tuple[Tensor, Tensor]:
     """The same for one block of rows, in blocks of words."""
+    bias = bias.to(torch.promote_types(bias.dtype, torch.float32))  # sums overflow in float16
     top = torch.full_like(bias[:1], torch.finfo(bias.dtype).min).expand(len(h))
     total = weighted = torch.zeros_like(top)  # sums of exp(y - top), and of (y - top) exp(y - top)
     for w, b in zip(weight.split(n_words), bias.split(n_words)):
