@@ -212,6 +212,9 @@ SLIPS = {
     'train CONFIG -s OUT -o {"trainer.cuda_device":7}': "cuda_device: expected -1.*found 7",
     'train CONFIG -s OUT -o {"trainer.cuda_device":"cuda:7"}': "cuda_device: .*found 'cuda:7'",
     'train CONFIG -s OUT -o {"distributed":{"cuda_devices":[7,8]}}': "cuda_device: .*found 7",
+    'train CONFIG -s OUT -o {"distributed":{"cuda_devices":[-1,-1]},"evaluate_on_test":true}': (
+        "evaluate_on_test: expected false with distributed"
+    ),
     'find-lr CONFIG -s OUT -o {"trainer.cuda_device":7}': "cuda_device: expected -1.*found 7",
     "evaluate TEXT TEXT": "TEXT: expected a model.tar.gz or the folder of a training run, found",
     "predict TEXT TEXT": "TEXT: expected a model.tar.gz or the folder of a training run, found",

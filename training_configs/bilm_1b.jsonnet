@@ -39,6 +39,6 @@ local text = std.extVar('BILM_TEXT');
     // The numbers are from bilm_tf.jsonnet; this optimizer also clips row-sparse gradients.
     optimizer: { type: 'clipped_adagrad', lr: 0.2, initial_accumulator_value: 1.0, grad_norm: 10.0 },
     grad_norm: false,  // AllenNLP would read null as a norm
-    checkpointer+: { save_every_num_batches: 5000 },  // an epoch has about 104,030 batches
+    checkpointer+: { save_every_num_seconds: 1800 },  // a checkpoint has about 4 GB
   },
 }

@@ -156,7 +156,9 @@ def test_backward_hooks_are_called():
 
 def test_unknown_activation_is_named():
     """The message names the parameter, what was expected and what was found."""
-    with pytest.raises(ValueError, match=r'^activation: expected "relu" or "tanh", found "gelu"'):
+    with pytest.raises(
+        ValueError, match=r"^activation: expected one of 'relu', 'tanh', found 'gelu'$"
+    ):
         char_cnn("gelu")
 
 

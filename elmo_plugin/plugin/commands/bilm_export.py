@@ -40,9 +40,7 @@ class BiLMExport(Command):
             "folder as a model",
         )
         parser.add_argument(
-            "--license",
-            default="unknown",
-            help="the license in the card, as the Hub names it, such as apache-2.0",
+            "--license", help="the license in the card, as the Hub names it, such as apache-2.0"
         )
         parser.add_argument(
             "--language",
@@ -52,6 +50,8 @@ class BiLMExport(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
+        if not args.card and (args.license or args.language):
+            raise InputError("--license and --language: expected --card with them, found none")
         dtype = torch.float16 if args.float16 else torch.float32
         found = find_bilm(args.archive, with_softmax=True)
         softmax = found.softmax if args.softmax else None
@@ -61,7 +61,7 @@ class BiLMExport(Command):
         if args.card:
             check_is_new(readme)
             name = readme.absolute().parent.name
-            card = model_card(name, found.options, args.license, args.language)
+            card = model_card(name, found.options, args.license or "unknown", args.language)
         names = write_model_files(
             args.folder,
             found.bilm,

@@ -10,6 +10,7 @@ from elmo_plugin.elmo.arguments import named_bilm
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output
+from elmo_plugin.formats.archive_files import renamed
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.errors import named
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
@@ -41,6 +42,7 @@ class Command(Subcommand):
                 raise InputError(f"{name}: expected a value, found an empty one")
         if self.prints_its_result:
             check_standard_output()
+        do_not_spin_if_busy()
         with piped_output():
             self.run(args)
 
@@ -55,10 +57,11 @@ class PlainCommand(Command):
         self.module.add_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> None:
-        if args.text is not None:
-            args.text = with_repeats(args.text)
-        do_not_spin_if_busy()
-        self.module.run(args)
+        given = args.text
+        if given is not None:
+            args.text = with_repeats(given)
+        with renamed({args.text: given}):
+            self.module.run(args)
 
 
 def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:

@@ -81,12 +81,12 @@ class PredictManager(predict._PredictManager):
         self._input_name = "stdin" if input_file == "-" else input_file
         self._check_text = getattr(predictor, "check_text", None)
         self._output_path = output_file
-        super().__init__(predictor, input_file, None, batch_size, *rest)
+        super().__init__(predictor, with_repeats(input_file), None, batch_size, *rest)
 
     def _get_json_data(self) -> Iterator[JsonDict]:
-        for number, line in enumerate(_lines(self._input_file), start=1):
+        for number, line in enumerate(_lines(self._input_file, self._input_name), start=1):
             self._n_read = number
-            if self._check_text is not None or not line.isspace():
+            if self._check_text is not None or line.strip():
                 with named(f"{self._input_name}, line {number}"):
                     try:
                         found = self._predictor.load_line(line)
@@ -116,12 +116,12 @@ class PredictManager(predict._PredictManager):
             super().run()
 
 
-def _lines(input_file: str) -> Iterable[str]:
+def _lines(input_file: str, name: str) -> Iterable[str]:
     """The lines of a file, or of standard input as they come. Only a line feed ends a line."""
     if input_file == "-":
-        return (decode(line, "stdin", number) for number, line in enumerate(sys.stdin.buffer))
-    file = Path(local_path(with_repeats(input_file), "a file"))
-    return chain.from_iterable(read_blocks(file, name=input_file, is_text=False))
+        return (decode(line, name, number) for number, line in enumerate(sys.stdin.buffer))
+    file = Path(local_path(input_file, "a file"))
+    return chain.from_iterable(read_blocks(file, name=name, is_text=False))
 
 
 @contextmanager

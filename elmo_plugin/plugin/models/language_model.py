@@ -15,7 +15,7 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, check_count, check_flag, check_number, check_path, fail
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.found import check_words
-from elmo_plugin.modules import language_model
+from elmo_plugin.modules import CharCNN, language_model
 from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.modules.token_encoder import WordTable
@@ -236,6 +236,9 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         if window is not None:
             assert starts is not None
             tensors = window.tensors(starts.device)
+            found, least = tensors["words"].size(-1), self.bilm.max_characters_per_token
+            if found < least and isinstance(self.bilm.token_encoder, CharCNN):
+                fail("dataset_reader: max_characters_per_token", f"{least}, the model's", found)
             return {"loss": self._loss(*self.read_window(starts, **tensors))}
         assert source is not None and targets is not None
         return self._forward_sentences(source, targets, metadata)

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +24,8 @@ _NAME = re.compile(
     rf"(?:{'|'.join(KINDS)})_e(?P<epochs>\d+)_b(?P<batches>\d+)"
     r"(?:_w\d+of(?P<world_size>\d+))?\.th"
 )
-_TEMPORARY = re.compile(r"\..*\.th\.[0-9a-f]{8}")
-"""The names that `atomic_write` gives, which a killed process leaves."""
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
+"""The names of files and of a vocabulary while they are written, which a killed process leaves."""
 
 
 class Point(NamedTuple):
@@ -100,14 +101,14 @@ class CheckpointFiles:
                 path.unlink(missing_ok=True)
         for path in Path(self._folder).iterdir():
             if _TEMPORARY.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def remove_before(self, newest: Point, keep: Collection[Point]) -> None:
         """Remove the checkpoints before `newest`, except those in `keep`."""
         # The weights are removed first, so that a partly removed checkpoint is incomplete.
         for path, match in self._listing():
             if _point(match) < newest and _point(match) not in keep:
-                path.unlink()
+                path.unlink(missing_ok=True)  # another machine may remove it too
 
     def _listing(self) -> list[tuple[Path, re.Match[str]]]:
         """Path and parsed name of every checkpoint file of any process."""

@@ -641,10 +641,28 @@ def test_predictions_and_uses_of_a_task(tmp_path, bilm_archive, task):
     allennlp("predict", bilm_archive, task, *arguments)
     found = [json.loads(x)["tokens"] for x in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert found == [line.split() for line in REPEATED]
+    reader = ("--use-dataset-reader", "--output-file", tmp_path / "again", "--silent")
+    allennlp("predict", bilm_archive, task, *reader)
+    assert (tmp_path / "again").read_text() == (tmp_path / "out.jsonl").read_text()
     (tmp_path / "words").write_text("it")
     uses = tmp_path / "uses.hdf5"
     allennlp("uses", task, tmp_path / "words", uses, "--archive-file", bilm_archive)
     assert read_uses(uses)[["sentence", "position"]].values.tolist() == [[3, 0]]
+
+
+@pytest.mark.parametrize("command", ["elmo", "score", "predict"])
+def test_an_error_names_a_task_as_the_user_did(tmp_path, bilm_archive, task, command):
+    """By definition. The third instance has no words."""
+    data = tmp_path / "data.jsonl"
+    data.write_text(data.read_text() + json.dumps({"text": "", "label": "x"}) + "\n")
+    out = ["--output-file", tmp_path / "out"]
+    arguments = {
+        "elmo": [task, tmp_path / "out", "--top", "--archive-file", bilm_archive],
+        "score": [task, "--archive-file", bilm_archive, *out],
+        "predict": [bilm_archive, task, *out],
+    }[command]
+    with pytest.raises(InputError, match=f"^{re.escape(task)}, line 5: expected a sentence"):
+        allennlp(command, *arguments)
 
 
 UNSEGMENTED = "我昨天去了北京大学图书馆借书然后回家"

@@ -267,6 +267,9 @@ def test_a_model_card(bilm_archive, tmp_path, capsys):
     assert np.array_equal(Elmo.from_archive(out).embed("A dog"), expected)
     with pytest.raises(InputError, match=r"README\.md: expected to write a new file, found one"):
         allennlp("bilm-export", bilm_archive, out, "--card")
+    for option in (["--license", "mit"], ["--language", "en"]):
+        with pytest.raises(InputError, match="expected --card with them, found none"):
+            allennlp("bilm-export", bilm_archive, out, *option)
     for option, wrong in (("--license", "my: own"), ("--language", "English")):
         with pytest.raises(InputError, match=f"{option}: expected .* found '{wrong}'"):
             allennlp("bilm-export", bilm_archive, tmp_path / "no", "--card", option, wrong)

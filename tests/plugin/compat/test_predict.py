@@ -1,9 +1,13 @@
 """`allennlp predict` with closed standard streams, and its output file."""
 
+import io
 import sys
 from pathlib import Path
 
 import pytest
+from allennlp.commands import predict
+from allennlp.common import JsonDict
+from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError
 from tests.conftest import allennlp
@@ -62,6 +66,29 @@ def test_an_output_file_is_whole_or_not_there(text: Path, bilm_archive: str) -> 
     with pytest.raises(InputError, match="sentence"):
         allennlp("predict", bilm_archive, text, *options)
     assert list(text.parent.iterdir()) == [text]
+
+
+class Echo(Predictor):
+    """Predicts its input."""
+
+    def __init__(self) -> None:
+        pass
+
+    def predict_json(self, inputs: JsonDict) -> JsonDict:
+        return inputs
+
+
+@pytest.mark.parametrize("source", ["file", "stdin"])
+def test_blank_lines_of_other_predictors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """AllenNLP skips them, from a file and from standard input."""
+    text, out = tmp_path / "text", tmp_path / "out"
+    text.write_text('\n{"a": 1}\n\n \n{"a": 2}\n\n')
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.read_bytes())))
+    path = str(text) if source == "file" else "-"
+    predict._PredictManager(Echo(), path, str(out), 1, False, False).run()
+    assert out.read_text() == '{"a": 1}\n{"a": 2}\n'
 
 
 def test_a_device_as_output(text: Path, bilm_archive: str) -> None:

@@ -364,7 +364,7 @@ def test_leftovers_are_removed(tmp_path: Path) -> None:
         "rank_state_e1_b0_w1of2.th",
         "model_state_e1_b0.th",
         "best.th",
-        ".config.json.1a2b3c4d",
+        ".notes",
     }
     removed = {
         "rank_state_e1_b10_w0of2.th",
@@ -373,9 +373,11 @@ def test_leftovers_are_removed(tmp_path: Path) -> None:
         ".rank_state_e1_b0_w1of2.th.1a2b3c4d",
         ".model_state_e1_b0.th.1a2b3c4d",
         ".best.th.1a2b3c4d",
+        ".learning_curve.png.1a2b3c4d",
     }
     for name in kept | removed:
         (tmp_path / name).touch()
+    (tmp_path / ".vocabulary.1a2b3c4d").mkdir()
     CheckpointFiles(str(tmp_path), rank=0, world_size=2).remove_leftovers(Point(1, 0))
     assert set(os.listdir(tmp_path)) == kept
 

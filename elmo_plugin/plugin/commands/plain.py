@@ -1,9 +1,15 @@
-"""The command `uses`, which needs no AllenNLP, as one of AllenNLP's."""
+"""The commands that need no AllenNLP, as commands of AllenNLP."""
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.elmo import uses_command
+from elmo_plugin.elmo import score, uses_command
 from elmo_plugin.plugin.commands.command import PlainCommand
+
+
+@Subcommand.register("score")
+class Score(PlainCommand):
+    __doc__ = score.DESCRIPTION
+    module = score
 
 
 @Subcommand.register("uses")
