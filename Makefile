@@ -51,7 +51,6 @@ test-all: install
 
 # Documentation with API reference, in build/site, and a check of its links.
 docs: $(DOCS_INSTALLED)
-	$(RUN)/python -m docs.site.pictures
 	$(RUN)/python docs/site/stage.py
 	$(RUN)/zensical build --strict
 	$(RUN)/python docs/site/check.py

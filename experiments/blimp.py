@@ -4,10 +4,9 @@ rows of the results page, `experiments/results/blimp.jsonl`:
 
     python -m elmo_plugin score --pairs blimp/*.jsonl --raw --pretrained small --format jsonl \\
         --output-file scores.jsonl
-    python -m experiments.blimp small --scores scores.jsonl --published published.jsonl
+    python -m experiments.blimp small --scores scores.jsonl
 
-`--published` has a line with UID, ngram, lstm, txl and gpt2 for each paradigm. Without it, the
-published accuracies are those of the rows that are there. `python -m experiments.report` then
+The published accuracies are those of the rows that are there. `python -m experiments.report` then
 writes the page.
 """
 
@@ -127,16 +126,10 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("bilm", help="its name on the page")
     parser.add_argument("--scores", type=Path, required=True)
-    parser.add_argument("--published", type=Path)
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()
     rows = by_bilm(read_rows(arguments.results))
     published = {row["name"]: row for of_bilm in rows.values() for row in of_bilm}
-    if arguments.published:
-        published = {
-            row["UID"]: {key: round(100 * row[key], 1) for key in PUBLISHED}
-            for row in read_rows(arguments.published)
-        }
     rows[arguments.bilm] = merged(arguments.bilm, read_rows(arguments.scores), published)
     with atomic_write(arguments.results) as temporary:
         lines = [json.dumps(row) + "\n" for of_bilm in rows.values() for row in of_bilm]

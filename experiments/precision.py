@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_plugin import Elmo
+from elmo_plugin.checks import check_choice
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.text.lines import read_sentences
 from experiments import new_parser, run
@@ -22,10 +23,9 @@ from experiments.rows import layer_names
 
 def cosines(model: str, precision: str, sentences: list[list[str]]) -> np.ndarray:
     """The cosines with fp32, shape `(L + 1, N)`."""
-    exact, rounded = (
-        Elmo.from_archive(model, precision=x).embed(sentences, layer="all")
-        for x in ("fp32", precision)
-    )
+    exact, other = (Elmo.from_archive(model, precision=x) for x in ("fp32", precision))
+    check_choice("precision on this machine", other.bilm.precision, [precision])
+    exact, rounded = (elmo.embed(sentences, layer="all") for elmo in (exact, other))
     a, b = (np.concatenate(list(x), axis=1).astype(np.float64) for x in (exact, rounded))
     return (a * b).sum(-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
 

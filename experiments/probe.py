@@ -31,7 +31,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest
-from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
+from elmo_plugin.modules.bilm import INITIAL_STATES
 from experiments import new_parser, run
 from experiments.markdown import table
 from experiments.rows import (
@@ -128,18 +128,13 @@ def _compute(elmo: Elmo, sentences: list[list[str]]) -> list[np.ndarray]:
 
 
 def probe_rows(
-    name: str,
-    archive_file: str,
-    data: Path,
-    states: Sequence[str],
-    work: Path,
-    precision: str = "fp32",
+    name: str, archive_file: str, data: Path, states: Sequence[str], work: Path
 ) -> list[Row]:
     """The rows of a biLM, one per initial state and layer."""
     train, dev = read_treebank(data)
     rows = []
     for state in states:
-        elmo = Elmo.from_archive(archive_file, initial_state=state, precision=precision)
+        elmo = Elmo.from_archive(archive_file, initial_state=state)
         layers = [layer_vectors(elmo, part.sentences, work) for part in (train, dev)]
         averages = tuple(x.astype(np.float32).mean(axis=0) for x in layers)
         names = layer_names(elmo.n_layers)
@@ -148,8 +143,6 @@ def probe_rows(
             a, b = a.astype(np.float32), b.astype(np.float32)
             metrics = {"accuracy": probe_accuracy(a, train.tags, b, dev.tags)}
             settings = {"layer": layer, "initial_state": state, "data": data.name}
-            if precision != "fp32":
-                settings["precision"] = precision
             rows.append(result_row(name, elmo, settings, metrics, started))
     return rows
 
@@ -207,21 +200,13 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder of a Universal Dependencies treebank")
     parser.add_argument("models", nargs="*", metavar="NAME=ARCHIVE")
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
-    parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()
     rows = [baseline_row(arguments.data)]
     for model in arguments.models:
         name, archive_file = named_archive(model)
-        rows += probe_rows(
-            name,
-            archive_file,
-            arguments.data,
-            arguments.states,
-            arguments.work,
-            arguments.precision,
-        )
+        rows += probe_rows(name, archive_file, arguments.data, arguments.states, arguments.work)
     save_rows(arguments.results, rows)
     print(rows_table(rows))
 

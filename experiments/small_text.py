@@ -6,8 +6,7 @@ The training and held-out text of the models in the package, from folders of tok
 SOURCES has the folders eltec and wikipedia (each with train and dev), openstax, masc and wikinews,
 with one sentence per line. OUT/train receives pieces of 200 consecutive sentences in an order drawn
 with a fixed seed, so that every part of an epoch contains every kind of text. It contains each
-piece twice, except Wikipedia's, which would otherwise be three quarters of the text. OUT/once has
-each of these pieces once, in order and in a file per kind, for `experiments.card`. OUT/heldout
+piece twice, except Wikipedia's, which would otherwise be three quarters of the text. OUT/heldout
 receives one file per kind: pieces of 50 sentences of eltec/dev, of wikipedia/dev and of the last
 twentieth of each other file, none of which is in OUT/train.
 """
@@ -41,7 +40,6 @@ def main() -> None:
     train: list[Piece] = []
     for kind, n_tokens in HELDOUT_TOKENS.items():
         used, heldout = split(arguments.sources / kind)
-        write(arguments.out / "once" / f"{kind}.txt", used)
         train += used * REPEATS.get(kind, 2)
         draw.shuffle(heldout)
         write(arguments.out / "heldout" / f"{kind}.txt", first_tokens(heldout, n_tokens))

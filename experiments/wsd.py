@@ -11,9 +11,9 @@ order. Words without a sense in the training data get WordNet's first sense. A p
 by the average vector of its words.
 
 Each layer, the average of the layers, and a baseline are scored. The baseline is WordNet's first
-sense. All words get a sense, so F1 equals accuracy. The 95 % intervals of F1 and of the difference
-from the baseline come from 10,000 bootstrap samples of the words; a difference is bold if its
-interval excludes zero. The average of many occurrences is closer to any vector than that of a few,
+sense. All words get a sense, so F1 equals accuracy. The 95 % interval of the difference from the
+baseline comes from 10,000 bootstrap samples of the words; a difference is bold if its interval
+excludes zero. The average of many occurrences is closer to any vector than that of a few,
 so that the nearest sense is often the baseline's: `rare` is the accuracy for words for which the
 baseline is wrong.
 
@@ -22,15 +22,12 @@ documents. WordNet orders senses by how often they occur in these data, the held
 included, so the order is then that of their frequency in the other documents (or, if that is equal,
 of their first occurrence), the baseline is the most frequent sense, and words that the other
 documents lack are left out.
-`--most-examples 1 2 4` repeats all with the average of each sense's first one, two and four
-occurrences, which shows what more training data would bring.
 
 `index.sense` is from WordNet 3.0 (Debian: `wordnet-sense-index`). Each model is `NAME=ARCHIVE`,
 where ARCHIVE may be anything that `archive_file` accepts. Without a model, only the baseline is
 scored.
 """
 
-import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -190,10 +187,10 @@ def sense_vectors(
     return {sense: np.stack(vectors) for sense, vectors in found.items()}
 
 
-def averages(senses: dict[str, np.ndarray], most: int | None = None) -> dict[str, np.ndarray]:
-    """The average of each sense's first vectors, shape `(1, L + 2, 2P)`."""
+def averages(senses: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The average of each sense's vectors, shape `(1, L + 2, 2P)`."""
     return {
-        sense: vectors[:most].mean(axis=0, keepdims=True, dtype=np.float64)
+        sense: vectors.mean(axis=0, keepdims=True, dtype=np.float64)
         for sense, vectors in senses.items()
     }
 
@@ -262,23 +259,16 @@ def bootstrap(right: np.ndarray, baseline: np.ndarray) -> dict[str, Any]:
     }
 
 
-def wsd_rows(
-    name: str, elmo: Elmo, data: Data, wordnet: dict[Word, list[str]], limits: Sequence[int] = ()
-) -> list[Row]:
-    """The rows of a biLM, one per layer, for each limit and each method."""
+def wsd_rows(name: str, elmo: Elmo, data: Data, wordnet: dict[Word, list[str]]) -> list[Row]:
+    """The rows of a biLM, one per layer, for each method."""
     started = time.process_time()
     tests = list(target_vectors(elmo, data.read_dev()))
     targets = [target for target, _ in tests]
     words = {(target.lemma, target.pos) for target in targets}
     senses = sense_vectors(elmo, data.read_train(), words)
     ordered = ordered_senses(data, wordnet)
-    ways: list[dict[str, Any]] = [{"nearest": AVERAGE, "most_examples": k} for k in limits]
-    ways += [{"nearest": AVERAGE}, {"nearest": OCCURRENCE}]
     rows = []
-    for way in ways:
-        known = senses
-        if way["nearest"] == AVERAGE:
-            known = averages(senses, way.get("most_examples"))
+    for way, known in ((AVERAGE, averages(senses)), (OCCURRENCE, senses)):
         predicted = nearest_senses(tests, known, ordered)
         for layer, found in zip(layer_names(elmo.n_layers), predicted):
             settings = {
@@ -286,7 +276,7 @@ def wsd_rows(
                 "initial_state": elmo.initial_state,
                 "precision": elmo.bilm.precision,
                 **data.names,
-                **way,
+                "nearest": way,
             }
             metrics = score(found, targets, ordered)
             rows.append(result_row(name, elmo, settings, metrics, started))
@@ -302,20 +292,19 @@ def baseline_row(data: Data, wordnet: dict[Word, list[str]]) -> Row:
 
 
 def wsd_table(rows: Sequence[Row]) -> str:
-    """Rows with all examples as Markdown: a line for each layer, with both methods."""
+    """Rows as Markdown: a line for each layer, with both methods."""
     columns = ["data", "biLM", "layer"]
     for way in (AVERAGE, OCCURRENCE):
         columns += [f"{way}: F1", "above the baseline", "rare"]
     lines: dict[tuple[str, str, str], list[object]] = {}
     for row in rows:
         settings, metrics = row["settings"], row["metrics"]
-        if "most_examples" not in settings:
-            key = settings["dev"], row["bilm"] or "none", settings["layer"]
-            line = lines.setdefault(key, [""] * 6)
-            start = 3 if settings.get("nearest") == OCCURRENCE else 0
-            line[start] = metrics["f1"]
-            if row["bilm"]:
-                line[start + 1 : start + 3] = [_difference(metrics), metrics["rare"]]
+        key = settings["dev"], row["bilm"] or "none", settings["layer"]
+        line = lines.setdefault(key, [""] * 6)
+        start = 3 if settings.get("nearest") == OCCURRENCE else 0
+        line[start] = metrics["f1"]
+        if row["bilm"]:
+            line[start + 1 : start + 3] = [_difference(metrics), metrics["rare"]]
     return table(columns, [[*key, *line] for key, line in lines.items()])
 
 
@@ -325,29 +314,6 @@ def _difference(metrics: dict[str, Any]) -> str:
     text = f"{metrics['difference']:+.1f}"
     text = f"**{text}**" if low > 0 or high < 0 else text
     return f"{text} ({low:+.1f} to {high:+.1f})"
-
-
-def examples_table(rows: Sequence[Row]) -> str:
-    """
-    F1 and, in brackets, `rare` by the most examples of a sense, as Markdown, on the data with the
-    most words; nothing without such rows.
-    """
-    rows = [row for row in rows if row["settings"].get("nearest") == AVERAGE]
-    limits = sorted({row["settings"].get("most_examples", math.inf) for row in rows})
-    if len(limits) < 2:
-        return ""
-    largest = max(row["metrics"]["words"] for row in rows)
-    lines: dict[tuple[str, str, str], list[object]] = {}
-    for row in rows:
-        settings, metrics = row["settings"], row["metrics"]
-        if metrics["words"] == largest:
-            key = settings["dev"], row["bilm"], settings["layer"]
-            line = lines.setdefault(key, [""] * len(limits))
-            place = limits.index(settings.get("most_examples", math.inf))
-            rare = "" if metrics["rare"] is None else f" ({metrics['rare']:.1f})"
-            line[place] = f"{metrics['f1']:.1f}{rare}"
-    columns = ["data", "biLM", "layer", *(f"{limit:g}" for limit in limits[:-1]), "all"]
-    return table(columns, [[*key, *line] for key, line in lines.items()])
 
 
 def main() -> None:
@@ -360,7 +326,6 @@ def main() -> None:
     parser.add_argument(
         "--hold-out", type=int, metavar="N", help="also score 1 of N documents of TRAIN"
     )
-    parser.add_argument("--most-examples", type=int, nargs="+", default=[], metavar="K")
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()
     wordnet = wordnet_senses(arguments.index)
@@ -368,12 +333,11 @@ def main() -> None:
     rows = [baseline_row(data, wordnet) for data in sets]
     for model in arguments.models:
         name, archive_file = named_archive(model)
-        limits = sorted(set(arguments.most_examples))
         elmo = Elmo.from_archive(archive_file, precision=arguments.precision)
         for data in sets:
-            rows += wsd_rows(name, elmo, data, wordnet, limits)
+            rows += wsd_rows(name, elmo, data, wordnet)
     save_rows(arguments.results, rows)
-    print(wsd_table(rows), examples_table(rows), sep="\n\n")
+    print(wsd_table(rows))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,11 @@ from elmo_plugin import Elmo
 model, fasta, residues_file, means_file = sys.argv[1:]
 elmo = Elmo.from_archive(model)
 with open(fasta) as file:
-    records = [record.split("\n", 1) for record in f"\n{file.read()}".split("\n>")[1:]]
-names = [header.split()[0] for header, _ in records]
-proteins = [list("".join(lines.split()).upper()) for _, lines in records]
+    records = [record.partition("\n") for record in f"\n{file.read()}".split("\n>")[1:]]
+names = [header.split()[0] for header, _, _ in records]
+proteins = [list("".join(lines.split()).upper()) for _, _, lines in records]
+if [] in proteins:
+    sys.exit(f"{fasta}: {names[proteins.index([])]}: expected a sequence, found none")
 with h5py.File(residues_file, "w") as residues, h5py.File(means_file, "w") as means:
     for start in range(0, len(names), 100):  # as many as fit into memory
         part = elmo.embed(proteins[start : start + 100], "average", max_tokens=15000)

@@ -106,6 +106,8 @@ def test_the_distributions_of_models() -> None:
         assert needed.name == "elmo_plugin" and VERSION in needed.specifier
         ((name, package),) = project["entry-points"]["elmo_plugin.models"].items()
         assert name == folder.name and (folder / package / "weights.hdf5").is_file()
+        assert "](" not in project["readme"]["text"]  # links to files, which an index lacks
+        assert (folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
         found.append(name)
     assert tuple(found) == DISTRIBUTIONS
 

@@ -9,7 +9,6 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.find import KEYS, PART, find_bilm, one_bilm, split_part
-from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files
 from experiments import random_bilm
 from experiments.rows import bilm_digest
@@ -59,18 +58,13 @@ def check_bilms(source: str, bilms: Any) -> None:
 
 def bilm_sizes(bilm: dict[str, Any]) -> dict[str, int]:
     """What `cells.libsonnet` has to know of a biLM."""
-    options = _options(bilm)
-    assert options.char_cnn is not None
-    return {
-        "dim": 2 * options.lstm.projection_dim,
-        "max_characters_per_token": options.char_cnn.max_characters_per_token,
-        "n_layers": options.lstm.n_layers,
-    }
-
-
-def _options(bilm: dict[str, Any]) -> BiLMOptions:
     named = {"pretrained": bilm.get("like"), **bilm}
-    return find_bilm(*one_bilm(map(named.get, KEYS)).values()).options
+    found = find_bilm(*one_bilm(map(named.get, KEYS)).values()).bilm
+    return {
+        "dim": found.output_dim,
+        "max_characters_per_token": found.max_characters_per_token,
+        "n_layers": found.bilstm.n_layers,
+    }
 
 
 def find_bilms(bilms: dict[str, dict[str, Any]], work: Path) -> dict[str, Bilm]:

@@ -15,7 +15,7 @@ TABLES = {
 }
 
 
-SHOWN = {"layer", "initial_state", "query", "dev", "nearest", "most_examples"}
+SHOWN = {"layer", "initial_state", "query", "dev", "nearest"}
 """The settings that a table shows. Its rows have all others in common."""
 
 

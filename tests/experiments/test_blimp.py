@@ -1,4 +1,4 @@
-"""The rows of BLiMP and their tables, and the text that is joined and split again."""
+"""The rows of BLiMP and their tables."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import blimp, raw_text
+from experiments import blimp
 from experiments.rows import read_rows
 
 
@@ -26,22 +26,24 @@ def scores_of(shift: int) -> list[dict]:
 
 @pytest.fixture
 def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Run the command for a biLM, first with the published accuracies."""
+    """Run the command for a biLM. The rows of another have the published accuracies."""
+    rows = tmp_path / "blimp.jsonl"
     published = [
-        {"UID": name, "ngram": 0.5, "lstm": lstm, "txl": 0.6, "gpt2": 0.9}
-        for name, lstm in (("a", 0.7), ("b", 0.8), ("c", 0.6))
+        {"ngram": 50.0, "lstm": lstm, "txl": 60.0, "gpt2": 90.0} for lstm in (70.0, 80.0, 60.0)
     ]
-    (tmp_path / "published").write_text("\n".join(map(json.dumps, published)))
+    before = [
+        {"bilm": "small", **scores, **accuracies}
+        for scores, accuracies in zip(scores_of(5), published)
+    ]
+    rows.write_text("\n".join(map(json.dumps, before)))
 
-    def add(bilm: str, shift: int, *more: str) -> list[dict]:
+    def add(bilm: str, shift: int) -> list[dict]:
         (tmp_path / "scores").write_text("\n".join(map(json.dumps, scores_of(shift))))
-        rows = tmp_path / "blimp.jsonl"
-        arguments = [bilm, "--scores", tmp_path / "scores", "--results", rows, *more]
+        arguments = [bilm, "--scores", tmp_path / "scores", "--results", rows]
         monkeypatch.setattr(sys, "argv", ["blimp", *map(str, arguments)])
         blimp.main()
         return read_rows(rows)
 
-    add("small", 5, "--published", str(tmp_path / "published"))
     return add
 
 
@@ -71,15 +73,3 @@ def test_a_second_bilm_is_a_column(add, tmp_path: Path) -> None:
 def test_without_rows(tmp_path: Path) -> None:
     """A grid of one's own has no rows of BLiMP, so its page has no such sections."""
     assert blimp.sections(tmp_path, tmp_path) == {}
-
-
-def test_joined_and_split_again(tmp_path: Path) -> None:
-    """By hand: quotes open and close in turns. A period within a sentence is not split off, so the
-    last of the sentences has another token of eight."""
-    tokens = '" Yes , " he said , " it is n\'t ( $ 5 ) . "'.split()
-    assert raw_text.join(tokens) == '"Yes," he said, "it isn\'t ($5)."'
-    last = "He ran . She sat there , too"
-    (tmp_path / "text").write_text("\n".join([" ".join(tokens), " ".join(tokens), last]))
-    n, sentences, changed = raw_text.shares(tmp_path / "text")
-    assert n == 3 and sentences == pytest.approx(100 / 3)
-    assert changed == pytest.approx(100 * 2 / (2 * len(tokens) + 8))

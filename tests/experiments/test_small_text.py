@@ -6,8 +6,8 @@ from experiments import small_text
 
 def test_every_sentence_is_trained_on_or_held_out(tmp_path, monkeypatch):
     """The property that is tested is that no sentence is lost or on both sides, that Wikipedia's
-    are trained on once and all others twice, that `once` has each of them once, and that `dev` and
-    the ends of the other files are the held-out text."""
+    are trained on once and all others twice, and that `dev` and the ends of the other files are the
+    held-out text."""
     sources, out = tmp_path / "sources", tmp_path / "out"
     for kind, files in {
         "eltec": ("train/a", "train/b", "dev/c"),
@@ -32,7 +32,7 @@ def test_every_sentence_is_trained_on_or_held_out(tmp_path, monkeypatch):
             for line in file.read_text().split("\n")
             if line
         )
-        for part in ("train", "once", "heldout")
+        for part in ("train", "heldout")
     }
     heldout = set(found["heldout"])
     assert heldout == {
@@ -40,7 +40,6 @@ def test_every_sentence_is_trained_on_or_held_out(tmp_path, monkeypatch):
     } | {f"masc {name} {k}" for name in ("a", "b/c") for k in range(950, 1000)}
     assert set(found["heldout"].values()) == {1}
     assert not heldout & set(found["train"])
-    assert found["once"] == Counter(set(found["train"]))
     assert len(found["train"]) + len(heldout) == 7000
     for sentence, count in found["train"].items():
         assert count == (1 if sentence.startswith("wikipedia") else 2)
