@@ -150,6 +150,7 @@ setup(
             "fairscale==0.4.6",
             "filelock>=3.13",
             "ftfy>=6",
+            "google-crc32c>=1.5",
             "huggingface-hub>=0.24",
             "jsonnet>=0.20",
             "lmdb>=1.4",

@@ -5,11 +5,7 @@ from typing import Any
 from torch import nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.allennlp_elmo import (
-    CACHED_WORDS,
-    has_allennlp_names,
-    take_allennlp_weights,
-)
+from elmo_plugin.formats.allennlp_elmo import CACHED_WORDS, CHARACTERS, take_allennlp_weights
 
 
 def accept_allennlp_weights(elmo: nn.Module) -> None:
@@ -22,7 +18,7 @@ def accept_allennlp_weights(elmo: nn.Module) -> None:
 
 
 def _rename(elmo: Any, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    if not has_allennlp_names(state_dict, prefix):
+    if prefix + CHARACTERS not in state_dict:
         return
     if prefix + CACHED_WORDS in state_dict and next(elmo.bilm.parameters()).requires_grad:
         raise InputError(

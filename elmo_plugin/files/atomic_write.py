@@ -5,6 +5,7 @@ same folder and then renamed.
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,9 @@ def atomic_write(path: str | os.PathLike, temporary: Path | None = None) -> Iter
     with name_full_disk(path):
         temporary = path.with_name(f".{path.name}.{token_hex(4)}")
         try:
-            temporary.touch(exist_ok=False)  # permissions follow the umask
+            temporary.touch(exist_ok=False)  # permissions follow the umask, or those of the file
+            if path.is_file():
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         except OSError as error:  # of a name that the user does not know
             raise OSError(error.errno, error.strerror, str(path)) from None
         try:

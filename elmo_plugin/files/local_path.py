@@ -12,19 +12,18 @@ def local_path(
 ) -> str:
     """
     The local path of a file or folder, where `~` is the home folder. A URL that `cached_path`
-    supports is downloaded once. With `extract_archive`, an archive is unpacked and the path is that
-    of its folder.
+    supports is downloaded once. With `extract_archive`, it may be an archive, which is unpacked,
+    and the path is that of its folder.
 
     Raises a `FileNotFoundError`, which says what was `expected`, if the file does not exist or
     cannot be downloaded, and an `InputError` for a URL if the package `cached-path` is not
-    installed.
+    installed, or if an archive is damaged.
     """
     name = os.path.expanduser(os.fspath(path))
-    exists = os.path.exists(name)
-    if exists and not extract_archive:
+    if os.path.exists(name):
         return name
     missing = f"{path}: expected {expected}, found no such file"
-    if not exists and "://" not in name and "!" not in name:
+    if "://" not in name and "!" not in name:
         raise FileNotFoundError(missing)
     try:
         from cached_path import cached_path
@@ -39,3 +38,5 @@ def local_path(
     except (OSError, ValueError) as error:  # no such address, unknown host, or no answer
         reason = " ".join(str(error).split())  # the hub's has several lines
         raise FileNotFoundError(f"{missing} ({reason})") from error
+    except Exception as error:  # damage in an archive raises errors of many types
+        raise InputError(f"{path}: expected {expected}, found damage ({error})") from error

@@ -125,28 +125,5 @@ def why_not_plain(value: Any) -> str | None:
     return None
 
 
-def find_not_plain(state: Any) -> str | None:
-    """
-    The first tensor in dictionaries, lists and tuples that is not plain, as a description with its
-    keys, or `None`. Values may contain one another.
-    """
-    seen = set()
-    pending = [("", state)]
-    while pending:
-        keys, value = pending.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, Tensor) and (reason := why_not_plain(value)):
-            return f"{keys.removeprefix('.')}: {reason}"
-        items: Any = ()
-        if isinstance(value, dict):
-            items = value.items()
-        elif isinstance(value, list | tuple):
-            items = enumerate(value)
-        pending += ((f"{keys}.{key}", item) for key, item in items)
-    return None
-
-
 def _damaged(path: str | os.PathLike, found: Any) -> DamagedFileError:
     return DamagedFileError(f"{path}: expected a whole file of torch.save, found damage ({found})")

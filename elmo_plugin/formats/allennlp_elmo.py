@@ -5,7 +5,6 @@ the gates in another order, with the 1 of the forget gate added to its bias.
 """
 
 import re
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -32,11 +31,6 @@ _LSTM = re.compile(
     r"_elmo_lstm\._elmo_lstm\.(?P<direction>forward|backward)_layer_(?P<layer>\d+)\."
     rf"(?P<name>{'|'.join(map(re.escape, OF_LSTM))})"
 )
-
-
-def has_allennlp_names(state: Mapping[str, Tensor], prefix: str) -> bool:
-    """Whether `state` has the biLM of AllenNLP's `Elmo`, in names that begin with `prefix`."""
-    return prefix + CHARACTERS in state
 
 
 def take_allennlp_weights(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

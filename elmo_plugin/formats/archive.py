@@ -44,8 +44,7 @@ def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> F
 
     Raises an `InputError` if the archive is damaged or contains no biLM.
     """
-    config = read_json(folder / CONFIG, "a config")
-    parameters = config.get("model") if isinstance(config, dict) else None
+    parameters = read_json(folder / CONFIG, "a config").get("model")
     if not isinstance(parameters, dict):
         raise InputError(f"{CONFIG}: expected a block model, found {shown(parameters)}")
     if parameters.get("type") != "bilm":

@@ -21,7 +21,6 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.atomic_write import NO_SPACE, name_full_disk
 from elmo_plugin.files.bounds import check_expansion, read_small_file
-from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.torch_file import load_weights
 
 CONFIG = "config.json"
@@ -55,19 +54,6 @@ class _GzipFile(gzip.GzipFile):
         if size is not None and size > MOST_HEADER:
             raise tarfile.ReadError(f"a header of {size:,} bytes")
         return super().read(size)
-
-
-@contextmanager
-def opened_archive(archive_file: str | os.PathLike) -> Iterator[Path]:
-    """
-    Yield a folder with the files of an archive; see `unpacked`. Raises an `InputError`, which
-    begins with the archive's name, as `unpacked` does, and if it is another kind of file.
-    """
-    path = Path(local_path(archive_file))
-    with renamed({path: archive_file}), unpacked(path) as folder:
-        if not folder.is_dir():
-            raise InputError(f"{path}: expected a model.tar.gz, found another kind of file")
-        yield folder
 
 
 @contextmanager

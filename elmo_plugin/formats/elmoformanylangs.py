@@ -19,6 +19,7 @@ from elmo_plugin.modules.code_points import CodePoints
 from elmo_plugin.modules.token_encoder import UNKNOWN_OF_LEXICON
 from elmo_plugin.options import BiLMOptions
 
+KIND = "a config"
 CONFIG, ENCODER, TOKEN_EMBEDDER = "config.json", "encoder.pkl", "token_embedder.pkl"
 CHARACTERS, WORDS = "char.dic", "word.dic"
 CHARACTER_TABLE, WORD_TABLE = (f"{kind}_emb_layer.embedding.weight" for kind in ("char", "word"))
@@ -123,7 +124,8 @@ def _options(path: Path, weights: dict[str, Tensor]) -> tuple[BiLMOptions, list[
             "n_code_points": _n_rows(weights, CHARACTER_TABLE),
         },
     }
-    words = [""] * _n_rows(weights, WORD_TABLE)
+    # Names that no token has, for rows without a word.
+    words = [f"(row\u00a0{k})" for k in range(_n_rows(weights, WORD_TABLE))]
     if encoder.get("word_dim") != 0:
         options["words"] = {"dim": encoder.get("word_dim")}
         # Their program loads rows without a word too: those of words that it strips from a line.
@@ -141,25 +143,18 @@ def _n_rows(weights: dict[str, Tensor], name: str) -> int:
 
 def _config(path: Path) -> tuple[Path, dict[str, Any]]:
     """The file of sizes that `config.json` names, and its content."""
-    named = _block(path / CONFIG).get("config_path")
+    named = read_json(path / CONFIG, KIND).get("config_path")
     if not isinstance(named, str) or not named or "\0" in named:
         raise InputError(f"{path / CONFIG}: config_path: expected a path, found {shown(named)}")
     for file in (path / named, path / Path(named).name):
         if file.is_file():
-            return file, _block(file)
+            return file, read_json(file, KIND)
     if Path(named).name in PUBLISHED_NAMES:
         return path / Path(named).name, PUBLISHED_CONFIG
     raise InputError(
         f"{path / CONFIG}: config_path: expected a file of sizes there or in the folder, found "
         f"none at {named}"
     )
-
-
-def _block(file: Path) -> dict[str, Any]:
-    content = read_json(file, "a config")
-    if not isinstance(content, dict):
-        raise InputError(f"{file}: expected a config {{...}}, found {shown(content)}")
-    return content
 
 
 def _lexicon(file: Path, n_rows: int) -> dict[str, int]:

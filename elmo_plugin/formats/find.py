@@ -101,19 +101,19 @@ def find_bilm(
     given = {path: name, weights: weight_file, words: vocabulary_file, softmax: softmax_file}
     with renamed(given):
         if weights is not None:
-            found = read_weights(read_options(path), weights, words, softmax)
+            found = read_weights(read_options(path), weights, words, softmax, with_softmax)
         elif options is not None and h5py.is_hdf5(path):
-            found = read_weights(options, path, words, softmax)
+            found = read_weights(options, path, words, softmax, with_softmax)
         else:
             extras = {"vocabulary_file": words, "softmax_file": softmax, "part": part}
             given_extras = {key: value for key, value in extras.items() if value is not None}
             found = _read_format(Path(path), expected, with_softmax, given_extras)
-        if words is not None and found.words is None:
+        if with_softmax and words is not None and found.words is None:
             raise InputError(
                 f"{softmax or weights or path}: expected a softmax, of the words in {words}, found "
                 "none; it may be in a file of its own, and the biLM alone needs no vocabulary file"
             )
-        if softmax is not None and found.softmax is None:
+        if with_softmax and softmax is not None and found.softmax is None:
             raise InputError(f"{softmax}: expected a vocabulary file with its words, found none")
     return found
 

@@ -31,7 +31,7 @@ def write_mixes(mixes: TrainedMixes, path: Path, temporary: Path | None = None) 
 def read_mixes(path: Path) -> TrainedMixes:
     """Read the mixes. Raises an `InputError` that names the file and what is wrong in it."""
     found = read_json(path, "mixes")
-    numbers = found.get("mixes") if isinstance(found, dict) else None
+    numbers = found.get("mixes")
     if not isinstance(numbers, dict):
         raise InputError(f"{path}: expected a block mixes, found none")
     for name, number in numbers.items():

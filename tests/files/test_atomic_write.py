@@ -20,6 +20,14 @@ def test_a_file_has_the_mode_of_any_new_file(umask: int, tmp_path: Path) -> None
     assert modes[0] == modes[1]
 
 
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    """As a file that `open` writes again."""
+    (tmp_path / "file").touch(0o600)
+    with atomic_write(tmp_path / "file") as temporary:
+        temporary.write_text("a")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_link_stays(exists: bool, tmp_path: Path) -> None:
     """The expected result is that of a write to the same names by `open`."""

@@ -12,7 +12,6 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files import torch_file
 from elmo_plugin.files.torch_file import (
     DamagedFileError,
-    find_not_plain,
     load_torch_file,
     load_weights,
     save_torch_file,
@@ -108,17 +107,6 @@ def test_a_compressed_file_is_not_decompressed(
     monkeypatch.setattr(torch_file, "get_unsafe_globals_in_checkpoint", lambda _: [])
     with pytest.raises(DamagedFileError, match="1048576 bytes of content in a smaller file"):
         torch_file.check_torch_file(tmp_path / "a.th")
-
-
-def test_a_state_that_contains_itself() -> None:
-    """By hand. A list that has a list twice, 60 times, has 2^60 paths."""
-    state: Any = [torch.ones(1)]
-    for _ in range(60):
-        state = [state, state]
-    state.append(state)
-    assert find_not_plain(state) is None
-    state.append({"a": (1, EXOTIC["sparse_coo"]())})
-    assert find_not_plain(state) == "3.a.1: a tensor of the layout sparse_coo"
 
 
 class Refused:

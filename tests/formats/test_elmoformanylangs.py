@@ -19,6 +19,7 @@ import torch
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.text.characters import words_to_characters
 from tests import conftest
 from tests.conftest import Fuzz
 from tests.damage import damage
@@ -163,6 +164,18 @@ def _lstm(
         h = clip(w_p @ (sigmoid(o) * np.tanh(c)), lstm["proj_clip"])
         outputs.append(h)
     return np.array(outputs)
+
+
+def test_a_row_without_a_word(tmp_path: Path) -> None:
+    """By definition: a word without bytes, as that of a lone surrogate, is unknown. The row of a
+    word that their program strips from its line is nobody's."""
+    folder = write_model(tmp_path / "model", 0)
+    lines = (folder / "word.dic").read_text("utf-8").splitlines(keepends=True)
+    dropped = next(line for line in lines if not line.startswith("<"))
+    (folder / "word.dic").write_text("".join(x for x in lines if x != dropped), "utf-8")
+    table = find_bilm(folder).bilm.token_encoder.table
+    numbers = table.words(torch.from_numpy(words_to_characters(["\ud800", "", "zz"])).long())
+    assert set(numbers.tolist()) == {table.words.words().index("<oov>")}
 
 
 @pytest.mark.parametrize("changes", [{}, {"word_dim": 0}, {"activation": "tanh", "n_highway": 0}])

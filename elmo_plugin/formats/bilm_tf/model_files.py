@@ -1,6 +1,7 @@
 """The files of a model in bilm-tf's format that is published as a folder, or packed in one file."""
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +23,11 @@ VOCABULARY = "vocabulary.txt"
 WEIGHTS = "weights.hdf5"
 PREFERRED_WEIGHTS = ("model.hdf5", WEIGHTS)
 HDF5_ENDINGS = (".hdf5", ".h5")
+OTHERS = re.compile(
+    r"(?!\.)(model\.hdf5|.*softmax.*\.(hdf5|h5)|.*\.ckpt.*\.index|(encoder|token_embedder)\.pkl)",
+    re.IGNORECASE,
+)
+"""Files that are read in place of `WEIGHTS` or of its softmax."""
 
 
 def read_model_files(
@@ -32,9 +38,9 @@ def read_model_files(
 ) -> FoundBiLM:
     """
     Read the biLM in a folder, with the mixes that `write_model_files` wrote. If it is asked for,
-    also the softmax, if the weight file has one, or a `softmax_file`, or the only HDF5 file in the
-    folder with `softmax` in its name. The words are in `vocabulary_file` or in the folder. Raises
-    errors as `model_files`, `vocabulary_in`, `read_options` and `read_weights`.
+    also the softmax: that in `softmax_file`, or in the only HDF5 file in the folder with `softmax`
+    in its name, or else in the weight file. The words are in `vocabulary_file` or in the folder.
+    Raises errors as `model_files`, `vocabulary_in`, `read_options` and `read_weights`.
     """
     options_file, weights, *own = model_files(folder)
     options = read_options(options_file)
@@ -60,14 +66,14 @@ def vocabulary_in(folder: Path) -> str | None:
 def model_files(folder: Path) -> tuple[Path, ...]:
     """
     The options file, whose name ends in `options.json`, and the HDF5 file in a folder, and then all
-    HDF5 files with `softmax` in their names. Of several, it is the one named `options.json`, and
-    `model.hdf5` or `weights.hdf5`. Raises an `InputError` that lists the files if this does not
+    other HDF5 files with `softmax` in their names. Of several, it is the one named `options.json`,
+    and `model.hdf5` or `weights.hdf5`. Raises an `InputError` that lists the files if this does not
     leave one of each.
     """
     files = sorted(x for x in folder.iterdir() if x.is_file() and not x.name.startswith("."))
     options = [file for file in files if file.name.endswith(OPTIONS)]
     hdf5 = [file for file in files if file.name.lower().endswith(HDF5_ENDINGS)]
-    softmax = [file for file in hdf5 if "softmax" in file.name.lower()]
+    softmax = [file for file in hdf5 if "softmax" in file.name.lower()] if len(hdf5) > 1 else []
     weights = [file for file in hdf5 if file not in softmax]
     return (
         _only(options, [OPTIONS], OPTIONS),
@@ -99,10 +105,9 @@ def _is_run(folder: Path) -> bool:
     if not (folder / "config.json").exists():
         return False
     try:
-        config = read_json(folder / "config.json", "a config")
+        return "model" in read_json(folder / "config.json", "a config")
     except InputError:
         return True  # a damaged one
-    return not isinstance(config, dict) or "model" in config
 
 
 def write_model_files(
@@ -121,8 +126,8 @@ def write_model_files(
     an error occurs before all are written, the folder is unchanged. `dtype` is that of the weights
     in the file. Returns the names of the files.
 
-    Raises an `InputError` if the folder cannot be used or created, and a `DiskFullError` if the
-    disk is full.
+    Raises an `InputError` if the folder cannot be used or created, or has files of another model
+    that would be read in their place, and a `DiskFullError` if the disk is full.
     """
     # What reads text, compressed or not, is not needed for vectors.
     from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
@@ -134,6 +139,10 @@ def write_model_files(
     # For links, their targets are removed below.
     files = {name: Path(os.path.realpath(Path(folder, name))) for name in (*names, MIXES)}
     with writable_folder("folder", folder), ExitStack() as stack:
+        if others := [file.name for file in Path(folder).iterdir() if OTHERS.fullmatch(file.name)]:
+            raise InputError(
+                f"{folder}: expected a folder without another model, found {', '.join(others)}"
+            )
         # The weights are renamed first and the options last; without the options nothing loads.
         order = [OPTIONS, *names[2:], WEIGHTS]
         new = {name: stack.enter_context(atomic_write(files[name])) for name in order}

@@ -57,19 +57,20 @@ def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
 def read_softmax_rows(file: str | os.PathLike, n_rows: int, of: str) -> SoftmaxRows:
     """
     Read the words of the `n_rows` rows of the softmax in the file `of`, as bilm-tf does: the
-    special words may be anywhere, a line `!!!MAXTERMID` has no row, and of equal words the last
-    counts. The others get names that no token has, because their rows are in the softmax too.
-    Raises an `InputError` if there are more or fewer words or a special word is missing, or if a
-    line is empty or has several words.
+    special words may be anywhere, a line `!!!MAXTERMID` has no row, an empty line has one, and of
+    equal words the last counts. Rows without a word of their own get names that no token has,
+    because they are in the softmax too. Raises an `InputError` if there are more or fewer words or
+    a special word is missing, or if a line has several words.
     """
     words: list[str] = []
     row_of: dict[str, int] = {}
     found = 0
     for found, (_, word) in enumerate(
-        (x for x in _read_words(file) if x[1] != WITHOUT_ROW), start=1
+        (x for x in _read_words(file, may_be_empty=True) if x[1] != WITHOUT_ROW), start=1
     ):
         if found > n_rows:  # count the rest, but do not store it
             continue
+        word = word or f"(row\u00a0{len(words)})"
         if (earlier := row_of.get(word)) is not None:
             words[earlier] = f"{word}\u00a0(row\u00a0{earlier})"  # text is split at this space
         row_of[word] = len(words)
@@ -89,12 +90,12 @@ def read_softmax_rows(file: str | os.PathLike, n_rows: int, of: str) -> SoftmaxR
     return SoftmaxRows([words[row] for row in rows], order)
 
 
-def _read_words(file: str | os.PathLike) -> Iterator[tuple[int, str]]:
+def _read_words(file: str | os.PathLike, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:
     """The number and the word of each line."""
     blocks = read_blocks(Path(file), is_text=False)
     for line, text in enumerate((line for lines in blocks for line in lines), start=1):
         word = text.strip()
-        if not word:
+        if not word and not may_be_empty:
             raise InputError(f"{file}, line {line}: expected a word, found none")
         if _has_space(word):
             raise InputError(f"{file}, line {line}: expected one word, found {shown(word)}")

@@ -13,8 +13,6 @@ messages of Protocol Buffers.
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.bounds import read_small_file
 from elmo_plugin.formats.tf_checkpoint.crc32c import crc32c, masked
@@ -85,7 +83,7 @@ def _items(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     block = _piece(data, offset, size + TRAILER_BYTES)
     content, compression, checksum = block[:size], block[size], block[size + 1 :]
-    if masked(crc32c(np.frombuffer(block[: size + 1], np.uint8))).to_bytes(4, "little") != checksum:
+    if masked(crc32c(block[: size + 1])).to_bytes(4, "little") != checksum:
         raise ValueError(f"a wrong checksum at byte {offset}")
     if compression:
         raise ValueError(f"a compressed block at byte {offset}")

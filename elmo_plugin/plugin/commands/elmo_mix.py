@@ -1,11 +1,12 @@
 import argparse
+from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.arguments import print_text
 from elmo_plugin.elmo.mixes import find_mixes
-from elmo_plugin.formats.archive_files import opened_archive, read_weights
+from elmo_plugin.formats.archive_files import read_weights, renamed, unpacked
 from elmo_plugin.plugin.commands.command import Command, input_path
 
 
@@ -31,7 +32,9 @@ class ElmoMix(Command):
         lines = []
         for archive in args.archives:
             path = input_path("archive", archive, "the model.tar.gz of a trained model")
-            with opened_archive(path) as folder:
+            with renamed({path: archive}), unpacked(Path(path)) as folder:
+                if not folder.is_dir():
+                    raise InputError("expected a model.tar.gz, found another kind of file")
                 mixes = find_mixes(read_weights(folder))
                 if not mixes:
                     raise InputError(

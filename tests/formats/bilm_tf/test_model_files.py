@@ -61,6 +61,32 @@ def test_a_folder_or_a_zip_file_is_a_model(folder, bilm_files):
         assert numpy.array_equal(Elmo.from_files(path).embed(SENTENCE), expected)
 
 
+def test_an_only_file_with_softmax_in_its_name(folder, bilm_files):
+    """By definition: a folder with one HDF5 file has the biLM in it."""
+    (folder / "model.hdf5").rename(folder / "elmo_with_softmax.hdf5")
+    expected = Elmo.from_files(*bilm_files).embed(SENTENCE)
+    assert numpy.array_equal(Elmo.from_archive(folder).embed(SENTENCE), expected)
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["model.hdf5", "old_softmax.hdf5", "model.ckpt-9.index", "encoder.pkl", "token_embedder.pkl"],
+)
+def test_a_model_is_not_written_beside_another(bilm_files, tmp_path, other):
+    """By definition: a folder never has two models, of which the other would be read. Nothing in it
+    changes, and without the other model it is written."""
+    elmo = Elmo.from_files(*bilm_files)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / other).write_bytes(b"another")
+    with pytest.raises(InputError, match=f"out: expected a folder without another .* {other}$"):
+        elmo.save(tmp_path / "out")
+    assert [file.name for file in (tmp_path / "out").iterdir()] == [other]
+    (tmp_path / "out" / other).unlink()
+    elmo.save(tmp_path / "out")
+    found = Elmo.from_archive(tmp_path / "out").embed(SENTENCE)
+    assert numpy.array_equal(found, elmo.embed(SENTENCE))
+
+
 def test_published_names(folder, bilm_files):
     """The names of the original ELMo's files: they begin with the sizes of the model."""
     expected = Elmo.from_files(*bilm_files).embed(SENTENCE)

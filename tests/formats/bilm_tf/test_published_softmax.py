@@ -98,7 +98,7 @@ def test_published_parts(tmp_path: Path) -> None:
 def test_the_row_of_each_word(parts: tuple[str, ...]) -> None:
     """By hand: the last row of a word that occurs several times is its own, and the others are in
     the softmax too, under names that no token has. The weights are those of the biLM's file."""
-    found = find_bilm(*parts[:3], softmax_file=parts[3])
+    found = find_bilm(*parts[:3], softmax_file=parts[3], with_softmax=True)
     assert found.softmax is not None and found.words is not None
     with h5py.File(parts[3]) as file:
         weight, bias = file["softmax/W"][()], file["softmax/b"][()]
@@ -112,10 +112,27 @@ def test_the_row_of_each_word(parts: tuple[str, ...]) -> None:
         assert torch.equal(tensor, found.bilm.state_dict()[name]), name
 
 
+def test_a_row_without_a_word(parts: tuple[str, ...]) -> None:
+    """By hand: bilm-tf counts a line of white space as a row."""
+    lines = [*LINES[:3], "\u3000", *LINES[4:]]
+    Path(parts[2]).write_text("\n".join(lines), "utf-8")
+    expected = ["<S>", "</S>", "<UNK>", "the\u00a0(row\u00a01)", "(row\u00a03)"]
+    found = read_softmax_rows(parts[2], 10, parts[3])
+    assert found.words[:5] == expected and found.order is not None
+    assert found.order.tolist()[3] == 4
+
+
+def test_the_softmax_is_read_if_it_is_asked_for(parts: tuple[str, ...]) -> None:
+    """By definition. The vectors do not need it, nor its words."""
+    found = find_bilm(*parts[:3], softmax_file=parts[3])
+    assert found.softmax is None and found.words is None
+    assert len(Elmo.from_files(*parts[:3]).embed("the dog")) == 2
+
+
 def test_a_folder_with_all_parts(parts: tuple[str, ...], tmp_path: Path) -> None:
     """The expected weights are those of the files that are named one by one. The embedder needs no
     softmax, and a second softmax is not chosen from."""
-    expected = find_bilm(*parts[:3], softmax_file=parts[3])
+    expected = find_bilm(*parts[:3], softmax_file=parts[3], with_softmax=True)
     found = find_bilm(tmp_path, with_softmax=True)
     assert expected.softmax is not None and found.softmax is not None
     assert found.words == expected.words
@@ -142,7 +159,7 @@ def test_an_import(parts: tuple[str, ...], tmp_path: Path, order: str) -> None:
     allennlp("bilm-import", *IMPORTS[order](*parts[:3], softmax=parts[3], archive=archive))
     allennlp("bilm-export", archive, tmp_path / "out", "--softmax")
     again = [tmp_path / "out" / x for x in ("options.json", "weights.hdf5", "vocabulary.txt")]
-    expected = find_bilm(*parts[:3], softmax_file=parts[3])
+    expected = find_bilm(*parts[:3], softmax_file=parts[3], with_softmax=True)
     assert expected.softmax is not None
     for named in ([archive], again):
         found = find_bilm(*named, with_softmax=True)
@@ -181,7 +198,7 @@ def test_fine_tuning(parts: tuple[str, ...], tmp_path: Path, named: str) -> None
         ([*LINES, "more", "and more"[:3]], "expected 10 words, as the softmax in S has, found 12"),
         ([*LINES[1:], "x"], "expected the words <S>, </S>, <UNK>, found no </S>"),
         ([*LINES[:-1], "a b"], "line 11: expected one word, found 'a b'"),
-        ([*LINES[:-1], ""] + ["x"], "line 11: expected a word, found none"),
+        ([*LINES[:-1], ""] + ["x"], r"expected 10 words, as the softmax in S has, found 11"),
         ([], "expected 10 words, as the softmax in S has, found 0"),
     ],
 )
@@ -199,25 +216,25 @@ def test_other_parts(parts: tuple[str, ...], tmp_path: Path, bilm_archive: str) 
     with pytest.raises(InputError, match=f"^{softmax}: expected a vocabulary file with its words"):
         find_bilm(options, weights, softmax_file=softmax, with_softmax=True)
     with pytest.raises(InputError, match=f"^{weights}: expected a softmax, of the words in"):
-        find_bilm(options, weights, words, softmax_file=weights)
+        find_bilm(options, weights, words, softmax_file=weights, with_softmax=True)
     with pytest.raises(InputError, match=f"^{bilm_archive}: expected no vocabulary file with this"):
-        find_bilm(bilm_archive, None, words, softmax_file=softmax)
+        find_bilm(bilm_archive, None, words, softmax_file=softmax, with_softmax=True)
     with pytest.raises(FileNotFoundError, match="gone: expected a softmax in HDF5, found no such"):
-        find_bilm(options, weights, words, softmax_file="gone")
+        find_bilm(options, weights, words, softmax_file="gone", with_softmax=True)
     with pytest.raises(InputError, match=f"^{words}: expected a whole HDF5 file"):
-        find_bilm(options, weights, words, softmax_file=words)
+        find_bilm(options, weights, words, softmax_file=words, with_softmax=True)
     with pytest.raises(InputError, match="softmax: expected a value, found an empty one"):
         allennlp("bilm-import", options, weights, words, tmp_path / "model.tar.gz", "--softmax", "")
     with pytest.raises(InputError, match="pretrained_file: expected one with pretrained_softmax"):
         tuned(pretrained_softmax_file=softmax)
     write_softmax(Path(softmax), 10, 5)
     with pytest.raises(InputError, match=rf"^{softmax}: softmax/W: expected the shape \(10, 8\)"):
-        find_bilm(options, weights, words, softmax_file=softmax)
+        find_bilm(options, weights, words, softmax_file=softmax, with_softmax=True)
     with h5py.File(softmax, "a") as file:
         del file["softmax/b"], file["softmax/W"]
         file["softmax/W"] = np.zeros((10, 8), "f4")
     with pytest.raises(InputError, match=f"^{softmax}: softmax/b: expected an array, found none"):
-        find_bilm(options, weights, words, softmax_file=softmax)
+        find_bilm(options, weights, words, softmax_file=softmax, with_softmax=True)
 
 
 def test_memory(parts: tuple[str, ...], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from elmo_plugin.elmo.mixes import find_mixes
 from elmo_plugin.files.torch_file import load_torch_file
-from elmo_plugin.formats.archive_files import opened_archive, read_weights
+from elmo_plugin.formats.archive_files import read_weights, unpacked
 
 ROOT = Path(__file__).parents[3]
 EMBEDDER = "text_field_embedder.token_embedder_elmo._elmo"
@@ -66,7 +66,7 @@ def test_mixes_in_training(bilm_archive: str, tmp_path: Path) -> None:
     log = (tmp_path / "run" / "out.log").read_text().splitlines()
     state = load_torch_file(tmp_path / "run" / "best.th")
     scalars = tensorboard_scalars(tmp_path / "run" / "log" / "train")
-    with opened_archive(tmp_path / "run" / "model.tar.gz") as folder:
+    with unpacked(tmp_path / "run" / "model.tar.gz") as folder:
         archived = find_mixes(read_weights(folder))
     assert list(archived) == [f"{EMBEDDER}.scalar_mix_{k}" for k in (0, 1)]
     for name, mix in archived.items():

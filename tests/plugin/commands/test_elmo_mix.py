@@ -60,3 +60,13 @@ def test_bad_input(bilm_archive: str, tmp_path: Path) -> None:
     code = save(tmp_path / "code", {"elmo.scalar_mix_0.gamma": torch.nn.Linear(1, 1)})
     with pytest.raises(InputError, match=r"code/best\.th: expected tensors and plain .*Linear"):
         elmo_mix(code)
+
+
+def test_the_name_of_an_archive_in_an_error(tmp_path, monkeypatch):
+    """By definition: the message has the name once, at its beginning."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").write_text("no archive")
+    with pytest.raises(
+        InputError, match=r"^(\./)?m: expected a model\.tar\.gz, found another kind"
+    ):
+        elmo_mix("./m")
