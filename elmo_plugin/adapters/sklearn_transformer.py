@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, missing
-from elmo_plugin.checks import fail
+from elmo_plugin.checks import check_path, fail
 from elmo_plugin.elmo.elmo import Elmo
 
 try:
@@ -37,14 +37,19 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         The name of an installed model, or anything else that `Elmo.from_archive` accepts.
     layer : `str | int`, optional (default = `"average"`)
         See `Elmo.embed`; a layer for which it gives one vector per token.
+    raw : `bool`, optional (default = `False`)
+        Whether texts are raw English, to split into tokens as in `Elmo.embed`. Needs nltk.
     """
 
-    def __init__(self, model: Any = "small", layer: str | int = "average") -> None:
-        self.model, self.layer = model, layer
+    def __init__(
+        self, model: Any = "small", layer: str | int = "average", raw: bool = False
+    ) -> None:
+        self.model, self.layer, self.raw = model, layer, raw
 
     def fit(self, texts: Any, labels: Any = None) -> ElmoVectors:
         """Load the biLM. It is not trained."""
         check_has_one_vector(self.layer)
+        check_path("model", self.model)
         self.elmo_ = Elmo.from_archive(self.model).eval()
         self._n_features_out = self.elmo_.output_dim  # names of features need it
         return self
@@ -60,5 +65,6 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
             texts = np.asarray(texts)[:, 0]
         if isinstance(texts, str) or hasattr(texts, "columns"):
             fail("texts", "a list of texts or one column", type(texts).__name__)
-        sentences = [text.split() if isinstance(text, str) else text for text in texts]
-        return self.elmo_.embed(sentences, self.layer, pool="mean")
+        if not self.raw:
+            texts = [text.split() if isinstance(text, str) else text for text in texts]
+        return self.elmo_.embed(texts, self.layer, pool="mean", raw=self.raw)

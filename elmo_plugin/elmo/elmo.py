@@ -384,6 +384,7 @@ class Elmo(BiLMLayers):
         *,
         most: int | None = None,
         seed: int = 0,
+        raw: bool = False,
     ) -> Any:
         """
         Collect the uses of words: each occurrence in a text, with its sentence and its vector.
@@ -392,7 +393,7 @@ class Elmo(BiLMLayers):
 
         corpus : `str | os.PathLike | Iterable[str | Sequence[str]]`
             The path of a text, which is a file, a glob or a folder with one sentence per line; or
-            the sentences, as in `stream`.
+            the sentences, as in `stream`; or a pandas Series of them.
         words : `str | os.PathLike | Iterable[str]`
             A list of words; a dictionary of each word's forms, such as `{"dog": ["dog", "dogs"]}`;
             or the path of a file in which each line has a word or, separated by a tab, a word and
@@ -403,13 +404,16 @@ class Elmo(BiLMLayers):
             The most uses of each word, drawn at random from the whole text. By default, all.
         seed : `int`, optional (default = `0`)
             The seed of the draw.
+        raw : `bool`, optional (default = `False`)
+            Whether to split sentences into tokens, as in `embed`.
 
         # Returns
 
         `pandas.DataFrame`
             A row for each use, in the order of the text, with the columns `word`; `token`, the
             form; `file`; `sentence` and `position`, the numbers of the line and of the token, from
-            0; `text`, the sentence; and `vector`, of shape `(2P,)`.
+            0, where `sentence` is the label of a Series' row; `text`, the sentence; and `vector`,
+            of shape `(2P,)`. Its `attrs` say what the vectors are from.
 
         # Raises
 
@@ -420,7 +424,7 @@ class Elmo(BiLMLayers):
         # What reads text is not needed for vectors.
         from elmo_plugin.elmo.uses import uses_frame
 
-        return uses_frame(self, corpus, words, layer, most, seed)
+        return uses_frame(self, corpus, words, layer, most, seed, raw)
 
     def _vectors(self, tokens: Tensor, layer: str | int) -> Tensor:
         """The layers or the mix of a batch of characters, shape `(.., B, T, 2P)`; see `embed`."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -27,10 +30,28 @@ from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.special_words import BEGIN, END, SPECIAL_WORDS, UNKNOWN
 
+logger = logging.getLogger(__name__)
+
 BASES = {2: math.log(2), "e": 1.0}
 """The bases of logarithms, and their natural logarithms."""
 
 DIRECTIONS = ("both", "forward", "backward")
+
+
+UNSPLIT = re.compile(r"\w[.,;:?!]+$")
+"""The end of a token that is probably several."""
+
+MANY_UNSPLIT = 0.02
+"""A larger share of such tokens among all gives a warning."""
+
+
+@lru_cache(maxsize=1)
+def warn_of_unsplit(example: str) -> None:
+    logger.warning(
+        f"the softmax does not have the token {example!r}, nor others that end in punctuation. "
+        "raw=True, and --raw of the command, split raw English text into tokens, one sentence a "
+        "line"
+    )
 
 
 class Substitute(NamedTuple):
@@ -171,6 +192,7 @@ class LanguageModel(BiLMLayers):
         batch = [sentence.tokens for sentence in split]
         if not raw:
             batch, is_single = token_lists(sentences)
+            self._warn_of_unsplit(batch)
         ids = [[self._ids.get(word, UNKNOWN) for word in sentence] for sentence in batch]
         found: dict[int, SentenceScores] = {}
         total = sum(map(len, batch))
@@ -195,6 +217,14 @@ class LanguageModel(BiLMLayers):
         for b, sentence in enumerate(split):
             found[b] = found[b]._replace(spans=sentence.spans, words=sentence.words)
         return found[0] if is_single else [found[b] for b in range(len(batch))]
+
+    def _warn_of_unsplit(self, batch: list[list[str]]) -> None:
+        """Warn, once in a process, if many tokens are unknown because they end in punctuation."""
+        n_tokens = sum(map(len, batch))
+        unsplit = [w for sentence in batch for w in sentence if UNSPLIT.search(w)]
+        if unsplit := [word for word in unsplit if word not in self._ids]:
+            if len(unsplit) > MANY_UNSPLIT * n_tokens:
+                warn_of_unsplit(unsplit[0])
 
     def perplexity(
         self, sentences: str | Sequence[str] | Sequence[Sequence[str]]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_plugin.checks import check_count
+from elmo_plugin.checks import check_count, fail
 from elmo_plugin.elmo.uses import VECTOR, needed
 
 MOST_CLUSTERS = 10
@@ -84,7 +84,14 @@ def changes(first: Any, second: Any, n_clusters: int | None = None, seed: int = 
         A row for each word, with the columns `word`, `first` and `second`, the numbers of its uses,
         the scores `apd`, `prt` and `jsd`, and the number of `clusters`. The scores of a word
         without uses in one of the texts are NaN.
+
+    # Raises
+
+    `InputError`
+        If it is known that the vectors are of different layers or biLMs.
     """
+    if first.attrs and second.attrs and first.attrs != second.attrs:
+        fail("second", f"vectors as in the first, {first.attrs}", second.attrs)
     columns = ["word", "first", "second", "apd", "prt", "jsd", "clusters"]
     rows = []
     for word in dict.fromkeys([*first["word"], *second["word"]]):

@@ -5,6 +5,7 @@ NLTK's `NLTKWordTokenizer` does the work, because the tokens are those of the Pe
 that straight quotes stay as they are, and that *cannot*, *gonna* and *AT&T* are one token.
 """
 
+import re
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,6 +13,10 @@ from elmo_plugin.checks import InputError
 
 STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 """Quotes and apostrophes as in nearly all of the text. Each is one character, as before."""
+
+
+SYMBOLS = re.compile("[–…•·§†«»™®×±→€¥¢]")
+"""Characters that are tokens of their own in the text, and that NLTK leaves in their words."""
 
 
 class RawSentence(NamedTuple):
@@ -68,4 +73,5 @@ def _tokenizer() -> Any:
         ) from None
     tokenizer = NLTKWordTokenizer()
     tokenizer.CONTRACTIONS2 = []  # can not, gon na
+    tokenizer.PUNCTUATION = [*tokenizer.PUNCTUATION, (SYMBOLS, r" \g<0> ")]
     return tokenizer

@@ -1,10 +1,11 @@
 """The scores of sentences, as arrays and as tables."""
 
 from collections.abc import Iterable, Iterator
-from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from elmo_plugin.checks import fail
 
 
 class SentenceScores(NamedTuple):
@@ -55,22 +56,27 @@ def column_names(entropy: bool, raw: bool) -> list[str]:
 
 
 def score_columns(
-    scores: SentenceScores | Iterable[SentenceScores], numbers: Iterable[int] | None = None
+    scores: SentenceScores | Iterable[SentenceScores], numbers: Iterable[Any] | None = None
 ) -> dict[str, list[Any]]:
     """
     Scores as the columns of a table with one row per word, without the end and the beginning:
-    `pandas.DataFrame(score_columns(scores))`. `numbers`: those of the sentences, by default counted
-    from 0, as the `position` of a word in its sentence is. Of raw text, `start` and `end` are the
-    token's span, and `word` the number of the word in its sentence that it is part of.
+    `pandas.DataFrame(score_columns(scores))`. `numbers`: those of the sentences, or other labels,
+    by default counted from 0, as the `position` of a word in its sentence is. Of raw text, `start`
+    and `end` are the token's span, and `word` the number of the word in its sentence that it is
+    part of. Raises an `InputError` if not each sentence has a number of its own.
     """
     some = [scores] if isinstance(scores, SentenceScores) else list(scores)
+    labels = list(range(len(some)) if numbers is None else numbers)
+    if not len(some) == len(labels) == len(set(labels)):
+        expected = f"{len(some)} different labels, as after reset_index(drop=True) of a DataFrame"
+        fail("numbers", expected, labels)
     first = some[0] if some else None
     names = column_names(
         first is not None and first.forward_entropy is not None,
         first is not None and first.spans is not None,
     )
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    for number, found in zip(count() if numbers is None else numbers, some):
+    for number, found in zip(labels, some):
         n = len(found.tokens)
         own = [[number] * n, range(n), found.tokens, found.in_vocabulary.tolist()]
         for forward, backward in ((found.forward, found.backward), found[4:6]):

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import count
 from typing import Any
 
 from elmo_plugin.checks import InputError
@@ -28,8 +29,8 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
         return [sentence.tokens for sentence in split], is_single
     if isinstance(sentences, str):
         return [sentences.split()], True
-    if _is_of_pandas("Series", sentences):
-        return [tokens_of(f"row {label!r}", value) for label, value in sentences.items()], False
+    if is_series(sentences):
+        return [tokens_of(*named) for named in zip(_names(sentences), sentences)], False
     items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
     n_strings = sum(isinstance(item, str) for item in items)
     if 0 < n_strings < len(items):
@@ -51,9 +52,9 @@ def raw_sentences(sentences: Any) -> tuple[list[RawSentence], bool]:
     if isinstance(sentences, str):
         return [split_tokens(sentences)], True
     strings = _items(sentences, "expected a sentence or a list of sentences")
-    for number, string in enumerate(strings):
+    for name, string in zip(_names(sentences), strings):
         if not isinstance(string, str):
-            raise InputError(f"sentence {number}: expected a string with raw, found {string!r}")
+            raise InputError(f"{name}: expected a string with raw, found {string!r}")
     return [split_tokens(string) for string in strings], False
 
 
@@ -80,8 +81,8 @@ def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterato
     """Divide sentences into parts, which end when they have `n_tokens`, boundaries included."""
     check_is_list(sentences, "expected sentences")
     part, left = [], n_tokens
-    for number, sentence in enumerate(sentences):
-        part.append(tokens := tokens_of(f"sentence {number}", sentence, raw))
+    for name, sentence in zip(_names(sentences), sentences):
+        part.append(tokens := tokens_of(name, sentence, raw))
         left -= len(tokens) + 2
         if left <= 0:
             yield part
@@ -116,6 +117,18 @@ def check_is_list(found: Any, expected: str) -> None:
         raise InputError(f"{expected}, found a DataFrame; choose one of its columns")
     if not isinstance(found, Iterable) or isinstance(found, (str, Mapping, Set)):
         raise InputError(f"{expected}, found {found!r}")
+
+
+def is_series(found: Any) -> bool:
+    """Whether a value is a column of a DataFrame, whose rows have labels."""
+    return _is_of_pandas("Series", found)
+
+
+def _names(sentences: Any) -> Iterator[str]:
+    """What errors call the sentences."""
+    if is_series(sentences):
+        return (f"row {label!r}" for label in sentences.index)
+    return (f"sentence {number}" for number in count())
 
 
 def _is_of_pandas(kind: str, found: Any) -> bool:

@@ -5,10 +5,10 @@ vector. The text is read once, and only sentences with such a word are embedded.
 
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from itertools import chain, groupby, tee
+from itertools import chain, count, groupby, tee
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -17,11 +17,12 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
-from elmo_plugin.checks import InputError, check_count, fail
+from elmo_plugin.checks import InputError, check_count, check_flag, fail
+from elmo_plugin.elmo.frozen_state import bytes_of
 from elmo_plugin.elmo.parts import groups
-from elmo_plugin.elmo.sentences import SPACE, check_is_list, tokens_of
+from elmo_plugin.elmo.sentences import SPACE, check_is_list, is_series, tokens_of
 from elmo_plugin.files.atomic_write import atomic_write, check_is_new
-from elmo_plugin.files.digest import append_checksum, ends_in_checksum
+from elmo_plugin.files.digest import append_checksum, ends_in_checksum, new_digest
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.lines import find_files, read_blocks
@@ -33,9 +34,9 @@ ROWS = 1024
 class Use(NamedTuple):
     """
     An occurrence of a word. `word`: its name in the list. `token`: its form in the text.
-    `sentence`: the number of the line in its file, or of the sentence in a list. `position`: the
-    number of the token in its sentence. Both are counted from 0. `text`: the tokens of the
-    sentence with single spaces between them.
+    `sentence`: the number of the line in its file, or of the sentence in a list, or the label of
+    the row in a pandas Series. `position`: the number of the token in its sentence. Numbers are
+    counted from 0. `text`: the tokens of the sentence with single spaces between them.
     """
 
     word: str
@@ -84,9 +85,9 @@ def word_forms(words: Any) -> dict[str, str]:
     return found
 
 
-def find_uses(corpus: Any, forms: dict[str, str]) -> Iterator[Use]:
+def find_uses(corpus: Any, forms: dict[str, str], raw: bool = False) -> Iterator[Use]:
     """The uses in the order of the text."""
-    for file, number, tokens in tqdm(_sentences(corpus), unit=" sentences", desc="text"):
+    for file, number, tokens in tqdm(_sentences(corpus, raw), unit=" sentences", desc="text"):
         if not forms.keys().isdisjoint(tokens):
             text = " ".join(tokens)
             for position, token in enumerate(tokens):
@@ -94,18 +95,22 @@ def find_uses(corpus: Any, forms: dict[str, str]) -> Iterator[Use]:
                     yield Use(word, token, file, number, position, text)
 
 
-def _sentences(corpus: Any) -> Iterator[tuple[str, int, list[str]]]:
+def _sentences(corpus: Any, raw: bool) -> Iterator[tuple[str, Any, list[str]]]:
     """The file, number and tokens of each sentence."""
     if not isinstance(corpus, str | os.PathLike):
         check_is_list(corpus, "expected the path of a text, or sentences")
-        for number, sentence in enumerate(corpus):
-            yield "", number, tokens_of(f"sentence {number}", sentence)
+        labels: Any = corpus.index if is_series(corpus) else count()
+        if is_series(corpus) and not labels.is_unique:
+            expected = "a different label in each row, as after reset_index(drop=True)"
+            fail("corpus", expected, list(labels))
+        for label, sentence in zip(labels, corpus):
+            yield "", label, tokens_of(f"sentence {label!r}", sentence, raw)
         return
     files = find_files(corpus)
     folder = os.path.commonpath([file.parent for file in files])
     for file in files:
         for number, line in enumerate(chain.from_iterable(read_blocks(file))):
-            yield os.path.relpath(file, folder), number, line.split()
+            yield os.path.relpath(file, folder), number, tokens_of("", line, raw)
 
 
 def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
@@ -135,6 +140,7 @@ def uses_with_vectors(
     layer: str | int,
     most: int | None,
     seed: int,
+    raw: bool = False,
     *,
     stored_in: str = "a DataFrame",
 ) -> Iterator[tuple[Use, np.ndarray]]:
@@ -147,7 +153,8 @@ def uses_with_vectors(
     if layer == "all":
         fail("layer", "one that gives a use one vector", layer)
     check_count("seed", seed, least=0)
-    uses: Iterable[Use] = find_uses(corpus, word_forms(words))
+    check_flag("raw", raw)
+    uses: Iterable[Use] = find_uses(corpus, word_forms(words), raw)
     if most is not None:
         check_count("most", most)
         uses = tqdm(sample(uses, most, seed), unit=" uses", desc="vectors")
@@ -160,25 +167,39 @@ def uses_with_vectors(
             yield use, numbers[use.position].copy()
 
 
-def uses_frame(*arguments: Any) -> Any:
+def uses_frame(elmo: Any, corpus: Any, words: Any, layer: str | int, *arguments: Any) -> Any:
     """The `uses_with_vectors` as a pandas DataFrame."""
     needed("pandas")
-    found = list(uses_with_vectors(*arguments))
-    return _frame([use for use, _ in found], [vector for _, vector in found])
+    found = list(uses_with_vectors(elmo, corpus, words, layer, *arguments))
+    frame = _frame([use for use, _ in found], [vector for _, vector in found])
+    frame.attrs = vectors_from(elmo, layer)
+    return frame
 
 
-def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
+def vectors_from(elmo: Any, layer: str | int) -> dict[str, str]:
+    """What vectors are from, which has to be the same for vectors that are compared."""
+    found = new_digest()
+    for name, x in elmo.bilm.state_dict().items():
+        found.update(name.encode())
+        found.update(bytes_of(x))
+    return {"layer": str(layer), "initial_state": elmo.initial_state, "biLM": found.hexdigest()}
+
+
+def write_uses(
+    out: str | os.PathLike, elmo: Any, corpus: Any, words: Any, layer: str | int, *arguments: Any
+) -> Counter[str]:
     """
     Write the `uses_with_vectors` to a new HDF5 file with an array for each column of the DataFrame.
-    Memory does not grow with the text. Returns the number of uses. Raises an `InputError` if the
-    file exists, if there are no uses, or if their text cannot be stored, and a `DiskFullError` if
-    the disk is full.
+    Memory does not grow with the text. Returns the number of uses of each word. Raises an
+    `InputError` if the file exists, if there are no uses, or if their text cannot be stored, and a
+    `DiskFullError` if the disk is full.
     """
     check_is_new(out)
-    found = uses_with_vectors(elmo, *arguments, stored_in="HDF5")
-    n_uses = 0
+    found = uses_with_vectors(elmo, corpus, words, layer, *arguments, stored_in="HDF5")
+    n_uses, of_words = 0, Counter[str]()
     with atomic_write(out) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
+            file.attrs.update(vectors_from(elmo, layer))
             for name, kind in KINDS.items():
                 shape = (elmo.output_dim,) if name == VECTOR else ()
                 limits = {"maxshape": (None, *shape), "chunks": (ROWS, *shape)}
@@ -189,11 +210,12 @@ def write_uses(out: str | os.PathLike, elmo: Any, *arguments: Any) -> int:
                     file[name].resize(n_uses + len(rows), axis=0)
                     file[name][n_uses:] = np.asarray(values, dtype=TYPES[KINDS[name]])
                 n_uses += len(rows)
+                of_words.update(use.word for use in uses)
                 disk.check()
         if not n_uses:
-            raise InputError(f"{arguments[0]}: expected a use of a listed word, found none")
+            raise InputError(f"{corpus}: expected a use of a listed word, found none")
         append_checksum(temporary)
-    return n_uses
+    return of_words
 
 
 def _check_text(use: Use, stored_in: str) -> Use:
@@ -225,7 +247,10 @@ def read_uses(path: str | os.PathLike) -> Any:
         if not ends_in_checksum(Path(path)):
             raise InputError(f"{path}: expected the file as it was written, found damage")
         columns = [read_column(file, name, kind) for name, kind in KINDS.items()]
-    return _frame(list(zip(*columns[:-1])), columns[-1])
+        vectors_are_from = dict(file.attrs)
+    frame = _frame(list(zip(*columns[:-1])), columns[-1])
+    frame.attrs = vectors_are_from
+    return frame
 
 
 def _frame(uses: list[Any], vectors: Iterable[np.ndarray]) -> Any:

@@ -10,7 +10,7 @@ from elmo_plugin.elmo.arguments import (
     print_text,
 )
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.uses import write_uses
+from elmo_plugin.elmo.uses import word_forms, write_uses
 from elmo_plugin.formats.find import find_bilm
 
 DESCRIPTION = """
@@ -36,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layer", default="top", help="top, average, or a number, where 0 is the words"
     )
+    parser.add_argument(
+        "--raw", action="store_true", help="split the text into tokens first; needs nltk"
+    )
     add_model_arguments(parser)
 
 
@@ -47,5 +50,8 @@ def run(args: argparse.Namespace) -> None:
     layers |= {"top": "top", "average": "average"}
     if args.layer not in layers:
         fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
-    options = args.text, args.words, layers[args.layer], args.most, args.seed
-    print_text(f"{args.out}: {write_uses(args.out, elmo, *options):,} uses")
+    options = args.text, args.words, layers[args.layer], args.most, args.seed, args.raw
+    found = write_uses(args.out, elmo, *options)
+    missing = [w for w in dict.fromkeys(word_forms(args.words).values()) if w not in found]
+    of_none = f"; none of {', '.join(missing)}" if missing else ""
+    print_text(f"{args.out}: {found.total():,} uses{of_none}")

@@ -47,6 +47,13 @@ def test_what_it_reads(folder: Path, expected: np.ndarray) -> None:
     assert ElmoVectors(folder).fit(TEXTS).transform(["A"]).shape == (1, expected.shape[1])
 
 
+def test_raw_text(folder: Path) -> None:
+    """The same as of the tokens."""
+    found = ElmoVectors(folder, raw=True).fit_transform(["It isn't easy.", "A dog!"])
+    expected = ElmoVectors(folder).fit_transform(["It is n't easy .", "A dog !"])
+    assert_close(found, expected, what="raw", atol=1e-6)
+
+
 def test_in_a_pipeline(folder: Path, expected: np.ndarray) -> None:
     """It is cloned, searched, pickled with its biLM, and names its features, as scikit-learn does
     with its own transformers."""
@@ -69,6 +76,8 @@ def test_in_a_pipeline(folder: Path, expected: np.ndarray) -> None:
 
 def test_what_is_refused(folder: Path) -> None:
     """Parameters are checked when the transformer is fitted, as in scikit-learn."""
+    with pytest.raises(InputError, match=r"^model: expected a path, found "):
+        ElmoVectors(Elmo.from_archive(folder)).fit(TEXTS)
     with pytest.raises(InputError, match="layer: expected one that has a single vector"):
         ElmoVectors(folder, "all").fit(TEXTS)
     with pytest.raises(NotFittedError):

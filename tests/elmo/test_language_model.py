@@ -12,6 +12,7 @@ import torch
 
 from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo import language_model as language_model_module
 from elmo_plugin.elmo.scores import score_columns
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
@@ -128,6 +129,9 @@ def test_the_table_has_a_row_for_each_word() -> None:
     assert row.forward_entropy == scores[2].forward_entropy[1]
     assert row.backward_entropy == scores[2].backward_entropy[2]
     assert list(score_columns(model.score("the dog")))[-1] == "backward"
+    for labels in ([7], [0, 1, 0, 1, 2], range(9)):  # as those of two DataFrames in one
+        with pytest.raises(InputError, match=r"^numbers: expected 5 different labels, as after re"):
+            score_columns(scores, labels)
 
 
 def test_the_numbers_of_evaluate(bilm_archive: str, tmp_path: Path) -> None:
@@ -210,6 +214,19 @@ def test_many_words_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(found[0].double(), log_z, rtol=1e-6, atol=1e-5)
     entropies = -(log_p.exp() * log_p).sum(dim=1)
     torch.testing.assert_close(found[1].double(), entropies, rtol=1e-5, atol=1e-5)
+
+
+def test_text_that_was_not_split(caplog: pytest.LogCaptureFixture) -> None:
+    """By definition: one warning in a process, and none for tokens or with `raw`."""
+    model, warn = language_model(), language_model_module.warn_of_unsplit
+    warn.cache_clear()
+    model.score(["the dog .", "the dog."], raw=True)
+    model.score([["the", "dog", "."], ["the", "Mr.", *["dog"] * 99]])
+    assert not caplog.text
+    for _ in range(2):
+        model.score("He threw the dog.")
+    assert caplog.text.count("does not have the token 'dog.', nor others that end in") == 1
+    warn.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

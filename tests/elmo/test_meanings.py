@@ -22,6 +22,18 @@ def two() -> tuple[np.ndarray, np.ndarray]:
     return random.normal(0.3, 1, (20, 6)), random.normal(0.1, 1, (30, 6))
 
 
+def test_vectors_of_two_layers_or_models_are_not_compared() -> None:
+    """By definition; of frames that lost what their vectors are from, nothing is known."""
+    first, second = (frame("cell", np.ones((2, 4)), k) for k in (0, 2))
+    first.attrs, second.attrs = {"layer": "top", "biLM": "a"}, {"layer": "0", "biLM": "a"}
+    with pytest.raises(
+        InputError, match=r"^second: expected vectors as in the first, .*'top'.* fo"
+    ):
+        changes(first, second)
+    second.attrs = {}
+    assert changes(first, second)["apd"][0] == pytest.approx(0)
+
+
 def frame(word: str, vectors: np.ndarray, start: int = 0) -> pandas.DataFrame:
     texts = [f"{word} {start + k}" for k in range(len(vectors))]
     return pandas.DataFrame({"word": word, "text": texts, "position": 0, "vector": list(vectors)})

@@ -20,6 +20,7 @@ SENTENCES = {
     "``So'' she left...": """" So " she left ...""",
     """3'' and "4" ''x\"""": """3 " and " 4 " " x \"""",
     "naïve 犬 's": "naïve 犬 's",
+    "Well… I paid €5–6 (≈ 5±1 %) ™": "Well … I paid € 5 – 6 ( ≈ 5 ± 1 % ) ™",
     "": "",
     " \n": "",
 }

@@ -222,10 +222,13 @@ def test_a_file_of_uses(
     """The oracle is the DataFrame of the same uses. The file can also be read without pandas."""
     monkeypatch.setattr(uses, "ROWS", rows)
     arguments = sentences, ["dog", "caf\u00e9"], "top", 20, 1
-    n_uses = write_uses(tmp_path / "out", elmo, *arguments)
+    of_words = write_uses(tmp_path / "out", elmo, *arguments)
+    n_uses = of_words.total()
     expected = elmo.uses(*arguments[:3], most=20, seed=1)
     found = read_uses(tmp_path / "out")
     assert len(found) == n_uses == len(expected)
+    assert of_words == Counter(expected["word"])
+    assert found.attrs == expected.attrs != elmo.uses(*arguments[:2], 0).attrs
     assert found.drop(columns="vector").equals(expected.drop(columns="vector"))
     assert np.array_equal(np.stack(found["vector"]), np.stack(expected["vector"]))
     with h5py.File(tmp_path / "out") as file:
@@ -233,6 +236,32 @@ def test_a_file_of_uses(
         assert list(file["word"].asstr()) == list(expected["word"])
     with pytest.raises(InputError, match="expected to write a new file, found one"):
         write_uses(tmp_path / "out", elmo, *arguments)
+
+
+def test_the_labels_of_a_series(elmo: Elmo) -> None:
+    """By hand: the uses of a filtered column are joined with the other columns by its labels."""
+    data = pandas.DataFrame(
+        {"text": ["the cat", "a dog ran", "my dog !"], "year": [1850, 1850, 1990]}
+    )
+    some = data[data["text"].str.contains("dog")]
+    found = elmo.uses(some["text"], ["dog"]).join(data["year"], on="sentence")
+    assert found["sentence"].tolist() == [1, 2] and found["year"].tolist() == [1850, 1990]
+    twice = pandas.concat([some, some])["text"]
+    with pytest.raises(InputError, match=r"^corpus: expected a different label in each row, as "):
+        elmo.uses(twice, ["dog"])
+    with pytest.raises(InputError, match=r"^row 'y': expected a string with raw, found nan"):
+        elmo.embed(pandas.Series(["a", float("nan")], index=["x", "y"]), raw=True)
+
+
+def test_uses_in_raw_text(elmo: Elmo, tmp_path: Path) -> None:
+    """The oracle is the same text in tokens."""
+    (tmp_path / "raw").write_text("The dog's bone.\nA dog!\n")
+    (tmp_path / "split").write_text("The dog 's bone .\nA dog !\n")
+    raw = elmo.uses(tmp_path / "raw", ["dog"], raw=True)
+    split = elmo.uses(tmp_path / "split", ["dog"])
+    columns = ["sentence", "position", "text"]
+    assert len(raw) == 2 and raw[columns].equals(split[columns])
+    assert np.array_equal(np.stack(raw["vector"]), np.stack(split["vector"]))
 
 
 def test_no_uses_and_no_file(elmo: Elmo, tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ def test_uses(
     assert f"out: {len(found)} uses\n" in capsys.readouterr().out
 
 
+def test_words_without_uses(folder: Path, bilm_archive: str, capsys: pytest.CaptureFixture) -> None:
+    """By hand: of raw text too, whose punctuation is not part of a word."""
+    (folder / "text").write_text("A dog.\n")
+    uses(folder / "text", folder / "words", folder / "o", "--raw", "--archive-file", bilm_archive)
+    assert "o: 1 uses; none of stick\n" in capsys.readouterr().out
+
+
 def test_without_allennlp(folder: Path, bilm_archive: str) -> None:
     """Expected: the file that the command of AllenNLP writes, and an error in one line."""
     model = "--archive-file", bilm_archive
