@@ -142,6 +142,19 @@ def threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def without(*packages: str) -> str:
+    """Code after which a process finds no such packages, until it removes `absent`."""
+    return f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {packages}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+absent = Absent()
+sys.meta_path.insert(0, absent)
+"""
+
+
 def python(
     *arguments: object, folder: Path = ROOT, **environment: str
 ) -> subprocess.CompletedProcess[str]:

@@ -15,8 +15,9 @@ from elmo_plugin.checks import (
     check_path,
     check_text,
 )
+from tests.conftest import ROOT
 
-PACKAGE = Path(__file__).parents[1] / "elmo_plugin"
+PACKAGE = ROOT / "elmo_plugin"
 NAN, INFINITY = float("nan"), float("inf")
 NONSENSE = [None, "3", "", [], {}, [3], b"3", NAN, INFINITY, -INFINITY, object()]
 share = partial(check_number, least=0, below=1)

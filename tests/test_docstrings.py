@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.conftest import ROOT
+
 FILES = [
     file
     for name in ("elmo_plugin", "benchmarks", "experiments", "demo")

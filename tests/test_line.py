@@ -8,15 +8,9 @@ import pytest
 from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo
-from tests.conftest import python
+from tests.conftest import python, without
 
-WITHOUT = """
-import sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {absent}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Absent())
+EMBED = """
 import json
 from elmo_plugin import Elmo
 elmos = [
@@ -35,8 +29,8 @@ ABSENT += ["overrides", "spacy", "transformers", "zstandard"]
 def test_vectors_without_allennlp(bilm_files, bilm_archive):
     """The expected vectors are those of this process, in which AllenNLP is imported."""
     options, weights = bilm_files
-    script = WITHOUT.format(absent=ABSENT, options=options, weights=weights, archive=bilm_archive)
-    found = json.loads(python("-c", script).stdout.splitlines()[-1])
+    script = EMBED.format(options=options, weights=weights, archive=bilm_archive)
+    found = json.loads(python("-c", without(*ABSENT) + script).stdout.splitlines()[-1])
     expected = [
         Elmo.from_pretrained("small"),
         Elmo.from_files(options, weights),
@@ -63,7 +57,7 @@ def test_vectors_do_not_import_the_compiler():
 
 def test_an_address_without_cached_path():
     """The error names the package that an address needs."""
-    script = WITHOUT.partition("import json")[0].format(absent=ABSENT) + (
+    script = without(*ABSENT) + (
         "from elmo_plugin import Elmo\n"
         "try:\n    Elmo.from_archive('https://a.b/c.tar.gz')\n"
         "except ValueError as error:\n    print(error)\n"

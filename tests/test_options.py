@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.language_model import BiLMWithSoftmax
 from elmo_plugin.options import BiLMOptions
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
@@ -171,17 +172,26 @@ def test_wrong_options_are_named(blocks, message):
         read(**blocks)
 
 
+CODE_POINTS = {**CHAR_CNN, "n_code_points": 20}
+
+
 @pytest.mark.parametrize("n_words", [0, 11])
-@pytest.mark.parametrize("sizes", [{}, {"projection_dim": 7}, {"projection_dim": 8}])
-def test_the_number_of_parameters(sizes, n_words):
+@pytest.mark.parametrize(
+    ("sizes", "encoder"),
+    [
+        *(({"projection_dim": dim}, {}) for dim in (5, 7, 8)),
+        *(({"projection_dim": dim}, {"char_cnn": CODE_POINTS}) for dim in (5, 8)),
+        *(({}, {"char_cnn": x, "words": {"dim": 4}}) for x in (None, CODE_POINTS)),
+        ({}, {"char_cnn": None, "words": {"dim": 5}}),
+        ({}, {"char_cnn": None, "words": {"dim": 5, "tied": True}}),
+    ],
+)
+def test_the_number_of_parameters(sizes, encoder, n_words):
     """The oracle is the biLM itself. Without a projection, sizes of layers are equal."""
-    options = read({**LSTM, **sizes})
-    modules: list[torch.nn.Module] = [BiLM(options)]
-    if n_words:
-        dim = options.lstm.projection_dim
-        modules.append(SampledSoftmax(n_words=n_words, dim=dim, n_negative_samples=None))
-    found = sum(p.numel() for module in modules for p in module.parameters())
-    assert options.n_parameters(n_words) == found
+    options = read({**LSTM, **sizes}, **encoder).of_words([f"w{k}" for k in range(11)])
+    model = BiLMWithSoftmax(options, n_words=n_words)
+    modules = model if n_words else model.bilm
+    assert options.n_parameters(n_words) == sum(p.numel() for p in modules.parameters())
 
 
 @pytest.mark.parametrize(

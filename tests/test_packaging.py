@@ -22,9 +22,7 @@ from elmo_plugin.plugin.environment import INSTALL, WITHOUT_PINS
 from elmo_plugin.pretrained import DISTRIBUTIONS
 from elmo_plugin.version import VERSION
 from release import find_python, model_distributions
-from tests.docs.pages import ALL_BLOCKS
-
-ROOT = Path(__file__).parents[1]
+from tests.docs.pages import ALL_BLOCKS, ROOT
 
 VECTORS = """
 import numpy

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import elmo_plugin_torchvision
-from tests.conftest import ROOT, python
+from tests.conftest import ROOT, python, without
 
 IMPORT_TORCH = """
 import json, sys
@@ -24,17 +24,12 @@ print(json.dumps([
 ]))
 """
 
-IMPORT_ALLENNLP = """
-import sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torchvision":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+IMPORT_ALLENNLP = f"""
 import allennlp.nn.util
-sys.meta_path.insert(0, Absent())
+{without("torchvision")}
 from allennlp.data import image_loader
 from allennlp.modules.vision import grid_embedder, region_detector
-del sys.meta_path[0]
+sys.meta_path.remove(absent)
 assert "torchvision" not in sys.modules
 try:
     image_loader.torchvision.io.read_image("a.png")

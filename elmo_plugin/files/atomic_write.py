@@ -38,11 +38,11 @@ def atomic_write(path: str | os.PathLike, temporary: Path | None = None) -> Iter
         temporary = path.with_name(f".{path.name}.{token_hex(4)}")
         try:
             temporary.touch(exist_ok=False)  # permissions follow the umask, or those of the file
-            if path.is_file():
-                temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         except OSError as error:  # of a name that the user does not know
             raise OSError(error.errno, error.strerror, str(path)) from None
         try:
+            if path.is_file():
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode))
             yield temporary
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())  # otherwise a power failure may leave an empty file

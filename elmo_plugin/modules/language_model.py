@@ -113,21 +113,18 @@ class BiLMWithSoftmax(nn.Module):
         carried.put(after)
         return self.dropout(layers[-1]), torch.stack([forward_targets.T, backward_targets.T])
 
-    def read_sentences(
-        self, tokens: Tensor, targets: Tensor, carries: bool = True
-    ) -> tuple[Tensor, Tensor]:
+    def read_sentences(self, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """
         Read sentences without boundaries. `tokens`: character ids, shape `(B, T, C)`. `targets`:
-        numbers of the words in the softmax, shape `(B, T)`. Without `carries` the carried state
-        stays as it is. Returns the top layer, shape `(2, T + 2, B, P)`, and the targets at its
-        positions, shape `(2, T + 2, B)`.
+        numbers of the words in the softmax, shape `(B, T)`. Returns the top layer, shape
+        `(2, T + 2, B, P)`, and the targets at its positions, shape `(2, T + 2, B)`.
         """
         tokens = self.bilm.fit(tokens)
         lengths = self.bilm.sentence_lengths(tokens)
         carried = self._carried
         state = self.bilm.initial_state(self.initial_state, len(tokens), carried.state)
         read = self.bilm.sentences(tokens, lengths, state)
-        if self.initial_state == "carry" and carries:
+        if self.initial_state == "carry":
             carried.put(read.state)
         goals = _between_boundaries(targets, lengths)
         nothing = goals.new_full((len(tokens), 1), IGNORE)

@@ -47,6 +47,14 @@ def test_what_it_reads(folder: Path, expected: np.ndarray) -> None:
     assert ElmoVectors(folder).fit(TEXTS).transform(["A"]).shape == (1, expected.shape[1])
 
 
+def test_another_layer(folder: Path) -> None:
+    """By NumPy: the mean over the tokens."""
+    elmo, texts = Elmo.from_archive(folder), [text for text in TEXTS if text]
+    found = ElmoVectors(folder, "top").fit_transform(texts)
+    expected = np.stack([elmo.embed(text, "top").mean(axis=0) for text in texts])
+    assert_close(found, expected, what="top", atol=1e-6)
+
+
 def test_raw_text(folder: Path) -> None:
     """The same as of the tokens."""
     found = ElmoVectors(folder, raw=True).fit_transform(["It isn't easy.", "A dog!"])

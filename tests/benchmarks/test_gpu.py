@@ -19,22 +19,14 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import lstm
 from elmo_plugin.text.characters import BEGIN_WORD, END_WORD, words_to_characters
-from tests.conftest import python
+from tests.conftest import python, without
 
 [(NAME, MODEL)] = QUICK.items()
 OPTIONS = options_of(NAME, MODEL)
 SIZES = Sizes(rows=3, steps=4, negatives=20, words=100)
 CPU = torch.device("cpu")
 
-WITHOUT_ALLENNLP = """
-import sys
-
-class NoAllenNLP:
-    def find_spec(self, name, *_):
-        if name.partition(".")[0] in ("allennlp", "allennlp_models", "transformers"):
-            raise ImportError(name)
-
-sys.meta_path.insert(0, NoAllenNLP())
+WITHOUT_ALLENNLP = f"""{without("allennlp", "allennlp_models", "transformers")}
 sys.argv = ["benchmarks.gpu", "--quick", "--out", sys.argv[1]]
 from benchmarks.gpu.__main__ import main
 main()

@@ -9,20 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import NOTEBOOK, ROOT
+from tests.conftest import ROOT, without
+from tests.docs.pages import NOTEBOOK
 
 CELLS = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
 PART_2 = "## Part 2"
 """Begins the cell from which on the notebook needs AllenNLP."""
-WITHOUT_ALLENNLP = """
-import sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("allennlp", "allennlp_models"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-absent = Absent()
-sys.meta_path.insert(0, absent)
-"""
+WITHOUT_ALLENNLP = without("allennlp", "allennlp_models")
 WITH_ALLENNLP = "sys.meta_path.remove(absent)"
 TIMEOUT = 900
 

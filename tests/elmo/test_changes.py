@@ -16,7 +16,6 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrize, prune
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo import frozen
 from elmo_plugin.modules import BiLM
 from tests.compare import assert_close
 
@@ -534,16 +533,6 @@ def test_carry_set_after_building_is_not_cached_on_disk(bilm_files, tmp_path):
     cached.initial_state = right.initial_state = "carry"
     for _ in range(3):
         assert_close(vectors(cached), vectors(right), atol=1e-6, what="carry")
-
-
-def test_caches_of_other_capacities(bilm_files, monkeypatch):
-    """By definition, a cache of any size changes no vector beyond its rounding."""
-    elmo = Elmo.from_files(*bilm_files)
-    right = vectors(elmo)
-    for capacity in (4, 100, 0, 7):
-        monkeypatch.setattr(frozen, "CAPACITY", capacity)
-        elmo.clear_caches()
-        assert_close(vectors(elmo), right, atol=1e-6, what=f"capacity {capacity}")
 
 
 def test_old_weights_are_freed(bilm_files):

@@ -1,4 +1,3 @@
-import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -9,10 +8,6 @@ import numpy
 import pandas
 import pytest
 import torch
-from allennlp.common import Params
-from allennlp.data import Vocabulary
-from allennlp.models import Model
-from allennlp.models.archival import archive_model
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
@@ -221,40 +216,6 @@ def test_archive_and_files(bilm_archive):
     assert numpy.abs(warm - zero).max() > 1e-6
 
 
-def test_files_that_are_not_archives(tmp_path, bilm_archive, bilm_files):
-    """The file is no archive, half of one, or a whole one of another model."""
-    whole = Path(bilm_archive).read_bytes()
-    (tmp_path / "half").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"half: expected a whole \.tar\.gz"):
-        Elmo.from_archive(tmp_path / "half")
-    (tmp_path / "text").write_bytes(b"text")
-    for file in (tmp_path / "text", bilm_files.weight_file):
-        with pytest.raises(
-            InputError, match=rf"^{file}: expected .* options_file and weight_file$"
-        ):
-            Elmo.from_archive(file)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(
-        InputError,
-        match=r"empty: expected .* model\.tar\.gz .* an HDF5 file .* folder without config",
-    ):
-        Elmo.from_archive(tmp_path / "empty")
-
-    run = tmp_path / "run"
-    model = Model.from_params(Params({"type": "elmo_nothing"}), vocab=Vocabulary())
-    model.vocab.save_to_files(str(run / "vocabulary"))
-    torch.save(model.state_dict(), run / "best.th")
-    config = {"dataset_reader": {"type": "bilm"}, "model": {"type": "elmo_nothing"}}
-    (run / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match=r"expected .* type bilm, .* found 'elmo_nothing'"):
-        Elmo.from_archive(archive_model(run))
-
-
-@Model.register("elmo_nothing", exist_ok=True)
-class _Nothing(Model):
-    pass
-
-
 @pytest.mark.parametrize(
     "sentences, message",
     [
@@ -368,12 +329,6 @@ def test_made_on_the_device_meta(elmo, assign):
         other.bilm.boundaries.fill_(7)
     other.load_state_dict(elmo.state_dict(), assign=assign)
     assert numpy.array_equal(other.embed("A dog"), elmo.embed("A dog"))
-
-
-def test_a_no_break_space_is_part_of_a_token(elmo):
-    """The expected vectors are those of the same sentence in a list."""
-    sentence = ["10\u00a0000", "dogs"]
-    assert numpy.array_equal(elmo.embed(sentence), elmo.embed([sentence])[0])
 
 
 def test_files_at_an_address(bilm_files, monkeypatch):

@@ -79,6 +79,28 @@ def test_scores_are_the_oracles(
         assert found.in_vocabulary.tolist() == [w in WORDS for w in sentence]
 
 
+def test_a_precision(native_bf16: None) -> None:
+    """Property: bf16 has 8 bits, so that the scores are nearly those in fp32."""
+    exact, rounded = (
+        language_model(precision=precision).score(SENTENCES[0]).forward
+        for precision in ("fp32", "bf16")
+    )
+    assert not np.array_equal(exact, rounded)
+    np.testing.assert_allclose(rounded, exact, rtol=0.05)
+
+
+@pytest.mark.parametrize("max_tokens, n_sentences", [(1, [1, 1, 1]), (12, [2, 1]), (2048, [3])])
+def test_max_tokens(
+    max_tokens: int, n_sentences: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: with boundaries the sentences have 6, 3 and 7 tokens, so that two fit in 12."""
+    model, found = language_model(), []
+    layers = model.layers
+    monkeypatch.setattr(model, "layers", lambda x: found.append(len(x)) or layers(x))
+    model.score(SENTENCES[:3], max_tokens=max_tokens)
+    assert sorted(found, reverse=True) == n_sentences
+
+
 def test_carry_continues_from_the_row_above(tmp_path: Path) -> None:
     """The oracle reads the two sentences one after another; substitutes change no state."""
     model = language_model(initial_state="carry")
@@ -247,12 +269,15 @@ def test_entropies_in_half_precision(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_digest_in_half_precision(dtype: torch.dtype) -> None:
-    """By definition: it is the same for the same weights, and another for others."""
+    """By definition: it is the same for the same weights and words, and another for others."""
     model = language_model().to(dtype)
     before = model.fingerprint()
     assert model.fingerprint() == before
-    with torch.no_grad():
-        model.softmax.bias[3] += 1
+    for x in (model.softmax.bias, model.softmax.weight):
+        x.data[3] += 1
+        assert model.fingerprint() != before
+        before = model.fingerprint()
+    model.words[3:5] = model.words[4:2:-1]
     assert model.fingerprint() != before
 
 

@@ -72,6 +72,7 @@ def test_clusters() -> None:
     assert len({*clusters(vectors, 2)}) == 2
     assert len({*clusters(vectors[:2], 3)}) == 2
     assert not clusters(np.ones((9, 4))).any() and not clusters(vectors[:1]).any()
+    assert len({*clusters(vectors[:3])}) == 2  # with three, no use has another in its cluster
     with pytest.raises(InputError, match=r"^n_clusters: expected a whole number from 1"):
         clusters(vectors, 0)
 
@@ -93,10 +94,24 @@ def test_changes(two: tuple[np.ndarray, np.ndarray]) -> None:
     assert found.equals(changes(old, new).set_index("word"))
 
 
+def test_changes_in_given_clusters(two: tuple[np.ndarray, np.ndarray]) -> None:
+    """Expected: the divergence of the clusters of the same number and seed."""
+    found = set()
+    for seed in range(3):
+        labels = clusters(np.concatenate(two), 7, seed)
+        row = changes(frame("a", two[0]), frame("a", two[1]), 7, seed).iloc[0]
+        assert row["clusters"] == 7
+        assert row["jsd"] == meanings.jensen_shannon_divergence(labels[:20], labels[20:])
+        found.add(row["jsd"])
+    assert len(found) > 1
+
+
 def test_nearest(two: tuple[np.ndarray, np.ndarray]) -> None:
-    """The oracle is SciPy. A sentence that is repeated counts once, at its first place."""
+    """The oracle is SciPy. A sentence that is repeated counts once, at its first place, but two
+    uses in it count both."""
     uses = pandas.concat([frame("a", two[0]), frame("b", two[1]), frame("a", two[0])])
     uses = uses.reset_index(drop=True)
+    uses.loc[20, ["text", "position"]] = uses["text"][0], 3
     cosines = 1 - cdist(np.concatenate(two), two[1][:1], "cosine")[:, 0]
     found = nearest(uses, two[1][0], 7)
     assert found.index.tolist() == np.argsort(-cosines)[:7].tolist()

@@ -10,20 +10,15 @@ import numpy as np
 import pytest
 
 from elmo_plugin import LanguageModel
-from elmo_plugin.elmo import parts, score
+from elmo_plugin.elmo import pairs, parts, score
 from elmo_plugin.elmo.arguments import run_command
-from tests.conftest import allennlp, python
+from tests.conftest import allennlp, python, without
 from tests.test_line import ABSENT
 
 TEXT = ["he threw the stick to the dog .", "He", "the unheard-of\u00a0dog .", "to the dog"]
 
-WITHOUT_ALLENNLP = f"""
-import importlib.util, runpy, sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {[*ABSENT, "pandas"]}:
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Absent())
+WITHOUT_ALLENNLP = f"""{without(*ABSENT, "pandas")}
+import importlib.util, runpy
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *a: None if name == "allennlp" else find_spec(name, *a)
 runpy.run_module("elmo_plugin", run_name="__main__", alter_sys=True)
@@ -46,12 +41,19 @@ def printed(capsys: pytest.CaptureFixture, *arguments: object) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("native_bf16")
 @pytest.mark.parametrize("base, precision", [("2", "fp32"), ("e", "bf16")])
 def test_both_formats(
-    text: Path, bilm_archive: str, capsys: pytest.CaptureFixture, base: str, precision: str
+    text: Path,
+    bilm_archive: str,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    base: str,
+    precision: str,
 ) -> None:
     """Expected: the numbers of `LanguageModel.score`, rounded to six places, for all of a
-    sentence in JSON and for its words in CSV."""
+    sentence in JSON and for its words in CSV. Of a text without sentences, only the header."""
+    monkeypatch.setattr(score, "AT_ONCE", 2)
     arguments = [text, "--archive-file", bilm_archive, "--base", base, "--entropy"]
     arguments += ["--precision", precision]
     lines = [json.loads(x) for x in printed(capsys, *arguments, "--format", "jsonl").splitlines()]
@@ -74,6 +76,9 @@ def test_both_formats(
     assert float(row["backward_entropy"]) == pytest.approx(
         expected[3].backward_entropy[2], abs=1e-5
     )
+    text.write_text("")
+    assert printed(capsys, *arguments, "--format", "jsonl") == ""
+    assert printed(capsys, *arguments).split() == [",".join(rows[0])]
 
 
 def test_without_allennlp(text: Path, bilm_archive: str, capsys: pytest.CaptureFixture) -> None:
@@ -131,8 +136,14 @@ def test_killed_and_resumed(
     with monkeypatch.context() as patch:
         patch.setattr(parts, "_whole_parts", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(*arguments) == 130
-    error = run(*arguments, "--entropy")
-    assert "expected the entropy of the interrupted run, False, found True" in error
+    for other, difference in (
+        (["--entropy"], "entropy of the interrupted run, False, found True"),
+        (["--raw"], "raw of the interrupted run, False, found True"),
+        (["--base", "e"], "base of the interrupted run, 2, found e"),
+        (["--format", "csv" if form == "jsonl" else "jsonl"], "format of the interrupted run, "),
+        (["--archive-file", "pretrained://tiny"], "model of the interrupted run, "),
+    ):
+        assert f"expected the {difference}" in run(*arguments, *other)
     with monkeypatch.context() as patch:
         patch.setattr(LanguageModel, "score", None)
         assert run(*arguments) is None
@@ -185,9 +196,15 @@ PAIRS = [
 ]
 
 
-def test_pairs(bilm_archive: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_pairs(
+    bilm_archive: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Expected: the accuracies by hand from the sums of `LanguageModel.score`, each sentence
     alone, and the ties and unknown words as listed."""
+    monkeypatch.setattr(pairs, "AT_ONCE", 2)
     names = ("sentence_good", "sentence_bad", "UID", "linguistics_term")
     lines = [json.dumps(dict(zip(names, pair))) for pair in PAIRS]
     files = [tmp_path / name for name in ("one.jsonl", "two.jsonl")]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from elmo_plugin import Elmo
+from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.elmo.shared_lock import SharedLock
 from elmo_plugin.modules import ScalarMix
 from tests.compare import assert_close
@@ -82,31 +82,39 @@ def test_other_weights_while_another_thread_mixes(bilm_files, monkeypatch):
         writers[0].join(60)
 
 
-def test_other_weights_between_two_batches(bilm_files, monkeypatch):
+def vectors(elmo, sentences):
+    return np.concatenate(elmo.embed(sentences, max_tokens=1))
+
+
+def log_probabilities(model, sentences):
+    return np.concatenate([x.forward for x in model.score(sentences, max_tokens=1)])
+
+
+@pytest.mark.parametrize("kind, read", [(Elmo, vectors), (LanguageModel, log_probabilities)])
+def test_other_weights_between_two_batches(bilm_archive, monkeypatch, kind, read):
     """A call reads all its sentences with the same weights, although a thread waits to load others
     since its first batch. The next call reads the new ones."""
-    elmo = Elmo.from_files(*bilm_files)
+    elmo = kind.from_archive(bilm_archive)
     old = {key: x.clone() for key, x in elmo.state_dict().items()}
     new = {key: x * 1.5 if x.is_floating_point() else x for key, x in old.items()}
     sentences = [SENTENCE, SENTENCE[:3]]
     expected = []
     for weights in (new, old):
         elmo.load_state_dict(weights)
-        expected.append(np.concatenate(elmo.embed(sentences)))
+        expected.append(read(elmo, sentences))
     assert np.abs(expected[0] - expected[1]).max() > 1e-2
-    characters, writers = Elmo._characters, []
+    characters, writers = kind._characters, []
 
     def interrupted(elmo, batch):
-        if not writers:  # the first batch
+        if not writers and batch in ([x] for x in sentences):  # the first batch
             writers.append(threading.Thread(target=elmo.load_state_dict, args=[new]))
             writers[0].start()
             writers[0].join(0.5)  # it ends only if nobody reads
         return characters(elmo, batch)
 
-    monkeypatch.setattr(Elmo, "_characters", interrupted)
-    for vectors in expected[::-1]:
-        found = np.concatenate(elmo.embed(sentences, max_tokens=1))
-        assert_close(found, vectors, atol=1e-6, what="vectors")
+    monkeypatch.setattr(kind, "_characters", interrupted)
+    for right in expected[::-1]:
+        assert_close(read(elmo, sentences), right, atol=1e-6, what="numbers")
         writers[0].join(60)
 
 

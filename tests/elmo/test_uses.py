@@ -221,10 +221,10 @@ def test_a_file_of_uses(
 ) -> None:
     """The oracle is the DataFrame of the same uses. The file can also be read without pandas."""
     monkeypatch.setattr(uses, "ROWS", rows)
-    arguments = sentences, ["dog", "caf\u00e9"], "top", 20, 1
+    arguments = sentences, ["dog", "caf\u00e9"], "top", 5, 1
     of_words = write_uses(tmp_path / "out", elmo, *arguments)
     n_uses = of_words.total()
-    expected = elmo.uses(*arguments[:3], most=20, seed=1)
+    expected = elmo.uses(*arguments[:3], most=5, seed=1)
     found = read_uses(tmp_path / "out")
     assert len(found) == n_uses == len(expected)
     assert of_words == Counter(expected["word"])

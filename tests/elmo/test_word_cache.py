@@ -54,20 +54,13 @@ def test_tf32_on_a_gpu_is_another_state(elmo):
     assert frozen_state(elmo.bilm) == before
 
 
-@pytest.mark.parametrize("change", ["loaded", "in place", "precision", "data"])
-def test_weights_of_another_kind(elmo, change):
-    """The expected vectors are those that are computed again after the caches are cleared. No cache
-    notices a change through `.data`, so that one needs `clear_caches`."""
+def test_a_change_that_no_cache_notices(elmo):
+    """The expected vectors are those of another `Elmo`. A change through `.data` needs
+    `clear_caches`."""
     before = vectors(elmo)
-    if change == "loaded":
-        elmo.bilm.load_state_dict({name: 2 * x for name, x in elmo.bilm.state_dict().items()})
-    elif change == "precision":
-        elmo.bilm.set_precision("bf16")
-    else:
-        with torch.no_grad():
-            for parameter in elmo.bilm.parameters():
-                (parameter.data if change == "data" else parameter).mul_(1.1)
-    found = fresh(elmo) if change == "data" else vectors(elmo)
+    for parameter in elmo.bilm.parameters():
+        parameter.data.mul_(1.1)
+    found = fresh(elmo)
     assert not torch.equal(found, before)
     assert torch.equal(found, torch.cat(_without_cache(elmo)))
 
@@ -203,7 +196,7 @@ def test_random_sentences_in_any_order(bilm_files, fuzz, initial_state, monkeypa
     fresh = Elmo.from_files(*bilm_files, initial_state=initial_state)
     for random in fuzz.cases(30):
         elmo = Elmo.from_files(*bilm_files, initial_state=initial_state)
-        monkeypatch.setattr(frozen, "CAPACITY", random.choice([1, 3, 8, 15, 1000]))
+        monkeypatch.setattr(frozen, "CAPACITY", random.choice([0, 1, 3, 8, 15, 1000]))
         for _ in range(6):
             batch = [random.choices(WORDS, k=random.randrange(7)) for _ in range(3)]
             fresh.clear_caches()

@@ -16,8 +16,8 @@ from experiments.report.__main__ import write_page
 from experiments.report.page import grid_sections, page
 from experiments.report.statistics import Results, Summary, differences
 from experiments.rows import append_row, read_rows
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "experiments" / "grid" / "paper.jsonnet"
 RESULTS = ROOT / "experiments" / "results"
 

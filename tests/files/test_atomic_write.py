@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.torch_file import save_torch_file
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
@@ -54,6 +55,22 @@ def test_a_writer_in_a_set_leaves_the_renaming_to_the_outer_call(tmp_path: Path)
             inner.write_text("new")
         assert [path.name for path in tmp_path.iterdir()] == [outer.name]
     assert (tmp_path / "file").read_text() == "new"
+
+
+def test_a_file_is_on_the_disk_before_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By definition: all bytes are synced, by the function that writes them and before the file is
+    renamed. Otherwise a power failure may leave an empty file."""
+    calls: list[object] = []
+    replace = os.replace
+    monkeypatch.setattr(os, "fsync", lambda number: calls.append(os.fstat(number).st_size))
+    monkeypatch.setattr(os, "replace", lambda *names: calls.append("replace") or replace(*names))
+    with atomic_write(tmp_path / "file") as temporary:
+        save_torch_file({"a": 1}, temporary)
+        n_synced = len(calls)
+    size = (tmp_path / "file").stat().st_size
+    assert n_synced == 1 and calls == [size, size, "replace"]
 
 
 def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:

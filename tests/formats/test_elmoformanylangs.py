@@ -23,8 +23,8 @@ from elmo_plugin.text.characters import words_to_characters
 from tests import conftest
 from tests.conftest import Fuzz
 from tests.damage import damage
+from tests.formats.tasks import load, model_of, train
 from tests.oracle import clip, sigmoid
-from tests.plugin.token_embedders import test_options_in_vocabulary as archives
 
 FORMATS = conftest.SHARED_DATA / "formats.tar.xz"
 MARKS = ["<oov>", "<pad>", "<bow>", "<eow>", "<bos>", "<eos>"]
@@ -209,15 +209,13 @@ def test_a_task_model_and_its_archive_elsewhere(tmp_path, requires_grad):
     """The expected mix is the mean of the oracle's layers. The archive of the task needs no other
     file: characters and words are in its weights."""
     folder = write_model(tmp_path / "model")
-    archives.Model.register("elmo_task", exist_ok=True)(archives._Task)
-    embedder = {"type": "elmo", "archive_file": str(folder), "initial_state": "zero"}
-    embedder["requires_grad"] = requires_grad
-    config = {"type": "elmo_task", "embedder": embedder}
+    embedder = {"archive_file": str(folder), "initial_state": "zero"}
+    config = model_of(elmo={**embedder, "requires_grad": requires_grad})
     expected = [oracle(folder, tokens).mean(axis=0) for tokens in SENTENCES]
-    models = [archives.train(config, tmp_path / "run")]
+    models = [train(config, tmp_path / "run")]
     shutil.rmtree(folder)
     shutil.move(tmp_path / "run", tmp_path / "moved")
-    models.append(archives.load(config, tmp_path / "moved"))
+    models.append(load(config, tmp_path / "moved"))
     characters = Elmo.from_archive("tiny").characters(SENTENCES)
     for model in models:
         with torch.no_grad():

@@ -16,11 +16,6 @@ import h5py
 import numpy
 import pytest
 import torch
-from allennlp.common import Params
-from allennlp.data import Vocabulary
-from allennlp.models import Model
-from allennlp.models.archival import archive_model
-from allennlp.modules.token_embedders import TokenEmbedder
 from huggingface_hub import constants, file_download
 
 from elmo_plugin import Elmo
@@ -38,11 +33,14 @@ from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from experiments.grid.bilms import bilm_sizes, find_bilms
 from tests.conftest import BLOCKS, WORDS, allennlp
+from tests.formats.tasks import write_task
 from tests.formats.tf_checkpoint.writer import variables_of, write_checkpoint
 
 MISSING = (FileNotFoundError, r"expected an installed model .* found no such file")
 INSTALLED = ", ".join(pretrained_names())
 FORM = "expected an installed model .*, found"
+PART = "#_text_field_embedder.token_embedder_"
+"""Begins the name of an embedder of a task model."""
 
 FORMS: dict[str, str | tuple[type[Exception], str]] = {
     "tiny": "tiny",
@@ -68,19 +66,19 @@ FORMS: dict[str, str | tuple[type[Exception], str]] = {
     "{}/run.zip": "mine",
     "{}/task": "mine",
     "{}/task.tar.gz": "mine",
-    "{}/task.tar.gz#embedder": "mine",
-    "{}/two.tar.gz#a": "mine",
-    "{url}/two.tar.gz#a": "mine",
-    "two.tar.gz#a": "mine",
+    "{}/task.tar.gz" + PART + "elmo": "mine",
+    "{}/two.tar.gz" + PART + "a": "mine",
+    "{url}/two.tar.gz" + PART + "a": "mine",
+    "two.tar.gz" + PART + "a": "mine",
     "{}/two.tar.gz": (
         InputError,
-        "expected the name of one of its biLMs after #, a, b, found none",
+        r"expected the name of one of its biLMs after #, \S+_a, \S+_b, found none",
     ),
-    "{}/two.tar.gz#c": (InputError, "expected one of its biLMs after #, a, b, found c"),
+    "{}/two.tar.gz#c": (InputError, r"expected one of its biLMs after #, \S+_a, \S+_b, found c"),
     "{}/model.tar.gz#a": (InputError, "expected no name after #, .* of type bilm, found a"),
     "{}/bilm-tf.zip#a": (InputError, "expected no name after #, which only .*, found a"),
-    "{}/other.tar.gz": (InputError, "model of type bilm, or one .*, found 'elmo_find_task'$"),
-    "{}/stock.tar.gz": (InputError, "type bilm, or .*, found 'elmo_find_task' with AllenNLP's own"),
+    "{}/other.tar.gz": (InputError, "model of type bilm, or one .*, found 'elmo_test_task'$"),
+    "{}/stock.tar.gz": (InputError, "type bilm, or .*, found 'elmo_test_task' with AllenNLP's own"),
     "{}/none.tar.gz": (InputError, rf"{FORM} an archive without config\.json and options\.json"),
     "hf://user/elmo": "mine",
     "hf://user/gone": (FileNotFoundError, r"hf://user/gone: expected .* found no such file \(.*\)"),
@@ -94,29 +92,6 @@ FORMS: dict[str, str | tuple[type[Exception], str]] = {
 }
 """What a user names, and the model that it is or the error. `{}` is a folder, the working directory
 is this folder, and so is the home folder."""
-
-
-class _Task(Model):
-    """Some other model, which has an archive too."""
-
-    def __init__(self, vocab: Vocabulary, **embedders: TokenEmbedder) -> None:
-        super().__init__(vocab)
-        for name, embedder in embedders.items():
-            self.add_module(name, embedder)
-
-
-def write_task(folder: Path, **embedders: dict[str, Any]) -> None:
-    """Do the steps of `allennlp train` around a model that is not trained."""
-    vocabulary = Vocabulary()
-    built = {
-        name: TokenEmbedder.from_params(Params({**block}), vocab=vocabulary)
-        for name, block in embedders.items()
-    }
-    vocabulary.save_to_files(str(folder / "vocabulary"))
-    torch.save(_Task(vocabulary, **built).state_dict(), folder / "best.th")
-    config = {"model": {"type": "elmo_find_task", **embedders}}
-    (folder / "config.json").write_text(json.dumps(config))
-    archive_model(folder, archive_path=folder.with_suffix(".tar.gz"))
 
 
 @pytest.fixture(scope="module")
@@ -150,13 +125,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Path:
     shutil.make_archive(str(folder / "run"), "zip", folder, "run")
     with tarfile.open(folder / "none.tar.gz", "w:gz") as archive:
         archive.add(folder / "text.txt", "text.txt")
-    mine = {"type": "elmo", "archive_file": bilm_archive, "requires_grad": True}
+    mine = {"archive_file": bilm_archive, "requires_grad": True}
     write_task(folder / "other")
-    write_task(folder / "task", embedder=mine)
-    write_task(folder / "two", a=mine, b={"type": "elmo", "pretrained": "tiny"})
+    write_task(folder / "task", elmo=mine)
+    write_task(folder / "two", a=mine, b={"pretrained": "tiny"})
     files = [str(folder / "bilm-tf" / name) for name in ("options.json", "weights.hdf5")]
     stock = dict(zip(("options_file", "weight_file"), files), type="elmo_token_embedder")
-    write_task(folder / "stock", embedder=stock)
+    write_task(folder / "stock", elmo=stock)
     return folder
 
 
@@ -375,6 +350,8 @@ def test_weights_alone(folder: Path) -> None:
         InputError, match=r"^pretrained_file: text\.txt: expected an installed model"
     ):
         of_language_model(folder, "text.txt")
+    with pytest.raises(InputError, match=rf"^{file}: {FORM} another kind .* and weight_file$"):
+        Elmo.from_archive(file)
 
 
 @pytest.mark.parametrize(

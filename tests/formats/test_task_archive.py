@@ -13,10 +13,6 @@ import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.data import Vocabulary
-from allennlp.models import Model
-from allennlp.models.archival import archive_model
-from allennlp.modules import TextFieldEmbedder
-from torch import nn
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
@@ -27,42 +23,12 @@ from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.compare import assert_close
 from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, write_bilm_files
+from tests.formats.tasks import write_task
 from tests.formats.test_elmoformanylangs import write_model as write_elmoformanylangs
 from tests.plugin.callbacks.test_elmo_mix import config
 
 SENTENCE = "He threw the stick to the dog ."
 EMBEDDER = "text_field_embedder.token_embedder_elmo"
-
-
-class _Task(Model):
-    """The smallest model with a text field embedder, which has a second name for it."""
-
-    def __init__(self, vocab: Vocabulary, text_field_embedder: TextFieldEmbedder) -> None:
-        super().__init__(vocab)
-        self._text_field_embedder = text_field_embedder
-        self.encoder = nn.ModuleDict({"reads": text_field_embedder})
-
-
-@pytest.fixture(autouse=True)
-def _registered() -> None:
-    Model.register("elmo_task_archive", exist_ok=True)(_Task)
-
-
-def write_task(folder: Path, vocabulary: Vocabulary | None = None, **embedders: Any) -> _Task:
-    """The archive of a model that is not trained, as AllenNLP writes it."""
-    vocabulary = vocabulary or Vocabulary()
-    blocks = {name: {"type": "elmo", "dropout": 0.0, **x} for name, x in embedders.items()}
-    block = {"type": "elmo_task_archive", "text_field_embedder": {"token_embedders": blocks}}
-    model = Model.from_params(Params(json.loads(json.dumps(block))), vocab=vocabulary).eval()
-    for parameter in model.parameters():
-        if parameter.numel() == 1:  # those of the mixes
-            nn.init.normal_(parameter)
-    folder.mkdir()
-    vocabulary.save_to_files(str(folder / "vocabulary"))
-    torch.save(model.state_dict(), folder / "best.th")
-    (folder / "config.json").write_text(json.dumps({"model": block}))
-    archive_model(folder, archive_path=folder.with_suffix(".tar.gz"))
-    return model
 
 
 def elmo_in(model: Any, name: str = "elmo") -> Elmo:
@@ -163,7 +129,7 @@ def test_two_biLMs_of_the_same_sizes(tmp_path: Path) -> None:
         find_bilm(tmp_path / "task")
     # Without the config's help it is not clear which options are whose.
     config_file = tmp_path / "task" / "config.json"
-    config_file.write_text(json.dumps({"model": {"type": "elmo_task_archive"}}))
+    config_file.write_text(json.dumps({"model": {"type": "elmo_test_task"}}))
     with pytest.raises(InputError, match=r"elmo_options\.txt: expected .* one biLM .* found 2$"):
         find_bilm(f"{tmp_path}/task#_text_field_embedder.token_embedder_a")
 
@@ -280,7 +246,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no options": (
         lambda folder: (folder / "vocabulary" / "elmo_options.txt").unlink(),
-        r"of type bilm, found 'elmo_task_archive' with a biLM whose options are not in vocabulary/",
+        r"of type bilm, found 'elmo_test_task' with a biLM whose options are not in vocabulary/",
     ),
     "an entry that is none": (
         lambda folder: (folder / "vocabulary" / "elmo_options.txt").write_text("{\n"),

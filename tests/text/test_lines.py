@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from elmo_plugin.checks import InputError
 from elmo_plugin.text import lines as module
 from elmo_plugin.text.lines import find_files, read_blocks, read_sentences
+from tests.conftest import ROOT
 from tests.ordinary_user import as_ordinary_user
 
 TEXT = "One sentence .\n\nAnother , with an é and a 👍 .\n" * 50
@@ -151,7 +152,6 @@ def test_an_open_file_is_read_like_one_on_the_disk() -> None:
     assert not data.closed
 
 
-ROOT = Path(__file__).parents[2]
 CONLL_2003 = "EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\ncalls NNS B-NP O\n. . O O\n"
 CONLL_U = "# text = It runs\n1\tIt\tit\tPRON\n2\truns\trun\tVERB\n3\t.\t.\tPUNCT\n\n"
 

@@ -10,9 +10,10 @@ from allennlp.common.plugins import import_plugins
 from allennlp.data import Batch, DatasetReader, Vocabulary
 from allennlp.models import Model
 
+from tests.conftest import ROOT
+
 import_plugins()  # allennlp-models is one of them
 
-ROOT = Path(__file__).parents[2]
 LIBRARY = f"(import '{ROOT}/training_configs/lib/elmo.libsonnet')"
 
 

@@ -10,9 +10,10 @@ from allennlp.modules import Seq2VecEncoder
 
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
+from tests.conftest import ROOT
 from tests.training_configs.task_models import LIBRARY, evaluated, with_elmo
 
-CONFIGS = Path(__file__).parents[2] / "training_configs"
+CONFIGS = ROOT / "training_configs"
 BASE = """{
   dataset_reader: { type: 'any' },
   validation_dataset_reader: { type: 'any', token_indexers: { words: { type: 'single_id' } } },

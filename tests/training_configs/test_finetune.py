@@ -1,16 +1,15 @@
 """`bilm_finetune.jsonnet` trains, as its own first lines say, but for the sizes and the caches."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import torch
 from allennlp.training.callbacks import TrainerCallback
 
 from elmo_plugin.plugin.models.archives import load_language_model
-from tests.conftest import BLOCKS, WORDS, allennlp
+from tests.conftest import BLOCKS, ROOT, WORDS, allennlp
 
-CONFIG = Path(__file__).parents[2] / "training_configs" / "bilm_finetune.jsonnet"
+CONFIG = ROOT / "training_configs" / "bilm_finetune.jsonnet"
 SENTENCES = ["he threw the cat to the dog .", "the cat sees the stick .", "to the cat he sees ."]
 
 

@@ -10,9 +10,8 @@ from allennlp.models.archival import load_archive
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
-from tests.conftest import allennlp, write_bilm_archive
+from tests.conftest import ROOT, allennlp, write_bilm_archive
 
-ROOT = Path(__file__).parents[2]
 CONFIG = """
 (import '%s/training_configs/lib/elmo.libsonnet').%s(
   (import '%s/training_configs/two_cores/%s.jsonnet') { trainer+: { num_epochs: 1 } },

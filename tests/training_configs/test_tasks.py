@@ -11,9 +11,8 @@ from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin.elmo.elmo import Elmo
-from tests.conftest import allennlp
+from tests.conftest import ROOT, allennlp
 
-ROOT = Path(__file__).parents[2]
 # By task: held-out data, what a text to predict from looks like, and what is predicted. A predictor
 # of roles needs a spaCy model that finds verbs (tests/plugin/compat/test_spacy_models.py).
 TASKS = {

@@ -112,10 +112,12 @@ def test_a_weight_file_without_the_table(tmp_path: Path) -> None:
         find_bilm(folder)
 
 
-@pytest.mark.parametrize("change", ["vocabulary", "text", "zeros"])
+@pytest.mark.parametrize("change", ["vocabulary", "text", "zeros", "softmax"])
 def test_an_archive_with_two_lists_of_words(tmp_path: Path, change: str) -> None:
-    """By hand: the table and the softmax must have the same words, and a text has to be words."""
-    model = words_model(False).float()
+    """By hand: the table and the softmax must have the same words, and a text has to be words. Tied
+    weights must be the same too."""
+    tied = change == "softmax"
+    model = words_model(tied).float()
     model.vocab.save_to_files(str(tmp_path / "run" / "vocabulary"))
     state = model.state_dict()
     if change == "vocabulary":
@@ -123,15 +125,18 @@ def test_an_archive_with_two_lists_of_words(tmp_path: Path, change: str) -> None
         (tmp_path / "run" / "vocabulary" / "words.txt").write_text("\n".join(words))
     elif change == "text":
         state["bilm.token_encoder.words.text"][:5] = ord("\n")
-    else:
+    elif change == "zeros":
         state["bilm.token_encoder.words.text"].zero_()
+    else:
+        state["softmax.weight"] = state["softmax.weight"] + 1
     torch.save(state, tmp_path / "run" / "best.th")
-    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}, "n_negative_samples": None}
+    words_block = {"dim": SIZE, "tied": tied}
+    block = {"type": "bilm", "lstm": LSTM, "words": words_block, "n_negative_samples": None}
     (tmp_path / "run" / "config.json").write_text(
         json.dumps({"vocabulary": {"type": "bilm"}, "model": block})
     )
-    message = "expected the (words|text) of"
-    with pytest.raises(InputError, match=f"^{tmp_path}/run: .*{message}"):
+    message = "softmax.weight: expected that of" if tied else ".*expected the (words|text) of"
+    with pytest.raises(InputError, match=f"^{tmp_path}/run: {message}"):
         find_bilm(tmp_path / "run")
     if change == "vocabulary":
         with pytest.raises(InputError, match=rf"^vocabulary/words\.txt: {message}"):

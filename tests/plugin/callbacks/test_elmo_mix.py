@@ -13,8 +13,8 @@ from tensorboardX.proto.event_pb2 import Event
 from elmo_plugin.elmo.mixes import find_mixes
 from elmo_plugin.files.torch_file import load_torch_file
 from elmo_plugin.formats.archive_files import read_weights, unpacked
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).parents[3]
 EMBEDDER = "text_field_embedder.token_embedder_elmo._elmo"
 
 

@@ -31,11 +31,10 @@ from tqdm import tqdm
 
 from elmo_plugin.elmo import dump, score
 from elmo_plugin.plugin.models.archives import load_language_model
-from tests.conftest import Fuzz
+from tests.conftest import ROOT, Fuzz
 from tests.ordinary_user import NOBODY
 
 pytestmark = pytest.mark.long
-ROOT = Path(__file__).parents[3]
 FORK = multiprocessing.get_context("fork")
 FULL = r"No space left|space left\?|disk (may be|is) full|File too large"
 

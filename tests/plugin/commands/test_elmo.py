@@ -279,6 +279,8 @@ def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypa
     for other, name in (
         (["--top"], "layers"),
         (["--all", "--pool", "mean"], "pool"),
+        (["--all", "--float16"], "type of numbers"),
+        (["--all", "--batch-size", 2], "batch size"),
         (["--all", "--precision", "int8"], "precision" if quantizes(torch.empty(0)) else "model"),
     ):
         with pytest.raises(InputError, match=f"expected the {name} of the interrupted run, "):
@@ -484,10 +486,11 @@ def test_half_precision_stdin_and_archive(text, tmp_path, bilm_archive, monkeypa
         assert "sentence_to_index" not in file
 
 
+@pytest.mark.usefixtures("native_bf16")
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_precision(tmp_path, options, bilm_files, precision):
     """The expected vectors are those of an `Elmo` with this precision, sentence by sentence. On a
-    processor that has none of the two they are those in fp32."""
+    processor without products in int8 they are those in fp32."""
     sentence = TEXT[0]
     (tmp_path / "text").write_text(sentence)
     run(tmp_path / "text", tmp_path / "out", "--all", "--precision", precision, *options)

@@ -372,11 +372,3 @@ def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
     callback.on_end(Trainer(), metrics={"loss": 1.0})
     with h5py.File(tmp_path / "bilm-tf" / "weights.hdf5") as file:
         assert "softmax/W" in file
-
-
-def test_a_missing_archive(tmp_path):
-    """The error is one line that names the archive."""
-    with pytest.raises(
-        FileNotFoundError, match=rf"^{tmp_path}/none\.tar\.gz: expected .*such file$"
-    ):
-        load_language_model(tmp_path / "none.tar.gz")

@@ -22,6 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("native_bf16")
 @pytest.mark.parametrize(
     "options", [(), ("--most", 1, "--seed", 3, "--layer", 1, "--precision", "bf16")]
 )

@@ -2,9 +2,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.conftest import ROOT
+
 SENTENCES = '{"validation_data_loader": {"type": "multiprocess", "batch_size": 8}}'
 
 

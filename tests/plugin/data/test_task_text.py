@@ -18,9 +18,9 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.task_address import with_repeats
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.lines import read_sentences
+from tests.conftest import ROOT
 
-CONFIGS = Path(__file__).parents[3] / "training_configs"
-ROOT = CONFIGS.parent
+CONFIGS = ROOT / "training_configs"
 
 
 @pytest.fixture(autouse=True)

@@ -25,10 +25,9 @@ from elmo_plugin.modules import sampled_softmax
 from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, keep_if_best
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.compare import assert_close
-from tests.conftest import BLOCKS, threads
+from tests.conftest import BLOCKS, ROOT, threads
 from tests.plugin.training.toy_training import Killed
 
-ROOT = Path(__file__).parents[3]
 TEXT = ROOT / "fixtures" / "text"
 
 
@@ -199,9 +198,10 @@ def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):
 
 def test_no_number_is_never_the_best(tmp_path):
     """A validation whose loss is NaN is not kept, as by the trainer at the end of an epoch. A loss
-    that is lower is kept before and after it, and one that is higher is not."""
+    that is lower is kept before and after it, and one that is higher is not. The epoch has improved
+    although its end has not, so that one epoch of patience is not over."""
     trainer = SimpleNamespace(
-        _metric_tracker=MetricTracker("-loss"),
+        _metric_tracker=MetricTracker("-loss", patience=1),
         _primary=True,
         _total_batches_completed=1,
         _ddp_wrapped_model=None,
@@ -212,6 +212,8 @@ def test_no_number_is_never_the_best(tmp_path):
         for loss in (math.nan, 5.0, math.nan, 9.0, 4.0)
     ]
     assert kept == [False, True, False, False, True]
+    trainer._metric_tracker.add_metrics({"loss": 9.0})
+    assert not trainer._metric_tracker.should_stop_early()
 
 
 def test_a_resumed_run_refuses_another_text(tmp_path):

@@ -2,7 +2,6 @@
 more."""
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import h5py
@@ -18,11 +17,12 @@ from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.models import transfer
 from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.export_files import export_files
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
-from tests.conftest import BLOCKS, WORDS
+from tests.conftest import BLOCKS, ROOT, WORDS
 from tests.plugin.models.test_training import TEXT, config
 
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
@@ -35,21 +35,20 @@ def tuned(vocabulary: list[str], **extra: Any) -> BiLMModel:
 
 
 def check_carried_over(source: BiLMModel, model: BiLMModel) -> None:
-    """Check every weight of the biLM, and the softmax of the words that both models know, which
-    "new" is not."""
+    """Check every weight of the biLM, and the softmax of the words that both models know; "new" is
+    none of them, and keeps its initial values."""
     for name, tensor in source.bilm.state_dict().items():
         assert torch.equal(tensor, model.bilm.state_dict()[name]), name
+    fresh = tuned(NEW_WORDS)
     for k, word in enumerate(NEW_WORDS):
-        if word != "new":
-            assert torch.equal(model.softmax.weight[k], source.softmax.weight[WORDS.index(word)])
-    fresh = tuned(NEW_WORDS).softmax.weight[NEW_WORDS.index("new")]
-    row = model.softmax.weight[NEW_WORDS.index("new")]
-    assert not any(torch.equal(row, old) for old in source.softmax.weight)
-    assert row.shape == fresh.shape
+        other, row = (source, WORDS.index(word)) if word in WORDS else (fresh, k)
+        for name, found in model.softmax.named_parameters():
+            assert torch.equal(found[k], other.softmax.get_parameter(name)[row]), (name, word)
 
 
-def test_from_an_archive(bilm_archive):
-    """The expected weights are those of the archive."""
+def test_from_an_archive(bilm_archive, monkeypatch):
+    """The expected weights are those of the archive, also if few rows are copied at a time."""
+    monkeypatch.setattr(transfer, "ROWS", 2)
     model = tuned(NEW_WORDS, pretrained_file=bilm_archive)
     check_carried_over(load_language_model(bilm_archive), model)
 
@@ -82,9 +81,12 @@ def test_a_missing_file_is_named(bilm_archive, key, kind):
         tuned(NEW_WORDS, **{"pretrained_file": bilm_archive, key: "nowhere/model.tar.gz"})
 
 
-def test_from_bilm_tfs_files(bilm_archive, tmp_path):
-    """The expected weights are those of the archive that the files were exported from."""
+def test_from_bilm_tfs_files(bilm_archive, tmp_path, monkeypatch):
+    """The expected weights are those of the archive that the files were exported from, to which
+    the biases of the softmax are added here."""
+    monkeypatch.setattr(transfer, "ROWS", 2)
     source = load_language_model(bilm_archive)
+    source.softmax.bias.data = torch.linspace(1, 2, len(WORDS))
     export_files(source, tmp_path, with_softmax=True)
     weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
     both = {"pretrained_file": weights, "pretrained_vocabulary_file": vocabulary}
@@ -161,7 +163,7 @@ def test_the_config_is_read(monkeypatch):
     """The environment names the model to start from and the text to read."""
     for name, value in {"ARCHIVE": "a.tar.gz", "TEXT": str(TEXT), "DEV": "dev.txt"}.items():
         monkeypatch.setenv(f"BILM_{name}", value)
-    path = Path(__file__).parents[3] / "training_configs" / "bilm_finetune.jsonnet"
+    path = ROOT / "training_configs" / "bilm_finetune.jsonnet"
     found = Params.from_file(str(path)).as_dict()
     assert found["model"]["pretrained_file"] == found["vocabulary"]["directory"] == "a.tar.gz"
     assert (found["train_data_path"], found["validation_data_path"]) == (str(TEXT), "dev.txt")

@@ -11,7 +11,7 @@ import torch
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
-from elmo_plugin import Elmo
+from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
@@ -204,15 +204,22 @@ def test_vectors(bilm_archive):
         numpy.testing.assert_allclose(x["layers"], expected, atol=1e-5)
 
 
+@pytest.mark.usefixtures("native_bf16")
 @pytest.mark.parametrize("initial_state, precision", [("zero", "bf16"), ("carry", "fp32")])
 def test_vectors_as_the_model_reads(bilm_archive, initial_state, precision):
     """The expected vectors are those of `Elmo` with the `initial_state` and the precision of the
-    archive's model. The predictor does not change the model itself."""
+    archive's model, and the log probabilities those of `LanguageModel`. The predictors do not
+    change the model itself."""
     overrides = {"model.initial_state": initial_state, "model.precision": precision}
     archive = load_archive(bilm_archive, overrides=json.dumps(overrides))
-    predictor = Predictor.from_archive(archive, "elmo")
-    expected = Elmo.from_archive(bilm_archive, initial_state=initial_state, precision=precision)
+    elmo, bilm = (Predictor.from_archive(archive, name) for name in ("elmo", "bilm"))
+    vectors, scores = (
+        kind.from_archive(bilm_archive, initial_state=initial_state, precision=precision)
+        for kind in (Elmo, LanguageModel)
+    )
     for _ in range(2):
-        found = predictor.predict_json({"tokens": TOKENS})["layers"]
-        numpy.testing.assert_array_equal(numpy.float32(found), expected.embed(TOKENS, layer="all"))
+        found = elmo.predict_json({"tokens": TOKENS})["layers"]
+        numpy.testing.assert_array_equal(numpy.float32(found), vectors.embed(TOKENS, layer="all"))
+        found = bilm.predict_json({"tokens": TOKENS})["forward_log_probabilities"]
+        numpy.testing.assert_array_equal(found, scores.score(TOKENS, base="e").forward)
     assert all(parameter.requires_grad for parameter in archive.model.parameters())

@@ -1,6 +1,4 @@
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -339,21 +337,6 @@ def test_other_mistakes(bilm_files, params, message):
     """The message names the parameter and the value that was found."""
     with pytest.raises((InputError, ConfigurationError), match=message):
         embedder(**bilm_files._asdict(), **params)
-
-
-@pytest.mark.parametrize("form", ["folder", "zip"])
-def test_models_as_they_are_published(bilm_files, tmp_path, form):
-    """The expected vectors are those of the embedder with the same two files, named one by one."""
-    folder = tmp_path / "published"
-    folder.mkdir()
-    shutil.copy(bilm_files.options_file, folder / "options.json")
-    shutil.copy(bilm_files.weight_file, folder / "model.hdf5")
-    (folder / "vocab.txt").write_text("<S>\n</S>\n<UNK>\n")
-    if form == "zip":
-        folder = Path(shutil.make_archive(str(tmp_path / "193"), "zip", folder))
-    characters = batch_to_ids(SENTENCES)
-    found = embedder(archive_file=str(folder))(characters)
-    assert torch.equal(found, embedder(**bilm_files._asdict())(characters))
 
 
 def test_the_top_layer_alone(bilm_files):

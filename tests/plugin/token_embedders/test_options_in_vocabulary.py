@@ -2,8 +2,8 @@
 removed."""
 
 import shutil
-from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +11,6 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
 from allennlp.modules.elmo import batch_to_ids
-from allennlp.modules.token_embedders import TokenEmbedder
-from torch import nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.options_file import write_options
@@ -23,44 +21,11 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import put_options_in_vocabulary
 from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files
 from tests.damage import damage
+from tests.formats.tasks import load, model_of, params, train
 
 
-class _Task(Model):
-    """The smallest model that has a token embedder."""
-
-    def __init__(self, vocab: Vocabulary, embedder: TokenEmbedder, **kwargs) -> None:
-        super().__init__(vocab, **kwargs)
-        self.embedder = embedder
-        self.linear = nn.Linear(embedder.get_output_dim(), 1)
-
-
-@pytest.fixture(autouse=True)
-def _registered():
-    Model.register("elmo_task", exist_ok=True)(_Task)
-
-
-def train(config, folder) -> Model:
-    """Do the steps of `allennlp train` around a model, in its order."""
-    folder.mkdir()
-    vocab = Vocabulary()
-    model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
-    vocab.save_to_files(str(folder / "vocabulary"))
-    torch.save(model.state_dict(), folder / "best.th")
-    return model.eval()
-
-
-def load(config, folder) -> Model:
-    return Model.load(Params({"model": params(config)}), serialization_dir=str(folder)).eval()
-
-
-def config_of(files, **kwargs) -> dict:
-    embedder = {"type": "elmo", **files._asdict(), **kwargs}
-    return {"type": "elmo_task", "embedder": embedder}
-
-
-def params(config) -> Params:
-    """Return a copy, because AllenNLP removes the keys that it reads."""
-    return Params(deepcopy(config))
+def config_of(files: BiLMFiles, **kwargs: Any) -> dict[str, Any]:
+    return model_of(elmo={**files._asdict(), **kwargs})
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
@@ -87,23 +52,16 @@ def test_the_archive_is_complete(tmp_path, happens, requires_grad):
 def test_two_bilms_in_one_model(tmp_path):
     """Each embedder has its own numbers. The two differ in their weights."""
     one, two = write_bilm_files(tmp_path / "1"), write_bilm_files(tmp_path / "2", seed=1)
-    embedders = {key: {"type": "elmo", **f._asdict()} for key, f in (("a", one), ("b", two))}
-
-    class _Two(Model):
-        def __init__(self, vocab: Vocabulary, a: TokenEmbedder, b: TokenEmbedder, **kwargs):
-            super().__init__(vocab, **kwargs)
-            self.a, self.b = a, b
-
-    Model.register("elmo_two", exist_ok=True)(_Two)
-    config = {"type": "elmo_two", **embedders}
+    config = model_of(a=one._asdict(), b=two._asdict())
     model = train(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "1")
     shutil.rmtree(tmp_path / "2")
     loaded = load(config, tmp_path / "run")
     characters = batch_to_ids([["He", "threw"]])
-    assert torch.equal(loaded.a(characters), model.a(characters))
-    assert torch.equal(loaded.b(characters), model.b(characters))
-    assert not torch.equal(loaded.a(characters), loaded.b(characters))
+    vectors = [loaded.embedder(characters, name=name) for name in "ab"]
+    for name, found in zip("ab", vectors):
+        assert torch.equal(found, model.embedder(characters, name=name))
+    assert not torch.equal(*vectors)
 
 
 def test_training_with_an_old_vocabulary_wants_the_files(tmp_path):

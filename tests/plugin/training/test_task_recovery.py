@@ -9,10 +9,10 @@ import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 
+from tests.conftest import ROOT
 from tests.plugin.models.test_training import KillCallback
 from tests.plugin.training.toy_training import Killed
 
-ROOT = Path(__file__).parents[3]
 BATCHES = 20
 """Those of an epoch: 160 sentences in batches of 8."""
 
