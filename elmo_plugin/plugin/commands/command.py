@@ -42,7 +42,6 @@ class Command(Subcommand):
                 raise InputError(f"{name}: expected a value, found an empty one")
         if self.prints_its_result:
             check_standard_output()
-        do_not_spin_if_busy()
         with piped_output():
             self.run(args)
 
@@ -60,6 +59,7 @@ class PlainCommand(Command):
         given = args.text
         if given is not None:
             args.text = with_repeats(given)
+        do_not_spin_if_busy()
         with renamed({args.text: given}):
             self.module.run(args)
 

@@ -16,6 +16,7 @@ from elmo_plugin.elmo.raw_text import split_tokens
 from elmo_plugin.files.standard_streams import standard_input
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.plugin.commands.command import Command, input_path, load_elmo
+from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 from elmo_plugin.text.characters import count_cropped, warn_of_cropped
 
 
@@ -112,6 +113,7 @@ class ElmoCommand(Command):
             file = Path(input_path("input_file", name, "a text, one sentence per line"))
         else:
             name, file = "stdin", standard_input("input_file").buffer
+        do_not_spin_if_busy()
         elmo = load_elmo(args, args.initial_state)
         if isinstance(args.layer, int):
             check_count("--layer", args.layer, least=0, most=elmo.n_layers - 1)
