@@ -26,11 +26,15 @@ NAMES_OF_A_BILM = (
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """The biLM, where and how precisely it is computed, and the tokens that it reads."""
     installed = ", ".join(pretrained_names())
     parser.add_argument("--pretrained", help=f"the name of an installed model: {installed}")
     parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")
+    parser.add_argument(
+        "--raw", action="store_true", help="split the text into tokens first; needs nltk"
+    )
     parser.add_argument(
         "--precision",
         choices=tuple(PRECISIONS),

@@ -48,9 +48,8 @@ MANY_UNSPLIT = 0.02
 @lru_cache(maxsize=1)
 def warn_of_unsplit(example: str) -> None:
     logger.warning(
-        f"the softmax does not have the token {example!r}, nor others that end in punctuation. "
-        "raw=True, and --raw of the command, split raw English text into tokens, one sentence a "
-        "line"
+        f"tokens such as {example!r} end in punctuation and are unknown to the softmax; raw=True, "
+        "and --raw of the command, split raw English text into tokens, one sentence a line"
     )
 
 

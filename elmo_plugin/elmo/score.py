@@ -63,9 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="csv, a row for each word; or jsonl, a line for each sentence, which also has the "
         "log probabilities of the end and the beginning",
     )
-    parser.add_argument(
-        "--raw", action="store_true", help="split the text into tokens first; needs nltk"
-    )
     parser.add_argument("--entropy", action="store_true", help="compute entropies too")
     parser.add_argument(
         "--base",

@@ -30,7 +30,7 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
     if isinstance(sentences, str):
         return [sentences.split()], True
     if is_series(sentences):
-        return [tokens_of(*named) for named in zip(_names(sentences), sentences)], False
+        return [tokens_of(*named) for named in zip(names_of(sentences), sentences)], False
     items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
     n_strings = sum(isinstance(item, str) for item in items)
     if 0 < n_strings < len(items):
@@ -52,7 +52,7 @@ def raw_sentences(sentences: Any) -> tuple[list[RawSentence], bool]:
     if isinstance(sentences, str):
         return [split_tokens(sentences)], True
     strings = _items(sentences, "expected a sentence or a list of sentences")
-    for name, string in zip(_names(sentences), strings):
+    for name, string in zip(names_of(sentences), strings):
         if not isinstance(string, str):
             raise InputError(f"{name}: expected a string with raw, found {string!r}")
     return [split_tokens(string) for string in strings], False
@@ -81,7 +81,7 @@ def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterato
     """Divide sentences into parts, which end when they have `n_tokens`, boundaries included."""
     check_is_list(sentences, "expected sentences")
     part, left = [], n_tokens
-    for name, sentence in zip(_names(sentences), sentences):
+    for name, sentence in zip(names_of(sentences), sentences):
         part.append(tokens := tokens_of(name, sentence, raw))
         left -= len(tokens) + 2
         if left <= 0:
@@ -124,7 +124,7 @@ def is_series(found: Any) -> bool:
     return _is_of_pandas("Series", found)
 
 
-def _names(sentences: Any) -> Iterator[str]:
+def names_of(sentences: Any) -> Iterator[str]:
     """What errors call the sentences."""
     if is_series(sentences):
         return (f"row {label!r}" for label in sentences.index)

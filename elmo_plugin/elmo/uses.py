@@ -20,7 +20,7 @@ from tqdm import tqdm
 from elmo_plugin.checks import InputError, check_count, check_flag, fail
 from elmo_plugin.elmo.frozen_state import bytes_of
 from elmo_plugin.elmo.parts import groups
-from elmo_plugin.elmo.sentences import SPACE, check_is_list, is_series, tokens_of
+from elmo_plugin.elmo.sentences import SPACE, check_is_list, is_series, names_of, tokens_of
 from elmo_plugin.files.atomic_write import atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, ends_in_checksum, new_digest
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
@@ -103,8 +103,8 @@ def _sentences(corpus: Any, raw: bool) -> Iterator[tuple[str, Any, list[str]]]:
         if is_series(corpus) and not labels.is_unique:
             expected = "a different label in each row, as after reset_index(drop=True)"
             fail("corpus", expected, list(labels))
-        for label, sentence in zip(labels, corpus):
-            yield "", label, tokens_of(f"sentence {label!r}", sentence, raw)
+        for label, name, sentence in zip(labels, names_of(corpus), corpus):
+            yield "", label, tokens_of(name, sentence, raw)
         return
     files = find_files(corpus)
     folder = os.path.commonpath([file.parent for file in files])

@@ -36,9 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layer", default="top", help="top, average, or a number, where 0 is the words"
     )
-    parser.add_argument(
-        "--raw", action="store_true", help="split the text into tokens first; needs nltk"
-    )
     add_model_arguments(parser)
 
 

@@ -249,6 +249,8 @@ def test_the_labels_of_a_series(elmo: Elmo) -> None:
     twice = pandas.concat([some, some])["text"]
     with pytest.raises(InputError, match=r"^corpus: expected a different label in each row, as "):
         elmo.uses(twice, ["dog"])
+    with pytest.raises(InputError, match=r"^row 7: expected a sentence or a list of its tokens"):
+        elmo.uses(pandas.Series(["a", None], index=[3, 7]), ["dog"])
     with pytest.raises(InputError, match=r"^row 'y': expected a string with raw, found nan"):
         elmo.embed(pandas.Series(["a", float("nan")], index=["x", "y"]), raw=True)
 

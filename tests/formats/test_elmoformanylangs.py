@@ -167,8 +167,8 @@ def _lstm(
 
 
 def test_a_row_without_a_word(tmp_path: Path) -> None:
-    """By definition: a word without bytes, as that of a lone surrogate, is unknown. The row of a
-    word that their program strips from its line is nobody's."""
+    """By definition: a word without bytes, as that of a lone surrogate, is unknown. No word has the
+    row whose word their program strips from its line."""
     folder = write_model(tmp_path / "model", 0)
     lines = (folder / "word.dic").read_text("utf-8").splitlines(keepends=True)
     dropped = next(line for line in lines if not line.startswith("<"))

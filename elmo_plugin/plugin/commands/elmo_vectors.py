@@ -53,9 +53,6 @@ class ElmoCommand(Command):
             choices=POOLS,
             help="one vector for each sentence, the mean over its tokens: (vector size)",
         )
-        parser.add_argument(
-            "--raw", action="store_true", help="split the text into tokens first; needs nltk"
-        )
         add_model_arguments(parser)
         parser.add_argument(
             "--batch-size",

@@ -20,7 +20,8 @@ _train_model = train.train_model
 @wraps(_train_model)
 def _train_model_without_test(params: Params, *args: Any, **kwargs: Any) -> Model | None:
     if params.params.get("distributed") and params.params.get("evaluate_on_test"):
-        fail("evaluate_on_test", "false with distributed; use `allennlp evaluate` afterwards", True)
+        expected = "false with distributed (allennlp evaluate does it afterwards)"
+        fail("evaluate_on_test", expected, True)
     return _train_model(params, *args, **kwargs)
 
 

@@ -238,7 +238,11 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
             tensors = window.tensors(starts.device)
             found, least = tensors["words"].size(-1), self.bilm.max_characters_per_token
             if found < least and isinstance(self.bilm.token_encoder, CharCNN):
-                fail("dataset_reader: max_characters_per_token", f"{least}, the model's", found)
+                fail(
+                    "dataset_reader: max_characters_per_token",
+                    f"at least {least}, as the model",
+                    found,
+                )
             return {"loss": self._loss(*self.read_window(starts, **tensors))}
         assert source is not None and targets is not None
         return self._forward_sentences(source, targets, metadata)
