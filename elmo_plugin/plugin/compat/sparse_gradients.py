@@ -23,20 +23,23 @@ from elmo_plugin.checks import InputError
 
 def clip_grad_norm_(parameters: Iterable[torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
     """PyTorch's function of this name, for dense and sparse gradients."""
-    return clip_dense_grad_norm_([_with_dense_gradient(p) for p in parameters], *args, **kwargs)
+    parameters = list(parameters)
+    for parameter in parameters:
+        is_exchanged = getattr(parameter, "takes_sparse_gradients", False) and is_distributed()
+        if is_exchanged and parameter.grad is not None and parameter.grad.is_sparse:
+            raise InputError(
+                "trainer: grad_norm: expected false in several processes with sparse_gradients, "
+                'found a number; the optimizer of type "clipped_adagrad" has its own grad_norm'
+            )
+    return clip_dense_grad_norm_([with_dense_gradient(p) for p in parameters], *args, **kwargs)
 
 
-def _with_dense_gradient(parameter: torch.Tensor) -> torch.Tensor:
+def with_dense_gradient(parameter: torch.Tensor) -> torch.Tensor:
     """
     `parameter`, or a tensor whose gradient shares memory with the rows of its sparse gradient.
     """
     if parameter.grad is None or not parameter.grad.is_sparse:
         return parameter
-    if getattr(parameter, "takes_sparse_gradients", False) and is_distributed():
-        raise InputError(
-            "trainer: grad_norm: expected false in several processes with sparse_gradients, found "
-            'a number; the optimizer of type "clipped_adagrad" has its own grad_norm'
-        )
     # A row can occur several times in the gradient; the occurrences are added.
     parameter.grad = parameter.grad.coalesce()
     rows = parameter.grad.values()

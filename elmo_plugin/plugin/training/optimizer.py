@@ -5,9 +5,10 @@ import torch
 import torch.distributed as dist
 from allennlp.common.util import is_distributed
 from allennlp.training.optimizers import AdagradOptimizer, AdamOptimizer, Optimizer
-from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 
 from elmo_plugin.checks import check_choice, check_number
+from elmo_plugin.plugin.compat.sparse_gradients import with_dense_gradient
 from elmo_plugin.plugin.training.row_exchange import mean_over_processes
 
 CLIPPED_ADAGRAD = 'optimizer of type "clipped_adagrad": '
@@ -86,18 +87,11 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         """
         Clip the gradients and make a step. Unlike in PyTorch's optimizers, there is no closure.
         """
-        gradients = []
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                if not parameter.grad.is_sparse:
-                    gradients.append(parameter.grad)
-                    continue
-                summed = parameter.grad.coalesce()
-                parameter.grad = mean_over_processes(summed) if is_distributed() else summed
-                gradients.append(parameter.grad.values())
-        _clip(gradients, self._grad_norm)
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        for parameter in parameters:
+            if is_distributed() and parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = mean_over_processes(parameter.grad.coalesce())
+        clip_grad_norm_([with_dense_gradient(p) for p in parameters], self._grad_norm)
         # The explicit value prevents PyTorch's warning about unchecked invariants.
         with torch.sparse.check_sparse_tensor_invariants(enable=False):
             super().step()
@@ -116,13 +110,3 @@ class FusedAdamOptimizer(AdamOptimizer):
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         check_group('optimizer of type "fused_adam": ', param_group, ADAM_OPTIONS)
         super().add_param_group({**param_group, "fused": True})
-
-
-def _clip(gradients: List[Tensor], max_norm: float) -> None:
-    """PyTorch's `clip_grad_norm_` for gradients without a parameter."""
-    if not gradients:
-        return
-    norm = torch.nn.utils.get_total_norm(gradients)
-    # The factor may be 1. Checking whether to clip would have to wait for the GPU.
-    factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
-    torch._foreach_mul_(gradients, factor)
