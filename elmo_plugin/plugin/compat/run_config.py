@@ -5,8 +5,6 @@ the file appear whole or not at all. The temporary file of a process that was ki
 because AllenNLP trains only in an empty folder, or in one that has a config.
 """
 
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +16,20 @@ from elmo_plugin.files.atomic_write import atomic_write
 
 TEMPORARY = f".{CONFIG_NAME}.{'[0-9a-f]' * 8}"
 
-
-def _whole(to_file: Callable[..., None]) -> Callable[..., None]:
-    @wraps(to_file)
-    def write(self: Params, params_file: str, *args: Any, **kwargs: Any) -> None:
-        with atomic_write(params_file) as temporary:
-            to_file(self, str(temporary), *args, **kwargs)
-
-    return write
+_to_file = Params.to_file
+_create_serialization_dir = util.create_serialization_dir
 
 
-def _without_temporary(create: Callable[..., None]) -> Callable[..., None]:
-    @wraps(create)
-    def create_serialization_dir(params: Params, folder: str, *args: Any, **kwargs: Any) -> None:
-        for temporary in Path(folder).glob(TEMPORARY):
-            temporary.unlink(missing_ok=True)
-        create(params, folder, *args, **kwargs)
-
-    return create_serialization_dir
+def _write_whole(self: Params, params_file: str, *args: Any, **kwargs: Any) -> None:
+    with atomic_write(params_file) as temporary:
+        _to_file(self, str(temporary), *args, **kwargs)
 
 
-Params.to_file = _whole(Params.to_file)  # type: ignore[method-assign]
-util.create_serialization_dir = _without_temporary(util.create_serialization_dir)
+def _create_without_temporary(params: Params, folder: str, *args: Any, **kwargs: Any) -> None:
+    for temporary in Path(folder).glob(TEMPORARY):
+        temporary.unlink(missing_ok=True)
+    _create_serialization_dir(params, folder, *args, **kwargs)
+
+
+Params.to_file = _write_whole  # type: ignore[method-assign]
+util.create_serialization_dir = _create_without_temporary

@@ -38,16 +38,15 @@ def _save_whole_files(self: Vocabulary, directory: str) -> None:
     folder = Path(os.path.realpath(directory))
     temporary = folder.with_name(f".{folder.name}.{token_hex(4)}")
     try:
-        try:
-            _save_to_files(self, str(temporary))
-        except OSError as error:  # of a name that the user does not know
-            raise OSError(error.errno, error.strerror, str(folder)) from error
-        if not folder.exists():
+        _save_to_files(self, str(temporary))
+        if folder.exists():
+            _check_words(temporary, folder)
+            for file in temporary.glob("*.txt"):
+                os.replace(file, folder / file.name)
+        else:
             os.rename(temporary, folder)
-            return
-        _check_words(temporary, folder)
-        for file in temporary.glob("*.txt"):
-            os.replace(file, folder / file.name)
+    except OSError as error:  # of a name that the user does not know
+        raise OSError(error.errno, error.strerror, str(folder)) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
