@@ -4,7 +4,6 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,11 +102,11 @@ class CheckpointFiles:
             if _TEMPORARY.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
-    def remove_before(self, newest: Point, keep: Collection[Point]) -> None:
-        """Remove the checkpoints before `newest`, except those in `keep`."""
+    def remove_before(self, oldest: Point) -> None:
+        """Remove the checkpoints before `oldest`."""
         # The weights are removed first, so that a partly removed checkpoint is incomplete.
         for path, match in self._listing():
-            if _point(match) < newest and _point(match) not in keep:
+            if _point(match) < oldest:
                 path.unlink(missing_ok=True)  # another machine may remove it too
 
     def _listing(self) -> list[tuple[Path, re.Match[str]]]:

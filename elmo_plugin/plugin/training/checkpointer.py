@@ -165,7 +165,7 @@ class BiLMCheckpointer(Checkpointer):
             # all of them; this one may not be.
             certain = 1 if self._world_size == 1 else 2
             count = max(self._keep_most_recent_by_count, certain)
-            self._files.remove_before(point, keep=self._files.complete()[:count])
+            self._files.remove_before(self._files.complete()[:count][-1])
         self._set_last_save(point)
 
     def find_latest_checkpoint(self) -> tuple[str, str] | None:
