@@ -4,8 +4,6 @@ import os
 from typing import Any, Optional
 
 import torch
-import torch.distributed as dist
-from allennlp.common.util import dump_metrics, is_distributed
 from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
@@ -93,8 +91,7 @@ class ValidateEveryCallback(TrainerCallback):
         if is_training and self._is_time(Point(epoch, batch_number)):
             metrics = _validate(trainer, epoch)
             self._clock.restart()
-            best_file = os.path.join(self.serialization_dir, "best.th")
-            is_best = keep_if_best(trainer, metrics, best_file)
+            is_best = keep_if_best(trainer, metrics)
             if is_best and self._num_batches is None:  # not repeated at the same moment
                 if isinstance(trainer._checkpointer, BiLMCheckpointer):
                     trainer._checkpointer.save_after_this_batch()
@@ -106,9 +103,7 @@ class ValidateEveryCallback(TrainerCallback):
                         found = {f"validation_{key}": value for key, value in metrics.items()}
                         callback.add_validation(trainer, found)
 
-    def on_epoch(
-        self, trainer: Any, metrics: Any, epoch: int, is_primary: bool = True, **_: Any
-    ) -> None:
+    def on_epoch(self, trainer: Any, metrics: Any, epoch: int, **_: Any) -> None:
         """The trainer reports as best what it finds at the ends of epochs."""
         tracker = trainer._metric_tracker
         if tracker.best_epoch == epoch:
@@ -117,9 +112,6 @@ class ValidateEveryCallback(TrainerCallback):
             metrics["best_epoch"] = epoch
             for key, value in tracker.best_epoch_metrics.items():
                 metrics[f"best_validation_{key}"] = value
-            if is_primary:  # the trainer has written it
-                name = f"metrics_epoch_{epoch}.json"
-                dump_metrics(os.path.join(self.serialization_dir, name), metrics)
 
     def on_end(
         self, trainer: Any, metrics: Any = None, *_: Any, is_primary: bool = True, **__: Any
@@ -144,8 +136,6 @@ def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:
     """Validates as the trainer does after an epoch, and returns to training."""
     with torch.no_grad():
         loss, reg_loss, n_batches = trainer._validation_loss(epoch)
-        if is_distributed():
-            dist.barrier()
         metrics = get_metrics(
             trainer.model,
             dist_reduce_sum(loss),
@@ -159,9 +149,7 @@ def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:
     return metrics
 
 
-def keep_if_best(
-    trainer: GradientDescentTrainer, metrics: dict[str, float], best_file: str
-) -> bool:
+def keep_if_best(trainer: GradientDescentTrainer, metrics: dict[str, float]) -> bool:
     tracker = trainer._metric_tracker
     score = tracker.combined_score(metrics)
     best = -math.inf if tracker._best_so_far is None else tracker._best_so_far
@@ -171,9 +159,9 @@ def keep_if_best(
     tracker.best_epoch = tracker._epoch_number
     _set_best(trainer, metrics)
     tracker._epochs_with_no_improvement = -1  # the end of the epoch adds 1 if it is not better
-    trainer._best_model_filename = best_file
+    trainer._best_model_filename = os.path.join(trainer._serialization_dir, "best.th")
     if trainer._primary:
-        with atomic_write(best_file) as temporary:
+        with atomic_write(trainer._best_model_filename) as temporary:
             model = trainer._ddp_wrapped_model or trainer.model
             save_torch_file(model.state_dict(), temporary)
     return True

@@ -19,7 +19,10 @@ _try_train = GradientDescentTrainer._try_train
 
 
 class _LastMetrics(TrainerCallback):
-    """Keeps the metrics of the last epoch, because checkpoints contain the states of callbacks."""
+    """
+    Keeps the metrics of the last epoch, because checkpoints contain the states of callbacks, and
+    writes those that callbacks have added.
+    """
 
     def __init__(self, serialization_dir: str) -> None:
         super().__init__(serialization_dir)
@@ -29,13 +32,14 @@ class _LastMetrics(TrainerCallback):
     def on_epoch(
         self, trainer: Any, metrics: Any, epoch: int, is_primary: bool = True, **_: Any
     ) -> None:
-        # Each epoch has its own metrics of training; a resumed one may have none.
-        missing = {k for k in self.metrics if k not in metrics and not k.startswith("training_")}
-        if missing:
-            metrics.update((key, self.metrics[key]) for key in missing)
-            if is_primary and self.serialization_dir:  # the trainer has written it
-                name = f"metrics_epoch_{epoch}.json"
-                dump_metrics(os.path.join(self.serialization_dir, name), metrics)
+        for key, value in self.metrics.items():
+            # Each epoch has its own metrics of training; a resumed one may have none.
+            if not key.startswith("training_"):
+                metrics.setdefault(key, value)
+        if is_primary and self.serialization_dir:
+            # The trainer has written it before this and other callbacks added to it.
+            name = f"metrics_epoch_{epoch}.json"
+            dump_metrics(os.path.join(self.serialization_dir, name), metrics)
         self.metrics, self.n_batches = metrics, trainer._total_batches_completed
 
     def state_dict(self) -> dict[str, Any]:

@@ -203,14 +203,13 @@ def test_no_number_is_never_the_best(tmp_path):
     trainer = SimpleNamespace(
         _metric_tracker=MetricTracker("-loss", patience=1),
         _primary=True,
+        _serialization_dir=str(tmp_path),
         _total_batches_completed=1,
         _ddp_wrapped_model=None,
         model=torch.nn.Linear(1, 1),
     )
-    kept = [
-        keep_if_best(trainer, {"loss": loss}, str(tmp_path / "best.th"))
-        for loss in (math.nan, 5.0, math.nan, 9.0, 4.0)
-    ]
+    losses = (math.nan, 5.0, math.nan, 9.0, 4.0)
+    kept = [keep_if_best(trainer, {"loss": loss}) for loss in losses]
     assert kept == [False, True, False, False, True]
     trainer._metric_tracker.add_metrics({"loss": 9.0})
     assert not trainer._metric_tracker.should_stop_early()
