@@ -71,7 +71,7 @@ class LearningCurveCallback(TrainerCallback):
     def add_validation(self, trainer: GradientDescentTrainer, metrics: dict[str, Any]) -> None:
         """Add the line of a validation, whose keys begin with `validation_`, and draw the curve."""
         self._add(trainer, metrics)
-        draw(self.path, self.path.with_suffix(".png"))
+        draw(self.path)
 
     def _add(self, trainer: GradientDescentTrainer, metrics: dict[str, Any]) -> None:
         line = json.dumps({"batch": trainer._total_batches_completed, **metrics}) + "\n"
@@ -86,10 +86,10 @@ class LearningCurveCallback(TrainerCallback):
         self._n_lines, self._losses = state_dict["n_lines"], list(state_dict["losses"])
 
 
-def draw(curve: Path, picture: Path) -> None:
+def draw(curve: Path) -> None:
     """
-    Draw the file `learning_curve.jsonl` as a PNG file: the training loss by batch, and the
-    logarithms of the held-out perplexities, which are losses too (nats per token).
+    Draw the file `learning_curve.jsonl` as a PNG file next to it: the training loss by batch, and
+    the logarithms of the held-out perplexities, which are losses too (nats per token).
     """
     import numpy as np
     from matplotlib.figure import Figure  # not pyplot, whose settings belong to the caller
@@ -114,5 +114,5 @@ def draw(curve: Path, picture: Path) -> None:
     axes.grid(alpha=0.3)
     title = GAP if any(SAMPLED in line for line in lines) else None
     axes.legend(title=title, fontsize="small", title_fontsize="small")
-    with atomic_write(picture) as temporary:
+    with atomic_write(curve.with_suffix(".png")) as temporary:
         figure.savefig(temporary, format="png", dpi=150)

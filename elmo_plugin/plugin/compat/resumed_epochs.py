@@ -25,6 +25,7 @@ from contextlib import suppress
 from functools import partial
 from inspect import signature
 from typing import Any
+from unittest.mock import patch
 
 import torch.distributed as dist
 from allennlp.common import Tqdm
@@ -57,11 +58,8 @@ def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, 
             )
         return _get_metrics(**given)
 
-    training_util.get_metrics = get_metrics
-    try:
+    with patch.object(training_util, "get_metrics", get_metrics):
         metrics = _train_epoch(self, epoch)
-    finally:
-        training_util.get_metrics = _get_metrics
     is_skipped = self._epochs_completed < self._start_after_epochs_completed
     if is_skipped and self._should_validate_this_epoch:
         _draw_validation_batches(self)

@@ -12,8 +12,7 @@ class TokenAverage(Metric):
     """
 
     def __init__(self) -> None:
-        self.total = 0.0
-        self.count = 0
+        self.reset()
 
     def __call__(self, total: torch.Tensor, count: int) -> None:  # type: ignore[override]
         """Add a batch. `total`: the sum over `count` tokens, a scalar."""
