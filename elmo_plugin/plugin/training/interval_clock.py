@@ -24,9 +24,9 @@ class IntervalClock:
     def __init__(self, seconds: float | None, key: str) -> None:
         self._seconds = seconds
         self._key = key
-        self._is_first = not is_distributed() or dist.get_rank() == 0
+        self._announces = is_distributed() and dist.get_rank() == 0
         self.restart()
-        if is_distributed() and self._is_first:
+        if self._announces:
             _get_default_store().set(self._key, "")
 
     def restart(self) -> None:
@@ -42,7 +42,7 @@ class IntervalClock:
         store = _get_default_store()
         if store.get(self._key).decode() == str(point):
             return True
-        if self._is_first and self._is_old():
+        if self._announces and self._is_old():
             store.set(self._key, str(point._replace(batches=point.batches + 1)))
             store.get(self._key)  # its answer confirms that the announcement is stored
         return False
