@@ -37,28 +37,21 @@ def split_tokens(text: str) -> RawSentence:
     end, so the text should be one sentence. Raises an `InputError` if NLTK is not installed.
     """
     text = text.translate(STRAIGHT)
-    found = RawSentence([], [], [])
-    place, word = 0, 0
-    for token in _tokenizer().tokenize(text):
-        if text[place].isspace():
-            place = next(k for k in range(place, len(text)) if not text[k].isspace())
-            word += bool(found.tokens)
-        start, place = place, place + (1 if text[place] == '"' else len(token))
-        if _continues(found, text, start):
-            start = found.spans.pop()[0]
-            found.tokens.pop()
-            found.words.pop()
-        found.tokens.append('"' if token in ("``", "''") else text[start:place])
-        found.spans.append((start, place))
-        found.words.append(word)
-    return found
+    spans: list[tuple[int, int]] = []
+    words: list[int] = []
+    for start, end in _tokenizer().span_tokenize(text):
+        is_same_word = bool(spans) and start == spans[-1][1]
+        if is_same_word and _joins(text[start - 1 : start + 1]):
+            spans[-1] = spans[-1][0], end
+        else:
+            words.append(words[-1] + (not is_same_word) if words else 0)
+            spans.append((start, end))
+    tokens = [text[start:end] for start, end in spans]
+    return RawSentence(['"' if x in ("``", "''") else x for x in tokens], spans, words)
 
 
-def _continues(found: RawSentence, text: str, start: int) -> bool:
-    """Whether the token at `start` belongs to the one before it, as in `R&B`."""
-    if not found.spans or found.spans[-1][1] != start:
-        return False
-    around = text[start - 1 : start + 1]
+def _joins(around: str) -> bool:
+    """Whether the characters before and after a token's start join it to the last, as in `R&B`."""
     return "&" in around and around.replace("&", "a").isalnum()
 
 
