@@ -9,8 +9,7 @@ tensor, `parameter.data.mul_(2)`. Clear the caches after that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import torch
@@ -24,36 +23,32 @@ _AUTOCAST = ("cpu", "cuda", "mps", "xpu")
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 
+@dataclass
 class FrozenState:
     """
-    The state of a frozen module, or of some frozen tensors. If two states that exist at the same
-    time are equal, the module computed the same outputs at both times. A state holds a reference to
-    every tensor and to its memory, so that Python cannot reuse a tensor's identity, nor PyTorch its
-    address.
+    The state of a frozen module. If two states that exist at the same time are equal, the module
+    computed the same outputs at both times. A state holds a reference to every tensor and to its
+    memory, so that Python cannot reuse a tensor's identity, nor PyTorch its address.
 
     `tensors`: parameters and buffers for which `is_frozen` is true. `settings`: everything else
     that the numbers depend on. `n_trained`: how often autograd has used the module, because
-    training can change it without raising a version.
+    training can change it without raising a version. `versions`: facts that change with the
+    tensors.
     """
 
-    def __init__(self, tensors: Iterable[Tensor], settings: tuple = (), n_trained: int = 0) -> None:
-        self.tensors = tuple(tensors)
-        self.settings = settings
+    tensors: list[Tensor] = field(compare=False)
+    settings: tuple
+    n_trained: int
+    versions: list[tuple] = field(init=False)
+
+    def __post_init__(self) -> None:
         self._aliases = [x.detach() for x in self.tensors]
         # `p.data = x` changes neither the identity nor the version of p, but its address or, if x
         # is a view of the same memory, its type, shape or strides.
-        self._key = (
-            (settings, n_trained),
-            tuple(
-                (id(x), x._version, x.data_ptr(), x.dtype, x.device, x.shape, x.stride())
-                for x in self.tensors
-            ),
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FrozenState) and self._key == other._key
-
-    __hash__ = None  # type: ignore[assignment]
+        self.versions = [
+            (id(x), x._version, x.data_ptr(), x.dtype, x.device, x.shape, x.stride())
+            for x in self.tensors
+        ]
 
 
 def is_frozen(x: Tensor) -> bool:
