@@ -266,8 +266,7 @@ class Elmo(BiLMLayers):
         layers, mask = self.layers(tokens, boundaries)
         mixed = [mix(layers, mask) for mix in mixes]
         if boundaries and not keep_boundaries:
-            mask = mask[:, 2:]
-            mixed = [without_boundaries(x, mask) for x in mixed]
+            return without_boundaries(mixed, mask)
         return mixed, mask
 
     @not_compiled

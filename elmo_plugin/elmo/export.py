@@ -28,13 +28,12 @@ class Program(nn.Module):
         return self._function(characters)
 
 
-def exported_layers(
-    bilm: BiLM, initial_state: str, tokens: Tensor, boundaries: bool
-) -> tuple[list[Tensor], Tensor]:
+def exported_layers(bilm: BiLM, initial_state: str, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
     """
-    See `BiLMLayers`. Padding must come after the tokens of a sentence, which programs do not check.
-    Raises an `InputError` if the state is carried, if the precision is not fp32, if words are not
-    read by a `CharCNN`, or if an LSTM layer has hooks, which the program would lack.
+    `BiLMLayers.layers` with boundaries. Padding must come after the tokens of a sentence, which
+    programs do not check. Raises an `InputError` if the state is carried, if the precision is not
+    fp32, if words are not read by a `CharCNN`, or if an LSTM layer has hooks, which the program
+    would lack.
     """
     if initial_state == "carry":
         raise InputError(
@@ -71,10 +70,7 @@ def exported_layers(
         y = _lstm(x, cell[k], hidden[k], layer.weights(), real)
         x = y + x * real.T[:, :, None] if bilm.bilstm.use_skip_connections and k > 0 else y
         layers.append(torch.cat([x[0].transpose(0, 1), x[1][backward, rows]], dim=-1))
-    if boundaries:
-        return layers, real
-    mask = time[:-2] < lengths[:, None]
-    return [h[:, 1:-1] * mask[:, :, None] for h in layers], mask
+    return layers, real
 
 
 def _lstm(inputs: Tensor, c_0: Tensor, h_0: Tensor, weights: LSTMWeights, real: Tensor) -> Tensor:

@@ -100,7 +100,7 @@ class BiLMLayers(nn.Module):
         state = frozen_state(self.bilm)
         made_for = state, self.initial_state, self.same_bits
         known = self._frozen  # another thread may replace it
-        if state is None or known is None or known.made_for != made_for:
+        if known is None or known.made_for != made_for:
             self._frozen = known = None  # before more memory is allocated
             if state is not None:
                 self._frozen = known = FrozenBiLM(self.bilm, state, *made_for[1:])
@@ -131,11 +131,12 @@ class BiLMLayers(nn.Module):
         self.check_weights()
         tokens = bilm.fit(tokens)
         if torch.compiler.is_exporting():
-            return exported_layers(bilm, self.initial_state, tokens, boundaries)
+            layers, mask = exported_layers(bilm, self.initial_state, tokens)
+            return (layers, mask) if boundaries else without_boundaries(layers, mask)
         lengths = bilm.sentence_lengths(tokens)  # (B,)
-        more = 2 if boundaries else 0
-        time = torch.arange(tokens.size(1) + more, device=tokens.device)
-        mask = time < lengths[:, None] + more  # (B, T)
+        time = torch.arange(tokens.size(1) + 2, device=tokens.device)
+        real = time < lengths[:, None] + 2  # (B, T + 2)
+        mask = real if boundaries else real[:, 2:].contiguous()
         carries = self.initial_state == "carry"
         if not tokens.size(0) or (not mask.numel() and not carries):
             empty = bilm.warm_state.output.new_zeros(*mask.shape, bilm.output_dim)
@@ -149,9 +150,7 @@ class BiLMLayers(nn.Module):
         layers, after = (frozen or bilm).sentences(tokens, lengths, initial)
         if carries:
             self.carried.put(after)
-        if not boundaries:
-            layers = [without_boundaries(layer, mask) for layer in layers]
-        return layers, mask
+        return (layers, real) if boundaries else without_boundaries(layers, real)
 
     def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """
@@ -286,10 +285,11 @@ def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str,
         layers.has_weights = True
 
 
-def without_boundaries(x: Tensor, mask: Tensor) -> Tensor:
+def without_boundaries(layers: list[Tensor], real: Tensor) -> tuple[list[Tensor], Tensor]:
     """
-    Remove the boundaries from `x`, shape `(B, T + 2, 2P)`. `mask`: true at the sentences' tokens,
-    shape `(B, T)`.
+    Layers or mixes, each of shape `(B, T, 2P)`, and their mask, shape `(B, T)`, out of those with
+    the boundaries, which have T + 2 in place of T.
     """
+    mask = real[:, 2:].contiguous()
     # The slice keeps the final boundary of shorter sentences, which the mask sets to zero.
-    return x[:, 1:-1] * mask[:, :, None]
+    return [x[:, 1:-1] * mask[:, :, None] for x in layers], mask
