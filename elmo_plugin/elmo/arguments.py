@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from elmo_plugin.checks import WHOLE, InputError, fail
+from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.files.standard_streams import output_encoding, piped_output
-from elmo_plugin.formats.find import KEYS, File, one_bilm
+from elmo_plugin.formats.find import KEYS, File, find_bilm, one_bilm
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.pretrained import pretrained_names
 
@@ -45,16 +46,25 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")
 
 
-def named_bilm(args: argparse.Namespace) -> tuple[File, File | None, str]:
+def named_bilm(args: argparse.Namespace) -> tuple[list[File], str]:
     """
-    The first two arguments of `find_bilm`, and the device. Raises an `InputError` if there is no
-    such GPU, or if the arguments do not name exactly one biLM.
+    The first one or two arguments of `find_bilm`, and the device. Raises an `InputError` if there
+    is no such GPU, or if the arguments do not name exactly one biLM.
     """
     device = device_named("--cuda-device", args.cuda_device)
     values = (getattr(args, key) for key in KEYS)
     named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
-    name, *weights = named.values()
-    return name, weights[0] if weights else None, device
+    return list(named.values()), device
+
+
+def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
+    """
+    Load the biLM that the arguments name, in evaluation mode and on its device. Raises errors as
+    `named_bilm` and `find_bilm`.
+    """
+    files, device = named_bilm(args)
+    elmo = Elmo(find_bilm(*files).bilm, initial_state=initial_state, precision=args.precision)
+    return elmo.eval().to(device)
 
 
 def device_named(argument: str, cuda_device: int) -> str:

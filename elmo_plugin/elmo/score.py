@@ -99,11 +99,11 @@ def run(args: argparse.Namespace) -> None:
         name, file = "stdin", standard_input("text").buffer
     elif name is not None:
         file = Path(local_path(name, "a text, one sentence per line"))
-    bilm, weights, device = named_bilm(args)
-    files = bilm, weights, args.vocabulary_file
-    found = find_bilm(*files, softmax_file=args.softmax_file, with_softmax=True)
+    files, device = named_bilm(args)
+    words = {"vocabulary_file": args.vocabulary_file, "softmax_file": args.softmax_file}
+    found = find_bilm(*files, **words, with_softmax=True)
     model = LanguageModel.from_found(
-        found, bilm, initial_state=args.initial_state, precision=args.precision
+        found, files[0], initial_state=args.initial_state, precision=args.precision
     ).to(device)
     if file is None:
         rows = pair_accuracies(model, pairs, args.raw)

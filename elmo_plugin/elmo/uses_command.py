@@ -3,15 +3,8 @@
 import argparse
 
 from elmo_plugin.checks import fail
-from elmo_plugin.elmo.arguments import (
-    add_model_arguments,
-    check_output_file,
-    named_bilm,
-    print_text,
-)
-from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.arguments import add_model_arguments, check_output_file, load_elmo, print_text
 from elmo_plugin.elmo.uses import word_forms, write_uses
-from elmo_plugin.formats.find import find_bilm
 
 DESCRIPTION = """
 Writes the uses of words in a text to an HDF5 file: each occurrence with its sentence, its place and
@@ -41,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     check_output_file("out", args.out)
-    name, weights, device = named_bilm(args)
-    elmo = Elmo(find_bilm(name, weights).bilm, precision=args.precision).to(device)
+    elmo = load_elmo(args)
     layers: dict[str, str | int] = {str(k): k for k in range(elmo.n_layers)}
     layers |= {"top": "top", "average": "average"}
     if args.layer not in layers:

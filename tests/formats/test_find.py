@@ -20,13 +20,12 @@ from huggingface_hub import constants, file_download
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.arguments import add_model_arguments
+from elmo_plugin.elmo.arguments import add_model_arguments, load_elmo
 from elmo_plugin.files import local_path
 from elmo_plugin.formats import archive_files
 from elmo_plugin.formats.bilm_tf import options_file, weight_file
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
-from elmo_plugin.plugin.commands.command import load_elmo
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder

@@ -1,4 +1,4 @@
-"""Shared parts of the commands: base class, the biLM that the arguments name, and input paths."""
+"""Shared parts of the commands: base classes and input paths."""
 
 import argparse
 from typing import Any
@@ -6,12 +6,9 @@ from typing import Any
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.arguments import named_bilm
-from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output
 from elmo_plugin.formats.archive_files import renamed
-from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.errors import named
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 from elmo_plugin.plugin.task_address import with_repeats
@@ -62,18 +59,6 @@ class PlainCommand(Command):
         do_not_spin_if_busy()
         with renamed({args.text: given}):
             self.module.run(args)
-
-
-def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
-    """
-    Load the biLM that the arguments name, in evaluation mode and on its device. Raises an
-    `InputError` if there is no such GPU, or if the arguments do not name exactly one biLM, and a
-    `FileNotFoundError` if a file does not exist.
-    """
-    name, weights, device = named_bilm(args)
-    bilm = find_bilm(name, weights).bilm
-    elmo = Elmo(bilm, initial_state=initial_state, precision=args.precision)
-    return elmo.eval().to(device)
 
 
 def input_path(argument: str, path: str, expected: str) -> str:

@@ -7,7 +7,7 @@ from allennlp.commands.subcommand import Subcommand
 from tqdm import tqdm
 
 from elmo_plugin.checks import MOST, InputError, check_count, shown
-from elmo_plugin.elmo.arguments import add_model_arguments, check_output_file, print_text
+from elmo_plugin.elmo.arguments import add_model_arguments, check_output_file, load_elmo, print_text
 from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import POOLS
 from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text
@@ -15,7 +15,7 @@ from elmo_plugin.elmo.parts import PART_SENTENCES, Line, read_lines
 from elmo_plugin.elmo.raw_text import split_tokens
 from elmo_plugin.files.standard_streams import standard_input
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.plugin.commands.command import Command, input_path, load_elmo
+from elmo_plugin.plugin.commands.command import Command, input_path
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 from elmo_plugin.text.characters import count_cropped, warn_of_cropped
 
