@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -22,6 +23,9 @@ from elmo_plugin.files.hdf5 import HDF5Bytes
 
 ORDINARY_LENGTH = 32
 """Sentence length in tokens on which the batch size is based; longer sentences count as several."""
+
+BYTES_PER_SENTENCE = 250
+"""Bytes that HDF5 adds to the numbers of a dataset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +90,13 @@ def dump(
 
     def write(part: list[Line], file: h5py.File) -> Iterator[int]:
         elmo.cache_words({word for line in part for word in line.tokens})
-        for batch in batches_of(elmo, part, settings.batch_size):
-            _write_batch(elmo, batch, file, settings)
-            yield len(batch)
+        lengths = [len(line.tokens) for line in part]
+        batches = batches_by_length(lengths, settings.batch_size * ORDINARY_LENGTH)
+        if elmo.initial_state == "carry":
+            batches = groups(range(len(part)), settings.batch_size)
+        for places in batches:
+            _write_batch(elmo, [part[place] for place in places], file, settings)
+            yield len(places)
 
     def join(parts: Iterator[h5py.File], whole: Path) -> None:
         _join(parts, whole, Path(out), settings, index)
@@ -104,16 +112,6 @@ def dump(
         total=total,
         seconds=seconds,
     )
-
-
-def batches_of(elmo: Elmo, part: list[Line], batch_size: int) -> Iterator[list[Line]]:
-    """The batches in which a part is read."""
-    if elmo.initial_state == "carry":
-        yield from groups(part, batch_size)
-        return
-    lengths = [len(line.tokens) for line in part]
-    for places in batches_by_length(lengths, batch_size * ORDINARY_LENGTH):
-        yield [part[place] for place in places]
 
 
 def _write_batch(elmo: Elmo, batch: list[Line], file: h5py.File, settings: DumpSettings) -> None:
@@ -165,3 +163,35 @@ def _join(
             joined.create_dataset("sentence_to_index", (1,), dtype=string)
             names = {text: str(line) for text, line in index.items()}
             joined["sentence_to_index"][0] = json.dumps(names)
+
+
+class TextSize(NamedTuple):
+    """The size of a text. `n_bytes`: in UTF-8."""
+
+    n_sentences: int
+    n_tokens: int
+    n_bytes: int
+
+
+def measure_text(lines: Iterable[Line]) -> TextSize:
+    """Reads a text once."""
+    n_sentences = n_tokens = n_bytes = 0
+    for line in lines:
+        n_sentences += 1
+        n_tokens += len(line.tokens)
+        n_bytes += len(line.text.encode())
+    return TextSize(n_sentences, n_tokens, n_bytes)
+
+
+def bytes_of_dump(elmo: Elmo, size: TextSize, settings: DumpSettings) -> int:
+    """
+    The bytes of the file, within a few percent. The parts, which are deleted at the end, take as
+    many.
+    """
+    n_layers = elmo.n_layers if settings.layer == "all" else 1
+    n_vectors = (size.n_sentences if settings.pool else size.n_tokens) * n_layers
+    numbers = n_vectors * elmo.output_dim * np.dtype(settings.dtype).itemsize
+    n_bytes = numbers + size.n_sentences * BYTES_PER_SENTENCE
+    if settings.has_index:
+        n_bytes += size.n_bytes + size.n_sentences * len(f'"": "{size.n_sentences}", ')
+    return n_bytes

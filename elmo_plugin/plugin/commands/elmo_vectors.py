@@ -8,9 +8,8 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import MOST, InputError, check_count, shown
 from elmo_plugin.elmo.arguments import add_model_arguments, check_output_file, load_elmo, print_text
-from elmo_plugin.elmo.dump import DumpSettings, dump
+from elmo_plugin.elmo.dump import DumpSettings, bytes_of_dump, dump, measure_text
 from elmo_plugin.elmo.elmo import POOLS
-from elmo_plugin.elmo.estimate import bytes_of_dump, measure_text
 from elmo_plugin.elmo.parts import PART_SENTENCES, Line, read_lines
 from elmo_plugin.elmo.raw_text import split_tokens
 from elmo_plugin.files.standard_streams import standard_input
