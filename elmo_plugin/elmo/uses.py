@@ -171,9 +171,8 @@ def uses_frame(elmo: Any, corpus: Any, words: Any, layer: str | int, *arguments:
     """The `uses_with_vectors` as a pandas DataFrame."""
     needed("pandas")
     found = list(uses_with_vectors(elmo, corpus, words, layer, *arguments))
-    frame = _frame([use for use, _ in found], [vector for _, vector in found])
-    frame.attrs = vectors_from(elmo, layer)
-    return frame
+    uses, vectors = [use for use, _ in found], [vector for _, vector in found]
+    return _frame(uses, vectors, vectors_from(elmo, layer))
 
 
 def vectors_from(elmo: Any, layer: str | int) -> dict[str, str]:
@@ -196,23 +195,23 @@ def write_uses(
     """
     check_is_new(out)
     found = uses_with_vectors(elmo, corpus, words, layer, *arguments, stored_in="HDF5")
-    n_uses, of_words = 0, Counter[str]()
+    of_words = Counter[str]()
     with atomic_write(out) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
             file.attrs.update(vectors_from(elmo, layer))
-            for name, kind in KINDS.items():
+            for name, dtype in COLUMNS.items():
                 shape = (elmo.output_dim,) if name == VECTOR else ()
                 limits = {"maxshape": (None, *shape), "chunks": (ROWS, *shape)}
-                file.create_dataset(name, (0, *shape), TYPES[kind], **limits)
+                file.create_dataset(name, (0, *shape), dtype, **limits)
             for rows in groups(found, ROWS):
                 uses, vectors = zip(*rows)
-                for name, values in zip(KINDS, (*zip(*uses), np.stack(vectors))):
+                n_uses = of_words.total()
+                for name, values in zip(COLUMNS, (*zip(*uses), np.stack(vectors))):
                     file[name].resize(n_uses + len(rows), axis=0)
-                    file[name][n_uses:] = np.asarray(values, dtype=TYPES[KINDS[name]])
-                n_uses += len(rows)
+                    file[name][n_uses:] = np.asarray(values, dtype=COLUMNS[name])
                 of_words.update(use.word for use in uses)
                 disk.check()
-        if not n_uses:
+        if not of_words:
             raise InputError(f"{corpus}: expected a use of a listed word, found none")
         append_checksum(temporary)
     return of_words
@@ -231,10 +230,12 @@ def _check_text(use: Use, stored_in: str) -> Use:
     return use
 
 
-TYPES = {"O": h5py.string_dtype(), "i": np.dtype("<i8"), "f": np.dtype("<f4")}
-KINDS = {name: "i" if kind is int else "O" for name, kind in Use.__annotations__.items()}
-KINDS[VECTOR] = "f"
-"""The type of each column, as in `find_array`."""
+COLUMNS = {
+    name: np.dtype("<i8") if kind is int else h5py.string_dtype()
+    for name, kind in Use.__annotations__.items()
+}
+COLUMNS[VECTOR] = np.dtype("<f4")
+"""The type of each column."""
 
 
 def read_uses(path: str | os.PathLike) -> Any:
@@ -246,16 +247,14 @@ def read_uses(path: str | os.PathLike) -> Any:
     with open_hdf5(path) as file:
         if not ends_in_checksum(Path(path)):
             raise InputError(f"{path}: expected the file as it was written, found damage")
-        columns = [read_column(file, name, kind) for name, kind in KINDS.items()]
-        vectors_are_from = dict(file.attrs)
-    frame = _frame(list(zip(*columns[:-1])), columns[-1])
-    frame.attrs = vectors_are_from
-    return frame
+        columns = [read_column(file, name, dtype.kind) for name, dtype in COLUMNS.items()]
+        return _frame(list(zip(*columns[:-1])), columns[-1], dict(file.attrs))
 
 
-def _frame(uses: list[Any], vectors: Iterable[np.ndarray]) -> Any:
+def _frame(uses: list[Any], vectors: Iterable[np.ndarray], vectors_are_from: dict[str, Any]) -> Any:
     frame = needed("pandas").DataFrame(uses, columns=Use._fields)
     frame[VECTOR] = list(vectors)
+    frame.attrs = vectors_are_from
     return frame
 
 
