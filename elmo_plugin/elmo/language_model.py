@@ -219,11 +219,10 @@ class LanguageModel(BiLMLayers):
 
     def _warn_of_unsplit(self, batch: list[list[str]]) -> None:
         """Warn, once in a process, if many tokens are unknown because they end in punctuation."""
-        n_tokens = sum(map(len, batch))
-        unsplit = [w for sentence in batch for w in sentence if UNSPLIT.search(w)]
-        if unsplit := [word for word in unsplit if word not in self._ids]:
-            if len(unsplit) > MANY_UNSPLIT * n_tokens:
-                warn_of_unsplit(unsplit[0])
+        words = [word for sentence in batch for word in sentence]
+        unsplit = [word for word in words if word not in self._ids and UNSPLIT.search(word)]
+        if len(unsplit) > MANY_UNSPLIT * len(words):
+            warn_of_unsplit(unsplit[0])
 
     def perplexity(
         self, sentences: str | Sequence[str] | Sequence[Sequence[str]]

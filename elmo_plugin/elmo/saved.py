@@ -21,9 +21,9 @@ def elmo_of(elmo_class: Any, found: FoundBiLM, kwargs: dict[str, Any]) -> Any:
     if kwargs.get("scalar_mix_parameters") is not None:
         return elmo_class(found.bilm, **{**settings, "use_top_only": False, **kwargs})
     elmo = elmo_class(found.bilm, **{**settings, **kwargs})
-    own = _mixes(elmo)
-    shapes = ({name: x.shape for name, x in state.items()} for state in (own, found.mixes.state))
-    if len({frozenset(x.items()) for x in shapes}) == 1:
+    states = _mixes(elmo), found.mixes.state
+    own, trained = ({name: x.shape for name, x in state.items()} for state in states)
+    if own == trained:
         elmo.load_state_dict(found.mixes.state, strict=False)
     else:
         logger.warning("the trained mixes are of another number or form, and are not loaded")

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Condition, get_ident
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -25,10 +25,8 @@ class SharedLock:
         self._users: Counter[int] = Counter()  # how often each thread has entered
         self._n_writers = 0  # inside or waiting; they go before new readers
 
-    @contextmanager
-    def shared(self) -> Iterator[None]:
-        with self._enter(lambda me: me in self._users or not self._n_writers):
-            yield
+    def shared(self) -> AbstractContextManager[None]:
+        return self._enter(lambda me: me in self._users or not self._n_writers)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
