@@ -3,10 +3,13 @@ Checks of single values from a config or a command line. Each raises an `InputEr
 sentence, which begins with `name`, the name of the parameter:
 
     check_count('data_loader of type "bilm": batch_size', batch_size)
+
+`needed` checks that an optional package is installed.
 """
 
 import sys
 from collections.abc import Collection
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -85,6 +88,20 @@ def check_text(name: str, value: Any) -> None:
 def fail(name: str, expected: str, found: Any) -> NoReturn:
     """Raise the `InputError` of a check."""
     raise InputError(f"{name}: expected {expected}, found {shown(found)}")
+
+
+def needed(module: str, asked_by: str = "") -> Any:
+    """
+    Import a module of a package that is optional. `asked_by`: the beginning of the `InputError`
+    that says what to install.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = {"sklearn": "scikit-learn"}.get(name := module.partition(".")[0], name)
+        raise InputError(
+            f"{asked_by}expected the package {package}, found none; pip install {package}"
+        ) from error
 
 
 def shown(value: Any) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from elmo_plugin.checks import check_count, fail
-from elmo_plugin.elmo.uses import VECTOR, needed
+from elmo_plugin.checks import check_count, fail, needed
+from elmo_plugin.elmo.uses import VECTOR
 
 MOST_CLUSTERS = 10
 

@@ -9,7 +9,7 @@ import re
 from functools import cache
 from typing import Any, NamedTuple
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import needed
 
 STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 """Quotes and apostrophes as in nearly all of the text. Each is one character, as before."""
@@ -57,14 +57,7 @@ def _joins(around: str) -> bool:
 
 @cache
 def _tokenizer() -> Any:
-    try:
-        from nltk.tokenize import NLTKWordTokenizer
-    except ModuleNotFoundError:
-        raise InputError(
-            "raw: expected the package nltk, which splits raw text into tokens, found none; "
-            "pip install nltk"
-        ) from None
-    tokenizer = NLTKWordTokenizer()
+    tokenizer = needed("nltk.tokenize", "raw: ").NLTKWordTokenizer()
     tokenizer.CONTRACTIONS2 = []  # can not, gon na
     tokenizer.PUNCTUATION = [*tokenizer.PUNCTUATION, (SYMBOLS, r" \g<0> ")]
     return tokenizer

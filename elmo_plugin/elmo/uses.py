@@ -7,7 +7,6 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
 from itertools import chain, count, groupby, tee
 from pathlib import Path
 from random import Random
@@ -17,7 +16,7 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
-from elmo_plugin.checks import InputError, check_count, check_flag, fail
+from elmo_plugin.checks import InputError, check_count, check_flag, fail, needed
 from elmo_plugin.elmo.frozen_state import bytes_of
 from elmo_plugin.elmo.parts import groups
 from elmo_plugin.elmo.sentences import SPACE, check_is_list, is_series, names_of, tokens_of
@@ -256,14 +255,3 @@ def _frame(uses: list[Any], vectors: Iterable[np.ndarray], vectors_are_from: dic
     frame[VECTOR] = list(vectors)
     frame.attrs = vectors_are_from
     return frame
-
-
-def needed(module: str) -> Any:
-    """Import a module of a package that is optional."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        package = {"sklearn": "scikit-learn"}.get(name := module.partition(".")[0], name)
-        raise InputError(
-            f"expected the package {package}, found none; pip install {package}"
-        ) from error
