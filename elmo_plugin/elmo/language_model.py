@@ -221,7 +221,8 @@ class LanguageModel(BiLMLayers):
         """Warn, once in a process, if many tokens are unknown because they end in punctuation."""
         words = [word for sentence in batch for word in sentence]
         unsplit = [word for word in words if word not in self._ids and UNSPLIT.search(word)]
-        if len(unsplit) > MANY_UNSPLIT * len(words):
+        has_warned = warn_of_unsplit.cache_info().currsize  # of this example or another
+        if len(unsplit) > MANY_UNSPLIT * len(words) and not has_warned:
             warn_of_unsplit(unsplit[0])
 
     def perplexity(
