@@ -229,7 +229,7 @@ def _check_text(use: Use, stored_in: str) -> Use:
     return use
 
 
-COLUMNS = {
+COLUMNS: dict[str, np.dtype] = {
     name: np.dtype("<i8") if kind is int else h5py.string_dtype()
     for name, kind in Use.__annotations__.items()
 }
