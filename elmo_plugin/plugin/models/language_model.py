@@ -121,15 +121,15 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
                     fail("pretrained_file", f"one with {key}", None)
         try:
             blocks = {"lstm": lstm, "char_cnn": char_cnn, "words": words}
-            options, n_words = BiLMOptions.from_dict(blocks, source="model"), len(word_ids(vocab))
+            options = BiLMOptions.from_dict(blocks, source="model")
+            known = vocabulary_words(vocab)
             if options.reads_code_points:
                 fail("model: char_cnn.n_code_points", "none in training", "one")
-            known = vocabulary_words(vocab) if options.words is not None else []
             options = options.of_words(known)
-            options.check_size(n_words)
+            options.check_size(len(known))
             super().__init__(
                 options,
-                n_words=n_words,
+                n_words=len(known),
                 dropout=dropout,
                 n_negative_samples=n_negative_samples,
                 sparse_gradients=sparse_gradients,
@@ -158,7 +158,7 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
             load_pretrained(
                 self.bilm,
                 self.softmax,
-                vocabulary_words(vocab),
+                known,
                 pretrained_file,
                 pretrained_vocabulary_file,
                 pretrained_softmax_file,
@@ -245,12 +245,7 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
                 )
             return {"loss": self._loss(*self.read_window(starts, **tensors))}
         assert source is not None and targets is not None
-        return self._forward_sentences(source, targets, metadata)
-
-    def _forward_sentences(
-        self, source: TextFieldTensors, targets: Tensor, metadata: Optional[List[Any]]
-    ) -> Dict[str, Any]:
-        hidden, goals = self.read_sentences(self.characters(source), targets)
+        hidden, goals = self.read_sentences(_characters(source), targets)
         if self.training:
             return {"loss": self._loss(hidden, goals)}
         log_p = self.log_probabilities(hidden, goals)
@@ -265,16 +260,6 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
             known = (targets != UNKNOWN).tolist()
             output["in_vocabulary"] = [row[: len(x)] for row, x in zip(known, metadata)]
         return output
-
-    def characters(self, source: TextFieldTensors) -> Tensor:
-        """The character ids of sentences, shape `(B, T, C)`."""
-        found = [x["elmo_tokens"] for x in source.values() if "elmo_tokens" in x]
-        if not found:
-            raise InputError(
-                'dataset_reader.token_indexers: expected one of type "elmo" for a model of type '
-                f'"bilm", found {", ".join(source)}'
-            )
-        return found[0]
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return self._count(self.negative_log_likelihoods(hidden, targets), targets)
@@ -308,9 +293,8 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         if self.training and self.softmax.n_negative_samples is not None:
             return {"sampled_loss": self._sampled_loss.get_metric(reset)}
         if reset and not self.training:
-            self.carried_in_evaluation.state = (
-                None  # the next evaluation reads from the start of a text
-            )
+            # The next evaluation reads from the start of a text.
+            self.carried_in_evaluation.state = None
         forward, backward = (x.get_metric(reset) for x in self._losses[self.training])
         return {
             "perplexity": exp((forward + backward) / 2),
@@ -326,6 +310,17 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         for key in ("forward_log_probabilities", "backward_log_probabilities"):
             readable[key] = [row[real].tolist() for row, real in zip(output_dict[key], mask)]
         return readable
+
+
+def _characters(source: TextFieldTensors) -> Tensor:
+    """The character ids of sentences, shape `(B, T, C)`."""
+    for tensors in source.values():
+        if "elmo_tokens" in tensors:
+            return tensors["elmo_tokens"]
+    raise InputError(
+        'dataset_reader.token_indexers: expected one of type "elmo" for a model of type "bilm", '
+        f"found {', '.join(source)}"
+    )
 
 
 def exp(x: float) -> float:

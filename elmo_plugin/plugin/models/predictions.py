@@ -21,21 +21,23 @@ from elmo_plugin.plugin.models.language_model import BiLMModel, exp
 OPTION = "--predictions-output-file"
 SENTENCES = """-o '{"validation_data_loader": {"type": "multiprocess", "batch_size": 32}}'"""
 
-FORWARD, BACKWARD = "forward_log_probabilities", "backward_log_probabilities"
-KEYS = ("tokens", "in_vocabulary", FORWARD, BACKWARD)
+COLUMNS = ("tokens", "in_vocabulary", "forward_log_probabilities", "backward_log_probabilities")
+"""What the readable output of a `BiLMModel` has for each sentence."""
 
 _evaluate = SimpleEvaluator.__call__
 
 
-def sentence_output(output: JsonDict) -> JsonDict:
-    """The readable output of a `BiLMModel` for a sentence, with its perplexity."""
-    log_p = [*output[FORWARD], *output[BACKWARD]]
+def sentence_output(
+    tokens: list[str], in_vocabulary: list[bool], forward: list[float], backward: list[float]
+) -> JsonDict:
+    """The output for a sentence: its `COLUMNS`, with the perplexity."""
+    log_p = forward + backward
     return {
-        "tokens": output["tokens"],
-        "in_vocabulary": output["in_vocabulary"],
+        "tokens": tokens,
+        "in_vocabulary": in_vocabulary,
         "perplexity": exp(-sum(log_p) / len(log_p)),
-        FORWARD: output[FORWARD],
-        BACKWARD: output[BACKWARD],
+        "forward_log_probabilities": forward,
+        "backward_log_probabilities": backward,
     }
 
 
@@ -53,9 +55,9 @@ class _SentenceSerializer(SimpleSerializer):
         data_loader: DataLoader,
         output_postprocess_function: Any = None,
     ) -> str:
-        columns = output_postprocess_function(output_dict)
-        rows = zip(*(columns[key] for key in KEYS))
-        return "\n".join(json_line(sentence_output(dict(zip(KEYS, row)))) for row in rows)
+        output = output_postprocess_function(output_dict)
+        rows = zip(*(output[column] for column in COLUMNS))
+        return "\n".join(json_line(sentence_output(*row)) for row in rows)
 
 
 @wraps(_evaluate)

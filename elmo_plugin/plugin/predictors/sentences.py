@@ -5,18 +5,17 @@ from itertools import chain
 from typing import Any
 
 from allennlp.common import JsonDict
-from allennlp.data import DatasetReader, Instance
-from allennlp.models import Model
+from allennlp.data import Instance
 from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import language_model
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.sentences import SPACE
 from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.language_model import BiLMModel
-from elmo_plugin.plugin.models.predictions import KEYS, json_line, sentence_output
+from elmo_plugin.plugin.models.predictions import json_line, sentence_output
 from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import find_files, read_blocks
 
@@ -94,16 +93,16 @@ class BiLMPredictor(Predictor):
         found = []
         for scores, places in zip(self._scorer.score(sentences, base="e"), words):
             values = scores.in_vocabulary, scores.forward, scores.backward
-            output = dict(zip(KEYS, (scores.tokens, *(x.tolist() for x in values))))
+            output = sentence_output(scores.tokens, *(x.tolist() for x in values))
             substitutes = [[word._asdict() for word in best] for best in places]
-            found.append({**sentence_output(output), "substitutes": substitutes})
+            found.append({**output, "substitutes": substitutes})
         return found
 
     @cached_property
-    def _scorer(self) -> language_model.LanguageModel:
+    def _scorer(self) -> LanguageModel:
         """The model as it is used without AllenNLP, with a copy of the biLM, which it freezes."""
         model = self._model
-        return language_model.LanguageModel(
+        return LanguageModel(
             deepcopy(model.bilm),
             model.softmax,
             vocabulary_words(model.vocab),
@@ -138,17 +137,17 @@ class ElmoPredictor(BiLMPredictor):
     Registered as a `Predictor` with name "elmo".
     """
 
-    def __init__(self, model: Model, dataset_reader: DatasetReader, frozen: bool = True) -> None:
-        super().__init__(model, dataset_reader, frozen)
-        bilm = self._model
-        # `Elmo` freezes its biLM, so it gets a copy.
-        self._elmo = Elmo(
-            deepcopy(bilm.bilm), initial_state=bilm.initial_state, precision=bilm.precision
-        ).eval()
-
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
         return [
             {"tokens": tokens, "layers": layers.tolist()}
             for tokens, layers in zip(sentences, self._elmo.embed(sentences, layer="all"))
         ]
+
+    @cached_property
+    def _elmo(self) -> Elmo:
+        """`Elmo` with a copy of the biLM, which it freezes."""
+        model = self._model
+        return Elmo(
+            deepcopy(model.bilm), initial_state=model.initial_state, precision=model.precision
+        ).eval()
