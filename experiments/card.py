@@ -9,8 +9,9 @@ probe on UD English-EWT.
 
 from pathlib import Path
 
+from allennlp.models import Model
+
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import new_parser, run
 from experiments.perplexity import perplexity_table
@@ -25,7 +26,7 @@ def main() -> None:
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     arguments = parser.parse_args()
-    model = load_language_model(arguments.model)
+    model = Model.from_archive(arguments.model)
     paths = sorted(p for p in arguments.heldout.iterdir() if not p.name.startswith("."))
     corpora = {path.stem: open_corpus(path) for path in paths}
     corpora["all"] = open_corpus(arguments.heldout)

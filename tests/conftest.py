@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,12 +22,13 @@ from allennlp.common import Params, plugins
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import char_conv, kernels, linear, lstm, private_torch, softmax
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 
 # The models are tiny, so that a second thread would only wait for the first, and a forked process
 # could wait for threads that it does not have. The variable is for commands that tests start.
@@ -215,6 +216,14 @@ def write_bilm_archive(
     archive_model(run, archive_path=folder)
     shutil.rmtree(run)
     return str(folder / "model.tar.gz")
+
+
+def export_files(
+    model: Any, folder: Path, *, with_softmax: bool, dtype: torch.dtype = torch.float32
+) -> None:
+    """Write a `BiLMModel` as bilm-tf's files."""
+    softmax, words = model.softmax if with_softmax else None, vocabulary_words(model.vocab)
+    write_model_files(folder, model.bilm, softmax=softmax, words=words, dtype=dtype)
 
 
 @pytest.fixture(scope="session")

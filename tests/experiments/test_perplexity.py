@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from allennlp.models import Model
 
-from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import perplexity
 from tests.conftest import allennlp
@@ -39,7 +39,7 @@ def test_as_allennlp_evaluate(bilm_archive: str, text: Path, state: str, tmp_pat
     allennlp("evaluate", bilm_archive, text, "--output-file", metrics, *options)
     expected = json.loads(metrics.read_text())
 
-    model = load_language_model(bilm_archive)
+    model = Model.from_archive(bilm_archive)
     found = perplexity.perplexity(model, open_corpus(text, tmp_path / "cache"), state)
     assert found.forward == pytest.approx(expected["forward_perplexity"], rel=1e-5)
     assert found.backward == pytest.approx(expected["backward_perplexity"], rel=1e-5)
@@ -48,7 +48,7 @@ def test_as_allennlp_evaluate(bilm_archive: str, text: Path, state: str, tmp_pat
 
 def test_table(bilm_archive: str, text: Path, tmp_path: Path) -> None:
     """By hand: 14 tokens, of which 1 is no word of the vocabulary, 20 times."""
-    model = load_language_model(bilm_archive)
+    model = Model.from_archive(bilm_archive)
     corpus = open_corpus(text, tmp_path / "cache")
     lines = perplexity.perplexity_table(model, {"text": corpus}, ["zero", "carry"]).splitlines()
     assert lines[0] == "| text | tokens | `<UNK>` | read | forward | backward | joint |"

@@ -19,7 +19,6 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.compare import assert_close
 from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, write_bilm_files
@@ -163,7 +162,7 @@ def test_an_archive_of_a_language_model_is_needed(bilm_archive: str, tmp_path: P
     for one, other in zip(models[0].softmax.parameters(), models[1].softmax.parameters()):
         assert torch.equal(one, other)
     with pytest.raises(InputError, match=f"^{task}: expected a softmax with its vocabulary"):
-        load_language_model(task)
+        allennlp("bilm-import", "--checkpoint", task, tmp_path / "model.tar.gz")
     with pytest.raises(InputError, match=f"^{task}: expected a softmax with its words, found none"):
         allennlp("bilm-export", task, tmp_path / "bilm-tf", "--softmax")
     assert not (tmp_path / "bilm-tf").exists()

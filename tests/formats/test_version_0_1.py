@@ -8,7 +8,7 @@ import pytest
 from allennlp.models.archival import load_archive
 
 from elmo_plugin import Elmo
-from elmo_plugin.plugin.models.archives import load_language_model
+from elmo_plugin.formats.find import find_bilm
 from tests.compare import assert_close
 
 FOLDER = Path(__file__).parent / "version_0_1"
@@ -26,7 +26,7 @@ TASK = [
 
 
 def of_language_model(path: Path) -> Elmo:
-    assert load_language_model(path).softmax.weight.shape == (5, 2)
+    assert find_bilm(path, with_softmax=True).softmax.weight.shape == (5, 2)
     return Elmo(load_archive(path).model.bilm)
 
 

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import torch
+from allennlp.models import Model
 from allennlp.training.callbacks import TrainerCallback
 
-from elmo_plugin.plugin.models.archives import load_language_model
 from tests.conftest import BLOCKS, ROOT, WORDS, allennlp
 
 CONFIG = ROOT / "training_configs" / "bilm_finetune.jsonnet"
@@ -51,9 +51,9 @@ def test_it_trains_on_the_text_of_a_task(bilm_archive, tmp_path, monkeypatch):
     options = ["--include-package", "elmo_plugin", "--overrides", json.dumps(overrides)]
     allennlp("train", CONFIG, "-s", tmp_path / "tuned", *options)
 
-    before = load_language_model(bilm_archive).state_dict()
+    before = Model.from_archive(bilm_archive).state_dict()
     start = StartCallback.weights
-    after = load_language_model(tmp_path / "tuned" / "model.tar.gz").state_dict()
+    after = Model.from_archive(tmp_path / "tuned" / "model.tar.gz").state_dict()
     words = (tmp_path / "tuned" / "vocabulary" / "words.txt").read_text().splitlines()
     assert words == WORDS
     for name, tensor in before.items():

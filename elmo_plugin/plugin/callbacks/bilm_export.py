@@ -5,7 +5,9 @@ from typing import Any
 from allennlp.training.callbacks import TrainerCallback
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.models.export_files import export_files, refused_by_allennlp, who_reads
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.plugin.data.vocabulary import vocabulary_words
+from elmo_plugin.plugin.models.export_readers import refused_by_allennlp, who_reads
 from elmo_plugin.plugin.models.language_model import BiLMModel
 
 logger = logging.getLogger(__name__)
@@ -43,5 +45,10 @@ class BiLMExportCallback(TrainerCallback):
     ) -> None:
         # The trainer has loaded the best weights, unless it failed and there are no metrics.
         if is_primary and metrics is not None:
-            folder = Path(self.serialization_dir) / "bilm-tf"
-            export_files(trainer.model, folder, with_softmax=self.softmax)
+            model = trainer.model
+            write_model_files(
+                Path(self.serialization_dir) / "bilm-tf",
+                model.bilm,
+                softmax=model.softmax if self.softmax else None,
+                words=vocabulary_words(model.vocab),
+            )

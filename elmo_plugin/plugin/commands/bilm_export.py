@@ -10,7 +10,7 @@ from elmo_plugin.files.atomic_write import atomic_write, check_is_new
 from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.commands.command import Command
-from elmo_plugin.plugin.models.export_files import who_reads
+from elmo_plugin.plugin.models.export_readers import who_reads
 from elmo_plugin.plugin.models.model_card import model_card
 
 

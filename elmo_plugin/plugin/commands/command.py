@@ -7,7 +7,7 @@ from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.files.standard_streams import check_standard_output, piped_output
+from elmo_plugin.files.standard_streams import piped_output
 from elmo_plugin.formats.archive_files import renamed
 from elmo_plugin.plugin.errors import named
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
@@ -16,9 +16,6 @@ from elmo_plugin.plugin.task_address import with_repeats
 
 class Command(Subcommand):
     """A command of `allennlp`. Its help begins with the class docstring."""
-
-    prints_its_result = False
-    """Whether the result is what is printed, and not a file."""
 
     def add_subparser(self, parser: argparse._SubParsersAction) -> argparse.ArgumentParser:
         subparser = parser.add_parser(self.name, description=self.__doc__, help=self.__doc__)
@@ -37,8 +34,6 @@ class Command(Subcommand):
         for name, value in vars(args).items():
             if value == "" or (isinstance(value, list) and "" in value):
                 raise InputError(f"{name}: expected a value, found an empty one")
-        if self.prints_its_result:
-            check_standard_output()
         with piped_output():
             self.run(args)
 

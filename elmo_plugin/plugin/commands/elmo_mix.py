@@ -6,6 +6,7 @@ from allennlp.commands.subcommand import Subcommand
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.arguments import print_text
 from elmo_plugin.elmo.mixes import find_mixes
+from elmo_plugin.files.standard_streams import check_standard_output
 from elmo_plugin.formats.archive_files import read_weights, renamed, unpacked
 from elmo_plugin.plugin.commands.command import Command, input_path
 
@@ -18,8 +19,6 @@ class ElmoMix(Command):
     read.
     """
 
-    prints_its_result = True
-
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "archives",
@@ -29,6 +28,7 @@ class ElmoMix(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
+        check_standard_output()
         lines = []
         for archive in args.archives:
             path = input_path("archive", archive, "the model.tar.gz of a trained model")

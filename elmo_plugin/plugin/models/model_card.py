@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from elmo_plugin.checks import fail
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.models.export_files import who_reads
+from elmo_plugin.plugin.models.export_readers import who_reads
 
 LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
@@ -57,14 +57,11 @@ def model_card(name: str, options: BiLMOptions, license: str, languages: Sequenc
     for language in languages:
         if not LANGUAGE.fullmatch(language):
             fail("--language", "a code such as en, nds or pt-BR", language)
-    lstm = options.lstm
     return CARD.format(
         name=name,
         languages="".join(["language:\n", *(f'- "{x}"\n' for x in languages)]) if languages else "",
         license=license,
-        n_layers=lstm.n_layers,
-        dim=lstm.dim,
-        projection_dim=lstm.projection_dim,
-        output_dim=2 * lstm.projection_dim,
+        output_dim=2 * options.lstm.projection_dim,
         readers=who_reads(options),
+        **vars(options.lstm),
     )

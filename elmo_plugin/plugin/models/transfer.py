@@ -9,8 +9,8 @@ from elmo_plugin.formats.find import File, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.token_encoder import WordTable
 
-OF_WORDS = ("words.text", "embedding.weight")
-"""What a table of words has for each word."""
+OF_WORDS = ("token_encoder.words.text", "token_encoder.embedding.weight")
+"""What a biLM with a table of words has for each word."""
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ def load_pretrained(
     words: list[str],
     pretrained_file: File,
     vocabulary_file: File | None,
-    softmax_file: File | None = None,
+    softmax_file: File | None,
 ) -> None:
     """
     Load the weights of another biLM, and the softmax rows of words that it also has; other rows
@@ -49,13 +49,12 @@ def load_pretrained(
             raise InputError(f"{pretrained_file}: {key}: the config has {expected}, found {other}")
     except (InputError, FileNotFoundError) as error:
         raise InputError(f"pretrained_file: {error}") from error
+    state, own = found.bilm.state_dict(), bilm.state_dict()
     table, other = bilm.token_encoder, found.bilm.token_encoder
-    is_table = isinstance(table, WordTable)
-    state = found.bilm.state_dict()
-    own = {f"token_encoder.{name}" for name in OF_WORDS} if is_table else set()
-    bilm.load_state_dict({**state, **{k: x for k, x in bilm.state_dict().items() if k in own}})
-    if is_table:
+    if isinstance(table, WordTable):
+        state.update({name: own[name] for name in OF_WORDS})
         _copy_rows(table.embedding, words, other.embedding, other.words.words())
+    bilm.load_state_dict(state)
     if found.softmax is None or found.words is None:
         logger.info("%s: no softmax with known words; it keeps its initial values", pretrained_file)
         return

@@ -18,6 +18,7 @@ from allennlp.models import Model
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
@@ -25,7 +26,6 @@ from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, word_ids
-from elmo_plugin.plugin.models.archives import load_language_model
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.special_words import UNKNOWN
 from tests import conftest
@@ -80,7 +80,7 @@ def test_published_parts(tmp_path: Path) -> None:
     files = [f"{start}_options.json", f"{start}_weights.hdf5", folder / "vocab-2016-09-10.txt"]
     archive = tmp_path / "model.tar.gz"
     allennlp("bilm-import", "--softmax", f"{start}_softmax_weights.hdf5", *files, archive)
-    model = load_language_model(archive).double().eval()
+    model = Model.from_archive(archive).double().eval()
     model.initial_state = "zero"
     sentences = json.loads((folder / "sentences.json").read_text("utf-8"))
     with np.load(folder / "reference.npz") as expected, torch.no_grad():
@@ -252,9 +252,9 @@ def test_memory(parts: tuple[str, ...], tmp_path: Path) -> None:
         file["softmax/b"] = np.ones(n_words, "f4")
 
     def load() -> None:
-        load_language_model("tiny")  # the first model loads libraries too
+        find_bilm("tiny", with_softmax=True)  # the first model loads libraries too
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        model: Any = load_language_model(options, weights, words, softmax)
+        model: Any = LanguageModel.from_files(options, weights, words, softmax)
         taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         n_bytes = model.softmax.weight.nbytes
         os._exit(0 if taken * 1024 < 1.8 * n_bytes else 1)

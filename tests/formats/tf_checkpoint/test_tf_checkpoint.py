@@ -28,7 +28,6 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
-from elmo_plugin.plugin.models.archives import load_language_model
 from tests import conftest
 from tests.conftest import WORDS, allennlp
 from tests.damage import damage
@@ -209,7 +208,7 @@ def test_words_in_another_file(folder: Path, tmp_path: Path) -> None:
     assert find_bilm(folder, with_softmax=True).softmax is None
     check_same(state(folder, None, words), expected_state(folder))
     with pytest.raises(InputError, match=f"^{folder}: expected a softmax with its vocabulary"):
-        load_language_model(folder)
+        allennlp("bilm-import", "--checkpoint", folder, tmp_path / "model.tar.gz")
     for name in ("vocab-a.txt", "vocab-b.txt"):
         shutil.copy(words, folder / name)
     message = r"expected one file vocab\*\.txt in it, found vocab-a\.txt, vocab-b\.txt"
@@ -440,7 +439,7 @@ def test_vectors_of_bilm_tf(theirs: Path, model: str) -> None:
 def test_perplexity_of_bilm_tf(theirs: Path, tmp_path: Path, name: str) -> None:
     """The expected perplexity is bilm-tf's own, of a text that is read as one row from zeros."""
     allennlp("bilm-import", "--checkpoint", theirs / name, tmp_path / "model.tar.gz")
-    model = load_language_model(tmp_path / "model.tar.gz")
+    model = Model.from_archive(tmp_path / "model.tar.gz")
     words = (theirs / name / "vocab.txt").read_text("utf-8").split()
     assert vocabulary_words(model.vocab) == words
     reader = BiLMDatasetReader(max_characters_per_token=20)

@@ -27,10 +27,10 @@ import torch
 from allennlp.commands import main
 from allennlp.common import file_utils
 from allennlp.common.plugins import import_plugins
+from allennlp.models import Model
 from tqdm import tqdm
 
 from elmo_plugin.elmo import dump, score
-from elmo_plugin.plugin.models.archives import load_language_model
 from tests.conftest import ROOT, Fuzz
 from tests.ordinary_user import NOBODY
 
@@ -161,7 +161,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Itera
     children, and before a child has other rights. The children write a text in ten parts."""
     import_plugins()
     importlib.import_module("torch._dynamo")  # an optimizer imports it, for longer than it trains
-    load_language_model(bilm_archive)
+    Model.from_archive(bilm_archive)
     folder = tmp_path_factory.mktemp("inputs")
     shutil.copytree(ROOT / "fixtures" / "text", folder / "text")
     shutil.copy(bilm_archive, folder / "model.tar.gz")

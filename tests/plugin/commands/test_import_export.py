@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.models import Model
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 from huggingface_hub import ModelCard
@@ -33,12 +34,11 @@ from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.callbacks.bilm_export import BiLMExportCallback
-from elmo_plugin.plugin.commands.bilm_import import import_files
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
-from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.export_files import export_files, refused_by_allennlp, who_reads
+from elmo_plugin.plugin.models.archives import import_files
+from elmo_plugin.plugin.models.export_readers import refused_by_allennlp, who_reads
 from elmo_plugin.pretrained import pretrained_files
-from tests.conftest import BLOCKS, allennlp
+from tests.conftest import BLOCKS, allennlp, export_files
 
 FILES = ("options.json", "weights.hdf5", "vocabulary.txt")
 
@@ -46,13 +46,13 @@ FILES = ("options.json", "weights.hdf5", "vocabulary.txt")
 def test_export_then_import_is_the_same_model(bilm_archive, tmp_path, caplog):
     """Every weight and the number of every word are those of the model before. There is no
     warning."""
-    before = load_language_model(bilm_archive)
+    before = Model.from_archive(bilm_archive)
     export_files(before, tmp_path, with_softmax=True)
     files = (str(tmp_path / name) for name in FILES)
     with caplog.at_level(logging.WARNING):
         import_files(*files, str(tmp_path / "model.tar.gz"))
     assert not caplog.records
-    after = load_language_model(tmp_path / "model.tar.gz")
+    after = Model.from_archive(tmp_path / "model.tar.gz")
     for name, tensor in before.named_parameters():
         assert torch.equal(tensor, after.get_parameter(name)), name
     assert torch.equal(before.bilm.warm_state.memory, after.bilm.warm_state.memory)
@@ -62,7 +62,7 @@ def test_export_then_import_is_the_same_model(bilm_archive, tmp_path, caplog):
 
 def test_allennlp_gives_an_exported_models_vectors(bilm_archive, tmp_path):
     """The expected values are those of AllenNLP's stock `Elmo` on the exported files."""
-    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=False)
     stock = StockElmo(str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5"), 1, dropout=0)
     sentence = ["He", "threw", "the", "stick", "."]
     expected = stock(batch_to_ids([sentence]))["elmo_representations"][0][0]
@@ -74,7 +74,7 @@ def test_rounded_weights(bilm_archive, tmp_path):
     """The expected values are NumPy's rounding of every array of the unrounded file, except the
     LSTMs' biases, to which AllenNLP adds 1 in the type that they have. The file is smaller."""
     model, dtypes = (
-        load_language_model(bilm_archive),
+        Model.from_archive(bilm_archive),
         {"full": torch.float32, "half": torch.float16},
     )
     for folder, dtype in dtypes.items():
@@ -110,7 +110,7 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
     each of the file operations in turn fails or is killed. The folder then has the bytes of either
     set, or no options, without which nothing loads. It has the old set if the error came before
     that was touched. After an error nothing else is in the folder."""
-    models = [load_language_model(bilm_archive), load_language_model(bilm_archive)]
+    models = [Model.from_archive(bilm_archive), Model.from_archive(bilm_archive)]
     bilm = models[1].bilm
     bilm.options = replace(bilm.options, lstm=replace(bilm.options.lstm, cell_clip=0.1))
     for layer in bilm.bilstm.layers:
@@ -175,7 +175,7 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
 
 def test_an_error_before_all_is_written_changes_nothing(bilm_archive, tmp_path, monkeypatch):
     """The folder has the previous files, bit-identical, and no others."""
-    model = load_language_model(bilm_archive)
+    model = Model.from_archive(bilm_archive)
     export_files(model, tmp_path, with_softmax=False)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     model.bilm.token_encoder.projection.weight.data.zero_()
@@ -189,7 +189,7 @@ def test_an_error_before_all_is_written_changes_nothing(bilm_archive, tmp_path, 
 def test_a_model_that_the_files_cannot_hold(bilm_archive, tmp_path, name):
     """The error names the file, and not the temporary one: 65,504 is the largest number in float16,
     and a line of the vocabulary cannot have two words."""
-    model = load_language_model(bilm_archive)
+    model = Model.from_archive(bilm_archive)
     if name == "weights.hdf5":
         model.bilm.token_encoder.char_embedding.weight.data[5, 0] = 70_000.0
     else:
@@ -282,7 +282,7 @@ def test_a_model_card(bilm_archive, tmp_path, capsys):
 def test_an_import_to_a_full_disk(bilm_archive, tmp_path):
     """A file size limit simulates the full disk, at each of the archive's files. The error is one
     sentence with the archive's name, and nothing of it is left."""
-    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=True)
     names = sorted(tmp_path.iterdir())
 
     def import_with(limit: int) -> None:
@@ -300,7 +300,7 @@ def test_an_import_to_a_full_disk(bilm_archive, tmp_path):
 
 def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):
     """The message names the file and the missing array, and where else `--softmax` reads it."""
-    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=False)
     message = r"weights\.hdf5: expected a softmax, .*found none; it may be in a file of its own"
     with pytest.raises(InputError, match=message):
         import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
@@ -309,7 +309,7 @@ def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):
 
 def test_another_models_vocabulary(bilm_archive, tmp_path):
     """The softmax has the 10 words of the archive, and the file has the first 9 of them."""
-    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=True)
     vocabulary = tmp_path / "vocabulary.txt"
     vocabulary.write_text("\n".join(vocabulary.read_text("utf-8").split()[:-1]), "utf-8")
     with pytest.raises(
@@ -320,7 +320,7 @@ def test_another_models_vocabulary(bilm_archive, tmp_path):
 
 def test_paths_of_an_import(bilm_archive, tmp_path):
     """Each error names the path and the expected kind of file."""
-    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=True)
+    export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=True)
     files = [tmp_path / f for f in FILES]
     for number, kind in enumerate(("options.json", "weights in HDF5", "vocabulary")):
         given = [*files[:number], tmp_path / "no", *files[number + 1 :]]
@@ -355,7 +355,7 @@ def test_paths_of_an_export(bilm_archive, tmp_path, monkeypatch):
     refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     monkeypatch.setattr(Path, "touch", Mock(side_effect=refused))
     with pytest.raises(InputError, match=f"^folder: {tmp_path}: expected .* Permission denied"):
-        export_files(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+        export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=False)
 
 
 def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
@@ -364,7 +364,7 @@ def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
     class Trainer:
         """The attributes of a trainer that the callback reads."""
 
-        model = load_language_model(bilm_archive)
+        model = Model.from_archive(bilm_archive)
 
     callback = BiLMExportCallback(str(tmp_path), softmax=True)
     callback.on_end(Trainer(), metrics=None)

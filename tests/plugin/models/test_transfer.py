@@ -18,11 +18,9 @@ from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models import transfer
-from elmo_plugin.plugin.models.archives import load_language_model
-from elmo_plugin.plugin.models.export_files import export_files
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
-from tests.conftest import BLOCKS, ROOT, WORDS
+from tests.conftest import BLOCKS, ROOT, WORDS, export_files
 from tests.plugin.models.test_training import TEXT, config
 
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
@@ -50,7 +48,7 @@ def test_from_an_archive(bilm_archive, monkeypatch):
     """The expected weights are those of the archive, also if few rows are copied at a time."""
     monkeypatch.setattr(transfer, "ROWS", 2)
     model = tuned(NEW_WORDS, pretrained_file=bilm_archive)
-    check_carried_over(load_language_model(bilm_archive), model)
+    check_carried_over(Model.from_archive(bilm_archive), model)
 
 
 def test_from_a_model_that_comes_with_the_package():
@@ -85,7 +83,7 @@ def test_from_bilm_tfs_files(bilm_archive, tmp_path, monkeypatch):
     """The expected weights are those of the archive that the files were exported from, to which
     the biases of the softmax are added here."""
     monkeypatch.setattr(transfer, "ROWS", 2)
-    source = load_language_model(bilm_archive)
+    source = Model.from_archive(bilm_archive)
     source.softmax.bias.data = torch.linspace(1, 2, len(WORDS))
     export_files(source, tmp_path, with_softmax=True)
     weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
@@ -99,7 +97,7 @@ def test_from_bilm_tfs_files(bilm_archive, tmp_path, monkeypatch):
 
 def test_an_archive_of_a_model_from_bilm_tfs_files(bilm_archive, tmp_path):
     """AllenNLP loads the archive without the files that training started from."""
-    export_files(load_language_model(bilm_archive), tmp_path / "start", with_softmax=True)
+    export_files(Model.from_archive(bilm_archive), tmp_path / "start", with_softmax=True)
     params = config(tmp_path / "cache").as_dict()
     weights, vocabulary = (tmp_path / "start" / f for f in ("weights.hdf5", "vocabulary.txt"))
     files = {"pretrained_file": str(weights), "pretrained_vocabulary_file": str(vocabulary)}
@@ -137,7 +135,7 @@ def test_other_sizes_are_refused(bilm_archive):
 
 def test_a_vocabulary_without_a_softmax_is_refused(bilm_archive, tmp_path):
     """The message names the file and the missing array."""
-    export_files(load_language_model(bilm_archive), tmp_path, with_softmax=False)
+    export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=False)
     weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
     with pytest.raises(InputError, match=r"weights\.hdf5: expected a softmax"):
         tuned(NEW_WORDS, pretrained_file=weights, pretrained_vocabulary_file=vocabulary)
@@ -153,7 +151,7 @@ def test_the_archive_stands_alone(bilm_archive, tmp_path):
     params["trainer"].update(num_epochs=1, callbacks=[])
     model = train_model(Params(params), str(tmp_path / "run"))
     start.unlink()
-    loaded = load_language_model(tmp_path / "run" / "model.tar.gz")
+    loaded = Model.from_archive(tmp_path / "run" / "model.tar.gz")
     assert model is not None
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, loaded.state_dict()[name]), name

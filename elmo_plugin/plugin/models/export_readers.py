@@ -1,22 +1,7 @@
-"""Exports a language model to bilm-tf's files."""
+"""Whether AllenNLP's own ELMo can read a biLM in bilm-tf's files."""
 
-from pathlib import Path
-
-import torch
-
-from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
-
-
-def export_files(
-    model: BiLMModel, folder: str | Path, *, with_softmax: bool, dtype: torch.dtype = torch.float32
-) -> None:
-    """Write a language model with its words as bilm-tf's files; see `write_model_files`."""
-    softmax, words = model.softmax if with_softmax else None, vocabulary_words(model.vocab)
-    write_model_files(folder, model.bilm, softmax=softmax, words=words, dtype=dtype)
 
 
 def who_reads(options: BiLMOptions) -> str:
