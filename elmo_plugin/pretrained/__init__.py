@@ -45,7 +45,7 @@ def pretrained_files(name: str) -> PretrainedFiles:
             "elmo_plugin"
         )
     if not folders:
-        known = ", ".join(pretrained_names()) or "none that is installed"
+        known = ", ".join(pretrained_names())
         raise InputError(f"pretrained: expected one of: {known}; found {name!r}")
     if len(folders) > 1:
         found = " and ".join(map(str, folders))

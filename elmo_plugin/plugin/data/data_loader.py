@@ -18,7 +18,6 @@ from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
 from elmo_plugin.plugin.errors import named
 from elmo_plugin.text.characters import warn_of_cropped
-from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.prefetch import Prefetcher, Tensors
 from elmo_plugin.text.special_words import UNKNOWN
@@ -114,14 +113,16 @@ class BiLMDataLoader(DataLoader):
         self.reader = reader
         self.data_path = data_path
         with named(f"{name}: train_data_path or validation_data_path"):
-            self.corpus: EncodedCorpus = open_corpus(data_path, cache_dir)
+            self.corpus = open_corpus(data_path, cache_dir)
         most = reader.max_characters_per_token
         n_cropped = int(self.corpus.counts[self.corpus.word_lengths() > most - 2].sum())
         warn_of_cropped(data_path, n_cropped, self.corpus.num_tokens, most)
-        self._world_size, self._rank = 1, 0
+        world_size, rank = 1, 0
         if is_distributed():
-            self._world_size, self._rank = dist.get_world_size(), dist.get_rank()
-        self.batch_size = self._check_rows(batch_size, shuffle)
+            world_size, rank = dist.get_world_size(), dist.get_rank()
+        self.batch_size = self._check_rows(batch_size, shuffle, world_size)
+        self._n_rows = self.batch_size * world_size  # of all processes
+        self._rows = slice(rank * self.batch_size, (rank + 1) * self.batch_size)  # of this one
         self.window = window
         self.shuffle = shuffle
         self.seed = seed
@@ -131,21 +132,21 @@ class BiLMDataLoader(DataLoader):
         self._device: torch.device | None = None
         self._ids: np.ndarray | None = None
 
-    def _check_rows(self, batch_size: int, shuffle: str | None) -> int:
+    def _check_rows(self, batch_size: int, shuffle: str | None, world_size: int) -> int:
         """
-        The number of rows. Evaluation of fewer sentences than rows uses one row per sentence;
+        The rows of a process. Evaluation of fewer sentences than rows uses one row per sentence;
         training raises an error.
         """
-        sentences, rows = self.corpus.num_sentences, batch_size * self._world_size
+        sentences, rows = self.corpus.num_sentences, batch_size * world_size
         if rows <= sentences:
             return batch_size
         if shuffle is not None:
             raise InputError(
                 f"{self.data_path}: expected at least as many sentences as rows, found {sentences} "
-                f"sentences for {rows} rows (batch_size {batch_size} in {self._world_size} "
+                f"sentences for {rows} rows (batch_size {batch_size} in {world_size} "
                 'process(es)); for evaluation, set "shuffle" to null and fewer rows are used'
             )
-        fewer = -(-sentences // self._world_size)
+        fewer = -(-sentences // world_size)
         logger.warning(
             f"{self.data_path} has {sentences} sentences: using {fewer} rows, not {batch_size}"
         )
@@ -196,13 +197,8 @@ class BiLMDataLoader(DataLoader):
         self._device = device
 
     def _make_epoch(self, number: int) -> Epoch:
-        rows = self.batch_size * self._world_size
-        return Epoch(self.corpus, rows, self.window, self.shuffle is not None, self.seed, number)
-
-    @property
-    def _rows(self) -> slice:
-        """The rows of this process among those of all processes."""
-        return slice(self._rank * self.batch_size, (self._rank + 1) * self.batch_size)
+        is_shuffled = self.shuffle is not None
+        return Epoch(self.corpus, self._n_rows, self.window, is_shuffled, self.seed, number)
 
     def _windows(self, epoch: Epoch, ids: np.ndarray, first: int) -> Iterator[Tensors]:
         # The rank NOTHING, -1, indexes the last element, IGNORE.
@@ -226,12 +222,10 @@ class BiLMDataLoader(DataLoader):
 
     def _starts(self, index: int) -> torch.Tensor:
         """The rows that restart in an epoch's window `index`, shape `(B,)`, bool."""
-        if index == 0 or self.restart_every is None:
-            starts = np.full(self.batch_size, index == 0)
-        else:
+        starts = np.full(self.batch_size, index == 0)
+        if index > 0 and self.restart_every is not None:
             # Restarts are spread over the windows, independently of the number of processes.
-            n_rows = self.batch_size * self._world_size
-            offsets = np.arange(n_rows)[self._rows] * self.restart_every // n_rows
+            offsets = np.arange(self._n_rows)[self._rows] * self.restart_every // self._n_rows
             starts = (index + offsets) % self.restart_every == 0
         return torch.from_numpy(starts).to(self._device, non_blocking=True)
 

@@ -54,18 +54,19 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
         token_min_padding_length: int = 0,
     ) -> None:
         check_max_characters(f"{NAME}: max_characters_per_token", max_characters_per_token)
-        for token, character in (tokens_to_add or {}).items():
+        tokens_to_add = tokens_to_add or {}
+        for token, character in tokens_to_add.items():
             check_count(
                 f"{NAME}: tokens_to_add, {token!r}",
                 character,
                 least=NO_TOKEN - FIRST_BYTE,
                 most=NUM_CHARACTERS - FIRST_BYTE - 1,
             )
-        super().__init__(namespace, tokens_to_add or {}, token_min_padding_length)
+        super().__init__(namespace, tokens_to_add, token_min_padding_length)
         self.max_characters_per_token = max_characters_per_token
         self._added = {
             token: array("h", single_character(character + FIRST_BYTE, max_characters_per_token))
-            for token, character in (tokens_to_add or {}).items()
+            for token, character in tokens_to_add.items()
         }
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:

@@ -107,6 +107,7 @@ class BiLMVocabulary(Vocabulary):
             non_padded_namespaces=[*DEFAULT_NON_PADDED_NAMESPACES, WORDS_NAMESPACE],
             oov_token=UNKNOWN_TOKEN,
         )
+        # `add_tokens_to_namespace` takes seconds for the words of a large corpus.
         vocab._token_to_index[WORDS_NAMESPACE] = {word: index for index, word in enumerate(words)}
         vocab._index_to_token[WORDS_NAMESPACE] = dict(enumerate(words))
         return vocab
