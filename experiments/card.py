@@ -8,6 +8,7 @@ probe on UD English-EWT.
 """
 
 from pathlib import Path
+from typing import Any
 
 from allennlp.models import Model
 
@@ -26,7 +27,7 @@ def main() -> None:
     parser.add_argument("--states", nargs="+", default=INITIAL_STATES, choices=INITIAL_STATES)
     parser.add_argument("--work", type=Path, default=Path("experiments-out"))
     arguments = parser.parse_args()
-    model = Model.from_archive(arguments.model)
+    model: Any = Model.from_archive(arguments.model)
     paths = sorted(p for p in arguments.heldout.iterdir() if not p.name.startswith("."))
     corpora = {path.stem: open_corpus(path) for path in paths}
     corpora["all"] = open_corpus(arguments.heldout)

@@ -46,7 +46,6 @@ class BiLMPredictor(Predictor):
     Registered as a `Predictor` with name "bilm".
     """
 
-    n_substitutes = 5
     _model: BiLMModel
 
     def load_line(self, line: str) -> JsonDict:
@@ -89,7 +88,7 @@ class BiLMPredictor(Predictor):
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
-        words = self._scorer.substitutes(sentences, k=self.n_substitutes)
+        words = self._scorer.substitutes(sentences)
         found = []
         for scores, places in zip(self._scorer.score(sentences, base="e"), words):
             values = scores.in_vocabulary, scores.forward, scores.backward
