@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from elmo_plugin.checks import check_choice
 from elmo_plugin.ops.char_conv import convolve
 from elmo_plugin.ops.linear import Linear
-
-ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
+from elmo_plugin.options import ACTIVATIONS
 
 
 class CharCNN(nn.Module):
@@ -72,15 +71,14 @@ class CharCNN(nn.Module):
                 nn.init.normal_(conv.weight, std=(conv.kernel_size[0] * conv.in_channels) ** -0.5)
             nn.init.zeros_(conv.bias)
         if self.projection is not None:
-            nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
-            nn.init.zeros_(self.projection.bias)
+            set_initial_values(self.projection)
 
     def forward(self, characters: Tensor) -> Tensor:
         """
         Compute word vectors, shape `(U, P)`. `characters`: padded character ids of each word, shape
         `(U, C)`, any integer type.
         """
-        x = ACTIVATIONS[self.activation](self.convolve(characters.long()))  # (U, F)
+        x = getattr(torch, self.activation)(self.convolve(characters.long()))  # (U, F)
         for highway in self.highways:
             x = highway(x)
         if self.projection is not None:
@@ -116,12 +114,16 @@ class Highway(nn.Module):
 
     def reset_parameters(self) -> None:
         """Set bilm-tf's initial values; with a bias of -2 most of the input passes at first."""
-        std = self.transform.in_features**-0.5
-        for linear, bias in ((self.transform, 0.0), (self.carry, -2.0)):
-            nn.init.normal_(linear.weight, std=std)
-            nn.init.constant_(linear.bias, bias)
+        set_initial_values(self.transform)
+        set_initial_values(self.carry, bias=-2.0)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer. `x` and the result: shape `(U, F)`."""
         s = torch.sigmoid(self.carry(x))
         return torch.lerp(x, torch.relu(self.transform(x)), s)
+
+
+def set_initial_values(linear: Linear, bias: float = 0.0) -> None:
+    """Set bilm-tf's initial values of a linear layer."""
+    nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
+    nn.init.constant_(linear.bias, bias)

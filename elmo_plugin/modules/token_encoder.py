@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules.char_cnn import CharCNN
+from elmo_plugin.modules.char_cnn import CharCNN, set_initial_values
 from elmo_plugin.modules.code_points import BOUNDARIES, CodePoints
 from elmo_plugin.modules.word_list import WordList, word_bytes
 from elmo_plugin.ops.linear import Linear
@@ -16,6 +16,7 @@ from elmo_plugin.text.characters import (
     BEGIN_SENTENCE,
     BEGIN_TOKEN,
     BEGIN_WORD,
+    DEFAULT_MAX_CHARACTERS,
     END_SENTENCE,
     END_TOKEN,
     END_WORD,
@@ -78,8 +79,7 @@ class WordTable(nn.Module):
         """Set initial values: those of the table are bilm-tf's, by TensorFlow's default."""
         nn.init.xavier_uniform_(self.embedding.weight)
         if self.projection is not None:
-            nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
-            nn.init.zeros_(self.projection.bias)
+            set_initial_values(self.projection)
 
     def forward(self, words: Tensor) -> Tensor:
         """
@@ -146,7 +146,7 @@ def max_characters(encoder: nn.Module, options: BiLMOptions) -> int:
     bytes of a longer word are not needed.
     """
     if isinstance(encoder, WordTable):
-        return max(3, encoder.words.longest + 3)  # one byte more than its longest word
+        return encoder.words.longest + 3  # one byte more than its longest word
     assert options.char_cnn is not None
     if isinstance(encoder, CodePointEncoder):
         return encoder.code_points.most_bytes + 3
@@ -155,14 +155,10 @@ def max_characters(encoder: nn.Module, options: BiLMOptions) -> int:
 
 def boundary_characters(options: BiLMOptions) -> Tensor:
     """The character ids of the tokens that begin and end a sentence, shape `(2, C)`, int64."""
-    if options.reads_code_points:
-        ids = words_to_characters(BOUNDARIES)
-    elif options.char_cnn is None:
-        ids = words_to_characters((BEGIN_TOKEN, END_TOKEN))
-    else:
-        n_characters = options.char_cnn.max_characters_per_token
-        ids = words_to_characters((BEGIN_TOKEN, END_TOKEN), n_characters)
-    return torch.from_numpy(ids).long()
+    tokens = BOUNDARIES if options.reads_code_points else (BEGIN_TOKEN, END_TOKEN)
+    char_cnn = options.char_cnn
+    n_characters = char_cnn.max_characters_per_token if char_cnn else DEFAULT_MAX_CHARACTERS
+    return torch.from_numpy(words_to_characters(tokens, n_characters)).long()
 
 
 def fit_characters(tokens: Tensor, n_characters: int) -> Tensor:
