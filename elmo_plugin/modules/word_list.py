@@ -108,13 +108,11 @@ class WordList(nn.Module):
         attempt = 0
         while not self._is_indexed(attempt):
             attempt += 1
-        unknown = np.full((1, self.longest + 1), -1)
-        spelled = self.unknown.encode()[: self.longest + 1]
-        unknown[0, : len(spelled)] = list(spelled)
-        found, is_known = self._find(torch.from_numpy(unknown).to(ends.device))
-        if not is_known.all():
+        lines = b"\n" + self.text.cpu().numpy().tobytes()
+        place = lines.rfind(f"\n{self.unknown}\n".encode())
+        if place < 0:
             raise InputError(f"expected the word {self.unknown} in the list, found none")
-        self.unknown_number = int(found)
+        self.unknown_number = lines.count(b"\n", 0, place)
 
     def _is_indexed(self, attempt: int) -> bool:
         """Compute the keys, and whether no two different words have the same one."""
@@ -132,16 +130,12 @@ class WordList(nn.Module):
 
     def forward(self, spelled: Tensor) -> Tensor:
         """The number of each word, shape `(U,)`, int64; `spelled`: their `word_bytes`."""
-        n_bytes = self.longest + 1  # a longer word is unknown
-        missing = n_bytes - spelled.size(1)
+        missing = self.longest + 1 - spelled.size(1)  # a longer word is unknown
         spelled = nn.functional.pad(spelled, (0, missing), value=-1)  # cuts if it is negative
-        numbers, is_known = self._find(spelled)
-        return torch.where(is_known, numbers, self.unknown_number)
-
-    def _find(self, spelled: Tensor) -> tuple[Tensor, Tensor]:
         place = torch.searchsorted(self.keys, self._keys(spelled), right=True) - 1
         numbers = self.numbers[place.clamp(min=0)]
-        return numbers, (self._bytes(numbers) == spelled).all(dim=1)
+        is_known = (self._bytes(numbers) == spelled).all(dim=1)
+        return torch.where(is_known, numbers, self.unknown_number)
 
     def _bytes(self, numbers: Tensor) -> Tensor:
         """The bytes of the words with these numbers, shape `(U, longest + 1)`, int64."""
