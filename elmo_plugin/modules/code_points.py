@@ -57,7 +57,8 @@ class CodePoints(nn.Module):
         after the last. `words`: character ids of bytes, shape `(U, C)`.
         """
         found = word_bytes(words, self.most_bytes)
-        return found.masked_fill(_place(found) >= self.max_characters_per_token - 2, -1)
+        number = _is_lead(found).cumsum(dim=1)  # of each byte's code point, from 1
+        return found.masked_fill(number > self.max_characters_per_token - 2, -1)
 
     def forward(self, spelled: Tensor) -> Tensor:
         """
@@ -78,8 +79,8 @@ class CodePoints(nn.Module):
         ids = torch.where(entries[found] == code, order[found], unknown)
 
         n_words, size = spelled.size(0), self.max_characters_per_token
-        is_lead = (spelled >= 0) & (spelled & 0xC0 != 0x80)
-        place = torch.where(is_lead, _place(spelled) + 1, size)  # after the begin mark
+        is_lead = _is_lead(spelled)
+        place = torch.where(is_lead, is_lead.cumsum(dim=1), size)  # after the begin mark
         rows = padding.expand(n_words, size + 1).scatter(1, place, ids)  # the last is cut off
         rows[:, 0] = begin
         lengths = is_lead.sum(dim=1, keepdim=True)
@@ -94,7 +95,6 @@ class CodePoints(nn.Module):
         return rows[:, :-1] + 1
 
 
-def _place(spelled: Tensor) -> Tensor:
-    """The index of each byte's code point in its word, shape `(U, most_bytes)`."""
-    is_lead = (spelled >= 0) & (spelled & 0xC0 != 0x80)
-    return is_lead.cumsum(dim=1) - 1
+def _is_lead(spelled: Tensor) -> Tensor:
+    """Whether each byte is the first one of a code point."""
+    return (spelled >= 0) & (spelled & 0xC0 != 0x80)
