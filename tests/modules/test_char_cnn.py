@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from elmo_plugin.modules import CharCNN
 from elmo_plugin.modules.char_cnn import Highway
-from elmo_plugin.ops.char_conv import reference_max_of_convolutions
+from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
 from elmo_plugin.ops.char_conv.torch_ops import sort_by_length
 from elmo_plugin.text.characters import words_to_characters
 from tests.compare import assert_close

@@ -8,12 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from elmo_plugin.ops import char_conv, kernels
-from elmo_plugin.ops.char_conv import (
-    convolution_tables,
-    max_of_convolutions,
-    reference_max_of_convolutions,
-)
+from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
 from elmo_plugin.ops.char_conv.kernel import best_windows, table_gradients
+from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
 from tests.compare import assert_close
 from tests.conftest import threads
 

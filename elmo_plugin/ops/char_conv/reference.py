@@ -11,6 +11,6 @@ Convolutions = Sequence[tuple[Tensor, Tensor]]
 def reference_max_of_convolutions(
     characters: Tensor, embedding: Tensor, convolutions: Convolutions
 ) -> Tensor:
-    """The definition of `max_of_convolutions`, which is also the fastest on a GPU."""
+    """The definition of `max_of_convolutions`."""
     x = F.embedding(characters, embedding, padding_idx=0).transpose(1, 2)  # (U, c, C)
     return torch.cat([F.conv1d(x, *convolution).amax(dim=2) for convolution in convolutions], 1)
