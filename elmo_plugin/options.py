@@ -230,12 +230,11 @@ class BiLMOptions:
     def to_dict(self) -> dict[str, Any]:
         """The contents of an options file for inference; the inverse of `from_dict`."""
         blocks = {name: block for name, block in asdict(self).items() if block is not None}
-        if self.char_cnn is not None:
-            blocks["char_cnn"]["filters"] = [list(pair) for pair in self.char_cnn.filters]
-            if blocks["char_cnn"].pop("n_code_points") is None:
-                blocks["char_cnn"]["n_characters"] = NUM_CHARACTERS
-            else:
-                blocks["char_cnn"]["n_code_points"] = self.char_cnn.n_code_points
+        if char_cnn := blocks.get("char_cnn"):
+            char_cnn["filters"] = [list(pair) for pair in char_cnn["filters"]]
+            if char_cnn["n_code_points"] is None:
+                del char_cnn["n_code_points"]
+                char_cnn["n_characters"] = NUM_CHARACTERS
         # The keys of a block are in alphabetical order.
         return {name: dict(sorted(block.items())) for name, block in blocks.items()}
 

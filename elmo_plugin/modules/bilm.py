@@ -75,9 +75,8 @@ class BiLM(nn.Module):
     def __init__(self, options: BiLMOptions, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.options = options
-        lstm = options.lstm
         self.token_encoder: Any = token_encoder(options)
-        self.bilstm = BiLSTM(dropout=dropout, **asdict(lstm))
+        self.bilstm = BiLSTM(dropout=dropout, **asdict(options.lstm))
         self.warm_state = WarmState(self.bilstm.zero_state(1))
         # The character ids of the tokens that begin and end a sentence, shape `(2, C)`.
         self.register_buffer("boundaries", _boundaries(self), persistent=False)

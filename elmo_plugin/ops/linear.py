@@ -9,7 +9,6 @@ CPUs and is slow for matrices with few rows. oneDNN, which PyTorch also contains
 A product is computed in the precision of its weight; the result has the precision of the input.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,9 +39,9 @@ class PackedWeights:
 Weights = Tensor | PackedWeights
 
 
-def pack_weights(weights: Sequence[Tensor]) -> list[Weights]:
-    """Pack the weights that oneDNN multiplies."""
-    return [PackedWeights(w) if is_onednn_weight(w) else w for w in weights]
+def packed(weights: Tensor) -> Weights:
+    """Frozen matrices as `PackedWeights`, if oneDNN multiplies them."""
+    return PackedWeights(weights) if is_onednn_weight(weights) else weights
 
 
 def is_on_cpu(x: Tensor) -> bool:
