@@ -7,8 +7,6 @@ SUPPORTED := 'import sys; sys.exit("3.%d" % sys.version_info[1] not in "$(PYTHON
 VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
-DOCS_INSTALLED := $(VENV)/docs-installed
-RELEASE_INSTALLED := $(VENV)/release-installed
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: install demo test test-short test-all docs docs-test lint format bench bench-gpu lock lock-check release \
@@ -50,18 +48,19 @@ test-all: install
 	$(RUN)/python -m pytest -n auto --long --fuzz-seed $(or $(SEED),0) -o faulthandler_timeout=1800
 
 # Documentation with API reference, in build/site, and a check of its links.
-docs: $(DOCS_INSTALLED)
+docs: $(VENV)/docs-installed
 	$(RUN)/python docs/site/stage.py
 	$(RUN)/zensical build --strict
 	$(RUN)/python docs/site/check.py
 
 # Every command in README and docs/, and the recipes. Each page has one process, because its commands
 # depend on earlier ones.
-docs-test: $(DOCS_INSTALLED)
+docs-test: $(VENV)/docs-installed
 	$(RUN)/python -m pytest -m docs -n 2 --dist loadfile -o faulthandler_timeout=900 tests/docs
 
-$(DOCS_INSTALLED): $(INSTALLED) requirements-docs.txt
-	$(RUN)/python -m pip install --no-deps -r requirements-docs.txt
+# What `docs` and `release` need in addition.
+$(VENV)/%-installed: requirements-%.txt $(INSTALLED)
+	$(RUN)/python -m pip install --no-deps -r $<
 	touch $@
 
 lint: install
@@ -83,19 +82,17 @@ bench-gpu: install
 
 # Their pins exclude this PyTorch; see setup.py. CUDA builds of PyTorch install their packages themselves.
 WITHOUT_PINS := allennlp==2.10.1 allennlp-models==2.10.1
+LOCK := $(RUN)/uv pip compile --python-version 3.11 --upgrade --no-header --no-annotate --quiet \
+	--output-file $(VENV)/lock
 lock: install
 	$(RUN)/python -m pip install uv
-	echo torch==2.13.0 | $(RUN)/uv pip compile setup.py - --extra allennlp --extra dev --python-version 3.11 \
-		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
+	echo torch==2.13.0 | $(LOCK) setup.py - --extra allennlp --extra dev
 	{ grep -Ev '^(cuda|nvidia|triton)' $(VENV)/lock; printf '%s\n' $(WITHOUT_PINS); } | sort -t= -k1,1 \
 		> $(VENV)/requirements.txt
 	mv $(VENV)/requirements.txt requirements.txt
-	$(RUN)/uv pip compile requirements-docs.in --constraint requirements.txt --python-version 3.11 \
-		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
-	grep -vxFf requirements.txt $(VENV)/lock > requirements-docs.txt
-	$(RUN)/uv pip compile requirements-release.in --constraint requirements.txt --python-version 3.11 \
-		--upgrade --no-header --no-annotate --quiet --output-file $(VENV)/lock
-	grep -vxFf requirements.txt $(VENV)/lock > requirements-release.txt
+	for part in docs release; do \
+		$(LOCK) requirements-$$part.in --constraint requirements.txt && \
+		grep -vxFf requirements.txt $(VENV)/lock > requirements-$$part.txt || exit 1; done
 	$(MAKE) lock-check
 
 # Check that each Python has a wheel of each package, except two that are published only as sources.
@@ -109,12 +106,8 @@ lock-check: install
 # The sdist and the wheels for PyPI, in dist/, checked and tried with each Python of this machine. `make
 # release TRY="3.12 /path/to/python"` tries others, and `TRY=` none.
 TRY ?= $(sort $(PYTHONS))
-release: $(RELEASE_INSTALLED)
+release: $(VENV)/release-installed
 	$(RUN)/python release.py $(TRY)
-
-$(RELEASE_INSTALLED): $(INSTALLED) requirements-release.txt
-	$(RUN)/python -m pip install --no-deps -r requirements-release.txt
-	touch $@
 
 clean:
 	rm -rf $(VENV) demo-out
