@@ -26,7 +26,7 @@ from benchmarks.measure import (
     seconds,
     speed,
 )
-from benchmarks.operations import char_cnn_operations, lstm_operations
+from benchmarks.operations import reading_operations
 from benchmarks.settings import Settings, models, options_of, precisions
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
@@ -34,7 +34,6 @@ from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.lines import read_sentences
 
@@ -176,16 +175,11 @@ def compare(found: Sequence[Tensor], expected: Sequence[Tensor]) -> dict[str, fl
 
 def operations(elmo: Elmo, batches: Sequence[Tensor], initial_state: str) -> int:
     """
-    Count each distinct word of the text once. If sentences always start from the same state, the
-    step of the first boundary is a constant. The step of the last boundary is never needed.
+    If sentences always start from the same state, the step of the first boundary is a constant. The
+    step of the last boundary is never needed.
     """
-    present = [(batch > 0).any(-1) for batch in batches]
-    n_tokens = sum(int(mask.sum()) for mask in present)
     n_boundaries = 2 * sum(map(len, batches)) if initial_state == "carry" else 0
-    tokens = torch.cat([batch[mask] for batch, mask in zip(batches, present)])  # (N, C)
-    words, _ = unique_words(tokens[None])
-    of_lstm = lstm_operations(elmo.bilm.options, n_tokens + n_boundaries)
-    return of_lstm + char_cnn_operations(elmo.bilm.options, words)
+    return reading_operations(elmo.bilm.options, batches, n_boundaries)
 
 
 def clear_state(stock: StockElmo) -> None:

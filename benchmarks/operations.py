@@ -5,9 +5,11 @@ the rest. Divided by the machine's matrix-product peak, they give the task's min
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from elmo_plugin.ops.char_conv.torch_ops import sort_by_length
+from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 
 FORWARD_AND_BACKWARD = 3
@@ -39,6 +41,19 @@ def char_cnn_operations(options: BiLMOptions, words: Tensor) -> int:
     projected = n_filters != options.lstm.projection_dim
     projection = len(words) * n_filters * options.lstm.projection_dim if projected else 0
     return 2 * (convolutions + highways + projection)
+
+
+def reading_operations(
+    options: BiLMOptions, batches: Sequence[Tensor], n_boundaries: int = 0
+) -> int:
+    """
+    Count the tokens of batches, each of shape `(B, T, C)`, and so many boundaries. The character
+    CNN reads each distinct word once.
+    """
+    tokens = torch.cat([batch[batch.any(dim=-1)] for batch in batches])  # (N, C)
+    words, _ = unique_words(tokens[None])
+    of_lstm = lstm_operations(options, len(tokens) + n_boundaries)
+    return of_lstm + char_cnn_operations(options, words)
 
 
 def softmax_operations(options: BiLMOptions, n_targets: int, n_negative_samples: int) -> int:

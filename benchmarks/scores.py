@@ -7,10 +7,9 @@ vectors cached.
 from itertools import accumulate, takewhile
 
 from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table, progress
-from benchmarks.operations import char_cnn_operations, lstm_operations, softmax_operations
+from benchmarks.operations import reading_operations, softmax_operations
 from benchmarks.settings import Settings
 from elmo_plugin import LanguageModel
-from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.text.lines import read_sentences
 
 N_TOKENS = 5_000
@@ -52,12 +51,9 @@ def run(settings: Settings) -> Record:
 
 
 def operations(model: LanguageModel, sentences: list[list[str]]) -> int:
-    """Count each distinct word once, and for each sentence both boundaries."""
-    words = model.characters([[word for sentence in sentences for word in sentence]])
-    n_tokens, n_sentences = words.size(1), len(sentences)
-    unique, _ = unique_words(words)
-    return (
-        char_cnn_operations(model.bilm.options, unique)
-        + lstm_operations(model.bilm.options, n_tokens + 2 * n_sentences)
-        + softmax_operations(model.bilm.options, n_tokens + n_sentences, len(model.words) - 1)
-    )
+    """Count both boundaries of each sentence too, and the softmax over all words."""
+    options, n_sentences = model.bilm.options, len(sentences)
+    tokens = model.characters([[word for sentence in sentences for word in sentence]])
+    n_targets = tokens.size(1) + n_sentences
+    of_softmax = softmax_operations(options, n_targets, len(model.words) - 1)
+    return reading_operations(options, [tokens], 2 * n_sentences) + of_softmax

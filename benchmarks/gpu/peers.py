@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.embedding import stock_elmo, stock_pass, write_random_weights
 from benchmarks.gpu.step import DROPOUT, GRAD_NORM, Sizes
-from benchmarks.gpu.text import Window
+from benchmarks.gpu.text import Window, on_device
 from benchmarks.peer_language_model import AllenNLPLanguageModel
 from elmo_plugin.options import BiLMOptions
 
@@ -24,7 +24,7 @@ def training_step(
     model = AllenNLPLanguageModel(options, sizes.words, sizes.negatives, DROPOUT).to(device)
     parameters = list(model.train().parameters())
     optimizer = torch.optim.Adagrad(parameters, lr=0.2, initial_accumulator_value=1.0)
-    following = cycle([SimpleNamespace(tensors=partial(_on_device, window)) for window in windows])
+    following = cycle([SimpleNamespace(tensors=partial(on_device, window)) for window in windows])
     starts = torch.zeros(sizes.rows, dtype=torch.bool, device=device)
 
     def step() -> None:
@@ -34,10 +34,6 @@ def training_step(
         optimizer.step()
 
     return step
-
-
-def _on_device(window: Window, device: torch.device) -> Window:
-    return {key: tensor.to(device, non_blocking=True) for key, tensor in window.items()}
 
 
 def vectors(options: BiLMOptions, batches: list[Tensor]) -> Callable[[], object]:

@@ -13,14 +13,13 @@ from benchmarks.gpu.text import InventedText, Window
 from benchmarks.measure import MatrixProductPeak, Record, in_turns, largest_costs
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
-    char_cnn_operations,
     lstm_operations,
+    reading_operations,
     training_operations,
 )
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.modules import BiLM, ProjectedLSTM
-from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 
 N_WINDOWS = 4
@@ -100,9 +99,7 @@ def vectors(
     elmo.bilm.warm_up()
     places = batches_by_length([len(sentence) for sentence in sentences], most_tokens)
     batches = [elmo.characters([sentences[b] for b in batch]) for batch in places]
-    words, _ = unique_words(torch.cat([batch[(batch > 0).any(-1)] for batch in batches])[None])
-    n_read = sum(map(len, sentences))
-    n_operations = lstm_operations(options, n_read) + char_cnn_operations(options, words.cpu())
+    n_read, n_operations = sum(map(len, sentences)), reading_operations(options, batches)
 
     @torch.no_grad()
     def first_pass() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.precision import Precision
-from benchmarks.gpu.text import Window
+from benchmarks.gpu.text import Window, on_device
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.bilm import PRECISIONS
 from elmo_plugin.options import BiLMOptions
@@ -77,9 +77,7 @@ class TrainingStep:
             self.optimizer.step()
 
     def loss(self) -> Tensor:
-        window = {
-            name: x.to(self.device, non_blocking=True) for name, x in next(self._windows).items()
-        }
+        window = on_device(next(self._windows), self.device)
         layers, self.state = self.bilm(
             window["words"], window["forward_inputs"], window["backward_inputs"], self.state
         )

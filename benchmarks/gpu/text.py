@@ -10,6 +10,10 @@ Window = dict[str, Tensor]
 """The tensors of a window, with the names and shapes of the `bilm` data loader."""
 
 
+def on_device(window: Window, device: torch.device) -> Window:
+    return {name: x.to(device, non_blocking=True) for name, x in window.items()}
+
+
 class InventedText:
     """
     Words are numbered by falling frequency. The frequencies follow Zipf's law with Mandelbrot's
