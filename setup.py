@@ -37,9 +37,8 @@ def kernels() -> list[Extension]:
     its wheel is pure Python.
     """
     torch = find_spec("torch")
-    if torch is None or torch.origin is None or os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
-        return []
-    if platform.machine() != "x86_64":
+    is_off = os.environ.get("ELMO_PLUGIN_KERNEL") == "0" or platform.machine() != "x86_64"
+    if torch is None or torch.origin is None or is_off:
         return []
     folder = Path(torch.origin).parent
     return [
@@ -115,12 +114,11 @@ def long_description() -> str:
 
 
 sources_digest = runpy.run_path("elmo_plugin/ops/kernel_sources.py")["sources_digest"]
-version: dict[str, str] = {}
-exec(Path("elmo_plugin/version.py").read_text(), version)
+VERSION = runpy.run_path("elmo_plugin/version.py")["VERSION"]
 
 setup(
     name="elmo_plugin",
-    version=version["VERSION"],
+    version=VERSION,
     description="ELMo on a current Python and PyTorch, and in any AllenNLP config",
     long_description=long_description(),
     long_description_content_type="text/markdown",
