@@ -9,11 +9,10 @@ from experiments import neighbors, probe, wsd
 from experiments.rows import Row, read_rows
 
 TABLES = {
-    "Table 4: nearest neighbors in context": (neighbors.FILE, [neighbors.neighbors_table]),
-    "Table 5: word sense disambiguation (WSD)": (wsd.FILE, [wsd.wsd_table]),
-    "Table 6: POS tagging": (probe.FILE, [probe.rows_table]),
+    "Table 4: nearest neighbors in context": (neighbors.FILE, neighbors.neighbors_table),
+    "Table 5: word sense disambiguation (WSD)": (wsd.FILE, wsd.wsd_table),
+    "Table 6: POS tagging": (probe.FILE, probe.rows_table),
 }
-
 
 SHOWN = {"layer", "initial_state", "query", "dev", "nearest"}
 """The settings that a table shows. Its rows have all others in common."""
@@ -30,11 +29,11 @@ def analysis_sections(folder: Path) -> dict[str, str]:
         show. The message names the file.
     """
     sections = {}
-    for title, (file, tables) in TABLES.items():
+    for title, (file, table) in TABLES.items():
         rows = read_rows(folder / file.name)
         if rows:
             _check_comparable(rows, folder / file.name)
-            sections[title] = "\n\n".join(filter(None, (table(rows) for table in tables)))
+            sections[title] = table(rows)
     return sections
 
 
