@@ -3,7 +3,8 @@ The paper in plain PyTorch: token encoders, biLM, scalar mix and softmax (Peters
 
 These modules depend on neither AllenNLP nor files. Read them in the order of the paper: `char_cnn`,
 `token_encoder`, `lstm`, `bilm`, `scalar_mix`, `sampled_softmax`, `language_model`. The equations
-are here, and the kernels in `ops`.
+are here, and the kernels in `ops`. Not from the paper are `word_list` and `code_points`, which find
+words of a table and characters of ELMoForManyLangs, and `lstm_state`, the state between batches.
 """
 
 from elmo_plugin.modules.bilm import BiLM
