@@ -19,7 +19,7 @@ from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.modules.token_encoder import filled, rounded_up
 from elmo_plugin.ops.char_conv import frozen_convolve
 from elmo_plugin.ops.kernels import quantizes
-from elmo_plugin.ops.linear import Linear, batched_matmul, packed, product_dtype
+from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.version import VERSION
 
@@ -174,7 +174,7 @@ def _packed(module: nn.Module, known: dict[nn.Module, nn.Module]) -> nn.Module:
 class _PackedLinear(Linear):
     def pack(self) -> None:
         weight = self.weight.detach()
-        self._packed = packed(weight.to(product_dtype(weight, self.precision)).t()[None])
+        self._packed = pack_weights(weight.to(product_dtype(weight, self.precision)).t()[None])
 
     def forward(self, x: Tensor) -> Tensor:
         return batched_matmul(x[None], self._packed)[0].add_(self.bias)

@@ -39,8 +39,8 @@ class PackedWeights:
 Weights = Tensor | PackedWeights
 
 
-def packed(weights: Tensor) -> Weights:
-    """Frozen matrices as `PackedWeights`, if oneDNN multiplies them."""
+def pack_weights(weights: Tensor) -> Weights:
+    """Pack a stack of frozen matrices, if oneDNN multiplies them."""
     return PackedWeights(weights) if is_onednn_weight(weights) else weights
 
 

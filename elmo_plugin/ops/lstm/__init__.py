@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.ops.kernels import check, hint_to_build, quantizes, takes
-from elmo_plugin.ops.linear import batched_matmul, packed
+from elmo_plugin.ops.linear import batched_matmul, pack_weights
 from elmo_plugin.ops.lstm import kernel, torch_ops
 from elmo_plugin.ops.lstm.kernel import quantize_lstm_weights
 from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading, reference_lstm, reference_step
@@ -30,7 +30,7 @@ def pack_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
     """Pack the matrices of weights that do not change, for scans without a gradient."""
     if _kernel_takes(weights):
         return kernel.pack_all(weights)
-    return weights.map_matrices(lambda x, _: packed(x))
+    return weights.map_matrices(lambda x, _: pack_weights(x))
 
 
 def lstm_scan(
