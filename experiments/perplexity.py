@@ -17,13 +17,11 @@ import numpy as np
 import torch
 
 import elmo_plugin.plugin  # noqa: F401  registers docs:// and task://
-from elmo_plugin.elmo.sentences import batches_by_length
-from elmo_plugin.modules.sampled_softmax import IGNORE
+from elmo_plugin import LanguageModel
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words
+from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, vocabulary_words
 from elmo_plugin.plugin.models.language_model import BiLMModel
-from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.special_words import UNKNOWN
 from experiments.markdown import table
@@ -50,7 +48,7 @@ def perplexity(model: BiLMModel, corpus: EncodedCorpus, initial_state: str) -> P
     # Parameters
 
     model : `BiLMModel`
-        Modified in place: its mode and initial state are set.
+        Modified in place: its mode and initial state are set, and its biLM is frozen.
     corpus : `EncodedCorpus`
         Text.
     initial_state : `str`
@@ -76,27 +74,16 @@ def _of_running_text(model: BiLMModel, corpus: EncodedCorpus) -> Perplexity:
 
 
 def _of_sentences(model: BiLMModel, corpus: EncodedCorpus) -> Perplexity:
-    sums = np.zeros(2)
-    sentences = list(sentences_of_ranks(corpus))
-    ids = torch.from_numpy(ids_of_corpus_words(corpus, model.vocab))
+    scorer = LanguageModel(
+        model.bilm,
+        model.softmax,
+        vocabulary_words(model.vocab),
+        initial_state=model.initial_state,
+        precision=model.precision,
+    )
     words = corpus.words()
-    for batch in batches_by_length([len(sentence) for sentence in sentences]):
-        longest = len(sentences[batch[0]])
-        targets = torch.full((len(batch), longest), IGNORE)
-        tokens = torch.zeros(
-            len(batch), longest, model.bilm.max_characters_per_token, dtype=torch.long
-        )
-        for row, k in enumerate(batch):
-            ranks = sentences[k]
-            targets[row, : len(ranks)] = ids[ranks]
-            characters = words_to_characters([words[rank] for rank in ranks], tokens.size(2))
-            tokens[row, : len(ranks)] = torch.from_numpy(characters)
-        hidden, goals = model.read_sentences(tokens, targets)
-        for direction, (h, goal) in enumerate(zip(hidden, goals)):
-            real = goal != IGNORE
-            sums[direction] += float(model.softmax(h[real], goal[real]))
-    n_events = corpus.num_tokens + corpus.num_sentences
-    return Perplexity(*np.exp(sums / n_events).tolist())
+    found = scorer.perplexity([[words[rank] for rank in x] for x in sentences_of_ranks(corpus)])
+    return Perplexity(found["forward_perplexity"], found["backward_perplexity"])
 
 
 def sentences_of_ranks(corpus: EncodedCorpus) -> Iterator[np.ndarray]:

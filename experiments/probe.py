@@ -28,7 +28,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest
 from elmo_plugin.modules.bilm import INITIAL_STATES
@@ -46,6 +45,9 @@ from experiments.rows import (
 
 ROWS = 64
 """Rows of a batch with `carry`."""
+
+SENTENCES = 4096
+"""Sentences whose vectors are in memory in full precision at a time, with another state."""
 
 ITERATIONS = 200
 FILE = RESULTS / "pos.jsonl"
@@ -114,17 +116,13 @@ def layer_vectors(elmo: Elmo, sentences: list[list[str]], work: Path) -> np.ndar
 
 
 def _compute(elmo: Elmo, sentences: list[list[str]]) -> list[np.ndarray]:
-    if elmo.initial_state == "carry":
-        elmo.clear_caches()  # so that the first batch starts from zeros
-        places = np.arange(len(sentences))
-        batches = [places[k : k + ROWS].tolist() for k in range(0, len(places), ROWS)]
-    else:
-        batches = list(batches_by_length([len(sentence) for sentence in sentences]))
-    vectors: dict[int, np.ndarray] = {}
-    for batch in batches:
-        found = elmo.embed([sentences[k] for k in batch], layer="all")
-        vectors.update(zip(batch, (x.astype(np.float16) for x in found)))
-    return [vectors[k] for k in range(len(sentences))]
+    elmo.clear_caches()  # with `carry` the first batch starts from zeros
+    n_rows = ROWS if elmo.initial_state == "carry" else SENTENCES
+    vectors: list[np.ndarray] = []
+    for k in range(0, len(sentences), n_rows):
+        found = elmo.embed(sentences[k : k + n_rows], layer="all")
+        vectors += (x.astype(np.float16) for x in found)
+    return vectors
 
 
 def probe_rows(
