@@ -9,9 +9,7 @@ running text: a sentence starts from the state after the previous sentence. This
 `allennlp evaluate`.
 """
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,20 +28,13 @@ ROWS = 64
 """Rows of running text."""
 
 
-class Perplexity(NamedTuple):
-    """Perplexities of one text in both directions."""
-
-    forward: float
-    backward: float
-
-    @property
-    def joint(self) -> float:
-        return math.sqrt(self.forward * self.backward)
+Perplexities = dict[str, float]
+"""`forward_perplexity`, `backward_perplexity` and, of both, `perplexity`."""
 
 
-def perplexity(model: BiLMModel, corpus: EncodedCorpus, initial_state: str) -> Perplexity:
+def perplexity(model: BiLMModel, corpus: EncodedCorpus, initial_state: str) -> Perplexities:
     """
-    The perplexity of a corpus.
+    The perplexities of a corpus.
 
     # Parameters
 
@@ -62,18 +53,17 @@ def perplexity(model: BiLMModel, corpus: EncodedCorpus, initial_state: str) -> P
         return _of_sentences(model, corpus)
 
 
-def _of_running_text(model: BiLMModel, corpus: EncodedCorpus) -> Perplexity:
+def _of_running_text(model: BiLMModel, corpus: EncodedCorpus) -> Perplexities:
     reader = BiLMDatasetReader(max_characters_per_token=model.bilm.max_characters_per_token)
     loader = BiLMDataLoader(reader, str(corpus.folder), batch_size=ROWS, shuffle=None)
     loader.index_with(model.vocab)
     model.get_metrics(reset=True)
     for batch in loader:
         model(**batch)
-    metrics = model.get_metrics(reset=True)
-    return Perplexity(metrics["forward_perplexity"], metrics["backward_perplexity"])
+    return model.get_metrics(reset=True)
 
 
-def _of_sentences(model: BiLMModel, corpus: EncodedCorpus) -> Perplexity:
+def _of_sentences(model: BiLMModel, corpus: EncodedCorpus) -> Perplexities:
     scorer = LanguageModel(
         model.bilm,
         model.softmax,
@@ -82,8 +72,7 @@ def _of_sentences(model: BiLMModel, corpus: EncodedCorpus) -> Perplexity:
         precision=model.precision,
     )
     words = corpus.words()
-    found = scorer.perplexity([[words[rank] for rank in x] for x in sentences_of_ranks(corpus)])
-    return Perplexity(found["forward_perplexity"], found["backward_perplexity"])
+    return scorer.perplexity([[words[rank] for rank in x] for x in sentences_of_ranks(corpus)])
 
 
 def sentences_of_ranks(corpus: EncodedCorpus) -> Iterator[np.ndarray]:
@@ -110,7 +99,6 @@ def perplexity_table(
         for state in states:
             found = perplexity(model, corpus, state)
             reading = "running text" if state == "carry" else "by sentence"
-            rows.append(
-                [name, corpus.num_tokens, rate, f"`{state}`, {reading}", *found, found.joint]
-            )
+            numbers = (found[f"{kind}perplexity"] for kind in ("forward_", "backward_", ""))
+            rows.append([name, corpus.num_tokens, rate, f"`{state}`, {reading}", *numbers])
     return table(columns, rows)
