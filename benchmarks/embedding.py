@@ -7,7 +7,7 @@ text, with no word vectors cached.
 import tempfile
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +82,7 @@ def sample(text: str, n_sentences: int, length: int | None = None) -> list[list[
             f"{text}: expected {n_sentences} sentences to measure with"
             f"{'' if length is None else f', of at least {length} tokens'}, found {len(found)}"
         )
-    return list(islice(found, 0, None, len(found) // n_sentences))[:n_sentences]
+    return found[:: len(found) // n_sentences][:n_sentences]
 
 
 def write_random_weights(options: BiLMOptions, folder: Path) -> tuple[str, str]:

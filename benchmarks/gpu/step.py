@@ -1,15 +1,14 @@
-"""A training step without AllenNLP, as `LanguageModel` and `ClippedAdagradOptimizer` make it."""
+"""A training step without AllenNLP, as `BiLMModel` and `ClippedAdagradOptimizer` make it."""
 
 from itertools import cycle
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmarks.gpu.precision import Precision
 from benchmarks.gpu.text import Window, on_device
-from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.modules.bilm import PRECISIONS
+from elmo_plugin.modules import BiLMWithSoftmax
 from elmo_plugin.options import BiLMOptions
 
 DROPOUT = 0.1
@@ -27,8 +26,8 @@ class Sizes(NamedTuple):
 
 class TrainingStep:
     """
-    A biLM with its sampled softmax and optimizer; each call is a step. The softmax has row-sparse
-    gradients, so that the cost does not depend on the size of the vocabulary.
+    A language model and its optimizer; each call is a step. The softmax has row-sparse gradients,
+    so that the cost does not depend on the size of the vocabulary.
 
     # Parameters
 
@@ -49,20 +48,18 @@ class TrainingStep:
         windows: list[Window],
     ) -> None:
         torch.manual_seed(0)
-        self.device = device
-        self.bilm = BiLM(options, dropout=DROPOUT).to(device)
         with device:  # where the initial values of so many words are drawn faster
-            self.softmax = SampledSoftmax(
+            self.model = BiLMWithSoftmax(
+                options,
                 n_words=sizes.words,
-                dim=options.lstm.projection_dim,
+                dropout=DROPOUT,
                 n_negative_samples=sizes.negatives,
                 sparse_gradients=True,
+                precision=precision.bilm,
             )
-        self.bilm.set_precision(precision.bilm)
-        self.softmax.precision = PRECISIONS[precision.bilm]
-        self.parameters = [*self.bilm.parameters(), *self.softmax.parameters()]
+        self.parameters = list(self.model.parameters())
         self.optimizer = torch.optim.Adagrad(self.parameters, lr=0.2, initial_accumulator_value=1.0)
-        self.state = self.bilm.bilstm.zero_state(sizes.rows)
+        self.starts = torch.zeros(sizes.rows, dtype=torch.bool, device=device)  # of no row
         if device.type == "cuda":  # as the data loader does
             windows = [{name: x.pin_memory() for name, x in w.items()} for w in windows]
         self._windows = cycle(windows)
@@ -77,15 +74,10 @@ class TrainingStep:
             self.optimizer.step()
 
     def loss(self) -> Tensor:
-        window = on_device(next(self._windows), self.device)
-        layers, self.state = self.bilm(
-            window["words"], window["forward_inputs"], window["backward_inputs"], self.state
-        )
-        targets = torch.stack([window["forward_targets"].T, window["backward_targets"].T])
-        top = nn.functional.dropout(layers[-1], DROPOUT)
-        total = sum(self.softmax(h, t) for h, t in zip(top, targets))
-        assert isinstance(total, Tensor)
-        return total / (2 * targets.size(2))  # the mean loss times the window's length
+        window = on_device(next(self._windows), self.starts.device)
+        hidden, targets = self.model.read_window(self.starts, **window)
+        sums = self.model.negative_log_likelihoods(hidden, targets)
+        return (sums[0] + sums[1]) / (2 * len(self.starts))  # the mean times the window's length
 
     def _clip(self) -> None:
         gradients = []
