@@ -1,13 +1,13 @@
 """Words that are found by the characters of a batch's tokens."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.ops.unique_words import hash_weights
 from elmo_plugin.options import word_text
 from elmo_plugin.text.characters import (
     BEGIN_SENTENCE,
@@ -17,11 +17,6 @@ from elmo_plugin.text.characters import (
     FIRST_BYTE,
     NUM_BYTES,
 )
-
-LINE_FEED = ord("\n")
-
-BLOCK_BYTES = 1 << 22
-"""Bytes of words that are compared at a time, each as a number of 64 bits."""
 
 
 def word_bytes(words: Tensor, n_bytes: int) -> Tensor:
@@ -39,10 +34,17 @@ def word_bytes(words: Tensor, n_bytes: int) -> Tensor:
     return found.masked_fill((found < 0) | (found >= NUM_BYTES), -1)
 
 
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The numbers of words, by their bytes, as a setting that `frozen_state` can compare."""
+
+    of_words: dict[bytes, int] = field(repr=False)
+
+
 class WordList(nn.Module):
     """
-    A list of words, which are found by their bytes: a hash of them selects a word, and then all
-    bytes are compared. The state dictionary contains the words, as one text.
+    A list of words, which are found by their bytes. The state dictionary contains the words, as one
+    text.
 
     # Parameters
 
@@ -55,22 +57,14 @@ class WordList(nn.Module):
     """
 
     text: Tensor
-    starts: Tensor
-    keys: Tensor
-    numbers: Tensor
-    hash_weights: Tensor
 
     def __init__(self, *, n_words: int, n_bytes: int, unknown: str) -> None:
         super().__init__()
         self.n_words = n_words
         self.unknown = unknown
-        self.unknown_number = 0
         self.longest = 0  # in bytes
+        self.numbers = Numbers({})
         self.register_buffer("text", torch.zeros(n_bytes, dtype=torch.uint8))
-        # Where each word starts in the text; the sorted keys, and the number of each one's word.
-        for name in ("starts", "keys", "numbers", "hash_weights"):
-            empty = torch.zeros(0, dtype=torch.long)
-            self.register_buffer(name, empty, persistent=False)
         self.register_load_state_dict_post_hook(_index)
 
     def fill(self, words: Sequence[str]) -> None:
@@ -86,7 +80,7 @@ class WordList(nn.Module):
     def check(self) -> None:
         """Compute how words are found, if it has not been done. Raises an `InputError` as `index`,
         and if the text is not UTF-8."""
-        if len(self.starts) != self.n_words + 1:
+        if not self.numbers.of_words:
             self.index()
         try:
             self.words()
@@ -100,53 +94,22 @@ class WordList(nn.Module):
         """
         if self.text.is_meta:
             return
-        ends = (self.text == LINE_FEED).nonzero()[:, 0]
-        if not self.n_words or len(ends) != self.n_words or self.text[-1] != LINE_FEED:
-            raise InputError(f"expected the text of {self.n_words} words, found {len(ends)}")
-        self.starts = torch.cat([ends.new_zeros(1), ends + 1])
-        self.longest = int(self.starts.diff().max()) - 1
-        attempt = 0
-        while not self._is_indexed(attempt):
-            attempt += 1
-        lines = b"\n" + self.text.cpu().numpy().tobytes()
-        place = lines.rfind(f"\n{self.unknown}\n".encode())
-        if place < 0:
+        *words, rest = self.text.cpu().numpy().tobytes().split(b"\n")
+        if not self.n_words or len(words) != self.n_words or rest:
+            raise InputError(f"expected the text of {self.n_words} words, found {len(words)}")
+        numbers = {word: number for number, word in enumerate(words)}
+        if self.unknown.encode() not in numbers:
             raise InputError(f"expected the word {self.unknown} in the list, found none")
-        self.unknown_number = lines.count(b"\n", 0, place)
-
-    def _is_indexed(self, attempt: int) -> bool:
-        """Compute the keys, and whether no two different words have the same one."""
-        n_bytes, device = self.longest + 1, self.text.device
-        self.hash_weights = hash_weights(n_bytes + attempt)[:n_bytes].to(device)
-        n_rows = max(1, BLOCK_BYTES // n_bytes)
-        blocks = torch.arange(self.n_words, device=device).split(n_rows)
-        keys = torch.cat([self._keys(self._bytes(block)) for block in blocks])
-        self.keys, self.numbers = keys.sort(stable=True)  # of equal words, the last comes last
-        same = (self.keys[1:] == self.keys[:-1]).nonzero()[:, 0]
-        return all(
-            torch.equal(self._bytes(self.numbers[place]), self._bytes(self.numbers[place + 1]))
-            for place in same.split(n_rows)
-        )
+        self.longest = max(map(len, words))
+        self.numbers = Numbers(numbers)
 
     def forward(self, spelled: Tensor) -> Tensor:
         """The number of each word, shape `(U,)`, int64; `spelled`: their `word_bytes`."""
-        missing = self.longest + 1 - spelled.size(1)  # a longer word is unknown
-        spelled = nn.functional.pad(spelled, (0, missing), value=-1)  # cuts if it is negative
-        place = torch.searchsorted(self.keys, self._keys(spelled), right=True) - 1
-        numbers = self.numbers[place.clamp(min=0)]
-        is_known = (self._bytes(numbers) == spelled).all(dim=1)
-        return torch.where(is_known, numbers, self.unknown_number)
-
-    def _bytes(self, numbers: Tensor) -> Tensor:
-        """The bytes of the words with these numbers, shape `(U, longest + 1)`, int64."""
-        place = torch.arange(self.longest + 1, device=numbers.device)
-        place = self.starts[numbers][:, None] + place
-        is_own = place < self.starts[numbers + 1][:, None] - 1  # without the line feed
-        found = self.text[place.clamp(max=len(self.text) - 1)].long()
-        return torch.where(is_own, found, -1)
-
-    def _keys(self, spelled: Tensor) -> Tensor:
-        return ((spelled + 1) * self.hash_weights).sum(dim=1)
+        numbers = self.numbers.of_words
+        unknown = numbers[self.unknown.encode()]
+        rows = spelled.to("cpu", torch.uint8).numpy()  # -1 becomes 255, a byte that UTF-8 lacks
+        found = [numbers.get(row.tobytes().rstrip(b"\xff"), unknown) for row in rows]
+        return torch.tensor(found, dtype=torch.long, device=spelled.device)
 
 
 def _index(words: WordList, _: object) -> None:
