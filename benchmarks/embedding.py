@@ -30,8 +30,7 @@ from benchmarks.operations import reading_operations
 from benchmarks.settings import Settings, models, options_of, precisions
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.formats.bilm_tf.options_file import write_options
-from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.options import BiLMOptions
@@ -90,10 +89,8 @@ def write_random_weights(options: BiLMOptions, folder: Path) -> tuple[str, str]:
     torch.manual_seed(0)
     bilm = BiLM(options)
     bilm.warm_up()
-    files = str(folder / "options.json"), str(folder / "weights.hdf5")
-    write_options(options, files[0])
-    write_weights(bilm, files[1])
-    return files
+    write_model_files(folder, bilm)
+    return str(folder / "options.json"), str(folder / "weights.hdf5")
 
 
 def stock_elmo(options_file: str, weight_file: str) -> StockElmo:

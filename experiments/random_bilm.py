@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from elmo_plugin import Elmo
-from elmo_plugin.formats.bilm_tf.options_file import read_options, write_options
-from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.modules import BiLM
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.text.lines import read_sentences
@@ -32,7 +32,7 @@ ROUNDS = 20
 
 
 def write_random_bilm(folder: Path, like: str, seed: int, *, scaled: bool = False) -> None:
-    """Write bilm-tf's two files, the options last, so that a folder with options is complete."""
+    """Write bilm-tf's two files."""
     options = read_options(pretrained_files(like).options_file)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -42,9 +42,7 @@ def write_random_bilm(folder: Path, like: str, seed: int, *, scaled: bool = Fals
     bilm.warm_up()
     for state in (bilm.warm_state.memory, bilm.warm_state.output):
         state.copy_(torch.from_numpy(_rounded(state.numpy(), 2**-6)))
-    folder.mkdir(parents=True, exist_ok=True)
-    write_weights(bilm, folder / "weights.hdf5")
-    write_options(options, folder / "options.json")
+    write_model_files(folder, bilm)
 
 
 def layer_vectors(elmo: Elmo) -> np.ndarray:

@@ -21,18 +21,12 @@ class DiskFullError(OSError):
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike, temporary: Path | None = None) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     """
     Yield a temporary file next to `path`. It is renamed to `path` if the context ends without an
     error, and removed otherwise. If `path` is a symbolic link, the link stays and its target is
     written, as by `open`; the target need not exist. Raises a `DiskFullError` if the disk is full.
-
-    `temporary`: file that an outer call with this `path` has yielded, and renames itself. A set of
-    files can thus be written by functions that know their names, and renamed together.
     """
-    if temporary is not None:
-        yield temporary
-        return
     path = Path(os.path.realpath(path))
     with name_full_disk(path):
         temporary = path.with_name(f".{path.name}.{token_hex(4)}")

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 
 from elmo_plugin.checks import InputError, check_number
-from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.found import TrainedMixes, mix_settings
 from elmo_plugin.formats.json_file import read_json
 
@@ -16,16 +15,12 @@ MIXES = "elmo_mixes.json"
 LARGEST = torch.finfo(torch.float32).max
 
 
-def write_mixes(mixes: TrainedMixes, path: Path, temporary: Path | None = None) -> None:
-    """
-    Write the mixes, atomically; see `atomic_write` for `temporary`. Decimal numbers of JSON hold a
-    float32 exactly.
-    """
+def write_mixes(mixes: TrainedMixes, path: Path) -> None:
+    """Write the mixes. Decimal numbers of JSON hold a float32 exactly."""
     numbers = {name: tensor.item() for name, tensor in mixes.state.items()}
     for name, number in numbers.items():
         check_number(f"{path}: {name}", number)
-    with atomic_write(path, temporary) as file:
-        file.write_text(json.dumps({**mixes.settings, "mixes": numbers}, indent=2) + "\n")
+    path.write_text(json.dumps({**mixes.settings, "mixes": numbers}, indent=2) + "\n")
 
 
 def read_mixes(path: Path) -> TrainedMixes:

@@ -48,15 +48,6 @@ def test_a_link_stays(exists: bool, tmp_path: Path) -> None:
         assert (tmp_path / name / "below" / "file").read_text() == "new"
 
 
-def test_a_writer_in_a_set_leaves_the_renaming_to_the_outer_call(tmp_path: Path) -> None:
-    """By the definition: the inner call writes the outer one's temporary file."""
-    with atomic_write(tmp_path / "file") as outer:
-        with atomic_write(tmp_path / "file", outer) as inner:
-            inner.write_text("new")
-        assert [path.name for path in tmp_path.iterdir()] == [outer.name]
-    assert (tmp_path / "file").read_text() == "new"
-
-
 def test_a_file_is_on_the_disk_before_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

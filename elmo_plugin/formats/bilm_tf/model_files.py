@@ -2,14 +2,16 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import atomic_write, writable_folder
+from elmo_plugin.formats.archive_files import renamed
 from elmo_plugin.formats.bilm_tf.options_file import read_options, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
 from elmo_plugin.formats.found import FoundBiLM, TrainedMixes
@@ -134,25 +136,23 @@ def write_model_files(
 
     if words is None and isinstance(bilm.token_encoder, WordTable):
         words = bilm.token_encoder.words.words()
-    names = [OPTIONS, WEIGHTS]
-    names += [VOCABULARY] * (words is not None) + [MIXES] * (mixes is not None)
-    # For links, their targets are removed below.
-    files = {name: Path(os.path.realpath(Path(folder, name))) for name in (*names, MIXES)}
+    # The weights are renamed first and the options last; without the options nothing loads.
+    writers: dict[str, Callable[[Path], None]] = {OPTIONS: partial(write_options, bilm.options)}
+    if words is not None:
+        writers[VOCABULARY] = partial(write_vocabulary_file, words)
+    if mixes is not None:
+        writers[MIXES] = partial(write_mixes, mixes)
+    texts = list(writers)
+    writers[WEIGHTS] = partial(write_weights, bilm, softmax=softmax, dtype=dtype)
     with writable_folder("folder", folder), ExitStack() as stack:
         if others := [file.name for file in Path(folder).iterdir() if OTHERS.fullmatch(file.name)]:
             raise InputError(
                 f"{folder}: expected a folder without another model, found {', '.join(others)}"
             )
-        # The weights are renamed first and the options last; without the options nothing loads.
-        order = [OPTIONS, *names[2:], WEIGHTS]
-        new = {name: stack.enter_context(atomic_write(files[name])) for name in order}
-        write_options(bilm.options, files[OPTIONS], new[OPTIONS])
-        if words is not None:
-            write_vocabulary_file(words, files[VOCABULARY], new[VOCABULARY])
-        if mixes is not None:
-            write_mixes(mixes, files[MIXES], new[MIXES])
-        write_weights(bilm, files[WEIGHTS], softmax, dtype, new[WEIGHTS])
-        for name in (OPTIONS, VOCABULARY, MIXES):
-            if name in files:
-                files[name].unlink(missing_ok=True)
-    return names
+        for name, write in writers.items():
+            temporary = stack.enter_context(atomic_write(Path(folder, name)))
+            with renamed({temporary: Path(folder, name)}):
+                write(temporary)
+        for name in (*texts, MIXES):
+            Path(os.path.realpath(Path(folder, name))).unlink(missing_ok=True)  # a link stays
+    return [OPTIONS, WEIGHTS, *texts[1:]]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.json_file import parse_json, read_json
 from elmo_plugin.options import BLOCKS, BiLMOptions
 
@@ -45,15 +44,12 @@ def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions
     return BiLMOptions.from_dict(known, source=source)
 
 
-def write_options(
-    options: BiLMOptions, path: str | os.PathLike, temporary: Path | None = None
-) -> None:
-    """Write an options file for inference, atomically; see `atomic_write` for `temporary`."""
+def write_options(options: BiLMOptions, path: str | os.PathLike) -> None:
+    """Write an options file for inference."""
     blocks: dict[str, Any] = options.to_dict()
     if options.char_cnn is None and options.words is not None:
         blocks.update({N_WORDS: options.words.n_words, TIED: options.words.tied})
-    with atomic_write(path, temporary) as file:
-        file.write_text(json.dumps(blocks, indent=2) + "\n")
+    Path(path).write_text(json.dumps(blocks, indent=2) + "\n")
 
 
 def _known_keys(block: Any, options: type) -> Any:

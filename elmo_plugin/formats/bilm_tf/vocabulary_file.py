@@ -1,7 +1,7 @@
 """bilm-tf's vocabulary file: the words of the softmax, one per line."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import SHOWN, InputError, shown
-from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.text.lines import read_blocks
 from elmo_plugin.text.special_words import SPECIAL_WORDS
 
@@ -107,15 +106,11 @@ def _has_space(word: str) -> bool:
     return " " in word or "\t" in word
 
 
-def write_vocabulary_file(
-    words: Iterable[str], file: str | os.PathLike, temporary: Path | None = None
-) -> None:
+def write_vocabulary_file(words: Sequence[str], file: str | os.PathLike) -> None:
     """
-    Write bilm-tf's vocabulary file; see `atomic_write` for `temporary`. Raises an `InputError` if a
-    word is empty, begins or ends with white space, contains a space, a tab or a line break, or
-    cannot be encoded in UTF-8.
+    Write bilm-tf's vocabulary file. Raises an `InputError` if a word is empty, begins or ends with
+    white space, contains a space, a tab or a line break, or cannot be encoded in UTF-8.
     """
-    words = list(words)
     for index, word in enumerate(words):
         if not word or word != word.strip() or "\n" in word or "\r" in word or _has_space(word):
             raise InputError(
@@ -127,5 +122,4 @@ def write_vocabulary_file(
         raise InputError(
             f"{file}: expected words that UTF-8 can hold, found {error.object[error.start]!r}"
         ) from error
-    with atomic_write(file, temporary) as written:
-        written.write_bytes(text)
+    Path(file).write_bytes(text)

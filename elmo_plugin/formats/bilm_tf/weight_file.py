@@ -9,14 +9,12 @@ import json
 import os
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import h5py
 import torch
 from torch import Tensor
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.bounds import check_expansion
 from elmo_plugin.files.hdf5 import VERSION, HDF5Bytes, open_hdf5, read_text, write_array, write_text
 from elmo_plugin.formats.bilm_tf.array_views import (
@@ -171,23 +169,18 @@ def write_weights(
     path: str | os.PathLike,
     softmax: SampledSoftmax | None = None,
     dtype: torch.dtype = torch.float32,
-    temporary: Path | None = None,
 ) -> None:
     """
-    Write a weight file that bilm-tf, AllenNLP and others read, atomically. It also contains the
-    `warm_state`, which other programs ignore, and the `softmax` if given. `dtype` is the type of
-    the numbers, but the LSTM biases are always float32, because AllenNLP adds the forget gate's 1
-    to them in the type of the file. See `atomic_write` for `temporary`.
+    Write a weight file that bilm-tf, AllenNLP and others read. It also contains the `warm_state`,
+    which other programs ignore, and the `softmax` if given. `dtype` is the type of the numbers, but
+    the LSTM biases are always float32, because AllenNLP adds the forget gate's 1 to them in the
+    type of the file.
 
     Raises an `InputError` if a setting of the biLM was changed after it was built from its options,
-    or a number is not finite or too large for `dtype`, and a `DiskFullError` if the disk is full.
+    or a number is not finite or too large for `dtype`.
     """
     _check_settings(bilm)
-    with (
-        atomic_write(path, temporary) as written,
-        HDF5Bytes(written) as disk,
-        h5py.File(disk, "w", libver=(VERSION, VERSION)) as file,
-    ):
+    with HDF5Bytes(path) as disk, h5py.File(disk, "w", libver=(VERSION, VERSION)) as file:
         write_text(file, WRITTEN_FOR, json.dumps(bilm.options.to_dict()))
         for name, parts in array_views(bilm, softmax).items():
             kept = torch.float32 if name.endswith("/B") or name in LEXICON else dtype

@@ -17,6 +17,7 @@ from allennlp.modules.elmo import batch_to_ids
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.formats.bilm_tf import arrays
+from elmo_plugin.formats.bilm_tf.model_files import write_model_files
 from elmo_plugin.formats.bilm_tf.options_file import options_from_dict, read_options, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
 from elmo_plugin.formats.find import find_bilm
@@ -525,7 +526,7 @@ def test_files_appear_whole_or_not_at_all(files, monkeypatch):
     before, names = path.read_bytes(), sorted(path.parent.iterdir())
     bilm.token_encoder.projection = torch.nn.Identity()  # has no weight to write
     with pytest.raises(AttributeError):
-        write_weights(bilm, path)
+        write_model_files(path.parent, bilm)
     assert path.read_bytes() == before
     assert sorted(path.parent.iterdir()) == names
 
@@ -536,24 +537,25 @@ def test_numbers_too_large_for_float16_are_not_written(files):
     before = path.read_bytes()
     bilm.token_encoder.char_embedding.weight.data[5, 0] = 70_000.0
     with pytest.raises(InputError, match=r"weights\.hdf5: char_embed: expected finite .*float16"):
-        write_weights(bilm, path, dtype=torch.float16)
+        write_model_files(path.parent, bilm, dtype=torch.float16)
     assert path.read_bytes() == before
 
 
 def test_a_full_disk(files, capfd):
-    """A file size limit simulates the full disk, at the first byte, inside the file and at the last
-    byte. The error is one sentence with the file's name, the old file stays as it was, and no other
-    file is left."""
+    """A file size limit simulates the full disk, at the first byte of the options, inside the
+    weights and at their last byte. The error is one sentence with the file's name, the old file
+    stays as it was, and no other file is left."""
     _, path, bilm = files
     before, names = path.read_bytes(), sorted(path.parent.iterdir())
 
-    def write_with(limit: int) -> None:
+    def write_with(limit: int, name: str) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        with pytest.raises(DiskFullError, match=r"weights\.hdf5: could not .* may be full \(File"):
-            write_weights(bilm, path)
+        with pytest.raises(DiskFullError, match=rf"{name}: could not .* may be full \(File"):
+            write_model_files(path.parent, bilm)
 
-    for limit in (0, len(before) // 2, len(before) - 1):
-        child = get_context("fork").Process(target=write_with, args=(limit,))
+    limits = {0: "options.json", len(before) // 2: path.name, len(before) - 1: path.name}
+    for full in limits.items():
+        child = get_context("fork").Process(target=write_with, args=full)
         child.start()
         child.join()
         assert child.exitcode == 0
@@ -577,5 +579,5 @@ def test_settings_that_were_changed_are_not_written_as_others(tmp_path, part, ke
     bilm = BiLM(options_with())
     setattr(part(bilm), key, value)
     with pytest.raises(InputError, match=rf"{key}: expected .*, as the biLM was built, found .*"):
-        write_weights(bilm, tmp_path / "weights.hdf5")
-    assert not (tmp_path / "weights.hdf5").exists()
+        write_model_files(tmp_path, bilm)
+    assert not list(tmp_path.iterdir())
