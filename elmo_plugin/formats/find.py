@@ -25,7 +25,7 @@ from elmo_plugin.formats.tf_checkpoint.checkpoint_folder import (
     read_checkpoint,
 )
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.pretrained import PretrainedFiles, pretrained_files, pretrained_names
+from elmo_plugin.pretrained import pretrained_files, pretrained_names
 
 File = str | os.PathLike
 
@@ -84,12 +84,9 @@ def find_bilm(
     or a file is damaged or of another model; a `FileNotFoundError` if a file does not exist; and a
     `DiskFullError` if the disk has no space to unpack a file.
     """
-    if weight_file is None and (shipped := _installed(name)) is not None:
-        name, weight_file, words_of_softmax = shipped
-        vocabulary_file = vocabulary_file or (words_of_softmax if with_softmax else None)
     part = None
     if weight_file is None:
-        name, part = split_part(name)
+        name, part = split_part(_installed(name) or name)
     expected = EXPECTED.format(", ".join(pretrained_names()))
     path = local_path(
         index_of(name) if weight_file is None else name,
@@ -152,8 +149,8 @@ def split_part(name: File) -> tuple[File, str | None]:
     return archive, part
 
 
-def _installed(name: File) -> PretrainedFiles | None:
-    """The files of an installed model; `None` if there is none of this name."""
+def _installed(name: File) -> str | None:
+    """The folder of an installed model; `None` if there is none of this name."""
     is_address = str(name).startswith(PRETRAINED)
     if not is_address and name not in pretrained_names():
         return None
@@ -162,7 +159,7 @@ def _installed(name: File) -> PretrainedFiles | None:
             f"{name}: expected {PRETRAINED}{name} or ./{name}, found the name of an "
             "installed model and of a file or folder"
         )
-    return pretrained_files(str(name).removeprefix(PRETRAINED))
+    return os.path.dirname(pretrained_files(str(name).removeprefix(PRETRAINED)).options_file)
 
 
 def one_bilm(values: Iterable[File | None], keys: Sequence[str] = KEYS) -> dict[str, File]:
