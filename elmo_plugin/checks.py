@@ -7,8 +7,10 @@ sentence, which begins with `name`, the name of the parameter:
 `needed` checks that an optional package is installed.
 """
 
+import json
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -83,6 +85,28 @@ def check_text(name: str, value: Any) -> None:
     """Require a non-empty string."""
     if not isinstance(value, str) or not value:
         fail(name, "a string that is not empty", value)
+
+
+def json_object(name: str, text: str | None) -> dict[str, Any]:
+    """The object of JSON in an argument, empty if it was not given."""
+    if not text or text.isspace():
+        return {}
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name}: expected an object of JSON, found {text!r}: {error}") from None
+    if not isinstance(found, dict):
+        fail(name, "an object of JSON", found)
+    return found
+
+
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """Let the errors of invalid input and of missing files begin with `name` and a colon."""
+    try:
+        yield
+    except (InputError, FileNotFoundError) as error:
+        raise type(error)(f"{name}: {error}") from error
 
 
 def fail(name: str, expected: str, found: Any) -> NoReturn:

@@ -14,7 +14,15 @@ from dataclasses import InitVar, asdict, dataclass, replace
 from inspect import signature
 from typing import Any, Self, TypeVar
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, check_number, fail
+from elmo_plugin.checks import (
+    InputError,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    fail,
+    named,
+)
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, NUM_CHARACTERS, check_max_characters
 
 ACTIVATIONS = ("relu", "tanh")
@@ -216,7 +224,7 @@ class BiLMOptions:
         `"model"`. Raises an `InputError` if a key is missing or unknown, or has a value of the
         wrong type or range.
         """
-        try:
+        with named(source):
             return cls(
                 **{
                     name: read_block(block, options.get(name), name)
@@ -224,8 +232,6 @@ class BiLMOptions:
                     if name == "lstm" or options.get(name) is not None
                 }
             )
-        except InputError as error:
-            raise InputError(f"{source}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """The contents of an options file for inference; the inverse of `from_dict`."""

@@ -67,8 +67,7 @@ def renamed(names: Mapping[Any, Any]) -> Iterator[None]:
     except InputError as error:
         message = str(error)
         for path, name in names.items():
-            if str(path) != str(name):
-                message = message.replace(str(path), str(name))
+            message = message.replace(str(path), str(name))
         raise InputError(message) from error
 
 

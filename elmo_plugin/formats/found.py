@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_flag
+from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, named
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.code_points import CodePoints
@@ -126,10 +126,7 @@ def load_state(
     """
     check_state(modules.state_dict(), state, source, prefix)
     allocate(modules)
-    try:
-        modules.load_state_dict(state)
-    except ValueError as error:  # of the words of a table
-        raise InputError(f"{prefix}{error}") from None
+    modules.load_state_dict(state)
     check_lexicon(modules)
 
 
@@ -137,10 +134,8 @@ def check_lexicon(modules: torch.nn.Module) -> None:
     """Raise an `InputError` if what a token encoder looks up is not what it has to be."""
     for name, module in modules.named_modules():
         if isinstance(module, WordList | CodePoints):
-            try:
+            with named(name):
                 module.check()
-            except ValueError as error:
-                raise InputError(f"{name}: {error}") from None
 
 
 def check_state(

@@ -17,9 +17,8 @@ from typing import Any
 from _jsonnet import evaluate_snippet
 from allennlp.common import params
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError, named, shown
 from elmo_plugin.files.bounds import read_small_file
-from elmo_plugin.plugin.errors import named
 
 MOST_BYTES = 1 << 24
 COPIED = "python -m elmo_plugin elmo-configs training_configs copies the package's configs"

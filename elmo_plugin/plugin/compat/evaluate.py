@@ -13,9 +13,8 @@ from allennlp.commands import evaluate
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Archive
 
-from elmo_plugin.checks import check_count
+from elmo_plugin.checks import check_count, json_object
 from elmo_plugin.elmo.arguments import check_can_write, device_named
-from elmo_plugin.plugin.errors import json_object
 
 _evaluate = evaluate.evaluate_from_archive
 _load_archive = evaluate.load_archive

@@ -25,12 +25,11 @@ from allennlp.data import Instance
 from allennlp.models import load_archive
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checks import InputError, check_count, shown
+from elmo_plugin.checks import InputError, check_count, json_object, named, shown
 from elmo_plugin.elmo.arguments import check_can_write, device_named
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
-from elmo_plugin.plugin.errors import json_object, named
 from elmo_plugin.plugin.task_address import with_repeats
 from elmo_plugin.text.lines import decode, read_blocks
 

@@ -11,12 +11,11 @@ import torch.distributed as dist
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_path, shown
+from elmo_plugin.checks import InputError, check_choice, check_count, check_path, named, shown
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
-from elmo_plugin.plugin.errors import named
 from elmo_plugin.text.characters import warn_of_cropped
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.prefetch import Prefetcher, Tensors

@@ -33,10 +33,9 @@ from allennlp.data import DatasetReader, Field, Instance
 from allennlp.data.fields import ListField, TextField
 from cached_path import SchemeClient, add_scheme_client
 
-from elmo_plugin.checks import InputError, check_choice, check_text, fail, shown
+from elmo_plugin.checks import InputError, check_choice, check_text, fail, named, shown
 from elmo_plugin.files.digest import digest
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.plugin.errors import named
 from elmo_plugin.plugin.task_address import TASK, TASK_WITH_REPEATS
 from elmo_plugin.text.lines import file_facts, find_files
 

@@ -17,13 +17,12 @@ from allennlp.common.meta import META_NAME, Meta
 from allennlp.models.archival import archive_model
 from cached_path import SchemeClient, add_scheme_client
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, named
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.formats.find import File, find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.errors import named
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.version import VERSION
 
