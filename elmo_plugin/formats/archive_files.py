@@ -13,8 +13,9 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -45,6 +46,10 @@ MOST_BYTES = {".json": 1 << 24, ".txt": 1 << 27, ".dic": 1 << 27}
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_HEADER = 1 << 24
 """Most bytes of a member's name and other facts, which `tarfile` reads as a whole."""
+
+
+_Member = tuple[str, int, Callable[[], Any] | None]
+"""The name and the size of a member, and what opens its content; `None` for a folder."""
 
 
 class _GzipFile(gzip.GzipFile):
@@ -82,9 +87,9 @@ def unpacked(path: Path) -> Iterator[Path]:
     become much larger. The message of this error, and of any raised inside the context, begins with
     `path`. Raises a `DiskFullError` if the disk has no space to unpack it.
     """
-    unpack = _unpacker(path)
+    members = _members(path)
     try:
-        if unpack is None:
+        if members is None:
             yield _innermost(path)
             return
         with (
@@ -92,7 +97,7 @@ def unpacked(path: Path) -> Iterator[Path]:
             tempfile.TemporaryDirectory() as folder,
             renamed({folder: path}),
         ):
-            _unpack(path, Path(folder), unpack)
+            _unpack(path, Path(folder), members)
             yield _innermost(Path(folder))
     except InputError as error:
         is_named = str(error).startswith((f"{path}:", f"{path}/"))
@@ -130,73 +135,30 @@ def _innermost(folder: Path) -> Path:
     return folder
 
 
-class _Members:
-    """Decides on each member of an archive, and copies those that are needed into a folder."""
-
-    def __init__(self, path: Path, folder: Path) -> None:
-        self.path = path
-        self.folder = folder
-        self.n_files = self.n_bytes = 0
-
-    def place(self, member: str, n_bytes: int) -> Path | None:
-        """
-        The file for a member; `None` if it is not needed. Raises an `InputError` if the member is
-        outside the archive's folder or too large.
-        """
-        name = posixpath.normpath(member)
-        if name.startswith("/") or name.split("/")[0] == "..":
-            raise InputError(f"expected members inside the archive's folder, found {shown(name)}")
-        last = posixpath.basename(name)
-        most = MOST_BYTES.get(posixpath.splitext(last)[1].lower(), n_bytes)
-        is_config = last.endswith(".json") and n_bytes <= most  # ELMoForManyLangs names any file
-        if not NEEDED.fullmatch(last) and not is_config:
-            return None
-        if n_bytes > most:
-            raise InputError(f"{name}: expected at most {most:,} bytes, found {n_bytes:,}")
-        self.n_files += 1
-        self.n_bytes += n_bytes
-        check_expansion(name, self.n_bytes, os.path.getsize(self.path))
-        if self.n_files > MOST_FILES:
-            raise InputError(f"expected at most {MOST_FILES} files of a model, found more")
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file
-
-
-def _copy(content: IO[bytes] | None, file: Path) -> None:
-    """Copy only the content of a member, and not what else an archive can say about a file."""
-    assert content is not None  # it is a regular file
-    with content, file.open("wb") as copy:
-        shutil.copyfileobj(content, copy)
-
-
-def _unpacker(path: Path) -> Callable[[Path, _Members], None] | None:
+def _members(path: Path) -> Callable[[Path], Iterator[_Member]] | None:
+    """The function that lists the members of an archive; `None` if `path` is none."""
     if not path.is_file():
         return None
     with path.open("rb") as file:
         # A model.tar.gz that was made without compression may end like a zip file.
         is_gzip = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     if is_gzip:
-        return _unpack_tar
-    return _unpack_zip if zipfile.is_zipfile(path) else None
+        return _tar_members
+    return _zip_members if zipfile.is_zipfile(path) else None
 
 
-def _unpack(path: Path, folder: Path, unpack: Callable[[Path, _Members], None]) -> None:
-    try:
-        unpack(path, _Members(path, folder))
-    except InputError:
-        raise
-    except Exception as error:  # damage raises errors of many types
-        if isinstance(error, OSError) and error.errno in NO_SPACE:
-            raise
-        kind = ".tar.gz" if unpack is _unpack_tar else "zip"
-        raise InputError(f"expected a whole {kind} file, found damage ({error})") from error
-
-
-def _unpack_tar(path: Path, members: _Members) -> None:
+def _tar_members(path: Path) -> Iterator[_Member]:
     """Also verifies the checksum of the whole archive."""
     with _GzipFile(path) as stream:
         with tarfile.open(fileobj=stream, mode="r:") as archive:
+
+            def content(member: tarfile.TarInfo) -> Any:
+                if member.issparse():
+                    raise InputError(
+                        f"{member.name}: expected an ordinary file, found a sparse one"
+                    )
+                return archive.extractfile(member)
+
             for member in archive:
                 archive.members.clear()  # type: ignore[attr-defined]  # there may be millions
                 if not (member.isreg() or member.isdir()):
@@ -204,21 +166,51 @@ def _unpack_tar(path: Path, members: _Members) -> None:
                         "expected files and folders, found a link or a device: "
                         f"{shown(member.name)}"
                     )
-                file = members.place(member.name, member.size)
-                if file is not None and member.isreg():
-                    if member.issparse():
-                        raise InputError(
-                            f"{member.name}: expected an ordinary file, found a sparse one"
-                        )
-                    _copy(archive.extractfile(member), file)
+                yield member.name, member.size, partial(content, member) if member.isreg() else None
         while stream.read(1 << 20):  # reads on to the checksum
             pass
 
 
-def _unpack_zip(path: Path, members: _Members) -> None:
-    """Also verifies the checksum of each member."""
+def _zip_members(path: Path) -> Iterator[_Member]:
+    """Reading a member also verifies its checksum."""
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
-            file = members.place(member.filename, member.file_size)
-            if file is not None and not member.is_dir():
-                _copy(archive.open(member), file)
+            content = None if member.is_dir() else partial(archive.open, member)
+            yield member.filename, member.file_size, content
+
+
+def _unpack(path: Path, folder: Path, members: Callable[[Path], Iterator[_Member]]) -> None:
+    """Copy the files of an archive that are needed into a folder."""
+    n_files = total = 0
+    try:
+        for member, n_bytes, content in members(path):
+            name = posixpath.normpath(member)
+            if name.startswith("/") or name.split("/")[0] == "..":
+                raise InputError(
+                    f"expected members inside the archive's folder, found {shown(name)}"
+                )
+            last = posixpath.basename(name)
+            most = MOST_BYTES.get(posixpath.splitext(last)[1].lower(), n_bytes)
+            # ELMoForManyLangs names any JSON file.
+            is_needed = NEEDED.fullmatch(last) or (last.endswith(".json") and n_bytes <= most)
+            if content is None or not is_needed:
+                continue
+            if n_bytes > most:
+                raise InputError(f"{name}: expected at most {most:,} bytes, found {n_bytes:,}")
+            n_files += 1
+            total += n_bytes
+            check_expansion(name, total, os.path.getsize(path))
+            if n_files > MOST_FILES:
+                raise InputError(f"expected at most {MOST_FILES} files of a model, found more")
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            # Only the content is copied, and not what else an archive can say about a file.
+            with content() as stream, file.open("wb") as copy:
+                shutil.copyfileobj(stream, copy)
+    except InputError:
+        raise
+    except Exception as error:  # damage raises errors of many types
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            raise
+        kind = ".tar.gz" if members is _tar_members else "zip"
+        raise InputError(f"expected a whole {kind} file, found damage ({error})") from error
