@@ -73,10 +73,13 @@ def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) ->
     mixes if the config says how they were trained. Raises an `InputError` as `read_archive`.
     """
     state, kind = read_weights(folder), shown(parameters.get("type"))
-    prefix = _choose(state, kind, embedder)
-    start = prefix.removesuffix("bilm.")
-    of_bilm = {k.removeprefix(start): x for k, x in state.items() if k.startswith(prefix)}
-    block = _block(parameters, _name(prefix), is_only=len(_prefixes(state)) == 1)
+    prefixes = _prefixes(state)
+    name = _choose(list(prefixes), state, kind, embedder)
+    prefix = prefixes[name]
+    of_bilm = {
+        k.removeprefix(prefix): x for k, x in state.items() if k.startswith(f"{prefix}bilm.")
+    }
+    block = _block(parameters, name, is_only=len(prefixes) == 1)
     if not (folder / FILE).exists():
         raise InputError(
             f"expected a model of type bilm, found {kind} with a biLM whose options are not in "
@@ -84,43 +87,40 @@ def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) ->
         )
     stored = stored_options(read_text(folder / FILE, "the options of a biLM").split("\n"))
     bilm = _bilm(stored, block, of_bilm)
-    load_state(torch.nn.ModuleDict({"bilm": bilm}), of_bilm, FILE, start)
-    return FoundBiLM(bilm, mixes=_mixes(state, start, block))
+    load_state(torch.nn.ModuleDict({"bilm": bilm}), of_bilm, FILE, prefix)
+    return FoundBiLM(bilm, mixes=_mixes(state, prefix, block))
 
 
-def _prefixes(state: State) -> list[str]:
+def _prefixes(state: State) -> dict[str, str]:
     """
-    What the names of each biLM's weights begin with. A biLM that the model has under two names,
-    with the same tensors, counts once.
+    What precedes `bilm.` in the names of each biLM's weights, by the name of the module with the
+    biLM, such as `text_field_embedder.token_embedder_elmo`. A biLM that the model has under two
+    names, with the same tensors, counts once.
     """
     found: dict[tuple[str, int], str] = {}
     for name, tensor in state.items():
-        start, part, rest = name.rpartition(ENCODER)
-        if part and (not start or start.endswith(".")):
-            found.setdefault((rest, tensor.data_ptr()), f"{start}bilm.")
-    return list(dict.fromkeys(found.values()))
+        prefix, part, rest = name.rpartition(ENCODER)
+        if part and (not prefix or prefix.endswith(".")):
+            found.setdefault((rest, tensor.data_ptr()), prefix)
+    return {x.removesuffix("_elmo.").removesuffix(".") or "bilm": x for x in found.values()}
 
 
-def _name(prefix: str) -> str:
-    """The name of the module with a biLM, such as `text_field_embedder.token_embedder_elmo`."""
-    return prefix.removesuffix("bilm.").removesuffix("_elmo.").removesuffix(".") or "bilm"
-
-
-def _choose(state: State, kind: str, embedder: str | None) -> str:
-    prefixes = {_name(prefix): prefix for prefix in _prefixes(state)}
-    if not prefixes:
-        found = f"found {kind}"
+def _choose(found: list[str], state: State, kind: str, embedder: str | None) -> str:
+    """The name of the biLM that is the only one or that of the `embedder`."""
+    if not found:
         if any(name.endswith(CHARACTERS) for name in state):
-            found += " with AllenNLP's own ELMo, whose options are not in the archive"
+            kind += " with AllenNLP's own ELMo, whose options are not in the archive"
         raise InputError(
-            f'expected a model of type bilm, or one with a token embedder "elmo", {found}'
+            f'expected a model of type bilm, or one with a token embedder "elmo", found {kind}'
         )
-    names = ", ".join(prefixes)
-    if embedder is None and len(prefixes) > 1:
-        raise InputError(f"expected the name of one of its biLMs after #, {names}, found none")
-    if embedder is not None and embedder not in prefixes:
-        raise InputError(f"expected one of its biLMs after #, {names}, found {embedder}")
-    return prefixes[embedder] if embedder is not None else prefixes.popitem()[1]
+    if embedder is None and len(found) == 1:
+        return found[0]
+    if embedder not in found:
+        raise InputError(
+            f"expected the name of one of its biLMs after #, {', '.join(found)}, found "
+            f"{embedder or 'none'}"
+        )
+    return embedder
 
 
 def _block(parameters: dict[str, Any], name: str, is_only: bool) -> dict[str, Any] | None:
@@ -151,20 +151,20 @@ def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: S
     """A biLM of the stored options, without memory."""
     keys = ("pretrained", "archive_file", "options_file", "weight_file")
     source = source_of(*map((block or {}).get, keys))
-    candidates = [stored[source]] if source in stored else list(stored.values())
-    bilms = [meta_modules(options, None, most_layers=len(state))[0] for options in candidates]
-    shapes = {name: x.shape for name, x in state.items()}
-    fitting = [
-        bilm
-        for k, bilm in enumerate(bilms)
-        if candidates[k] not in candidates[:k]
-        and {f"bilm.{name}": x.shape for name, x in bilm.state_dict().items()} == shapes
-    ]
-    if len(fitting) == 1 or (not fitting and len(bilms) == 1):
-        return (fitting or bilms)[0]
-    raise InputError(
-        f"{FILE}: expected the options of one biLM of the weights' sizes, found {len(fitting)}"
-    )
+    different = {stored[source]} if source in stored else set(stored.values())
+    bilms = [meta_modules(options, None, most_layers=len(state))[0] for options in different]
+    if len(bilms) != 1:  # of the only one, `load_state` says what differs
+        shapes = {name: x.shape for name, x in state.items()}
+        bilms = [
+            bilm
+            for bilm in bilms
+            if {f"bilm.{name}": x.shape for name, x in bilm.state_dict().items()} == shapes
+        ]
+    if len(bilms) != 1:
+        raise InputError(
+            f"{FILE}: expected the options of one biLM of the weights' sizes, found {len(bilms)}"
+        )
+    return bilms[0]
 
 
 def _mixes(state: State, prefix: str, block: dict[str, Any] | None) -> TrainedMixes | None:

@@ -73,7 +73,10 @@ FORMS: dict[str, str | tuple[type[Exception], str]] = {
         InputError,
         r"expected the name of one of its biLMs after #, \S+_a, \S+_b, found none",
     ),
-    "{}/two.tar.gz#c": (InputError, r"expected one of its biLMs after #, \S+_a, \S+_b, found c"),
+    "{}/two.tar.gz#c": (
+        InputError,
+        r"expected the name of one of its biLMs after #, \S+_a, \S+_b, found c",
+    ),
     "{}/model.tar.gz#a": (InputError, "expected no name after #, .* of type bilm, found a"),
     "{}/bilm-tf.zip#a": (InputError, "expected no name after #, which only .*, found a"),
     "{}/other.tar.gz": (InputError, "model of type bilm, or one .*, found 'elmo_test_task'$"),
