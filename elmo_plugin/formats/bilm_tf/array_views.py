@@ -4,9 +4,8 @@ from torch import Tensor, nn
 
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
 from elmo_plugin.modules.code_points import CodePoints
-from elmo_plugin.modules.token_encoder import CodePointEncoder, WordTable
+from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.modules.word_list import WordList
-from elmo_plugin.ops.linear import Linear
 
 EMBEDDING = "embedding"
 SOFTMAX_WEIGHT, SOFTMAX_BIAS = "softmax/W", "softmax/b"
@@ -47,29 +46,24 @@ def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, 
 
 
 def _encoder_views(encoder: nn.Module) -> dict[str, list[Tensor]]:
-    if isinstance(encoder, WordTable):
-        views = {EMBEDDING: [encoder.embedding.weight]}
-        return {**views, **_projection_views(encoder.projection)}
-    if isinstance(encoder, CodePointEncoder):
-        views = _encoder_views(encoder.characters)
-        if encoder.table is not None:
-            views.update(_encoder_views(encoder.table))
-        return {**views, **_projection_views(encoder.projection)}
-    assert isinstance(encoder, CharCNN)
-    # Row 0 means "no word here", and the file does not contain it.
-    views = {"char_embed": [encoder.char_embedding.weight[1:]]}
-    for i, conv in enumerate(encoder.convolutions):
-        views[f"CNN/W_cnn_{i}"] = [conv.weight.permute(2, 1, 0)[None]]  # (n, c, w) to (1, w, c, n)
-        views[f"CNN/b_cnn_{i}"] = [conv.bias]
-    for k, highway in enumerate(encoder.highways):
-        for gate in ("carry", "transform"):
-            linear = getattr(highway, gate)
-            views[f"CNN_high_{k}/W_{gate}"] = [linear.weight.t()]
-            views[f"CNN_high_{k}/b_{gate}"] = [linear.bias]
-    return {**views, **_projection_views(encoder.projection)}
-
-
-def _projection_views(projection: Linear | None) -> dict[str, list[Tensor]]:
-    if projection is None:
-        return {}
-    return {"CNN_proj/W_proj": [projection.weight.t()], "CNN_proj/b_proj": [projection.bias]}
+    views: dict[str, list[Tensor]] = {}
+    for module in encoder.modules():
+        if isinstance(module, CharCNN):
+            # Row 0 means "no word here", and the file does not contain it.
+            views["char_embed"] = [module.char_embedding.weight[1:]]
+            for i, conv in enumerate(module.convolutions):
+                # (n, c, w) to (1, w, c, n)
+                views[f"CNN/W_cnn_{i}"] = [conv.weight.permute(2, 1, 0)[None]]
+                views[f"CNN/b_cnn_{i}"] = [conv.bias]
+            for k, highway in enumerate(module.highways):
+                for gate in ("carry", "transform"):
+                    linear = getattr(highway, gate)
+                    views[f"CNN_high_{k}/W_{gate}"] = [linear.weight.t()]
+                    views[f"CNN_high_{k}/b_{gate}"] = [linear.bias]
+        elif isinstance(module, WordTable):
+            views[EMBEDDING] = [module.embedding.weight]
+    # Encoders inside another one have no projection.
+    if encoder.projection is not None:
+        views["CNN_proj/W_proj"] = [encoder.projection.weight.t()]
+        views["CNN_proj/b_proj"] = [encoder.projection.bias]
+    return views

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.json_file import parse_json, read_json
+from elmo_plugin.formats.json_file import read_json
 from elmo_plugin.options import BLOCKS, BiLMOptions
 
-KIND = "an options file"
 N_WORDS, TIED = "n_tokens_vocab", "share_embedding_softmax"
 """bilm-tf's keys of a model without `char_cnn`, which reads words from a table."""
 
@@ -22,12 +21,7 @@ def read_options(path: str | os.PathLike) -> BiLMOptions:
     training needs are ignored. Raises an `InputError` that names the file and the key if the file
     or one of its values is invalid.
     """
-    return options_from_dict(read_json(path, KIND), source=str(path))
-
-
-def parse_options(text: bytes | str, source: str) -> BiLMOptions:
-    """Read the text of an options file; `source` is its name in error messages."""
-    return options_from_dict(parse_json(text, source, KIND), source=source)
+    return options_from_dict(read_json(path, "an options file"), source=str(path))
 
 
 def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions:

@@ -14,7 +14,7 @@ import h5py
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, named
 from elmo_plugin.files.bounds import check_expansion
 from elmo_plugin.files.hdf5 import VERSION, HDF5Bytes, open_hdf5, read_text, write_array, write_text
 from elmo_plugin.formats.bilm_tf.array_views import (
@@ -27,8 +27,9 @@ from elmo_plugin.formats.bilm_tf.array_views import (
     array_views,
 )
 from elmo_plugin.formats.bilm_tf.arrays import Arrays, HDF5Arrays, fill
-from elmo_plugin.formats.bilm_tf.options_file import parse_options
+from elmo_plugin.formats.bilm_tf.options_file import options_from_dict
 from elmo_plugin.formats.found import FoundBiLM, allocate, check_lexicon, meta_modules, tie
+from elmo_plugin.formats.json_file import parse_json
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
@@ -76,28 +77,29 @@ def read_arrays(
     another shape, contains NaN or infinity, or belongs to a layer that the options do not have; if
     the file would become much larger in memory; or if the vocabulary has other words or is missing.
     """
+    is_table, has_words = options.char_cnn is None, arrays.shape(WORDS) is not None
     has_softmax = any(arrays.shape(x) is not None for x in (SOFTMAX_WEIGHT, SOFTMAX_BIAS))
-    reads_words, has_words = options.char_cnn is None, arrays.shape(WORDS) is not None
+    reads_softmax = vocabulary_file is not None and with_softmax and has_softmax
     rows = None
-    if vocabulary_file is not None and ((with_softmax and has_softmax) or reads_words):
+    if vocabulary_file is not None and (reads_softmax or is_table):
         # What reads text, compressed or not, is not needed for vectors.
         from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
 
-        shape = arrays.shape(name := EMBEDDING if reads_words else SOFTMAX_WEIGHT)
+        shape = arrays.shape(name := EMBEDDING if is_table else SOFTMAX_WEIGHT)
         if not shape:
             raise InputError(f"{arrays.path(name)}: {name}: expected an array, found none")
         rows = read_softmax_rows(vocabulary_file, shape[0], arrays.path(name))
-    if reads_words and not has_words:
+    left_out = set(WARM_STATE) if arrays.shape(WARM_STATE[0]) is None else set()
+    if is_table and not has_words:
+        left_out.add(WORDS)
         if rows is None:
             raise InputError(
                 f"{arrays.path()}: expected a vocabulary file with the words of its table, found "
                 "none"
             )
         options = options.of_words(rows.words)
-    n_words = len(rows.words) if rows is not None and with_softmax and has_softmax else None
-    left_out = {WORDS} if reads_words and not has_words else set()
-    if arrays.shape(WARM_STATE[0]) is None:
-        left_out.update(WARM_STATE)
+    n_words = len(rows.words) if rows is not None and reads_softmax else None
+    # Of other sizes than the file's, an error names an array of a layer, which says more.
     bilm, softmax = _checked(options, arrays, n_words, {*left_out, *WARM_STATE})
     allocate(bilm)
     allocate(softmax)
@@ -108,13 +110,11 @@ def read_arrays(
             fill(parts, arrays, _find(arrays, name, parts), order)
     tie(bilm, softmax)
     words = None if rows is None else rows.words
-    if reads_words and not has_words:
+    if WORDS in left_out:
         bilm.token_encoder.words.fill(words)
-    try:
+    with named(arrays.path()):
         check_lexicon(bilm)
-    except InputError as error:
-        raise InputError(f"{arrays.path()}: {error}") from None
-    if reads_words and has_words and rows is not None:
+    if is_table and has_words and rows is not None:
         if rows.order is not None or bilm.token_encoder.words.words() != words:
             raise InputError(
                 f"{vocabulary_file}: expected the words of the table in {arrays.path()}, found "
@@ -144,11 +144,9 @@ def _checked(
     `n_softmax_words`: number of words of the softmax, if it is to be read. `left_out`: names that
     are not expected. Raises an `InputError` as `read_arrays`; the message names the first array.
     """
-    try:
+    with named(arrays.path()):
         # Every array takes more than 100 bytes, which bounds the number of layers.
         modules = meta_modules(options, n_softmax_words, arrays.n_bytes // 100)
-    except InputError as error:
-        raise InputError(f"{arrays.path()}: {error}") from None
     views = {name: x for name, x in array_views(*modules).items() if name not in left_out}
     for name, parts in views.items():
         _find(arrays, name, parts)
@@ -222,9 +220,9 @@ def _check_options(file: h5py.File, options: BiLMOptions) -> None:
     text = read_text(file, WRITTEN_FOR)
     if text is None or text == json.dumps(options.to_dict()):
         return
-    found = parse_options(text, f"{file.filename}: {WRITTEN_FOR}")
-    difference = options.difference(found)
-    if difference is not None:
+    source = f"{file.filename}: {WRITTEN_FOR}"
+    found = options_from_dict(parse_json(text, source, "an options file"), source=source)
+    if difference := options.difference(found):
         key, expected, stored = difference
         raise InputError(
             f"{file.filename}: expected weights for {key} {expected}, as the options say, found "
