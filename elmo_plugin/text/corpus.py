@@ -74,14 +74,15 @@ def shard_files(folder: Path, index: int) -> tuple[Path, Path]:
 
 class EncodedCorpus:
     """
-    A corpus written by `encode_corpus`. Use `open` to create it. `description`
-    is the content of corpus.json: `tokens`, `sentences`, `words`, `shards` (number of tokens of
-    each), `files` (of the text), and `digests` (one for each other file).
+    A corpus written by `encode_corpus`. A missing or damaged file, or one of another version,
+    raises a `CorpusError`. `description` is the content of corpus.json: `tokens`, `sentences`,
+    `words`, `shards` (number of tokens of each), `files` (of the text), and `digests` (one for each
+    other file).
     """
 
-    def __init__(self, folder: Path, description: dict[str, Any]) -> None:
-        self.folder = folder
-        self.description = description
+    def __init__(self, folder: str | os.PathLike) -> None:
+        self.folder = folder = Path(folder)
+        self.description = description = read_description(folder)
         self.num_tokens: int = description["tokens"]
         self.num_sentences: int = description["sentences"]
         self.num_words: int = description["words"]
@@ -92,14 +93,6 @@ class EncodedCorpus:
         self.shards = [
             self._open_shard(index, tokens) for index, tokens in enumerate(description["shards"])
         ]
-
-    @classmethod
-    def open(cls, folder: str | os.PathLike) -> "EncodedCorpus":
-        """
-        Open a corpus. A missing or damaged file, or one of another version, raises a `CorpusError`.
-        """
-        folder = Path(folder)
-        return cls(folder, read_description(folder))
 
     def words(self) -> list[str]:
         """All distinct words, in the order of their ranks."""

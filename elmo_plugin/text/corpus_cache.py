@@ -51,20 +51,20 @@ def open_corpus(
     """
     path = os.path.expanduser(path)
     if is_corpus(path):
-        return EncodedCorpus.open(path)
+        return EncodedCorpus(path)
     files = find_files(path)
     cache = Path(cache_dir or DEFAULT_CACHE).expanduser()
     entry = cache / digest(json.dumps([FORMAT_VERSION, file_facts(files)]).encode("utf-8"))[:20]
     # No lock, because the cache may belong to another user. Folders appear whole.
     with suppress(CorpusError, OSError):
-        return EncodedCorpus.open(entry.resolve())
+        return EncodedCorpus(entry.resolve())
     with ExitStack() as stack:
         try:
             cache.mkdir(parents=True, exist_ok=True)
             stack.enter_context(FileLock(cache / ".lock"))
         except OSError as error:
             if same := _find_by_content(files, cache):
-                return EncodedCorpus.open(same)
+                return EncodedCorpus(same)
             raise InputError(
                 f"cache_dir: {cache}: expected a folder that can be written to, or an encoded "
                 f"corpus of {path} in it, found neither ({error.strerror})"
@@ -82,7 +82,7 @@ def open_corpus(
 
 def _open_or_remove(entry: Path) -> EncodedCorpus | None:
     try:
-        return EncodedCorpus.open(entry.resolve())
+        return EncodedCorpus(entry.resolve())
     except CorpusError as error:
         if entry.is_symlink():  # its target may be outside the cache
             entry.unlink()

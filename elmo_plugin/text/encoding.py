@@ -83,7 +83,7 @@ def encode_corpus(
             ) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-    return EncodedCorpus.open(folder)
+    return EncodedCorpus(folder)
 
 
 def _write_corpus(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("length", [3, 12, 50, 80])
 def test_characters_are_those_of_the_words(folder: Path, length: int) -> None:
     """The oracle is `words_to_characters` on the words as strings, boundaries included."""
-    corpus = EncodedCorpus.open(folder)
+    corpus = EncodedCorpus(folder)
     ranks = np.random.default_rng(0).integers(0, corpus.num_words, size=30)
     ranks[:2] = 0, 1
     words = corpus.words()
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_named(folder: Path, name: str, change: Callable[[Path
     """Each damage changes the file, and the error names it."""
     change(folder / name)
     with pytest.raises(CorpusError, match=name):
-        EncodedCorpus.open(folder)
+        EncodedCorpus(folder)
 
 
 def test_another_version_is_refused(folder: Path) -> None:
@@ -89,7 +89,7 @@ def test_another_version_is_refused(folder: Path) -> None:
     description = json.loads((folder / "corpus.json").read_text())
     (folder / "corpus.json").write_text(json.dumps({**description, "version": 99}))
     with pytest.raises(CorpusError, match=r"corpus\.json: expected .* version 2, found .* 99"):
-        EncodedCorpus.open(folder)
+        EncodedCorpus(folder)
 
 
 def test_a_corpus_with_other_files_is_read(folder: Path) -> None:
@@ -107,14 +107,14 @@ def test_damaged_tokens_are_named_when_read(folder: Path) -> None:
     tokens = np.load(folder / "tokens-00001.npy")
     tokens[-1] -= 1
     np.save(folder / "tokens-00001.npy", tokens)
-    corpus = EncodedCorpus.open(folder)
+    corpus = EncodedCorpus(folder)
     with pytest.raises(CorpusError, match=r"tokens-00001\.npy: expected the content that was wri"):
         list(corpus.sentences())
 
 
 def content_of(folder: Path) -> tuple:
     """Return everything that a model can read of a corpus."""
-    corpus = EncodedCorpus.open(folder)
+    corpus = EncodedCorpus(folder)
     offsets = [shard.sentences.tolist() for shard in corpus.shards]
     characters = corpus.characters(np.arange(corpus.num_words), 20).tolist()
     sizes = corpus.num_tokens, corpus.num_sentences, corpus.num_words

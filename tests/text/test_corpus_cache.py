@@ -125,7 +125,7 @@ def test_a_damaged_entry_is_encoded_again(
         shutil.rmtree(folder)
         folder.write_text("?")
         with pytest.raises(CorpusError, match=r"expected an encoded corpus, found no corpus.json$"):
-            EncodedCorpus.open(folder)
+            EncodedCorpus(folder)
     assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
     assert len(encodings) == 2
 

@@ -124,7 +124,7 @@ def test_a_folder_that_exists_stays(tmp_path: Path) -> None:
     file.write_text("b\n")
     with pytest.raises(InputError, match="corpus: expected a new folder to write"):
         encode_corpus([file], tmp_path / "corpus")
-    assert list(EncodedCorpus.open(tmp_path / "corpus").sentences()) == [["a"]]
+    assert list(EncodedCorpus(tmp_path / "corpus").sentences()) == [["a"]]
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

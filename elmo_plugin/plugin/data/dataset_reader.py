@@ -124,7 +124,7 @@ def _sentences(path: str) -> Iterator[list[str]]:
     """
     is_empty = True
     path = os.path.expanduser(path)
-    for tokens in EncodedCorpus.open(path).sentences() if is_corpus(path) else read_sentences(path):
+    for tokens in EncodedCorpus(path).sentences() if is_corpus(path) else read_sentences(path):
         is_empty = False
         yield tokens
     if is_empty:

@@ -635,7 +635,7 @@ def test_a_task_has_a_dataset_for_each_instance(tmp_path, options, task):
     assert sorted(read(tmp_path / "out")) == ["0", "1", "2", "3"]
     assert same(read(tmp_path / "out"), read(tmp_path / "expected"))
     allennlp("bilm-encode", task, tmp_path / "corpus")
-    assert EncodedCorpus.open(tmp_path / "corpus").num_sentences == 3
+    assert EncodedCorpus(tmp_path / "corpus").num_sentences == 3
 
 
 def test_predictions_and_uses_of_a_task(tmp_path, bilm_archive, task):

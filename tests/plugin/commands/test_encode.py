@@ -27,7 +27,7 @@ def test_encodes_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
     assert " ".join(report["cropped words"]) == "1 longer than 48 bytes, 25.0000 % of the tokens"
     assert report["longest word"] == ["60", "bytes"]
     assert "tokens/s" in report
-    assert EncodedCorpus.open(tmp_path / "corpus").num_tokens == 8
+    assert EncodedCorpus(tmp_path / "corpus").num_tokens == 8
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_an_existing_output_is_not_replaced(tmp_path: Path) -> None:
     for name in ("corpus", "text.txt"):
         with pytest.raises(InputError, match=rf"^\S+{name}: .*; remove it to encode the text"):
             bilm_encode(tmp_path / "text.txt", tmp_path / name)
-    assert EncodedCorpus.open(tmp_path / "corpus").num_tokens == 2
+    assert EncodedCorpus(tmp_path / "corpus").num_tokens == 2
     assert (tmp_path / "text.txt").read_text() == "a b\n"
 
 
@@ -63,7 +63,7 @@ def test_a_link_to_a_corpus(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("corpus")
     bilm_encode(tmp_path / "text.txt", tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
-    assert EncodedCorpus.open(tmp_path / "corpus").num_tokens == 2
+    assert EncodedCorpus(tmp_path / "corpus").num_tokens == 2
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ def test_a_full_disk(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert {file.name for file in tmp_path.iterdir()} == {"text.txt", ".corpus.lock"}
     bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
-    assert EncodedCorpus.open(tmp_path / "corpus").num_tokens == 1_000_000
+    assert EncodedCorpus(tmp_path / "corpus").num_tokens == 1_000_000
