@@ -189,11 +189,8 @@ def write_array(file: h5py.File, name: str, numbers: np.ndarray) -> None:
     for part in groups:
         group = group.require_group(part)  # one by one, or HDF5 stores the time in them
     group[last] = numbers
-    write_text(group[last], DIGEST, _digest(numbers))
-
-
-def _digest(numbers: np.ndarray) -> str:
-    return new_digest(np.ascontiguousarray(numbers).data, size=16).hexdigest()
+    digest = new_digest(np.ascontiguousarray(numbers).data, size=16)
+    write_text(group[last], DIGEST, digest.hexdigest())
 
 
 def read_text(item: h5py.File | h5py.Dataset, name: str) -> str | None:

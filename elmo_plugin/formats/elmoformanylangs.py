@@ -2,6 +2,7 @@
 Reads the folder of a model of ELMoForManyLangs (Che et al. 2018). Its names appear only here.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,6 @@ CHARACTER_TABLE, WORD_TABLE = (f"{kind}_emb_layer.embedding.weight" for kind in 
 
 LSTM = ("dim", "projection_dim", "n_layers", "cell_clip", "proj_clip")
 """Keys of the block `encoder` that are our options."""
-
-MOST_DIGITS = 10
-"""Python does not convert thousands."""
 
 MARKS = ("<eow>", "<bow>", "<bos>", "<eos>", "<oov>", "<pad>")
 """Entries of the lexicon in the order of `CodePoints.marks`. A word is between `<eow>` and `<bow>`:
@@ -163,8 +161,8 @@ def _lexicon(file: Path, n_rows: int) -> dict[str, int]:
     numbers = {}
     for line, content in enumerate(text.removesuffix("\n").split("\n"), start=1):
         entry, _, number = content.strip().rpartition("\t")
-        is_number = number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
-        if not is_number or int(number) >= n_rows:
+        # Python does not convert thousands of digits.
+        if not re.fullmatch("[0-9]{1,10}", number) or int(number) >= n_rows:
             raise InputError(
                 f"{file}, line {line}: expected an entry, a tab and a number below {n_rows}, the "
                 f"rows of its table, found {shown(content)}"

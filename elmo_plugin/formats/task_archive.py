@@ -50,7 +50,7 @@ def stored_options(entries: Iterable[str]) -> dict[str, BiLMOptions]:
             found = parse_json(entry, "entry", "options")
             source, options = found["source"], found["options"]
             stored[source] = options_from_dict(options, source="the archive's vocabulary")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 f'vocabulary, namespace "{NAMESPACE}": expected an entry of the token embedder '
                 f'"elmo", found {shown(entry)} ({error})'

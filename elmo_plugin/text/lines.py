@@ -15,6 +15,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
@@ -271,17 +272,14 @@ def _decompressed(raw: io.BufferedReader, name: str) -> BinaryIO:
     if start.startswith(GZIP_MAGIC):
         return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
     if start.startswith(XZ_MAGIC):
-        return io.BufferedReader(_Frames(raw, _xz_stream, padding=b"\0"), BLOCK_BYTES)
+        stream = partial(lzma.LZMADecompressor, memlimit=XZ_MEMORY)
+        return io.BufferedReader(_Frames(raw, stream, padding=b"\0"), BLOCK_BYTES)
     if start.startswith((ZSTD_MAGIC, ZSTD_SKIPPABLE_MAGIC)):
         if ZstdDecompressor is None:
             raise InputError(f"{name}: expected the package zstandard, found none; pip install it")
         frame = ZstdDecompressor().decompressobj
         return io.BufferedReader(_Frames(raw, frame), BLOCK_BYTES)
     return raw
-
-
-def _xz_stream() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(memlimit=XZ_MEMORY)
 
 
 class _Frames(io.RawIOBase):
@@ -297,13 +295,13 @@ class _Frames(io.RawIOBase):
         self._padding = padding
         self._frame = frame()
         self._compressed = b""
-        self._text = memoryview(b"")
+        self._text = io.BytesIO()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer) -> int:
-        while not self._text:
+        while not (count := self._text.readinto(buffer)):
             # Text is at most 32,768 times as long: a block of 4 bytes can decompress to 128 KiB.
             compressed = self._compressed or self._raw.read(COMPRESSED_BYTES)
             self._compressed = b""
@@ -316,9 +314,6 @@ class _Frames(io.RawIOBase):
                 if not compressed:
                     continue
                 self._frame = self._new_frame()
-            self._text = memoryview(self._frame.decompress(compressed))
+            self._text = io.BytesIO(self._frame.decompress(compressed))
             self._compressed = self._frame.unused_data
-        count = min(len(buffer), len(self._text))
-        buffer[:count] = self._text[:count]
-        self._text = self._text[count:]
         return count

@@ -26,8 +26,6 @@ def read_options(path: str | os.PathLike) -> BiLMOptions:
 
 def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions:
     """Read the contents of an options file; `source` is its name in error messages."""
-    if not isinstance(options, Mapping):
-        raise InputError(f"{source}: expected a block lstm, found none")
     bidirectional = options.get("bidirectional", True)
     if bidirectional is not True:
         raise InputError(f"{source}: bidirectional: expected true, found {bidirectional!r}")

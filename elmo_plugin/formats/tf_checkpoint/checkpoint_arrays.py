@@ -103,12 +103,12 @@ class CheckpointArrays:
         assert shape is not None
         left, found = _integer(entry, SIZE), 0
         row_bytes = max(1, left // max(1, shape[0]))
+        block_bytes = max(1, BLOCK_BYTES // row_bytes) * row_bytes
         with self._shards[_integer(entry, SHARD)].open("rb") as file:
             file.seek(_integer(entry, OFFSET))
             while left:
-                n_rows = max(1, BLOCK_BYTES // row_bytes)
-                block = np.fromfile(file, np.uint8, min(left, n_rows * row_bytes))
-                left -= min(left, n_rows * row_bytes)
+                block = np.fromfile(file, np.uint8, min(left, block_bytes))
+                left -= min(left, block_bytes)
                 found = crc32c(block, found)
                 if not left and masked(found) != _integer(entry, CHECKSUM):
                     raise self._wrong("the numbers as they were written", "damage", name)
