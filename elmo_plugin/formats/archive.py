@@ -74,4 +74,4 @@ def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> F
     check_words(bilm, words, WORDS)
     if with_softmax:
         tie(bilm, softmax)
-    return FoundBiLM(bilm, softmax if with_softmax else None, words, parameters)
+    return FoundBiLM(bilm, softmax if with_softmax else None, words)

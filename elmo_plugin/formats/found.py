@@ -1,7 +1,6 @@
 """What the reader of a format returns, and the modules that it fills."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -54,14 +53,12 @@ def mix_settings(block: Mapping[str, Any], source: str) -> dict[str, Any]:
 class FoundBiLM(NamedTuple):
     """
     A biLM with its options and weights. If they were asked for and exist, also the softmax of the
-    language model and the words of its rows. `parameters`: the block `model` of a language model's
-    config, with the values that it has there. `mixes`: mixes that were trained with the biLM.
+    language model and the words of its rows. `mixes`: mixes that were trained with the biLM.
     """
 
     bilm: BiLM
     softmax: SampledSoftmax | None = None
     words: list[str] | None = None
-    parameters: dict[str, Any] | None = None
     mixes: TrainedMixes | None = None
 
     @property
@@ -88,7 +85,7 @@ def meta_modules(
             f"{most_layers}"
         )
     try:
-        with without_memory():
+        with torch.device("meta"), _NoInitialValues():
             bilm = BiLM(options)
             if n_words is None:
                 return bilm, None
@@ -101,13 +98,6 @@ def meta_modules(
         raise InputError(str(error)) from error
     except (OverflowError, RuntimeError, TypeError) as error:
         raise InputError("expected sizes within PyTorch's limits, found larger ones") from error
-
-
-@contextmanager
-def without_memory() -> Iterator[None]:
-    """Put new modules on PyTorch's device "meta", and set no initial values."""
-    with torch.device("meta"), _NoInitialValues():
-        yield
 
 
 def allocate(module: torch.nn.Module | None) -> None:
