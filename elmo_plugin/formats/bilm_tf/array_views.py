@@ -1,6 +1,8 @@
 """The names of bilm-tf's arrays, and our parameters as views of their layout."""
 
-from torch import Tensor, nn
+from typing import Any
+
+from torch import Tensor
 
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
 from elmo_plugin.modules.code_points import CodePoints
@@ -45,7 +47,7 @@ def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, 
     return {name: [part.detach() for part in parts] for name, parts in views.items()}
 
 
-def _encoder_views(encoder: nn.Module) -> dict[str, list[Tensor]]:
+def _encoder_views(encoder: Any) -> dict[str, list[Tensor]]:
     views: dict[str, list[Tensor]] = {}
     for module in encoder.modules():
         if isinstance(module, CharCNN):

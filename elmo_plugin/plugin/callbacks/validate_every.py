@@ -103,7 +103,7 @@ class ValidateEveryCallback(TrainerCallback):
                         found = {f"validation_{key}": value for key, value in metrics.items()}
                         callback.add_validation(trainer, found)
 
-    def on_epoch(self, trainer: Any, metrics: Any, epoch: int, **_: Any) -> None:
+    def on_epoch(self, trainer: Any, metrics: Any, epoch: int, *_: Any, **__: Any) -> None:
         """The trainer reports as best what it finds at the ends of epochs."""
         tracker = trainer._metric_tracker
         if tracker.best_epoch == epoch:
@@ -159,7 +159,8 @@ def keep_if_best(trainer: GradientDescentTrainer, metrics: dict[str, float]) -> 
     tracker.best_epoch = tracker._epoch_number
     _set_best(trainer, metrics)
     tracker._epochs_with_no_improvement = -1  # the end of the epoch adds 1 if it is not better
-    trainer._best_model_filename = os.path.join(trainer._serialization_dir, "best.th")
+    folder = trainer._serialization_dir  # type: ignore[has-type]
+    trainer._best_model_filename = os.path.join(folder, "best.th")
     if trainer._primary:
         with atomic_write(trainer._best_model_filename) as temporary:
             model = trainer._ddp_wrapped_model or trainer.model

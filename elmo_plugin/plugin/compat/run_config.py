@@ -32,4 +32,4 @@ def _create_without_temporary(params: Params, folder: str, *args: Any, **kwargs:
 
 
 Params.to_file = _write_whole  # type: ignore[method-assign]
-util.create_serialization_dir = _create_without_temporary
+util.create_serialization_dir = _create_without_temporary  # type: ignore[assignment]
