@@ -45,6 +45,10 @@ ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
 """Data next to the checkout; tests that need it skip if it is not there."""
 
+needs_kernel = pytest.mark.skipif(
+    not kernels.KERNEL_DTYPES, reason=f"the compiled kernels are {kernels.KERNEL_STATUS}"
+)
+
 WORDS = ["<S>", "</S>", "<UNK>", "the", ".", "dog", "stick", "threw", "he", "to"]
 BLOCKS = {
     "lstm": {

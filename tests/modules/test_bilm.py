@@ -7,7 +7,6 @@ from elmo_plugin import Elmo
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.modules import bilm as bilm_module
 from elmo_plugin.modules.bilm import N_BOUNDARIES, SentenceLayers
-from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.pretrained import pretrained_names
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
@@ -45,25 +44,6 @@ def read(sentences: list[list[str]], state_name: str = "zero", padding: int = 0)
 
 def start(state_name: str, n_rows: int) -> LSTMState:
     return (BILM.bilstm.zero_state if state_name == "zero" else BILM.warm_state)(n_rows)
-
-
-def test_a_sentence_is_its_two_streams():
-    """The expected layers are those of `forward` over `<S> w_1 .. w_n </S>` and, as another stream,
-    over the same words from last to first, with its outputs reversed."""
-    sentence = ["the", "dog", "the", "🙂", ""]
-    layers, after = read([sentence])
-    words, inputs = unique_words(
-        torch.from_numpy(words_to_characters(["<S>", *sentence, "</S>"], LENGTH))[None].long()
-    )
-    with torch.no_grad():
-        [_, *streams], state = BILM(words, inputs, inputs.flip(1), BILM.bilstm.zero_state(1))
-    vectors = BILM.token_encoder(words)[inputs[0]]
-    assert_close(layers[0][0], torch.cat([vectors, vectors], dim=1), atol=1e-6, what="words")
-    for k, (found, (forward, backward)) in enumerate(zip(layers[1:], streams, strict=True)):
-        expected = torch.cat([forward[:, 0], backward[:, 0].flip(0)], dim=1)
-        assert_close(found[0], expected, atol=1e-6, what=f"layer {k + 1}")
-    assert_close(after.cell, state.cell, atol=1e-6, what="c")
-    assert_close(after.hidden, state.hidden, atol=1e-6, what="h")
 
 
 # The words have any code points, surrogates and NUL included, and a text repeats some of them.
@@ -150,13 +130,6 @@ def test_no_gradient_flows_from_window_to_window():
     layers, after = BILM(BILM.boundaries, steps, steps, random_state(BILM, 2))
     assert layers[-1].requires_grad
     assert not after.cell.requires_grad and not after.hidden.requires_grad
-
-
-def test_the_sizes_are_those_of_the_paper():
-    """By definition, each layer's vectors are the concatenated outputs of both directions."""
-    assert BILM.output_dim == 2 * BILM.bilstm.projection_dim == read([["a"]]).layers[0].size(-1)
-    assert BILM.bilstm.n_layers + 1 == len(read([["a"]]).layers)
-    assert BILM.max_characters_per_token == LENGTH
 
 
 def test_warm_up_is_a_run_over_boundaries(tmp_path):

@@ -7,17 +7,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops import char_conv, kernels
+from elmo_plugin.ops import char_conv
 from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
 from elmo_plugin.ops.char_conv.kernel import best_windows, table_gradients
 from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
 from tests.compare import assert_close
-from tests.conftest import threads
+from tests.conftest import needs_kernel, threads
 
-pytestmark = pytest.mark.skipif(
-    torch.float32 not in kernels.KERNEL_DTYPES,
-    reason=f"the compiled kernel is {kernels.KERNEL_STATUS}",
-)
+pytestmark = needs_kernel
 
 
 @pytest.fixture(autouse=True)

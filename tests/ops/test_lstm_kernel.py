@@ -14,11 +14,8 @@ from elmo_plugin.ops import kernels
 from elmo_plugin.ops.lstm import LSTMWeights, kernel, lstm_scan, pack_lstm_weights, reference_lstm
 from elmo_plugin.ops.lstm.reference import Reading
 from tests.compare import assert_close, cosine
-from tests.conftest import threads
+from tests.conftest import needs_kernel, threads
 
-needs_kernel = pytest.mark.skipif(
-    not kernels.KERNEL_DTYPES, reason=f"the LSTM kernel is {kernels.KERNEL_STATUS}"
-)
 DTYPES = [torch.float32, torch.bfloat16]
 
 

@@ -15,11 +15,9 @@ from elmo_plugin.ops.softmax import (
     softmax_loss,
 )
 from tests.compare import assert_close
-from tests.conftest import threads
+from tests.conftest import needs_kernel, threads
 
-pytestmark = pytest.mark.skipif(
-    not kernels.KERNEL_DTYPES, reason=f"the compiled kernel is {kernels.KERNEL_STATUS}"
-)
+pytestmark = needs_kernel
 PRECISIONS = pytest.mark.parametrize("dtype", sorted(kernels.KERNEL_DTYPES, key=str))
 # The largest error of a gradient as a share of its largest number. Factors in bf16 have 8 bits, and
 # terms of a sum may cancel.
