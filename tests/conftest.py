@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -37,9 +38,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # No test cuts the power, without which a synced file is like any other, and a disk takes long to
 # sync one. Like `fsync`, `fstat` refuses a number that is no open file.
 os.fsync = os.fstat
-# Each command looks up all modules of AllenNLP and of its plugins on the path, which takes longer
-# than what most tests do with it. In one process, the first time is enough.
+# Each command looks up all modules of AllenNLP, of plugins and of included packages, which takes
+# longer than what most tests do with it. In one process, the first time is enough.
 commands.import_plugins = plugins.import_plugins = cache(plugins.import_plugins)
+commands.import_module_and_submodules = cache(commands.import_module_and_submodules)
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -145,6 +147,17 @@ def threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def file_size_limit(n_bytes: int) -> Iterator[None]:
+    """Let the system refuse longer files, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def without(*packages: str) -> str:

@@ -191,6 +191,7 @@ def test_archives(bilm_archive, tmp_path, kind):
 @pytest.mark.parametrize(
     "arguments, name",
     [
+        (["train", "nothing.jsonnet", "-s", "OUT"], "nothing.jsonnet not found"),
         (["elmo", "nothing.txt", "OUT", "--top", "--pretrained", "tiny"], "nothing.txt"),
         (["evaluate", "pretrained://tiny", "nothing.txt"], "nothing.txt"),
         (["bilm-import", "nothing.json", "a.hdf5", "words.txt", "OUT"], "nothing.json"),
@@ -198,7 +199,7 @@ def test_archives(bilm_archive, tmp_path, kind):
     ],
 )
 def test_missing_files(bilm_archive, tmp_path, arguments, name):
-    """The line names the file. tests/plugin/compat/test_quiet_start.py has that of `train`."""
+    """The line names the file."""
     known = {"ARCHIVE": bilm_archive, "OUT": str(tmp_path / "out")}
     end, printed = ended(*(known.get(argument, argument) for argument in arguments))
     assert_one_line(end, printed)

@@ -2,14 +2,11 @@
 
 import ast
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, without
+from tests.conftest import python, without
 from tests.docs.pages import NOTEBOOK
 
 CELLS = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
@@ -17,7 +14,6 @@ PART_2 = "## Part 2"
 """Begins the cell from which on the notebook needs AllenNLP."""
 WITHOUT_ALLENNLP = without("allennlp", "allennlp_models")
 WITH_ALLENNLP = "sys.meta_path.remove(absent)"
-TIMEOUT = 900
 
 
 def test_cells_are_plain_python_without_outputs() -> None:
@@ -47,13 +43,4 @@ def test_notebook(tmp_path: Path) -> None:
     assert code.count(WITH_ALLENNLP) == 1
     script = tmp_path / "tutorial.py"
     script.write_text("\n".join(code), "utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=NOTEBOOK.parent,
-        env={**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    print(done.stdout)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-4000:]}"
+    python(script, folder=NOTEBOOK.parent, MPLBACKEND="Agg", TMPDIR=str(tmp_path))

@@ -21,6 +21,7 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.pretrained import pretrained_files
+from tests.conftest import python
 from tests.docs.folder import prepare
 from tests.docs.pages import ROOT
 
@@ -47,20 +48,8 @@ def text(tmp_path: Path) -> Path:
     return file
 
 
-def command(name: str, *arguments: object) -> list[str]:
-    return [sys.executable, str(RECIPES / name), *map(str, arguments)]
-
-
-def run(name: str, *arguments: object, **environment: str) -> str:
-    done = subprocess.run(
-        command(name, *arguments),
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return done.stdout
+def run(name: str, *arguments: object) -> str:
+    return python(RECIPES / name, *arguments).stdout
 
 
 def average(elmo: Elmo, sentence: str) -> np.ndarray:

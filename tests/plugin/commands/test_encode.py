@@ -1,4 +1,3 @@
-import resource
 from functools import partial
 from pathlib import Path
 
@@ -6,10 +5,7 @@ import pytest
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.text.corpus import EncodedCorpus
-from tests.conftest import allennlp
-
-MEGABYTE = 1 << 20
-
+from tests.conftest import allennlp, file_size_limit
 
 bilm_encode = partial(allennlp, "bilm-encode")
 
@@ -70,13 +66,9 @@ def test_a_full_disk(tmp_path: Path) -> None:
     """The system refuses files of more than a megabyte, and a million tokens take four. Only the
     lock of the corpus is left, and the same command writes it once there is space."""
     (tmp_path / "text.txt").write_text("a " * 1_000_000)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MEGABYTE, hard))
-    try:
-        with pytest.raises(OSError, match=r"corpus: could not write .* is there space left"):
-            bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    message = r"corpus: could not write .* is there space left"
+    with file_size_limit(1 << 20), pytest.raises(OSError, match=message):
+        bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
     assert {file.name for file in tmp_path.iterdir()} == {"text.txt", ".corpus.lock"}
     bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
     assert EncodedCorpus(tmp_path / "corpus").num_tokens == 1_000_000

@@ -1,9 +1,6 @@
 import json
-import os
-import subprocess
-import sys
 
-from tests.conftest import ROOT
+from tests.conftest import python
 
 SENTENCES = '{"validation_data_loader": {"type": "multiprocess", "batch_size": 8}}'
 
@@ -30,15 +27,6 @@ def test_evaluate_prints_its_metrics(bilm_archive, tmp_path):
     assert len([line for line in run.stderr.splitlines() if "it/s" not in line]) <= 10
 
 
-def test_bad_input_is_named_in_one_line(tmp_path):
-    """The last and only line of the error names what was not found. tests/test_main.py has the
-    lines of other commands."""
-    run = elmo_plugin("train", "nothing.jsonnet", "-s", str(tmp_path / "out"), succeeds=False)
-    last = run.stderr.strip().splitlines()[-1]
-    assert last.startswith("python -m elmo_plugin: ") and "nothing.jsonnet not found" in last
-    assert "Traceback" not in run.stderr
-
-
 def test_importing_the_plugin_hides_only_what_others_deprecated():
     """Expected, with a PyTorch that warns as 2.14 does: nothing at import, and the user's own call
     still warns."""
@@ -53,24 +41,10 @@ def test_importing_the_plugin_hides_only_what_others_deprecated():
         "print('imported', file=__import__('sys').stderr)\n"
         "torch.jit.script(torch.nn.Identity())"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment.pop("PYTHONWARNINGS", None)
-    command = [sys.executable, "-c", code]
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    before, after = run.stderr.split("imported")
+    before, after = python("-c", code, PYTHONWARNINGS="").stderr.split("imported")
     assert "FutureWarning" not in before and "FutureWarning" in after
 
 
-def elmo_plugin(*arguments, succeeds=True):
+def elmo_plugin(*arguments):
     """`python -m elmo_plugin` without the log of training."""
-    environment = {**os.environ, "ALLENNLP_LOG_LEVEL": "ERROR", "PYTHONPATH": str(ROOT)}
-    environment.pop("PYTHONWARNINGS", None)
-    run = subprocess.run(
-        [sys.executable, "-m", "elmo_plugin", *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert (run.returncode == 0) == succeeds, run.stderr
-    return run
+    return python("-m", "elmo_plugin", *arguments, ALLENNLP_LOG_LEVEL="ERROR", PYTHONWARNINGS="")

@@ -4,7 +4,6 @@ bit-identical."""
 import json
 import math
 import re
-import resource
 import shutil
 import time
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from elmo_plugin.modules import sampled_softmax
 from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, keep_if_best
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from tests.compare import assert_close
-from tests.conftest import BLOCKS, ROOT, threads
+from tests.conftest import BLOCKS, ROOT, file_size_limit, threads
 from tests.plugin.training.toy_training import Killed
 
 TEXT = ROOT / "fixtures" / "text"
@@ -251,14 +250,11 @@ def test_another_validation_text_leaves_the_best_weights(tmp_path, monkeypatch):
 def test_a_full_disk_within_an_epoch(tmp_path, monkeypatch):
     """The system limits the size of files, as where a disk is full. The message is that of all
     files, and not PyTorch's."""
-    save, (soft, hard) = torch.save, resource.getrlimit(resource.RLIMIT_FSIZE)
+    save = torch.save
 
     def save_to_full_disk(state, file):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, hard))
-        try:
+        with file_size_limit(9000):
             save(state, file)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     monkeypatch.setattr(torch, "save", save_to_full_disk)
     with pytest.raises(OSError, match=r"best\.th: could not be written, the disk may be full"):
