@@ -1,4 +1,4 @@
-"""A task model with ELMo is killed and recovered by this checkpointer and by AllenNLP's."""
+"""A task model with ELMo is killed and recovered."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ BATCHES = 20
 """Those of an epoch: 160 sentences in batches of 8."""
 
 
-def train(folder: Path, checkpointer: str, kill_after: int | None = None) -> dict[str, Any]:
+def train(folder: Path, kill_after: int | None = None) -> dict[str, Any]:
     """Trains `tagger_elmo.jsonnet` with `tiny`, and returns all weights and the metrics at the end.
     Both of its data loaders shuffle, and ELMo has dropout."""
     KillCallback.done, KillCallback.after = 0, kill_after
@@ -29,7 +29,7 @@ def train(folder: Path, checkpointer: str, kill_after: int | None = None) -> dic
     params["trainer"] |= {
         "num_epochs": 3,
         "cuda_device": -1,
-        "checkpointer": {"type": checkpointer, "save_every_num_batches": 7},
+        "checkpointer": {"type": "bilm", "save_every_num_batches": 7},
         "callbacks": [{"type": "kill_for_test"}],
     }
     train_model(Params(params), str(folder), recover=folder.exists())
@@ -45,7 +45,7 @@ def train(folder: Path, checkpointer: str, kill_after: int | None = None) -> dic
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return train(tmp_path_factory.mktemp("whole") / "run", "bilm")
+    return train(tmp_path_factory.mktemp("whole") / "run")
 
 
 @pytest.mark.parametrize("kill_after", [BATCHES, BATCHES + 3, 2 * BATCHES + 12])
@@ -56,19 +56,7 @@ def test_a_killed_tagger_ends_with_the_same_numbers(
     of the first epoch, and in the second and the third one. It is then recovered once more, with
     nothing left to train."""
     with pytest.raises(Killed):
-        train(tmp_path / "run", "bilm", kill_after)
-    for found in (train(tmp_path / "run", "bilm"), train(tmp_path / "run", "bilm")):
+        train(tmp_path / "run", kill_after)
+    for found in (train(tmp_path / "run"), train(tmp_path / "run")):
         assert found.keys() == whole.keys()
         assert [name for name in whole if not torch.equal(found[name], whole[name])] == []
-
-
-def test_allennlps_checkpointer_ends_with_others(whole: dict[str, Any], tmp_path: Path) -> None:
-    """What the documentation says of it. Without the kill, the numbers are the same, also if the
-    finished run is recovered."""
-    for _ in range(2):
-        unbroken = train(tmp_path / "unbroken", "default")
-        assert all(torch.equal(unbroken[name], whole[name]) for name in whole)
-    with pytest.raises(Killed):
-        train(tmp_path / "run", "default", 2 * BATCHES + 12)
-    found = train(tmp_path / "run", "default")
-    assert not all(torch.equal(found[name], whole[name]) for name in whole)
