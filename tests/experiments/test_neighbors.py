@@ -1,11 +1,13 @@
 """Table 4; tests/elmo/test_meanings.py compares the search itself with an oracle."""
 
+import sys
 from pathlib import Path
+
+import pytest
 
 from elmo_plugin import Elmo
 from experiments import neighbors
 from experiments.rows import read_rows
-from tests.conftest import python
 
 
 def test_rows_and_table(bilm_archive: str, tmp_path: Path) -> None:
@@ -26,9 +28,11 @@ def test_long_sentences_are_cut() -> None:
     assert neighbors.marked("a b c d e f g", 3) == "a b c **d** e f g"
 
 
-def test_command(tmp_path: Path) -> None:
-    """In a process of its own, as a user starts it, with a model by its name."""
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a model by its name, and a row for each source."""
     text, rows = tmp_path / "text.txt", tmp_path / "rows.jsonl"
     text.write_text("They play .\n")
-    python("-m", "experiments.neighbors", text, "tiny=pretrained://tiny", "--results", rows)
+    arguments = [str(text), "tiny=pretrained://tiny", "--results", str(rows)]
+    monkeypatch.setattr(sys, "argv", ["neighbors", *arguments])
+    neighbors.main()
     assert len(read_rows(rows)) == 2

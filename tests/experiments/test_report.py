@@ -403,25 +403,24 @@ def test_a_metric_that_the_rows_lack() -> None:
         results.baseline(results.grid.tables["table 1"][0].settings)
 
 
-def test_prose(rows: list[dict], tmp_path: Path) -> None:
+def test_prose(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
     """Numbers in prose come from the rows; a section that the page has not is an error.
 
     A line of prose may end inside of braces, and nothing in braces stays as it is."""
     text = tmp_path / "text.md"
     text.write_text("# Table 3: places\n\nIt was {sst none} and is {sst\nsmall}.\n")
-    page = write(tmp_path / "page", rows, text)
+    written = write(tmp_path / "page", rows, text)
     before, after = (
         values(rows, task="sst", bilm=bilm, fraction=1, **more).mean()
         for bilm, more in (("none", {}), ("small", {"place": "both", "layers": 0.001}))
     )
-    assert f"It was {before:.1f} and is {after:.1f}.\n" in page.split("## Table 3")[1]
+    assert f"It was {before:.1f} and is {after:.1f}.\n" in written.split("## Table 3")[1]
+    results = Results(grid, rows)
     for name in ("sst large", "sst", "sst small gain", ""):
-        text.write_text(f"# Results\n\n{{{name}}}\n")
         with pytest.raises(ValueError, match=rf"a task and a biLM of table 1, found \{{{name}\}}"):
-            write(tmp_path / f"unknown {name}", rows, text)
-    text.write_text("# Table 9\n")
+            page({}, {"Results": f"{{{name}}}"}, results)
     with pytest.raises(ValueError, match=r"text: expected sections of .*, found \['Table 9'\]"):
-        write(tmp_path / "other", rows, text)
+        page({}, {"Table 9": ""}, results)
 
 
 PROBE_ROW = {

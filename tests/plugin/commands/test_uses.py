@@ -56,15 +56,14 @@ def test_words_without_uses(folder: Path, bilm_archive: str, capsys: pytest.Capt
 
 
 def test_without_allennlp(folder: Path, bilm_archive: str) -> None:
-    """Expected: the file that the command of AllenNLP writes, and an error in one line."""
+    """Expected: the file that the command of AllenNLP writes. tests/elmo/test_score.py has an error
+    in one line."""
     model = "--archive-file", bilm_archive
     uses(folder / "text", folder / "words", folder / "expected", *model)
     arguments = "uses", folder / "text", folder / "words", folder / "out", *model
     python("-c", WITHOUT_ALLENNLP, *arguments)
     found, expected = (read_uses(folder / name).astype(str) for name in ("out", "expected"))
     assert found.equals(expected)
-    with pytest.raises(AssertionError, match=r"^python -m elmo_plugin uses: .*out: expected to wr"):
-        python("-c", WITHOUT_ALLENNLP, *arguments)
 
 
 @pytest.mark.parametrize(
