@@ -20,18 +20,6 @@ def read(lstm: Any = LSTM, char_cnn: Any = CHAR_CNN, words: Any = None) -> BiLMO
     return BiLMOptions.from_dict(blocks, source="options.json")
 
 
-def test_options_are_read():
-    """The values are those of the blocks, under our names."""
-    options = read()
-    assert (options.lstm.dim, options.lstm.projection_dim, options.lstm.n_layers) == (7, 5, 2)
-    assert (options.lstm.cell_clip, options.lstm.proj_clip) == (0.6, 0.5)
-    assert options.lstm.use_skip_connections is True
-    assert options.char_cnn.filters == ((1, 3), (2, 3), (4, 2))
-    assert options.char_cnn.n_filters == 8
-    assert (options.char_cnn.embedding.dim, options.char_cnn.n_highway) == (3, 1)
-    assert options.char_cnn.max_characters_per_token == 10
-
-
 def test_defaults():
     """The expected defaults are bilm-tf's behavior if a key is left out, and the published models'
     50 characters and relu."""
@@ -42,13 +30,6 @@ def test_defaults():
     assert options.char_cnn.n_highway == 0
     assert options.char_cnn.activation == "relu"
     assert options.char_cnn.max_characters_per_token == 50
-
-
-@pytest.mark.parametrize("n_characters", [261, 262])
-def test_options_of_training_and_of_inference_are_the_same(n_characters):
-    """The 261 characters in a training run's file and the 262 in that for inference mean the
-    same."""
-    assert read(char_cnn={**CHAR_CNN, "n_characters": n_characters}) == read()
 
 
 @pytest.mark.parametrize("bound", [None, 0, 0.0])

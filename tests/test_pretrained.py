@@ -19,7 +19,6 @@ from elmo_plugin.plugin.models.archives import PretrainedArchiveClient
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from tests.conftest import write_bilm_files
-from tests.plugin.token_embedders.test_elmo_token_embedder import embedder
 
 CHARACTERS = batch_to_ids([["The", "dog", "."], ["A"]])
 
@@ -39,24 +38,9 @@ def random_model(tmp_path, monkeypatch):
     return write_bilm_files(tmp_path / "random")
 
 
-def test_by_name(random_model):
-    """Expected values: the same files given by their paths, in Python and in a config."""
-    assert pretrained_names() == ["random"]
-    assert pretrained_files("random")[:2] == random_model
-    expected = Elmo.from_files(*random_model, initial_state="zero").embed("The dog")
-    found = Elmo.from_pretrained("random", initial_state="zero").embed("The dog")
-    assert numpy.array_equal(found, expected)
-    assert torch.equal(
-        embedder(pretrained="random")(CHARACTERS), embedder(**random_model._asdict())(CHARACTERS)
-    )
-
-
 def test_an_unknown_name(random_model):
-    """The message lists the names that there are, whichever way the model is named."""
-    with pytest.raises(ValueError, match="pretrained: expected one of: random; found 'large'"):
-        Elmo.from_pretrained("large")
-    with pytest.raises(InputError, match="expected one of: random; found 'large'"):
-        embedder(pretrained="large")
+    """The message lists the names that there are. tests/formats/test_find.py has other ways to name
+    a model."""
     with pytest.raises(FileNotFoundError, match=r"pretrained://large: .*one of: random; found"):
         cached_path("pretrained://large")
 

@@ -319,15 +319,9 @@ def test_a_folder_at_home(read, tmp_path, monkeypatch):
     [
         ({"requires_grad": True}, "cache_dir: expected a frozen biLM"),
         ({"initial_state": "carry"}, "cache_dir: expected initial_state zero or warm, found carry"),
-        *(
-            ({"cache_dtype": found}, "cache_dtype: expected one of 'float32', 'float16', found")
-            for found in ("int8", 3, None, [], {}, True)
-        ),
-        *(
-            ({"cache_size_gb": found}, "cache_size_gb: expected a finite number above 0, found")
-            for found in (0, -1, "1", float("nan"), float("inf"), True, None, [], 10**400)
-        ),
-        *(({"cache_dir": found}, "cache_dir: expected a path, found") for found in (3, "", "\0")),
+        ({"cache_dtype": "int8"}, "cache_dtype: expected one of 'float32', 'float16', found"),
+        ({"cache_size_gb": 0}, "cache_size_gb: expected a finite number above 0, found"),
+        ({"cache_dir": ""}, "cache_dir: expected a path, found"),
     ],
 )
 def test_what_is_refused(read, tmp_path, kwargs, message):

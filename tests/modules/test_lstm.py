@@ -140,20 +140,6 @@ def test_inputs_after_the_end_of_a_row_are_not_read():
         assert torch.equal(found[name], parameter.grad), name
 
 
-def test_one_long_text_is_its_pieces():
-    """Pieces that pass on their state give the outputs of the whole text."""
-    lstm = lstm_of("projected, clipped")
-    inputs, c, h = random_inputs(lstm)
-    whole = lstm(inputs, c, h)
-    pieces = []
-    for piece in inputs.split([2, 3, 1, 3], dim=1):
-        y, c, h = lstm(piece, c, h)
-        pieces.append(y)
-    assert_close(torch.cat(pieces, dim=1), whole[0], atol=1e-6, what="outputs")
-    assert_close(c, whole[1], atol=1e-6, what="cell")
-    assert_close(h, whole[2], atol=1e-6, what="hidden")
-
-
 @pytest.mark.parametrize("grad", [False, True])
 def test_the_given_state_is_not_modified(grad):
     """The caller may use its tensors afterwards."""
@@ -276,14 +262,6 @@ def test_directions_never_see_each_other():
     assert torch.equal(state.cell[:, 0], other_state.cell[:, 0])
     outputs[-1][0].sum().backward()
     assert inputs.grad[0].any() and not inputs.grad[1].any()
-
-
-def test_zero_state_has_the_layers_shapes():
-    """By definition, the state is zeros, D numbers of c and P of h."""
-    state = bilstm_of().zero_state(2)
-    assert state.cell.shape == (N_LAYERS, 2, 2, DIM)
-    assert state.hidden.shape == (N_LAYERS, 2, 2, PROJECTION)
-    assert not state.cell.any() and not state.hidden.any()
 
 
 @pytest.mark.parametrize("use_skip_connections", [False, True])

@@ -270,18 +270,6 @@ def test_one_layer_dumps_lack_a_level(tmp_path):
         assert torch.equal(tensor, again.get_parameter(name)), name
 
 
-def test_float16_and_compressed_files_are_read(files):
-    """The expected values are the weights rounded to float16."""
-    _, path, bilm = files
-    with h5py.File(path, "a") as file:
-        half = file["char_embed"][()].astype("float16")
-        del file["char_embed"]
-        file.create_dataset("char_embed", data=half, compression="gzip")
-    found = read_weights(bilm.options, path).bilm
-    found = found.token_encoder.char_embedding.weight[1:].detach().numpy()
-    np.testing.assert_array_equal(found, half.astype("float32"))
-
-
 def test_an_array_is_found_once(files, monkeypatch):
     """Finding a compressed array decompresses all of it, to check its chunks."""
     _, path, bilm = files
@@ -444,22 +432,12 @@ def test_options_that_are_not_json(tmp_path, text, found):
         read_options(path)
 
 
-@pytest.mark.parametrize(
-    "key, value, message",
-    [
-        ("dim", '"big"', "lstm.dim: expected a whole number .* found 'big'"),
-        ("cell_clip", "1e400", "lstm.cell_clip: expected a finite number .*found inf"),
-        ("cell_clip", "true", "lstm.cell_clip: expected a finite number .*found true"),
-    ],
-)
-def test_wrong_values_name_the_file_and_the_key(tmp_path, key, value, message):
-    """Python reads 1e400 as infinity, and counts `true` among the numbers; both are refused. In
-    tests/test_options.py are the messages for other keys."""
+def test_wrong_values_name_the_file_and_the_key(tmp_path):
+    """Python reads 1e400 as infinity. In tests/test_options.py are the messages for other keys."""
     path = tmp_path / "options.json"
-    path.write_text(
-        json.dumps(BLOCKS).replace(f'"{key}": {BLOCKS["lstm"][key]}', f'"{key}": {value}')
-    )
-    with pytest.raises(InputError, match=rf"options\.json: {message}"):
+    path.write_text(json.dumps(BLOCKS).replace('"cell_clip": 3.0', '"cell_clip": 1e400'))
+    message = r"options\.json: lstm.cell_clip: expected a finite number .*found inf"
+    with pytest.raises(InputError, match=message):
         read_options(path)
 
 
@@ -510,16 +488,6 @@ def test_weights_of_more_layers_are_refused(files, block, key, value, name):
         find_bilm(options_file, path)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.95])
-def test_truncated_weights(files, share):
-    """A file that was cut at any place gives one sentence that names it."""
-    _, path, bilm = files
-    content = path.read_bytes()
-    path.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(InputError, match=r"weights\.hdf5: .*expected"):
-        read_weights(bilm.options, path)
-
-
 def test_files_appear_whole_or_not_at_all(files, monkeypatch):
     """A writer that fails half-way leaves the old file as it was, and no other file."""
     _, path, bilm = files
@@ -529,16 +497,6 @@ def test_files_appear_whole_or_not_at_all(files, monkeypatch):
         write_model_files(path.parent, bilm)
     assert path.read_bytes() == before
     assert sorted(path.parent.iterdir()) == names
-
-
-def test_numbers_too_large_for_float16_are_not_written(files):
-    """The largest number in float16 is 65,504. The old file stays."""
-    _, path, bilm = files
-    before = path.read_bytes()
-    bilm.token_encoder.char_embedding.weight.data[5, 0] = 70_000.0
-    with pytest.raises(InputError, match=r"weights\.hdf5: char_embed: expected finite .*float16"):
-        write_model_files(path.parent, bilm, dtype=torch.float16)
-    assert path.read_bytes() == before
 
 
 def test_a_full_disk(files, capfd):

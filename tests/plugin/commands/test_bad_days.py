@@ -94,9 +94,9 @@ COMMANDS = {
 each_command = pytest.mark.parametrize("name", COMMANDS)
 
 
-def _child(arguments: list[str], log: Path, cache: Path, user: int | None, n_threads: int) -> None:
+def _child(arguments: list[str], log: Path, cache: Path, user: int | None) -> None:
     os.setsid()
-    torch.set_num_threads(n_threads)
+    torch.set_num_threads(1)
     # Forks share tqdm's lock, and one that is killed while it has it would keep it forever.
     tqdm.set_lock(threading.RLock())
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -121,21 +121,19 @@ class Bench:
         self.folder = folder
         self.log = folder / "log.txt"
 
-    def start(
-        self, out: Path, log: Path | None = None, user: int | None = None, n_threads: int = 1
-    ) -> Any:
+    def start(self, out: Path, log: Path | None = None, user: int | None = None) -> Any:
         text = self.command.arguments
         if self.command.again and (out / "config.json").exists():
             text += f" {self.command.again}"
         values = {"IN": str(self.inputs), "OUT": str(out)}
         words = [re.sub(r"^(IN|OUT)\b", lambda m: values[m[1]], word) for word in text.split()]
         places = (log or self.log, self.inputs / "cache")
-        process = FORK.Process(target=_child, args=(words, *places, user, n_threads))
+        process = FORK.Process(target=_child, args=(words, *places, user))
         process.start()
         return process
 
-    def run(self, out: Path, **how: int | None) -> int | None:
-        process = self.start(out, **how)
+    def run(self, out: Path, user: int | None = None) -> int | None:
+        process = self.start(out, user=user)
         process.join(300)
         assert process.exitcode is not None, f"it hangs:\n{self.log.read_text()}"
         return process.exitcode
@@ -272,25 +270,6 @@ def test_kills(bench: Bench, whole: Whole, fuzz: Fuzz) -> None:
         assert found == whole.result, number
         shutil.rmtree(out) if out.is_dir() else out.unlink()
         assert _nothing_else(bench.folder), (number, list(bench.folder.iterdir()))
-
-
-@pytest.mark.parametrize("name", ["train"])
-def test_another_number_of_threads_on_recovery(bench: Bench, whole: Whole, fuzz: Fuzz) -> None:
-    """The run is killed, and continues with another number of threads, also with more than there
-    are cores. Expected: the metrics of the run of one thread, up to rounding, because a matrix
-    product may be divided in another way."""
-    for number, random in enumerate(fuzz.cases(1)):
-        out = bench.folder / f"out{number}"
-        before, after = random.sample([1, 2, 3], k=2)
-        process = bench.start(out, n_threads=before)
-        process.join(random.uniform(0, 1) * whole.seconds)
-        process.kill()
-        process.join(300)
-        if process.exitcode:
-            assert bench.run(out, n_threads=after) == 0, bench.log.read_text()
-        *_, loss = bench.command.result(out)
-        assert loss == pytest.approx(whole.result[-1], rel=1e-5), (number, before, after)
-        shutil.rmtree(out)
 
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

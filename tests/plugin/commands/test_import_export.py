@@ -307,17 +307,6 @@ def test_a_language_model_needs_its_softmax(bilm_archive, tmp_path):
     assert not (tmp_path / "model.tar.gz").exists()
 
 
-def test_another_models_vocabulary(bilm_archive, tmp_path):
-    """The softmax has the 10 words of the archive, and the file has the first 9 of them."""
-    export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=True)
-    vocabulary = tmp_path / "vocabulary.txt"
-    vocabulary.write_text("\n".join(vocabulary.read_text("utf-8").split()[:-1]), "utf-8")
-    with pytest.raises(
-        InputError, match=r"vocabulary\.txt: expected 10 words, as the softmax .*, found 9$"
-    ):
-        import_files(*(str(tmp_path / f) for f in FILES), str(tmp_path / "model.tar.gz"))
-
-
 def test_paths_of_an_import(bilm_archive, tmp_path):
     """Each error names the path and the expected kind of file."""
     export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=True)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.pretrained import pretrained_names
 from tests.conftest import allennlp
 
 
@@ -73,15 +72,6 @@ def test_an_output_that_is_a_link(tmp_path: Path, bilm_archive: str, exists: boo
     assert (files / "model.tar.gz").stat().st_size > 1000
     for folder in (plain, links, files):
         assert sorted(file.name for file in folder.iterdir()) == sorted(names)
-
-
-def test_no_such_model_in_the_package(tmp_path: Path) -> None:
-    """The error lists those that there are."""
-    text, out = tmp_path / "text", tmp_path / "out"
-    text.write_text("the dog\n")
-    names = ", ".join(pretrained_names())
-    with pytest.raises(InputError, match=f"one of: {names}; found 'smal'$"):
-        allennlp("elmo", text, out, "--top", "--archive-file", "pretrained://smal")
 
 
 def test_a_link_into_no_folder(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -107,10 +106,3 @@ def test_the_dataset_reader_does_not_skip_lines(bilm_archive, tmp_path) -> None:
     (tmp_path / "text").write_text("the dog\n\nhe threw\n")
     with pytest.raises(InputError, match=r"text, line 2: expected a sentence"):
         predict(bilm_archive, "bilm", tmp_path / "text", *arguments)
-
-
-def test_an_output_that_is_not_a_file(bilm_archive, tmp_path) -> None:
-    """A device cannot be replaced by a file."""
-    (tmp_path / "text").write_text("the dog\n")
-    predict(bilm_archive, "bilm", tmp_path / "text", "--output-file", "/dev/null")
-    assert not Path("/dev/null").is_file()

@@ -364,26 +364,10 @@ def test_a_line_of_a_million_tokens(file: Path) -> None:
     assert peak < 8_000_000
 
 
-NOT_COUNTS = [None, 0, -1, 10**12, 1e30, 2.0, True, "3", "", [], [3], {}, float("nan"), 10**5000]
-
-
-@pytest.mark.parametrize(
-    ("key", "values"),
-    [
-        ("batch_size", NOT_COUNTS),
-        ("window", NOT_COUNTS),
-        ("restart_every", [1, *NOT_COUNTS[1:]]),
-        ("shuffle", ["words", "", True, 0, [], {}]),
-    ],
-)
-def test_wrong_parameters_are_named(file: Path, key: str, values: list) -> None:
-    """The rules are those of the docstring."""
-    params: dict[str, Any] = {"batch_size": 4, "cache_dir": str(file.parent / "cache")}
-    params["data_path"] = str(file)
-    BiLMDataLoader(BiLMDatasetReader(), **params)
-    for value in values:
-        with pytest.raises(InputError, match=rf"{key}: expected .*, found "):
-            BiLMDataLoader(BiLMDatasetReader(), **{**params, key: value})
+def test_rows_that_would_start_again_in_each_window(file: Path) -> None:
+    """The rule is that of the docstring. tests/test_bad_parameters.py has other wrong values."""
+    with pytest.raises(InputError, match=r"restart_every: expected .*, found 1"):
+        make(file, restart_every=1)
 
 
 def test_missing_files_are_named(file: Path) -> None:

@@ -113,10 +113,7 @@ def test_a_word_that_a_vocabulary_cannot_hold_is_refused() -> None:
     [
         ({}, "found neither"),
         ({"corpus": "a", "file": "b"}, "found both"),
-        *[
-            ({"corpus": "a", "max_size": bad}, "max_size: expected a whole number from 4")
-            for bad in (3, -1, True, "5", 5.0, 1e30, 10**12, [], {}, float("nan"))
-        ],
+        ({"corpus": "a", "max_size": 3}, "max_size: expected a whole number from 4"),
         ({"file": "a", "min_count": 2}, '"min_count" needs a "corpus"'),
     ],
 )

@@ -156,16 +156,6 @@ def test_human_readable_output():
             assert all(log_p < 0 for log_p in output[name])
 
 
-def test_unknown_words_are_distinguished_by_their_characters():
-    """The model reads the characters of two words that the vocabulary lacks, and predicts `<UNK>`
-    for both."""
-    model = language_model().eval()
-    first, second = (model(**batch_of(model, [["he", word, "."]])) for word in ("naïve", "🙂"))
-    forward = [x["forward_log_probabilities"][0] for x in (first, second)]
-    assert torch.equal(forward[0][:2], forward[1][:2])  # he, <UNK>
-    assert not torch.isclose(forward[0][2:], forward[1][2:]).any()
-
-
 def test_an_evaluation_starts_afresh():
     """Under `carry` the same sentences have the same loss in each evaluation, which ends when the
     trainer asks for its metrics and resets them. Within one, a batch starts in the state after the

@@ -20,8 +20,8 @@ from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models import transfer
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
-from tests.conftest import BLOCKS, ROOT, WORDS, export_files
-from tests.plugin.models.test_training import TEXT, config
+from tests.conftest import BLOCKS, WORDS, export_files
+from tests.plugin.models.test_training import config
 
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
 
@@ -66,17 +66,10 @@ def test_from_a_model_that_comes_with_the_package():
         numpy.testing.assert_array_equal(model.softmax.bias[3].detach(), file["softmax/b"][row])
 
 
-@pytest.mark.parametrize(
-    ("key", "kind"),
-    [
-        ("pretrained_file", "an installed model"),
-        ("pretrained_vocabulary_file", "bilm-tf's vocabulary"),
-    ],
-)
-def test_a_missing_file_is_named(bilm_archive, key, kind):
+def test_a_missing_vocabulary_is_named(bilm_archive):
     """The message has the file and what it should be."""
-    with pytest.raises(InputError, match=rf"nowhere/model\.tar\.gz: expected {kind}"):
-        tuned(NEW_WORDS, **{"pretrained_file": bilm_archive, key: "nowhere/model.tar.gz"})
+    with pytest.raises(InputError, match=r"nowhere/vocab: expected bilm-tf's vocabulary"):
+        tuned(NEW_WORDS, pretrained_file=bilm_archive, pretrained_vocabulary_file="nowhere/vocab")
 
 
 def test_from_bilm_tfs_files(bilm_archive, tmp_path, monkeypatch):
@@ -139,29 +132,3 @@ def test_a_vocabulary_without_a_softmax_is_refused(bilm_archive, tmp_path):
     weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
     with pytest.raises(InputError, match=r"weights\.hdf5: expected a softmax"):
         tuned(NEW_WORDS, pretrained_file=weights, pretrained_vocabulary_file=vocabulary)
-
-
-def test_the_archive_stands_alone(bilm_archive, tmp_path):
-    """The model is trained further, and then loaded although the model that it started from has
-    been removed."""
-    start = tmp_path / "start.tar.gz"
-    shutil.copy(bilm_archive, start)
-    params = config(tmp_path / "cache").as_dict()
-    params["model"].update(BLOCKS, pretrained_file=str(start))
-    params["trainer"].update(num_epochs=1, callbacks=[])
-    model = train_model(Params(params), str(tmp_path / "run"))
-    start.unlink()
-    loaded = Model.from_archive(tmp_path / "run" / "model.tar.gz")
-    assert model is not None
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, loaded.state_dict()[name]), name
-
-
-def test_the_config_is_read(monkeypatch):
-    """The environment names the model to start from and the text to read."""
-    for name, value in {"ARCHIVE": "a.tar.gz", "TEXT": str(TEXT), "DEV": "dev.txt"}.items():
-        monkeypatch.setenv(f"BILM_{name}", value)
-    path = ROOT / "training_configs" / "bilm_finetune.jsonnet"
-    found = Params.from_file(str(path)).as_dict()
-    assert found["model"]["pretrained_file"] == found["vocabulary"]["directory"] == "a.tar.gz"
-    assert (found["train_data_path"], found["validation_data_path"]) == (str(TEXT), "dev.txt")
