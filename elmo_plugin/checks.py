@@ -7,7 +7,6 @@ sentence, which begins with `name`, the name of the parameter:
 `needed` checks that an optional package is installed.
 """
 
-import json
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -85,19 +84,6 @@ def check_text(name: str, value: Any) -> None:
     """Require a non-empty string."""
     if not isinstance(value, str) or not value:
         fail(name, "a string that is not empty", value)
-
-
-def json_object(name: str, text: str | None) -> dict[str, Any]:
-    """The object of JSON in an argument, empty if it was not given."""
-    if not text or text.isspace():
-        return {}
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{name}: expected an object of JSON, found {text!r}: {error}") from None
-    if not isinstance(found, dict):
-        fail(name, "an object of JSON", found)
-    return found
 
 
 @contextmanager

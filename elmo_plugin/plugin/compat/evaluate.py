@@ -13,8 +13,9 @@ from allennlp.commands import evaluate
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Archive
 
-from elmo_plugin.checks import check_count, json_object
+from elmo_plugin.checks import check_count
 from elmo_plugin.elmo.arguments import check_can_write, device_named
+from elmo_plugin.formats.json_file import parse_json
 
 _evaluate = evaluate.evaluate_from_archive
 _load_archive = evaluate.load_archive
@@ -29,7 +30,8 @@ DATA_LOADERS = ("validation_data_loader", "data_loader")
 def _evaluate_after_checks(*args: Any, **kwargs: Any) -> dict[str, Any]:
     given = signature(_evaluate).bind(*args, **kwargs).arguments
     device_named("--cuda-device", given.get("cuda_device", -1))
-    json_object("--embedding-sources-mapping", given.get("embedding_sources_mapping"))
+    if mapping := given.get("embedding_sources_mapping"):
+        parse_json(mapping, "--embedding-sources-mapping", "a mapping")
     if (batch_size := given.get("batch_size")) is not None:
         check_count("--batch-size", batch_size)
     for name, argument in OUTPUTS.items():

@@ -25,11 +25,12 @@ from allennlp.data import Instance
 from allennlp.models import load_archive
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checks import InputError, check_count, json_object, named, shown
+from elmo_plugin.checks import InputError, check_count, named, shown
 from elmo_plugin.elmo.arguments import check_can_write, device_named
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
+from elmo_plugin.formats.json_file import parse_json
 from elmo_plugin.plugin.task_address import with_repeats
 from elmo_plugin.text.lines import decode, read_blocks
 
@@ -39,7 +40,7 @@ def _get_predictor(args: Namespace) -> Predictor:
     device_named("--cuda-device", args.cuda_device)
     if args.output_file is not None:
         check_can_write("--output-file", args.output_file)
-    given = json_object("--predictor-args", args.predictor_args)
+    given = parse_json(args.predictor_args.strip() or "{}", "--predictor-args", "parameters")
     archive = load_archive(
         args.archive_file,
         weights_file=args.weights_file,
