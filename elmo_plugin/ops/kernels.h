@@ -52,13 +52,31 @@ INLINE inline float clip(float x, float bound) { // NaN stays NaN
   return x < -bound ? -bound : x;
 }
 
+constexpr float TO_INTEGER = 12582912; // 1.5 * 2^23; (x + TO_INTEGER) - TO_INTEGER is rounded
+
+// exp(x) = power e^r, where power is the nearest power of 2 and |r| <= ln(2) / 2, for |x| <= 87.
+struct Exponential {
+  float power, r;
+  INLINE explicit Exponential(float x) {
+    const float n = (x * 1.44269504f + TO_INTEGER) - TO_INTEGER;
+    r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+    power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+  }
+};
+
+// The bits of a number, not NaN, in bfloat16: to the nearest, halfway to the even one.
+INLINE inline uint32_t bfloat16_bits(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
 INLINE inline void store(float* to, float x) { *to = x; }
 
-INLINE inline void store(BFloat16* to, float x) { // to the nearest, halfway to the even one
-  uint32_t bits = std::bit_cast<uint32_t>(x);
-  uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  to->x = static_cast<uint16_t>(x != x ? 0x7fc0 : rounded);
+INLINE inline void store(BFloat16* to, float x) {
+  to->x = static_cast<uint16_t>(x != x ? 0x7fc0 : bfloat16_bits(x));
 }
+
+constexpr int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 // ---- Products ----
 

@@ -30,21 +30,18 @@ constexpr int64_t CHUNK = 32;        // rows of one product, so that its factors
 constexpr int64_t MIN_ROWS = 8;      // minimum rows per task, because each task reads all weights
 constexpr int64_t INPUT_ROWS = 128;  // rows of input gates per product
 
-constexpr int64_t blocks_of(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
+constexpr int64_t blocks_of(int64_t n) { return divide_up(n, BLOCK); }
 
 // ---- Loops over units ----
 
 // exp(x) - 1 for |x| <= 87, to two units in the last place: 2^n (e^r - 1) + (2^n - 1).
 INLINE inline float exp_minus_1(float x) {
-  constexpr float to_integer = 12582912; // 1.5 * 2^23
-  float n = (x * 1.44269504f + to_integer) - to_integer;
-  float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+  const auto [power, r] = Exponential(x);
   float p = 1 / 720.0f + r * (1 / 5040.0f);
   p = 1 / 120.0f + r * p;
   p = 1 / 24.0f + r * p;
   p = 1 / 6.0f + r * p;
   p = 0.5f + r * p;
-  float power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
   return power * (r + r * r * p) + (power - 1);
 }
 
@@ -125,16 +122,15 @@ void product(
 
 // Store n numbers as a row of k int8 numbers, and what is lost by this in `rest`, if given.
 INLINE inline void quantize(const float* from, int64_t n, int64_t k, Byte* to, float* rest) {
-  constexpr float to_integer = 12582912; // 1.5 * 2^23
-  int32_t most = 0;                      // the bits of the largest |x|, with NaN the largest
+  int32_t most = 0; // the bits of the largest |x|, with NaN the largest
   for (int64_t i = 0; i < n; ++i)
     most = std::max(most, std::bit_cast<int32_t>(from[i]) & 0x7fffffff);
   const float scale = std::bit_cast<float>(most) / 127, inverse = most ? 1 / scale : 0;
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const float rounded = from[i] * inverse + to_integer;
+    const float rounded = from[i] * inverse + TO_INTEGER;
     to[i] = static_cast<Byte>(std::bit_cast<int32_t>(rounded) + 128);
-    if (rest) rest[i] = from[i] - (rounded - to_integer) * scale;
+    if (rest) rest[i] = from[i] - (rounded - TO_INTEGER) * scale;
   }
   *reinterpret_cast<float*>(to + k) = scale;
 }
@@ -168,7 +164,7 @@ struct Scan {
 struct Rows {
   int64_t n_steps, n_rows, direction, first_row, stride;
 
-  int64_t count(int64_t of) const { return std::max<int64_t>(0, (of - first_row + stride - 1) / stride); }
+  int64_t count(int64_t of) const { return std::max<int64_t>(0, divide_up(of - first_row, stride)); }
   // Places of a row in tensors of shape (2, n_rows, ..) and (2, n_steps, n_rows, ..).
   int64_t at(int64_t r) const { return direction * n_rows + first_row + r * stride; }
   int64_t at(int64_t t, int64_t r) const {
@@ -351,7 +347,7 @@ struct Task {
 // Runs `work(rows)` for every task, on all threads.
 template <class Work>
 void for_each_task(int64_t n_steps, int64_t n_rows, const Work& work) {
-  const int64_t most = (n_rows + MIN_ROWS - 1) / MIN_ROWS;
+  const int64_t most = divide_up(n_rows, MIN_ROWS);
   const int64_t stride = std::clamp<int64_t>(at::get_num_threads() / 2, 1, most);
   at::parallel_for(0, 2 * stride, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task)

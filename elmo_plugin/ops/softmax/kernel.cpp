@@ -31,24 +31,14 @@ constexpr float MOST = 40;                // above the reference, far from overf
 
 // exp(x) for x <= 85, to two units in the last place; 0 below exp(-85).
 INLINE inline float exp(float x) {
-  constexpr float to_integer = 12582912; // 1.5 * 2^23
-  float y = x > 85 ? 85 : x;
-  y = y < -85 ? -85 : y;
-  const float n = (y * 1.44269504f + to_integer) - to_integer;
-  const float r = (y - n * 0.693145752f) - n * 1.42860677e-6f;
+  const auto [power, r] = Exponential(clip(x, 85));
   float p = 1 / 120.0f + r * (1 / 720.0f);
   p = 1 / 24.0f + r * p;
   p = 1 / 6.0f + r * p;
   p = 0.5f + r * p;
   p = 1 + r * p;
   p = 1 + r * p;
-  const float power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
   return x < -85 ? 0 : power * p;
-}
-
-INLINE inline uint32_t bits(float x) { // of its rounding to bfloat16
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
 // As `product`, in blocks of b that stay in L1.
@@ -78,7 +68,7 @@ struct Softmax {
   T *exponentials, *scaled;
   float* inverse; // (ROWS) of each block of a group: 1 / sum of exponentials
 
-  int64_t tiles() const { return (n_words + WORDS - 1) / WORDS; }
+  int64_t tiles() const { return divide_up(n_words, WORDS); }
   T* tile_of(int64_t block, int64_t tile) const {
     return exponentials + (block * tiles() + tile) * WORDS * ROWS;
   }
@@ -189,7 +179,7 @@ struct Softmax {
           const float e_0 = exp(x_0), e_1 = exp(x_1);
           part[r] += e_0 + e_1;
           if constexpr (gradient && PAIR<T> == 2) {
-            const uint32_t low = bits(e_0), high = bits(e_1);
+            const uint32_t low = bfloat16_bits(e_0), high = bfloat16_bits(e_1);
             reinterpret_cast<uint32_t*>(pairs)[w / 2 * ROWS + r] = low | high << 16;
             to[w * ROWS + r].x = static_cast<uint16_t>(low);
             to[(w + 1) * ROWS + r].x = static_cast<uint16_t>(high);
@@ -258,7 +248,7 @@ struct Softmax {
 
 template <class T>
 Tensor transposed_tiles(const Tensor& weight) {
-  const int64_t n = weight.size(0), width = weight.size(1), tiles = (n + WORDS - 1) / WORDS;
+  const int64_t n = weight.size(0), width = weight.size(1), tiles = divide_up(n, WORDS);
   Tensor out = n % WORDS ? zeros<T>({tiles, width, WORDS}) : scratch<T>({tiles, width, WORDS});
   const T* from = weight.const_data_ptr<T>();
   T* to = out.mutable_data_ptr<T>();
@@ -277,7 +267,7 @@ Tensor transposed_tiles(const Tensor& weight) {
 int64_t blocks_at_once(int64_t blocks, int64_t threads) {
   int64_t best = 1, least = blocks;
   for (int64_t k = 1; k <= MOST_BLOCKS; ++k) {
-    const int64_t time = (blocks + k * threads - 1) / (k * threads) * k;
+    const int64_t time = divide_up(blocks, k * threads) * k;
     if (time <= least) best = k, least = time;
   }
   return best;
@@ -298,7 +288,7 @@ Outputs softmax_loss(
   TORCH_CHECK(
       hits.size(0) == n && hits.is_contiguous(), "hits: expected ", n, " numbers, found ",
       hits.sizes());
-  const int64_t tiles = (n_words + WORDS - 1) / WORDS;
+  const int64_t tiles = divide_up(n_words, WORDS);
   Tensor loss = scratch<float>({n}), d_true, d_hidden, d_bias;
   Tensor weight_t, exponentials, scaled, inverse;
   std::vector<float> padded_bias(tiles * WORDS, -INFINITY);
@@ -321,10 +311,10 @@ Outputs softmax_loss(
       at::native::cpublas::brgemm_release();
     });
   };
-  const int64_t blocks = (n + ROWS - 1) / ROWS, threads = at::get_num_threads();
+  const int64_t blocks = divide_up(n, ROWS), threads = at::get_num_threads();
   const int64_t at_once = blocks_at_once(blocks, threads);
   const auto for_each_rows = [&](int64_t first, int64_t last, const auto& work) {
-    for_each((last - first + at_once - 1) / at_once, [&](int64_t k) {
+    for_each(divide_up(last - first, at_once), [&](int64_t k) {
       work(first + k * at_once, std::min(at_once, last - first - k * at_once));
     });
   };
