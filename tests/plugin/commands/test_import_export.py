@@ -49,9 +49,8 @@ def test_export_then_import_is_the_same_model(bilm_archive, tmp_path, caplog):
     before = Model.from_archive(bilm_archive)
     export_files(before, tmp_path, with_softmax=True)
     files = (str(tmp_path / name) for name in FILES)
-    with caplog.at_level(logging.WARNING):
-        import_files(*files, str(tmp_path / "model.tar.gz"))
-    assert not caplog.records
+    import_files(*files, str(tmp_path / "model.tar.gz"))
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     after = Model.from_archive(tmp_path / "model.tar.gz")
     for name, tensor in before.named_parameters():
         assert torch.equal(tensor, after.get_parameter(name)), name
