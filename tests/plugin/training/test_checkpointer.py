@@ -123,7 +123,7 @@ def test_killed_anywhere_and_recovered(
         assert metrics == expected
         if is_finished:
             break
-    assert after > 40
+    assert after > (40 if variant == "unvalidated" else 50)  # which has fewer epochs
 
 
 @pytest.mark.parametrize("variant", ["one_kept", "early_stopping"])
@@ -210,7 +210,7 @@ def test_shuffled_by_pythons_generator(
         }
 
     expected = result(_train(tmp_path / "whole", **options()), tmp_path / "whole")
-    for after in itertools.count(step=7):  # at least once after each checkpoint
+    for after in itertools.count(step=3):
         folder = tmp_path / str(after)
         if _train_and_kill(monkeypatch, folder, after, **options()):
             break
@@ -555,7 +555,7 @@ def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
 def test_a_folder_in_which_another_run_trains_is_refused(tmp_path: Path) -> None:
     """The other run is a process that waits in its first batch. Nothing of it is changed, and when
     it is killed, its folder is free."""
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     is_training = context.Event()
     run = context.Process(target=_train_for_a_minute, args=(tmp_path, is_training))
     run.start()
