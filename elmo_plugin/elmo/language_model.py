@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -45,10 +45,10 @@ MANY_UNSPLIT = 0.02
 """A larger share of such tokens among all gives a warning."""
 
 
-@lru_cache(maxsize=1)
-def warn_of_unsplit(example: str) -> None:
+@cache  # one warning in a process
+def warn_of_unsplit() -> None:
     logger.warning(
-        f"tokens such as {example!r} end in punctuation and are unknown to the softmax; raw=True, "
+        "many tokens, such as 'dog.', end in punctuation and are unknown to the softmax; raw=True, "
         "and --raw of the command, split raw English text into tokens, one sentence a line"
     )
 
@@ -218,12 +218,11 @@ class LanguageModel(BiLMLayers):
         return found[0] if is_single else [found[b] for b in range(len(batch))]
 
     def _warn_of_unsplit(self, batch: list[list[str]]) -> None:
-        """Warn, once in a process, if many tokens are unknown because they end in punctuation."""
+        """Warn if many tokens are unknown because they end in punctuation."""
         words = [word for sentence in batch for word in sentence]
-        unsplit = [word for word in words if word not in self._ids and UNSPLIT.search(word)]
-        has_warned = warn_of_unsplit.cache_info().currsize  # of this example or another
-        if len(unsplit) > MANY_UNSPLIT * len(words) and not has_warned:
-            warn_of_unsplit(unsplit[0])
+        n_unsplit = sum(word not in self._ids and bool(UNSPLIT.search(word)) for word in words)
+        if n_unsplit > MANY_UNSPLIT * len(words):
+            warn_of_unsplit()
 
     def perplexity(
         self, sentences: str | Sequence[str] | Sequence[Sequence[str]]

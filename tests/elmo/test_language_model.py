@@ -245,10 +245,9 @@ def test_text_that_was_not_split(caplog: pytest.LogCaptureFixture) -> None:
     model.score(["the dog .", "the dog."], raw=True)
     model.score([["the", "dog", "."], ["the", "Mr.", *["dog"] * 99]])
     assert not caplog.text
-    for sentence in ("He threw the dog.", "He threw the dog.", "He threw the stick."):
+    for sentence in ("He threw the dog.", "He threw the stick."):
         model.score(sentence)
-    assert caplog.text.count("tokens such as 'dog.' end in punctuation and are unknown") == 1
-    assert "stick." not in caplog.text
+    assert caplog.text.count("end in punctuation and are unknown") == 1
     warn.cache_clear()
 
 
