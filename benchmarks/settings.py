@@ -18,7 +18,7 @@ PUBLISHED_FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7
 class Settings:
     """
     text : `str`, optional (default = `"docs://train"`)
-        Text to read, as for `elmo_plugin.text.lines.find_files`.
+        Text to read, as for `elmo_plugin.text.text_files.find_files`.
     sentences : `int`, optional (default = `96`)
         Number of sentences whose vectors are computed.
     quick : `bool`, optional (default = `False`)

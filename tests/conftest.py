@@ -71,6 +71,13 @@ BLOCKS = {
 }
 
 
+def write_file(file: Path, content: str | bytes) -> Path:
+    """Write a file, text in UTF-8, and the folders that it needs."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+    return file
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run tests marked long")
     parser.addoption("--fuzz-seed", type=int, default=0, help="the seed of random test cases")

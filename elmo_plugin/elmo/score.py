@@ -27,7 +27,7 @@ from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, standard_input
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.text.lines import find_files
+from elmo_plugin.text.text_files import find_files
 
 DESCRIPTION = """
 Writes the log probability of each word of a text, one sentence per line, or the accuracy on minimal

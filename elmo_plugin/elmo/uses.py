@@ -24,7 +24,8 @@ from elmo_plugin.files.atomic_write import atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, ends_in_checksum, new_digest
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.text.lines import find_files, read_blocks
+from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text.text_files import find_files
 
 ROWS = 1024
 """Number of uses that are written at a time."""

@@ -32,7 +32,7 @@ from elmo_plugin.text.corpus import (
     read_description,
 )
 from elmo_plugin.text.encoding import encode_corpus
-from elmo_plugin.text.lines import file_facts, find_files
+from elmo_plugin.text.text_files import file_facts, find_files
 
 logger = logging.getLogger(__name__)
 

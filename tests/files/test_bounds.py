@@ -13,12 +13,11 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.files import bounds
+from elmo_plugin.files import bounds, decompression
 from elmo_plugin.files.bounds import read_small_file
 from elmo_plugin.formats.bilm_tf import vocabulary_file
 from elmo_plugin.formats.bilm_tf.options_file import read_options
 from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
-from elmo_plugin.text import lines
 from elmo_plugin.text.lines import read_blocks
 from elmo_plugin.text.special_words import SPECIAL_WORDS
 from tests.conftest import BLOCKS, BiLMFiles
@@ -110,7 +109,7 @@ def test_an_xz_file_that_needs_much_memory(tmp_path: Path, monkeypatch: pytest.M
     """The file says how much; a limit of a megabyte stands for the real one."""
     (tmp_path / "text.xz").write_bytes(lzma.compress(b"the dog\n", preset=6))
     assert list(read_blocks(tmp_path / "text.xz")) == [["the dog"]]
-    monkeypatch.setattr(lines, "XZ_MEMORY", 1 << 20)
+    monkeypatch.setattr(decompression, "XZ_MEMORY", 1 << 20)
     with pytest.raises(InputError, match=r"text\.xz: expected .* found .*Memory usage limit"):
         list(read_blocks(tmp_path / "text.xz"))
 

@@ -6,7 +6,7 @@ from allennlp.commands.subcommand import Subcommand
 from elmo_plugin.plugin.commands.command import Command
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 from elmo_plugin.text.encoding import encode_corpus
-from elmo_plugin.text.lines import find_files
+from elmo_plugin.text.text_files import find_files
 
 
 @Subcommand.register("bilm-encode")

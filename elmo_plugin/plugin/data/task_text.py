@@ -37,7 +37,7 @@ from elmo_plugin.checks import InputError, check_choice, check_text, fail, named
 from elmo_plugin.files.digest import digest
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.task_address import TASK, TASK_WITH_REPEATS
-from elmo_plugin.text.lines import file_facts, find_files
+from elmo_plugin.text.text_files import file_facts, find_files
 
 logger = logging.getLogger(__name__)
 

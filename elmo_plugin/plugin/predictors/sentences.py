@@ -17,7 +17,8 @@ from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.models.predictions import json_line, sentence_output
 from elmo_plugin.text.corpus import is_corpus
-from elmo_plugin.text.lines import find_files, read_blocks
+from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text.text_files import find_files
 
 EMPTY = "expected a sentence, found an empty line"
 

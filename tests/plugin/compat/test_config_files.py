@@ -9,7 +9,7 @@ import pytest
 from allennlp.common import Params
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.text.lines import find_files
+from elmo_plugin.text.text_files import find_files
 from tests.conftest import ROOT
 
 

@@ -1,0 +1,121 @@
+import random
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.text.lines import read_sentences
+from elmo_plugin.text.text_files import find_files
+from tests.conftest import write_file
+from tests.ordinary_user import as_ordinary_user
+
+
+def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
+    """The files are sorted, those of folders below are included, and hidden files are left out."""
+    names = ["b.txt", "a.txt", "sub/c.txt", ".hidden", ".git/d.txt"]
+    for name in names:
+        write_file(tmp_path / name, "x\n")
+
+    def found(path) -> list[str]:
+        return [str(file.relative_to(tmp_path)) for file in find_files(path)]
+
+    assert found(tmp_path) == ["a.txt", "b.txt", "sub/c.txt"]
+    (tmp_path / "link").symlink_to("sub")
+    assert found(tmp_path) == ["a.txt", "b.txt", "link/c.txt", "sub/c.txt"]
+    (tmp_path / "link").unlink()
+    assert found(f"{tmp_path}/*.txt") == ["a.txt", "b.txt"]
+    assert found(f"{tmp_path}/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
+    assert found(f"{tmp_path}/**/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
+    assert found(str(tmp_path / "b.txt")) == ["b.txt"]
+    assert found(f"file://{tmp_path}/b.txt") == ["b.txt"]
+
+
+@pytest.mark.parametrize("links", [{"a/up": ".."}, {"a/to_b": "../b", "b/to_a": "../a"}])
+def test_folders_that_contain_themselves_are_an_error(tmp_path: Path, links: dict) -> None:
+    """Following such links would read the same text some forty times, until the system stops."""
+    for name in ("a/text.txt", "b/text.txt"):
+        write_file(tmp_path / name, "x\n")
+    for link, target in links.items():
+        (tmp_path / link).symlink_to(target)
+    for path in (tmp_path, f"{tmp_path}/**/*.txt"):
+        with pytest.raises(InputError, match=r"a/(up|to_b.*): expected a folder of text"):
+            find_files(path)
+
+
+def test_a_path_that_goes_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the folder that is read, the same folder may come twice, by `..` or by a link."""
+    write_file(tmp_path / "sub/text.txt", "x\n")
+    (tmp_path / "link").symlink_to(".")
+    monkeypatch.chdir(tmp_path / "sub")
+    for path in ("../sub", "../sub/**/*.txt", "../../" + tmp_path.name + "/sub", "../link/sub"):
+        assert [file.resolve() for file in find_files(path)] == [tmp_path / "sub/text.txt"]
+    assert find_files("../link/sub/**/*.txt") == [Path("../link/sub/text.txt")]
+
+
+def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
+    """The name of an existing file is not read as a glob."""
+    file = write_file(tmp_path / "text[1].txt", "x\n")
+    assert find_files(file) == [file]
+
+
+def test_a_broken_link_that_a_glob_matches(tmp_path: Path) -> None:
+    """It is an error, as in a folder."""
+    (tmp_path / "gone.txt").symlink_to("nowhere")
+    with pytest.raises(FileNotFoundError, match=r"gone\.txt"):
+        list(read_sentences(f"{tmp_path}/*.txt"))
+
+
+def _words(path: Path) -> list[list[str]]:
+    return list(read_sentences(path))
+
+
+@pytest.mark.parametrize("name", ["closed", "closed/below", "a.txt", "no_entry", "dangling"])
+def test_what_cannot_be_read_in_a_folder_is_named(name: str) -> None:
+    """The folder has a subfolder or a file without permission, or a broken link."""
+    with TemporaryDirectory() as temporary:  # other users may not enter pytest's own
+        folder = Path(temporary)
+        unreadable = folder / name
+        write_file(folder / "a.txt", "a\n")
+        write_file(folder / "closed/below/b.txt", "b\n")
+        write_file(folder / "no_entry/c.txt", "c\n")
+        folder.chmod(0o755)
+        assert as_ordinary_user(_words, folder) == [["a"], ["b"], ["c"]]
+        if name == "dangling":
+            unreadable.symlink_to(folder / "nowhere")
+        else:
+            unreadable.chmod(0o444 if name == "no_entry" else 0)
+        found = as_ordinary_user(_words, folder)
+        if name != "dangling":
+            unreadable.chmod(0o755)
+    assert str(unreadable) in found
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nothing.txt", "expected a file, a folder, a glob or a URL"),
+        ("*.txt", "found none for this glob"),
+        ("empty", "found an empty folder"),
+    ],
+)
+def test_nothing_to_read_is_an_error(tmp_path: Path, path: str, message: str) -> None:
+    """Each error names the path as it was given."""
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=message) as error:
+        find_files(tmp_path / path)
+    assert str(tmp_path / path) in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["zip", "gztar"])
+def test_a_damaged_archive_is_named(tmp_path: Path, kind: str) -> None:
+    """By definition: one sentence with the name, whatever the archive's library raises."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_bytes(random.Random(0).randbytes(5000))
+    archive = Path(shutil.make_archive(str(tmp_path / "packed"), kind, tmp_path / "in"))
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 2] ^= 255
+    archive.write_bytes(data if kind == "zip" else data[: len(data) // 2])
+    with pytest.raises(InputError, match=rf"^{archive}!a\.txt: expected .*, found damage \("):
+        find_files(f"{archive}!a.txt")
