@@ -22,7 +22,6 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.atomic_write import NO_SPACE, name_full_disk
 from elmo_plugin.files.bounds import check_expansion, read_small_file
-from elmo_plugin.files.decompression import GZIP_MAGIC
 from elmo_plugin.files.torch_file import load_weights
 
 CONFIG = "config.json"
@@ -44,6 +43,7 @@ MOST_FILES = 1000
 MOST_BYTES = {".json": 1 << 24, ".txt": 1 << 27, ".dic": 1 << 27}
 """Largest files that are read as a whole, so that a small archive cannot fill the memory."""
 
+GZIP_MAGIC = b"\x1f\x8b"
 MOST_HEADER = 1 << 24
 """Most bytes of a member's name and other facts, which `tarfile` reads as a whole."""
 
