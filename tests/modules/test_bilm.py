@@ -154,7 +154,7 @@ def test_warm_up_is_a_run_over_boundaries(tmp_path):
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_one_more_empty_sentence_hardly_matters(name, monkeypatch):
-    """Expected: the bound in the docstring of `N_BOUNDARIES`, of the change's norm."""
+    """Expected: the bounds in the docstring of `N_BOUNDARIES`, of the change's norm."""
     bilm = Elmo.from_pretrained(name).bilm
     states = []
     for n in (N_BOUNDARIES, N_BOUNDARIES + 1):
@@ -162,4 +162,6 @@ def test_one_more_empty_sentence_hardly_matters(name, monkeypatch):
         bilm.warm_up()
         states.append([x.clone() for x in bilm.warm_state(1)])
     changes = [float((b - a).norm() / b.norm()) for a, b in zip(*states, strict=True)]
-    assert all(0 < change < 0.01 for change in changes)
+    cell, hidden = changes
+    most_of_cell, most_of_hidden = (0.005, 0.005) if name == "medium" else (0.01, 0.001)
+    assert 0 < hidden < most_of_hidden and 0 < cell < most_of_cell
