@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, fail
 from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.ops.linear import product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, lstm_scan
@@ -86,7 +87,8 @@ class ProjectedLSTM(nn.Module):
 
         Returns h_1 .. h_T of shape `(2, T, B, P)`, zeros at steps that a row does not read; and
         each row's c and h after its last step, of shapes `(2, B, D)` and `(2, B, P)`. Raises an
-        `InputError` if the last sizes of `inputs`, `cell` and `hidden` are not those of the layer.
+        `InputError` if the last sizes of `inputs`, `cell` and `hidden` are not those of the layer,
+        or the batch sizes are not T descending numbers.
         """
         expected = self.input_weight.size(1), self.dim, self.projection_dim
         found = inputs.size(-1), cell.size(-1), hidden.size(-1)
@@ -94,6 +96,12 @@ class ProjectedLSTM(nn.Module):
             raise InputError(
                 f"expected inputs, cell and hidden of {expected} numbers each, found {found}"
             )
+        if batch_sizes is not None:
+            n_steps, n_rows = inputs.shape[1:3]
+            is_descending = all(a >= b for a, b in pairwise([n_rows, *batch_sizes, 0]))
+            if len(batch_sizes) != n_steps or not is_descending:
+                expected_sizes = f"{n_steps} numbers in descending order from {n_rows} to 0"
+                fail("batch_sizes", expected_sizes, batch_sizes)
         return lstm_scan(inputs, cell, hidden, self.weights(), batch_sizes)
 
     def weights(self) -> LSTMWeights:

@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <bit>
+#include <cfloat>
 #include <cmath>
 #include <string>
 

@@ -4,6 +4,7 @@ import torch
 
 from elmo_plugin.modules import CharCNN
 from elmo_plugin.modules.char_cnn import Highway
+from elmo_plugin.ops.char_conv import max_of_convolutions
 from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
 from elmo_plugin.ops.char_conv.torch_ops import sort_by_length
 from elmo_plugin.text.characters import words_to_characters
@@ -62,6 +63,24 @@ def test_convolutions_are_the_references(batch):
     own = torch.autograd.grad((found * weight).sum(), [*parameters.values()])
     for name, gradient, reference in zip(parameters, own, gradients):
         assert_close(gradient, reference, atol=1e-4, what=f"gradient of {name}")
+
+
+@pytest.mark.usefixtures("lstm_path")
+def test_words_of_one_id():
+    """Expected: `Conv1d` over the embedded characters. There is one window."""
+    cnn = char_cnn()
+    convolutions = [(torch.randn(5, 4, 1), torch.randn(5))]
+    arguments = torch.tensor([[3], [7]]), cnn.char_embedding.weight, convolutions
+    expected = reference_max_of_convolutions(*arguments)
+    assert_close(max_of_convolutions(*arguments), expected, atol=1e-5, what="maxima")
+
+
+@pytest.mark.parametrize("character", [-1, 262])
+@pytest.mark.usefixtures("lstm_path")
+def test_characters_are_checked(character):
+    """An id without a row is an error, as it is for `Embedding`, and never a read elsewhere."""
+    with pytest.raises(IndexError, match=r"expected ids from 0 to 261|out of range"):
+        char_cnn().convolve(torch.tensor([[1, 2, character, 3]]))
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.modules import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.ops.lstm import reference_lstm
@@ -200,6 +201,16 @@ def test_vectors_of_other_sizes_are_refused(sizes):
         lstm_of("projected")(*tensors)
 
 
+@pytest.mark.parametrize("batch_sizes", [[1, 2], [2], [3, 3], [2, -1], [2, 2, 2]])
+def test_batch_sizes_that_are_not_descending_are_refused(batch_sizes):
+    """Two rows of two steps. A row that begins late would start from zeros, a missing step would
+    give zeros."""
+    lstm = lstm_of("projected")
+    inputs, cell, hidden = (x[..., :2, :] for x in random_inputs(lstm))
+    with pytest.raises(ValueError, match="batch_sizes: expected 2 numbers in descending order"):
+        lstm(inputs[:, :2], cell, hidden, batch_sizes)
+
+
 def test_initial_values_are_tensorflows():
     """The expected distribution is Glorot uniform over TensorFlow's joint kernel of
     `(input + P, 4D)`, whose bound is sqrt(6 / (fan_in + fan_out)), and zeros for the bias. With
@@ -212,6 +223,17 @@ def test_initial_values_are_tensorflows():
         assert 0.99 * bound < weight.max() <= bound
         assert -bound <= weight.min() < -0.99 * bound
     assert not lstm.bias.any()
+
+
+def test_gradients_with_checkpointing_are_the_same():
+    """Expected: the gradients without it. PyTorch's gradient checkpointing computes what a layer
+    keeps a second time, and permits to read it once."""
+    lstm = lstm_of("projected, clipped")
+    arguments = random_inputs(lstm)
+    gradients = []
+    for outputs in (lstm(*arguments)[0], checkpoint(lstm, *arguments, use_reentrant=False)[0]):
+        gradients.append(torch.autograd.grad(outputs.square().sum(), list(lstm.parameters())))
+    assert all(map(torch.equal, *gradients))
 
 
 def test_two_losses_of_one_pass():

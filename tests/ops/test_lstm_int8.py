@@ -12,6 +12,7 @@ from elmo_plugin.modules.language_model import BiLMWithSoftmax
 from elmo_plugin.ops import kernels
 from elmo_plugin.ops.lstm import SELF_TEST, lstm_scan, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.text.lines import read_sentences
+from tests.compare import assert_close
 from tests.conftest import python
 from tests.ops.test_lstm_kernel import check_bits_in_any_company, random_case
 
@@ -95,6 +96,20 @@ def test_columns_of_zeros_and_large_numbers():
     found = lstm_scan(inputs, c, h, quantize_lstm_weights(weights))
     for x, y in zip(found, quantized_lstm(inputs, c, h, weights, None)):
         assert np.abs(x.numpy() - y).max() < 1e-4
+
+
+@needs_int8
+def test_a_row_of_numbers_near_zero_is_a_row_of_zeros():
+    """The inverse of the scale of a row below 3.7e-37 is infinite in fp32, and infinity times zero
+    is NaN. Expected: the results of zeros."""
+    weights = quantize_lstm_weights(random_case_weights())
+    inputs, c, h = torch.randn(2, 3, 4, 5), torch.zeros(2, 4, 70), torch.zeros(2, 4, 6)
+    inputs[:, 0] = 0
+    expected = lstm_scan(inputs, c, h, weights)
+    inputs[:, 0] = 1e-38
+    h[:] = 1e-38
+    for x, y in zip(lstm_scan(inputs, c, h, weights), expected):
+        assert_close(x, y, atol=1e-6, what="results")
 
 
 def random_case_weights():

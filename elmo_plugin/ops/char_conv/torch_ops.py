@@ -19,7 +19,7 @@ def sort_by_length(characters: Tensor) -> tuple[Tensor, Tensor, list[int]]:
     """
     changes = characters[:, 1:] != characters[:, :-1]
     positions = torch.arange(1, characters.size(1), device=characters.device)
-    last_window = (changes * positions).amax(dim=1) if len(characters) else positions[:0]
+    last_window = F.pad(changes * positions, (1, 0)).amax(dim=1)
     last_window, order = last_window.sort(descending=True, stable=True)
     n_windows = torch.bincount(last_window).flip(0).cumsum(0).flip(0).tolist()
     return characters[order], order.argsort(), n_windows
@@ -30,8 +30,12 @@ def best_windows(
 ) -> tuple[Tensor, Tensor | None]:
     """
     The maxima of convolutions without their biases and, if wanted, the position of each window,
-    both of shape `(U, F)`. `characters`: shape `(U, C)`; `tables`: `convolution_tables`.
+    both of shape `(U, F)`. `characters`: shape `(U, C)`; `tables`: `convolution_tables`. Raises an
+    `IndexError` if an id has no row: in one table of all positions it would be another's.
     """
+    n_characters = tables[0].size(1)
+    if ((characters < 0) | (characters >= n_characters)).any():
+        raise IndexError(f"characters: expected ids from 0 to {n_characters - 1}")
     words, place, n_windows = sort_by_length(characters)
     found = [_best_windows_of(words, n_windows, table, wants_places) for table in tables]
     best = torch.cat([best for best, _ in found], dim=1)[place]

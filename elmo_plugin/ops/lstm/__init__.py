@@ -85,8 +85,8 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        outputs, m, *kept = ctx.saved_tensors[ctx.n_tensors :]
-        tensors = ctx.saved_tensors[: ctx.n_tensors]
+        saved = ctx.saved_tensors  # read once, or gradient checkpointing refuses the second time
+        tensors, (outputs, m, *kept) = saved[: ctx.n_tensors], saved[ctx.n_tensors :]
         inputs, _, h_0, weights, _ = reading = _reading(tensors, ctx.rest)
         d_gates, d_h, d_bias = ctx.way.scan_backward(reading, grads[0], outputs, *kept)
 

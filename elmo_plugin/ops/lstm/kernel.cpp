@@ -125,7 +125,8 @@ INLINE inline void quantize(const float* from, int64_t n, int64_t k, Byte* to, f
   int32_t most = 0; // the bits of the largest |x|, with NaN the largest
   for (int64_t i = 0; i < n; ++i)
     most = std::max(most, std::bit_cast<int32_t>(from[i]) & 0x7fffffff);
-  const float scale = std::bit_cast<float>(most) / 127, inverse = most ? 1 / scale : 0;
+  const float scale = std::bit_cast<float>(most) / 127;
+  const float inverse = scale >= FLT_MIN ? 1 / scale : 0; // that of a smaller one may be infinite
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const float rounded = from[i] * inverse + TO_INTEGER;

@@ -88,14 +88,13 @@ class _Loss(torch.autograd.Function):
     def forward(ctx: Any, *arguments: Any) -> Tensor:
         losses, *gradients = _losses(*arguments, gradients=True)
         ctx.save_for_backward(*gradients)
-        ctx.weight_dtype = arguments[3].dtype
         return losses.sum()
 
     @staticmethod
     @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_weight, d_bias = (grads[0] * d for d in ctx.saved_tensors)
-        return d_hidden, None, None, d_weight.to(ctx.weight_dtype), d_bias
+        return d_hidden, None, None, d_weight, d_bias
 
 
 def _losses(

@@ -26,9 +26,8 @@ def losses(
     biases = bias.float().contiguous(), true_logits
     if d_weight is None:
         return torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, None)[:1]
-    if not padding:
-        return torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, d_weight)
-    padded = d_weight.new_empty(arguments[2].shape)
-    found = torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, padded)
-    d_weight.copy_(padded[:, :dim])
+    to = d_weight.new_empty(rows.shape) if padding else d_weight
+    found = torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, to)
+    if padding:
+        d_weight.copy_(to[:, :dim])
     return found
