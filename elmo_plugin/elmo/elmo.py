@@ -26,14 +26,12 @@ from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.saved import elmo_of, save_elmo
 from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
+from elmo_plugin.formats.mixes_file import LARGEST
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
 
 MOST_MIXES = 1000
-
-LARGEST = torch.finfo(torch.float32).max
-"""Largest weight of a mix, because the softmax of an infinite weight is NaN."""
 
 CHOICES: dict[Any, Callable[[list[Tensor]], Tensor]] = {
     "all": torch.stack,

@@ -13,6 +13,7 @@ from elmo_plugin.formats.json_file import read_json
 
 MIXES = "elmo_mixes.json"
 LARGEST = torch.finfo(torch.float32).max
+"""Largest weight of a mix, because the softmax of an infinite weight is NaN."""
 
 
 def write_mixes(mixes: TrainedMixes, path: Path) -> None:

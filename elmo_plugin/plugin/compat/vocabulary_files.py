@@ -57,11 +57,18 @@ def _check_words(new: Path, folder: Path) -> None:
     for file in new.glob("*.txt"):
         old = folder / file.name
         is_words = file.name != NAMESPACE_PADDING_FILE  # whose lines are in any order
-        if is_words and old.exists() and old.read_bytes() != file.read_bytes():
-            raise InputError(
-                f"vocabulary: expected that of the run in {folder.parent}, found another, because "
-                "the text that it is made from has changed; restore the text to resume"
+        if not is_words or not old.exists() or old.read_bytes() == file.read_bytes():
+            continue
+        if sorted(old.read_bytes().splitlines()) == sorted(file.read_bytes().splitlines()):
+            found = (
+                "its words in another order; try again if the data_loader has num_workers, and "
+                "otherwise restore the text"
             )
+        else:
+            found = "another, because the text that it is made from has changed; restore the text"
+        raise InputError(
+            f"vocabulary: expected that of the run in {folder.parent}, found {found} to resume"
+        )
 
 
 Vocabulary.from_files = classmethod(_from_files_of_a_run)  # type: ignore[assignment]

@@ -6,6 +6,7 @@ from typing import Any
 
 from allennlp.common import JsonDict
 from allennlp.data import Instance
+from allennlp.models import Model
 from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError
@@ -48,6 +49,15 @@ class BiLMPredictor(Predictor):
     """
 
     _model: BiLMModel
+
+    def __init__(self, model: Model, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(model, BiLMModel):
+            raise InputError(
+                "predictors bilm and elmo: expected a model of type bilm, found "
+                f"{type(model).__name__}; python -m elmo_plugin elmo gives the vectors of a task's "
+                "biLM"
+            )
+        super().__init__(model, *args, **kwargs)
 
     def load_line(self, line: str) -> JsonDict:
         line = line.removeprefix("\ufeff").strip()  # a byte order mark is no character of the text

@@ -69,9 +69,12 @@ def test_the_words_of_a_run_are_not_replaced(tmp_path: Path, kind: type[Vocabula
     other.save_to_files(str(folder))
     before = saved(folder)
     assert "more.txt" in before
-    with pytest.raises(InputError, match=f"vocabulary: expected that of the run in {tmp_path}, .*"):
-        one.save_to_files(str(folder))
-    assert saved(folder) == before
+    cases = (one, "its words in another order"), (vocabulary("bc"), "another, because")
+    for wrong, found in cases:
+        message = f"expected that of the run in {tmp_path}, found {found}"
+        with pytest.raises(InputError, match=message):
+            wrong.save_to_files(str(folder))
+        assert saved(folder) == before
 
 
 def test_the_vocabulary_of_a_run(bilm_archive: str, tmp_path: Path) -> None:

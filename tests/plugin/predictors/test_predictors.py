@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import pytest
+import torch
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
@@ -45,6 +46,14 @@ def test_forms_of_input(bilm):
     for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}, *wrong_tokens):
         with pytest.raises(InputError, match=r"^expected .*, found \{.*\}$"):
             bilm.predict_json(wrong)
+
+
+@pytest.mark.parametrize("name", ["bilm", "elmo"])
+def test_models_of_another_type_are_refused(name):
+    """As `predict TASK --predictor elmo` gives them, which the error answers with a command."""
+    message = "expected a model of type bilm, found Linear; python -m elmo_plugin elmo"
+    with pytest.raises(InputError, match=message):
+        Predictor.by_name(name)(torch.nn.Linear(1, 1), None)
 
 
 def test_words_of_any_language_are_readable(bilm):
