@@ -78,7 +78,7 @@ def test_words_of_one_id():
 @pytest.mark.parametrize("character", [-1, 262])
 @pytest.mark.usefixtures("lstm_path")
 def test_characters_are_checked(character):
-    """An id without a row is an error, as it is for `Embedding`, and never a read elsewhere."""
+    """An id without a row is an error, as it is for `Embedding`, whose message it is on a GPU."""
     with pytest.raises(IndexError, match=r"expected ids from 0 to 261|out of range"):
         char_cnn().convolve(torch.tensor([[1, 2, character, 3]]))
 

@@ -109,6 +109,14 @@ def test_not_a_number_stays():
         assert max_of_convolutions(characters, embedding, convolutions).isnan().all()
 
 
+@pytest.mark.parametrize("character", [-1, 7])
+def test_characters_are_checked(character):
+    """An id without a row is an error, as it is for `Embedding`, and never a read elsewhere."""
+    characters = torch.tensor([[1, character, 3]])
+    with pytest.raises(IndexError, match="expected ids from 0 to 6"):
+        max_of_convolutions(characters, torch.eye(7), [(torch.ones(2, 7, 2), torch.zeros(2))])
+
+
 def test_longer_words_take_the_other_path():
     """Positions of windows fit a byte in words of 256 characters, and not in longer ones."""
     convolutions = [(torch.randn(4, 3, 2), torch.zeros(4))]
