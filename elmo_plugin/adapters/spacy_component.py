@@ -19,10 +19,10 @@ MOST_DOCS = 64
 
 class ElmoComponent:
     """
-    Sets `doc.tensor`, which has one row per spaCy token, and makes it the `vector` of tokens; that
-    of a span or a document is the mean over its tokens. A token of white space has zeros and does
-    not count, because the biLM does not read it; white space within a token is read as `_`. The
-    biLM reads each sentence by itself, or the whole document if it has no sentence boundaries.
+    Sets `doc.tensor`, which has one row per spaCy token, and makes it the vectors of tokens, spans
+    and the document; see `set_hooks`. A token of white space has zeros and does not count in means,
+    because the biLM does not read it; white space within a token is read as `_`. The biLM reads
+    each sentence by itself, or the whole document if it has no sentence boundaries.
 
     # Parameters
 
@@ -57,8 +57,7 @@ class ElmoComponent:
         ]
         for doc in docs:
             doc.tensor = np.zeros((len(doc), self.elmo.output_dim), "float32")
-            doc.user_token_hooks["vector"] = _row
-            doc.user_span_hooks["vector"] = doc.user_hooks["vector"] = _mean
+            set_hooks(doc)
         texts = [[one_token(token.text) for token in part] for part in parts]
         for part, vectors in zip(parts, self.elmo.embed(texts, self.layer)):
             if part:
@@ -72,6 +71,17 @@ class ElmoComponent:
         return self
 
 
+def set_hooks(doc: Any) -> None:
+    """
+    Make `doc.tensor` what `vector` and `similarity` are computed from: a token has its row, a span
+    or the document the mean over its tokens, and similarity is the cosine of two vectors, or 0 if
+    one has only zeros. spaCy stores documents without this, so a stored one needs it again.
+    """
+    doc.user_token_hooks.update(vector=_row, similarity=_cosine)
+    for hooks in (doc.user_span_hooks, doc.user_hooks):
+        hooks.update(vector=_mean, similarity=_cosine)
+
+
 def _row(token: Any) -> np.ndarray:
     return token.doc.tensor[token.i]
 
@@ -80,3 +90,9 @@ def _mean(tokens: Any) -> np.ndarray:
     """The mean vector of the tokens of a span or a document that are not white space."""
     n_words = sum(not token.is_space for token in tokens)
     return tokens.doc.tensor[[token.i for token in tokens]].sum(axis=0) / max(n_words, 1)
+
+
+def _cosine(first: Any, second: Any) -> float:
+    """spaCy's own similarity of two tokens is 1 if their words are equal, whatever the context."""
+    x, y = first.vector, second.vector
+    return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y) or 1))
