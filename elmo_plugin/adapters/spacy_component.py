@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from elmo_plugin.adapters import check_has_one_vector, one_token
 from elmo_plugin.elmo.elmo import Elmo
@@ -15,6 +16,9 @@ from elmo_plugin.elmo.parts import groups
 
 MOST_DOCS = 64
 """Documents whose vectors are computed together, which bounds the memory."""
+
+# A process of `n_process` is forked without the threads of the first, and would wait for them.
+os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 class ElmoComponent:

@@ -1,6 +1,9 @@
 """The component with spaCy itself."""
 
 import shutil
+import subprocess
+import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,7 @@ from spacy.tokens import Doc
 
 import elmo_plugin_spacy  # noqa: F401
 from elmo_plugin import Elmo
+from elmo_plugin.adapters.spacy_component import set_hooks
 from elmo_plugin.checks import InputError
 from tests.compare import assert_close
 from tests.conftest import BiLMFiles
@@ -89,12 +93,53 @@ def test_a_saved_pipeline(folder: Path, tmp_path: Path) -> None:
     assert np.array_equal(found, expected) and not np.allclose(found, plain)
 
 
+def test_similarity(folder: Path, elmo: Elmo) -> None:
+    """It is NumPy's cosine of the vectors of words in context, also of equal words, for which
+    spaCy's own is 1; and 0 with white space, whose vector is zeros."""
+    doc = pipeline(folder, layer="top")(BOTH + "  ")
+    words = np.concatenate([elmo.embed(sentence, "top") for sentence in SENTENCES])
+    the, other = words[2], words[5]
+    parts = [(doc[2], the), (doc[5], other), (doc[:3], words[:3].mean(0)), (doc, words.mean(0))]
+    assert doc[2].text == doc[5].text
+    for (first, x), (second, y) in product(parts, parts):
+        expected = x @ y / np.linalg.norm(x) / np.linalg.norm(y)
+        assert first.similarity(second) == pytest.approx(expected, abs=1e-5)
+    assert doc[2].similarity(doc[-1]) == doc[-1:].similarity(doc) == 0
+
+
 def test_a_stored_document(folder: Path) -> None:
-    """A document keeps its vectors in spaCy's own bytes, as `tensor`."""
-    doc = pipeline(folder)(BOTH)
+    """A document keeps its vectors in spaCy's own bytes, as `tensor`, and `set_hooks` makes them
+    the vectors of its tokens again, with their similarity and without white space in means."""
+    doc = pipeline(folder)(BOTH + "  ")
     with pytest.warns(UserWarning, match="user hooks"):
         found = Doc(doc.vocab).from_bytes(doc.to_bytes())
-    assert np.array_equal(found.tensor, doc.tensor)
+    assert np.array_equal(found.tensor, doc.tensor) and not np.allclose(found.vector, doc.vector)
+    set_hooks(found)
+    for part, stored in ((doc[3], found[3]), (doc[2:4], found[2:4]), (doc, found)):
+        assert np.array_equal(part.vector, stored.vector) and part.vector.any()
+        assert part.similarity(doc[5]) == stored.similarity(found[5])
+
+
+PROCESSES = """
+import numpy, spacy, torch
+torch.set_num_threads(2)
+nlp = spacy.blank("en")
+nlp.add_pipe("elmo", config={"model": "small"})
+texts = ["He threw the stick to the dog.", "The ferry leaves at seven."]
+expected = [nlp(text).tensor for text in texts]
+for doc, tensor in zip(nlp.pipe(texts, n_process=2, batch_size=1), expected, strict=True):
+    numpy.testing.assert_allclose(doc.tensor, tensor, rtol=0, atol=1e-5)
+print("equal")
+"""
+
+
+def test_several_processes() -> None:
+    """`n_process` gives the vectors of one process, also after it has computed with threads. A
+    forked process has none of them, and waits for them without end if it computes with several."""
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROCESSES], capture_output=True, timeout=120
+    )
+    assert found.stdout == b"equal\n", found.stderr.decode()
 
 
 def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
