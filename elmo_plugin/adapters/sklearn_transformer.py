@@ -9,6 +9,7 @@ import numpy as np
 from elmo_plugin.adapters import check_has_one_vector, missing
 from elmo_plugin.checks import check_path, fail
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.sentences import names_of, tokens_of
 
 try:
     from sklearn import base
@@ -46,7 +47,7 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
     ) -> None:
         self.model, self.layer, self.raw = model, layer, raw
 
-    def fit(self, texts: Any, labels: Any = None) -> ElmoVectors:
+    def fit(self, X: Any, y: Any = None) -> ElmoVectors:
         """Load the biLM. It is not trained."""
         check_has_one_vector(self.layer)
         check_path("model", self.model)
@@ -54,17 +55,17 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         self._n_features_out = self.elmo_.output_dim  # names of features need it
         return self
 
-    def transform(self, texts: Any) -> np.ndarray:
+    def transform(self, X: Any) -> np.ndarray:
         """
-        The vectors of N texts, shape `(N, 2P)`, zeros for a text without tokens. `texts`: a list,
+        The vectors of N texts, shape `(N, 2P)`, zeros for a text without tokens. `X`: a list,
         an array, a column of a DataFrame, or a DataFrame with one column, of strings with white
         space between tokens or of lists of tokens.
         """
         check_is_fitted(self)
-        if getattr(texts, "ndim", 1) == 2 and texts.shape[1] == 1:
-            texts = np.asarray(texts)[:, 0]
-        if isinstance(texts, str) or hasattr(texts, "columns"):
-            fail("texts", "a list of texts or one column", type(texts).__name__)
+        if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:
+            X = np.asarray(X)[:, 0]
+        if isinstance(X, str) or hasattr(X, "columns"):
+            fail("X", "a list of texts or one column", type(X).__name__)
         if not self.raw:
-            texts = [text.split() if isinstance(text, str) else text for text in texts]
-        return self.elmo_.embed(texts, self.layer, pool="mean", raw=self.raw)
+            X = [tokens_of(*named) for named in zip(names_of(X), X)]
+        return self.elmo_.embed(X, self.layer, pool="mean", raw=self.raw)

@@ -85,7 +85,7 @@ def dump(
     def indexed() -> Iterator[Line]:
         for line in lines:
             if settings.use_sentence_keys or settings.has_index:
-                index[line.text] = line.number
+                index[line.text.lstrip()] = line.number
             yield line
 
     def write(part: list[Line], file: h5py.File) -> Iterator[int]:

@@ -23,7 +23,9 @@ from elmo_plugin.modules.lstm_state import CarriedState, LSTMState, take_resume_
 from elmo_plugin.text.characters import (
     BEGIN_TOKEN,
     END_TOKEN,
+    count_cropped,
     warn_of_boundaries,
+    warn_of_long_tokens,
     words_to_characters,
 )
 
@@ -166,6 +168,8 @@ class BiLMLayers(nn.Module):
         lengths = [len(sentence) for sentence in sentences]
         most = max(lengths, default=0)
         tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long, device="cpu")
+        if 2 * sum(count_cropped(sentence, n_characters) for sentence in sentences) > sum(lengths):
+            warn_of_long_tokens(n_characters)
         for row, sentence in zip(tokens, sentences):
             if BEGIN_TOKEN in sentence or END_TOKEN in sentence:
                 warn_of_boundaries()
@@ -192,14 +196,15 @@ class BiLMLayers(nn.Module):
         Set the state at the start of a sentence under `warm` from a text, for a biLM without one of
         its training: for each layer and direction, the mean of the states after each sentence,
         which are those before the next one. The sentences are read once, in `batch_size` rows from
-        zeros as under `carry`. `sentences`: as in `Elmo.embed`.
+        zeros as under `carry`. `sentences`: several, as in `Elmo.embed`.
 
-        Raises an `InputError` if there are none, and as `Elmo.embed`.
+        Raises an `InputError` if there are none or only one, and as `Elmo.embed`.
         """
         check_count("batch_size", batch_size)
-        texts, _ = token_lists(sentences)
-        if not texts:
-            raise InputError("expected sentences, found none")
+        texts, is_single = token_lists(sentences)
+        if is_single or not texts:
+            found = "one, whose tokens these are" if is_single else "none"
+            raise InputError(f"expected several sentences, as a list of lists, found {found}")
         with self.lock.alone():
             self.check_weights()
             reader, state = self.frozen() or self.bilm, self.bilm.bilstm.zero_state(batch_size)

@@ -17,7 +17,9 @@ MOST_CLUSTERS = 10
 
 
 def vectors_of(uses: Any) -> np.ndarray:
-    """The vectors of the uses in a DataFrame, float64."""
+    """The vectors of the uses in a DataFrame, float64. Raises an `InputError` if it has none."""
+    if not len(uses):
+        fail("uses", "at least one", "none")
     return np.stack(uses[VECTOR]).astype(np.float64)
 
 
@@ -113,7 +115,7 @@ def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
     first, with a column `cosine`. Equal sentences count once.
     """
     check_count("k", k)
-    found = uses.assign(cosine=_unit(vectors_of(uses)) @ _unit(vector.astype(np.float64)))
+    found = uses.assign(cosine=_unit(vectors_of(uses)) @ _unit(np.asarray(vector, np.float64)))
     return found.drop_duplicates(["text", "position"]).nlargest(k, "cosine")
 
 

@@ -65,7 +65,7 @@ def sentence_lines(
     that names the line if it is blank.
     """
     for number, text in islice(enumerate(texts), first, None, step):
-        line = Line(number, text.strip())
+        line = Line(number, text.rstrip())  # raw text has its places from the start of the line
         if not line.text:
             raise InputError(f"{name}, line {number + 1}: expected a sentence, found an empty line")
         yield line

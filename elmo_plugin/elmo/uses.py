@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
+from torch import nn
 from tqdm import tqdm
 
-from elmo_plugin.checks import InputError, check_count, check_flag, fail, needed
+from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
 from elmo_plugin.elmo.frozen_state import bytes_of
 from elmo_plugin.elmo.parts import groups
 from elmo_plugin.elmo.sentences import SPACE, check_is_list, is_series, names_of, tokens_of
@@ -159,7 +160,7 @@ def uses_with_vectors(
         check_count("most", most)
         uses = tqdm(sample(uses, most, seed), unit=" uses", desc="vectors")
     # The second iterator is ahead by the sentences that the stream embeds at a time.
-    checked = (_check_text(use, stored_in) for use in uses)
+    checked = (_check_storable(use, stored_in) for use in uses)
     sentences, ahead = tee(list(found) for _, found in groupby(checked, key=lambda use: use[2:4]))
     vectors = elmo.stream((found[0].text.split(" ") for found in ahead), layer)
     for found, numbers in zip(sentences, vectors):
@@ -177,11 +178,22 @@ def uses_frame(elmo: Any, corpus: Any, words: Any, layer: str | int, *arguments:
 
 def vectors_from(elmo: Any, layer: str | int) -> dict[str, str]:
     """What vectors are from, which has to be the same for vectors that are compared."""
+    found = {"layer": str(layer), "initial_state": elmo.initial_state, "biLM": _digest(elmo.bilm)}
+    if layer == elmo.n_layers - 1:
+        found["layer"] = "top"
+    if layer == "mix":
+        mix = elmo.mixes[0]
+        found["mix"] = f"{_digest(mix)}, do_layer_norm: {mix.do_layer_norm}"
+    return found
+
+
+def _digest(module: nn.Module) -> str:
+    """The digest of all weights of a module."""
     found = new_digest()
-    for name, x in elmo.bilm.state_dict().items():
+    for name, x in module.state_dict().items():
         found.update(name.encode())
         found.update(bytes_of(x))
-    return {"layer": str(layer), "initial_state": elmo.initial_state, "biLM": found.hexdigest()}
+    return found.hexdigest()
 
 
 def write_uses(
@@ -190,8 +202,8 @@ def write_uses(
     """
     Write the `uses_with_vectors` to a new HDF5 file with an array for each column of the DataFrame.
     Memory does not grow with the text. Returns the number of uses of each word. Raises an
-    `InputError` if the file exists, if there are no uses, or if their text cannot be stored, and a
-    `DiskFullError` if the disk is full.
+    `InputError` if the file exists, if there are no uses, or if their text or the labels of their
+    sentences cannot be stored, and a `DiskFullError` if the disk is full.
     """
     check_is_new(out)
     found = uses_with_vectors(elmo, corpus, words, layer, *arguments, stored_in="HDF5")
@@ -217,7 +229,10 @@ def write_uses(
     return of_words
 
 
-def _check_text(use: Use, stored_in: str) -> Use:
+def _check_storable(use: Use, stored_in: str) -> Use:
+    if stored_in == "HDF5" and not isinstance(use.sentence, WHOLE):
+        expected = "whole numbers as labels, as after reset_index(drop=True)"
+        fail("corpus", expected, use.sentence)
     for column, value in zip(Use._fields, use):
         if isinstance(value, str) and (found := UNSTORABLE[stored_in].search(value)):
             line = (

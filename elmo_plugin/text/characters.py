@@ -111,6 +111,16 @@ def warn_of_boundaries() -> None:
     )
 
 
+@lru_cache(maxsize=1)
+def warn_of_long_tokens(max_characters_per_token: int) -> None:
+    """Warn, once in a process, that most tokens of some sentences are cropped."""
+    logger.warning(
+        f"most tokens of some sentences are longer than {max_characters_per_token - 2} bytes in "
+        "UTF-8 and are cropped: is each string of a list one token? Several sentences are a list "
+        "of lists, and the tokens of a protein are its letters: [list(protein)]"
+    )
+
+
 def word_to_characters(word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS) -> array:
     """The character ids of one word, shape `(C,)`, int16."""
     return array("h", _word_to_bytes(word, max_characters_per_token))

@@ -90,8 +90,8 @@ def test_what_is_refused(folder: Path) -> None:
         ElmoVectors(folder, "all").fit(TEXTS)
     with pytest.raises(NotFittedError):
         ElmoVectors(folder).transform(TEXTS)
-    with pytest.raises(ValueError, match=r"sentence 1: expected a list of tokens, found 3"):
+    with pytest.raises(ValueError, match=r"sentence 1: expected a sentence or a list .*, found 3"):
         ElmoVectors(folder).fit_transform(["A", 3])
     for texts in ("A cat", pd.DataFrame({"one": TEXTS, "two": TEXTS})):
-        with pytest.raises(InputError, match="texts: expected a list of texts or one column"):
+        with pytest.raises(InputError, match="X: expected a list of texts or one column"):
             ElmoVectors(folder).fit(TEXTS).transform(texts)

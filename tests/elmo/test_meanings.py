@@ -116,6 +116,9 @@ def test_nearest(two: tuple[np.ndarray, np.ndarray]) -> None:
     found = nearest(uses, two[1][0], 7)
     assert found.index.tolist() == np.argsort(-cosines)[:7].tolist()
     np.testing.assert_allclose(found["cosine"], np.sort(cosines)[::-1][:7])
+    assert nearest(uses, list(two[1][0]), 7).equals(found)
+    with pytest.raises(InputError, match=r"^uses: expected at least one, found"):
+        nearest(uses[:0], two[1][0])
 
 
 def test_picture(two: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:

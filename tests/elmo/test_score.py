@@ -81,6 +81,27 @@ def test_both_formats(
     assert printed(capsys, *arguments).split() == [",".join(rows[0])]
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_places_in_raw_text(tmp_path: Path, capsys: pytest.CaptureFixture, form: str) -> None:
+    """Property: a token is what its line, as it is in the file, has between `start` and `end`."""
+    lines = ["It isn't easy.", "  He\tran. ", "\u00a0\tNo ."]
+    (tmp_path / "raw").write_text("\n".join(lines) + "\n", "utf-8")
+    arguments = [tmp_path / "raw", "--raw", "--pretrained", "tiny", "--format", form]
+    text = printed(capsys, *arguments)
+    if form == "csv":
+        rows = list(csv.DictReader(io.StringIO(text)))
+        found = [(int(x["sentence"]), x["token"], int(x["start"]), int(x["end"])) for x in rows]
+    else:
+        found = [
+            (line["sentence"], token, *span)
+            for line in map(json.loads, text.splitlines())
+            for token, span in zip(line["tokens"], line["spans"], strict=True)
+        ]
+    tokens = ["It", "is", "n't", "easy", ".", "He", "ran", ".", "No", "."]
+    assert [token for _, token, *_ in found] == tokens
+    assert all(lines[sentence][start:end] == token for sentence, token, start, end in found)
+
+
 def test_without_allennlp(text: Path, bilm_archive: str, capsys: pytest.CaptureFixture) -> None:
     """Expected: what the command prints in this process, and an error in one line, also for a text
     that needs a package that is not there."""

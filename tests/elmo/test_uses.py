@@ -215,6 +215,21 @@ def test_wrong_arguments(elmo: Elmo, bilm_archive: str, monkeypatch: pytest.Monk
         elmo.uses(["a"], ["a"])
 
 
+def test_what_vectors_are_from(elmo: Elmo, bilm_archive: str) -> None:
+    """By definition: equal names mean equal vectors. The top layer has two names, and a mix has its
+    weights and its normalization."""
+
+    def attrs(layer: str | int, **options: object) -> dict:
+        other = Elmo.from_archive(bilm_archive, **options) if options else elmo
+        return other.uses(["a dog"], ["dog"], layer).attrs
+
+    assert attrs("top") == attrs(2) != attrs(1)
+    mixes: list[dict] = [{}, {"scalar_mix_parameters": [1, 0, 0]}, {"do_layer_norm": True}]
+    found = [attrs("mix", **options) for options in mixes]
+    assert all(found[i] != found[j] for i, j in ((0, 1), (0, 2), (1, 2)))
+    assert attrs("mix", scalar_mix_parameters=[1, 0, 0]) == found[1]
+
+
 @pytest.mark.parametrize("rows", [1, 7, 1024])
 def test_a_file_of_uses(
     elmo: Elmo, sentences: list, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -238,14 +253,21 @@ def test_a_file_of_uses(
         write_uses(tmp_path / "out", elmo, *arguments)
 
 
-def test_the_labels_of_a_series(elmo: Elmo) -> None:
-    """By hand: the uses of a filtered column are joined with the other columns by its labels."""
+def test_the_labels_of_a_series(elmo: Elmo, tmp_path: Path) -> None:
+    """By hand: the uses of a filtered column are joined with the other columns by its labels. A
+    file has whole numbers, to which others would be rounded."""
     data = pandas.DataFrame(
         {"text": ["the cat", "a dog ran", "my dog !"], "year": [1850, 1850, 1990]}
     )
     some = data[data["text"].str.contains("dog")]
     found = elmo.uses(some["text"], ["dog"]).join(data["year"], on="sentence")
     assert found["sentence"].tolist() == [1, 2] and found["year"].tolist() == [1850, 1990]
+    for label in (1.5, "x"):
+        column = pandas.Series(["a dog"], index=[label])
+        assert elmo.uses(column, ["dog"])["sentence"].tolist() == [label]
+        with pytest.raises(InputError, match=r"^corpus: expected whole numbers as labels"):
+            write_uses(tmp_path / "out", elmo, column, ["dog"], "top", None, 0)
+    assert not (tmp_path / "out").exists()
     twice = pandas.concat([some, some])["text"]
     with pytest.raises(InputError, match=r"^corpus: expected a different label in each row, as "):
         elmo.uses(twice, ["dog"])

@@ -54,19 +54,18 @@ def test_the_mean_of_the_states_after_sentences(
 
 
 def test_the_forms_of_a_text() -> None:
-    """A sentence as a string is one sentence; no sentence has no mean."""
+    """A single sentence is refused, because proteins in a list of strings are one sentence whose
+    tokens they are; no sentence has no mean. What is refused leaves the state as it was."""
     elmo = Elmo(random_bilm().bilm)
-    states = []
-    for text in (TEXT[0], SENTENCES[0], SENTENCES[:1]):
-        elmo.warm_up(text)
-        states.append(elmo.bilm.warm_state.output.clone())
-    assert torch.equal(states[0], states[1]) and torch.equal(states[0], states[2])
-    with pytest.raises(ValueError, match="expected sentences, found none"):
-        elmo.warm_up([])
+    elmo.warm_up(SENTENCES[:1])
+    before = elmo.bilm.warm_state.output.clone()
+    for text, found in ((TEXT[0], "one, whose"), (SENTENCES[0], "one, whose"), ([], "none")):
+        with pytest.raises(ValueError, match=f"expected several sentences, .* found {found}"):
+            elmo.warm_up(text)
     with pytest.raises(ValueError, match="sentence 1: expected a list of tokens"):
         elmo.warm_up([["A"], 3])
     with pytest.raises(ValueError, match="batch_size: expected a whole number from 1"):
         elmo.warm_up(SENTENCES, batch_size=0)
-    assert torch.equal(states[0], elmo.bilm.warm_state.output)
+    assert torch.equal(before, elmo.bilm.warm_state.output)
     with pytest.raises(RuntimeError, match="never loaded"):
         Elmo.from_options(BiLMOptions.from_dict(BLOCKS, source="test")).warm_up(SENTENCES)
