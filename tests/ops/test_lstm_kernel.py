@@ -206,6 +206,24 @@ def test_nan_stays_nan():
 
 
 @needs_kernel
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_row_of_nan_is_alone(dtype: torch.dtype) -> None:
+    """By definition, the gradient of a row's inputs depends on no other row. 33 rows are read in
+    two parts, and 65 cells in two blocks, of which the second has padding."""
+    lstm = ProjectedLSTM(input_dim=5, dim=65, projection_dim=5, cell_clip=3, proj_clip=3)
+    lstm.requires_grad_(False).precision = dtype
+    inputs = torch.randn(2, 3, 33, 5, requires_grad=True)
+    state = torch.zeros(2, 33, 65), torch.zeros(2, 33, 5)
+    weight = torch.ones(2, 3, 33, 5)
+    found = []
+    for value in (1.0, float("nan")):
+        weight[:, :, 32] = value
+        [gradient] = torch.autograd.grad(lstm(inputs, *state, None)[0], inputs, weight)
+        found.append(gradient[:, :, :32])
+    assert torch.equal(*found) and found[0].any()
+
+
+@needs_kernel
 def test_rising_batch_sizes_are_refused():
     """The kernel would write outside of its arrays. The message says what was found."""
     lstm = ProjectedLSTM(input_dim=3, dim=4, projection_dim=2, cell_clip=None, proj_clip=None)

@@ -531,6 +531,9 @@ struct BackwardTask {
           d_b[2 * dim + u] += d_f;
           d_b[3 * dim + u] += d_o;
         }
+        // Weights of zero do not cancel a NaN that another row left in the padding.
+        for (T* gate = to; gate < to + GATES; gate += BLOCK)
+          std::fill(gate + units, gate + BLOCK, T());
       }
     });
   }
