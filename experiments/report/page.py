@@ -141,6 +141,13 @@ def _table_1(results: Results, folder: Path) -> str:
         heads += [_common_role(names), "gain", "error reduction"]
         for line, pair, gain in zip(lines, pairs, differences(pairs)):
             line += [pair[1], gain, _error_reduction(*pair)]
+        if k == 0:
+            firsts, first = [elmo for _, elmo in pairs], _common_role(names).removeprefix("with ")
+        else:
+            heads.append(f"gain over {first}")
+            more = differences([(other, elmo) for other, (_, elmo) in zip(firsts, pairs)])
+            for line, gain in zip(lines, more):
+                line.append(gain)
     pictures.gains(bars, folder / "gains.svg")
     return f"![results without and with ELMo](results/gains.svg)\n\n{table(heads, lines)}"
 

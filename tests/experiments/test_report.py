@@ -87,13 +87,14 @@ def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
     The values are drawn alike, so no difference is significant after a correction."""
     page = write(tmp_path / "page", rows)
     line = lines_of(page, "Table 1")[2]
-    none, random, static, small = (
+    none, random, static, small, medium = (
         values(rows, task="ner", bilm=bilm, fraction=1, layers=layers, place=place)
         for bilm, layers, place in (
             ("none", None, None),
             ("random", 0.1, "input"),
             ("static", "words", "input"),
             ("small", 0.1, "input"),
+            ("medium", 0.1, "input"),
         )
     )
 
@@ -107,9 +108,11 @@ def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
         gain = y.mean() - x.mean()
         return f"{gain:+.2f} ({gain - half:+.2f} to {gain + half:+.2f})"
 
-    reduction = 100 * (small.mean() - none.mean()) / (100 - none.mean())
-    expected = [text(none), text(small), welch(none, small), f"{reduction:.1f} %"]
-    assert line == ["NER, F1", *expected]
+    expected = [text(none)]
+    for elmo in (small, medium):
+        reduction = 100 * (elmo.mean() - none.mean()) / (100 - none.mean())
+        expected += [text(elmo), welch(none, elmo), f"{reduction:.1f} %"]
+    assert line == ["NER, F1", *expected, welch(small, medium)]
     # Table 1 of the paper gives 21 % for NER.
     line = lines_of(page, "The data")[2]
     assert line == ["NER", "WNUT-17", "1,000", "90.15 → 92.22", "21.0 %"]
@@ -285,15 +288,16 @@ def test_tasks_with_different_bilms(tmp_path: Path) -> None:
 
 
 def test_columns_of_table_1(tmp_path: Path) -> None:
-    """By hand: table 1 has both biLMs that the grid names, each compared with none; the third is
-    compared with the first of them. A biLM without rows has no column."""
+    """By hand: table 1 has both biLMs that the grid names, each compared with none and the second
+    with the first too; the third is compared with the first of them. A biLM without rows has no
+    column."""
     results = own_results("table 1", NONE, {"bilm": "r"}, {"bilm": "a"}, {"bilm": "b"})
     results.grid = results.grid._replace(columns=["a", "b"])
     sections = grid_sections(results, tmp_path)
     both = sections["Table 1: with and without ELMo"].splitlines()
     groups = ["with `a` | gain | error reduction", "with `b` | gain | error reduction"]
-    assert both[2] == f"| task | without ELMo | {' | '.join(groups)} |"
-    last = "70.00 (1) | +20.00 | 40.0 % | 80.00 (1) | +30.00 | 60.0 % |"
+    assert both[2] == f"| task | without ELMo | {' | '.join(groups)} | gain over `a` |"
+    last = "70.00 (1) | +20.00 | 40.0 % | 80.00 (1) | +30.00 | 60.0 % | +10.00 |"
     assert both[-1] == f"| tags mine, accuracy | 50.00 (1) | {last}"
     others = sections["Other biLMs"].splitlines()
     assert others[0] == "| task | with `r` | gain over none | gain of `a` over it |"
