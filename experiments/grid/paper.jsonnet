@@ -9,7 +9,7 @@ local tasks = {
   for name in std.objectFields(import 'tasks.libsonnet')
   for task in [(import 'tasks.libsonnet')[name]]
 };
-local models = ['small', 'medium'];  // the columns of table 1: models in the package, whose rows are made
+local models = ['small', 'medium'];  // the columns of table 1: installed models
 local bilms = { [name]: { pretrained: name } for name in models } + {
   random: { like: 'small', seed: 13370, scaled: true },
   static: { pretrained: 'small' },
