@@ -7,11 +7,11 @@ sentence, which begins with `name`, the name of the parameter:
 `needed` checks that an optional package is installed.
 """
 
+import os
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -75,8 +75,9 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
 
 
 def check_path(name: str, value: Any) -> None:
-    """Require a path or a URL: a non-empty string or `Path` without NUL."""
-    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+    """Require a path or a URL: a string or an `os.PathLike` that is not empty and has no NUL."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str) or not text or "\0" in text:
         fail(name, "a path", value)
 
 
@@ -108,7 +109,8 @@ def needed(module: str, asked_by: str = "") -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        package = {"sklearn": "scikit-learn"}.get(name := module.partition(".")[0], name)
+        name = module.partition(".")[0].replace("_", "-")
+        package = {"sklearn": "scikit-learn"}.get(name, name)
         raise InputError(
             f"{asked_by}expected the package {package}, found none; pip install {package}"
         ) from error

@@ -31,8 +31,7 @@ FEWEST_CODE_POINTS = 7
 """The length of `<bos>`, which is found by its code points, with the two marks of a word."""
 
 MOST_LAYERS = 1000
-MOST_PARAMETERS = 1 << 32
-"""More layers or parameters would exhaust the memory; ELMo has 94 million parameters."""
+"""More would exhaust the memory."""
 
 NULL_IS_ABSENT = ("n_highway", "use_skip_connections")
 """bilm-tf reads these with `.get(key)` and tests the result for truth."""
@@ -124,13 +123,6 @@ class CharCNNOptions:
             "activation": self.activation,
         }
 
-    def n_parameters(self) -> int:
-        """The number of parameters without a projection."""
-        n, c = self.n_filters, self.embedding.dim
-        convolutions = sum(k * (width * c + 1) for width, k in self.filters)
-        n_characters = NUM_CHARACTERS if self.n_code_points is None else self.n_code_points + 1
-        return n_characters * c + convolutions + self.n_highway * 2 * (n * n + n)
-
 
 @dataclass(frozen=True, kw_only=True)
 class WordOptions:
@@ -180,32 +172,6 @@ class BiLMOptions:
             return self
         n_bytes = len(word_text(words))
         return replace(self, words=replace(self.words, n_words=len(words), n_bytes=n_bytes))
-
-    def check_size(self, n_words: int = 0) -> None:
-        """
-        Raise an `InputError` if a biLM, with a softmax of `n_words` words, would take too much
-        memory. This is for new models, because a weight file bounds the sizes of others.
-        """
-        if self.char_cnn is not None:
-            check_count("char_cnn.n_highway", self.char_cnn.n_highway, least=0, most=MOST_LAYERS)
-        n_parameters = self.n_parameters(n_words)
-        if n_parameters > MOST_PARAMETERS:
-            raise InputError(
-                f"lstm, char_cnn and words: expected sizes of at most {MOST_PARAMETERS:,} "
-                f"parameters, found {n_parameters:,}"
-            )
-
-    def n_parameters(self, n_words: int = 0) -> int:
-        """The number of parameters of the biLM and of a softmax of `n_words` words."""
-        lstm, cnn, words = self.lstm, self.char_cnn, self.words
-        p, d = lstm.projection_dim, lstm.dim
-        n = (0 if cnn is None else cnn.n_filters) + (0 if words is None else words.dim)
-        encoder = 0 if cnn is None else cnn.n_parameters()
-        encoder += 0 if words is None else words.n_words * words.dim
-        encoder += n * p + p if n != p or self.reads_code_points else 0
-        direction = 4 * d * (2 * p + 1) + (d * p if d != p else 0)
-        softmax = n_words * (1 if self.is_tied else p + 1)
-        return encoder + lstm.n_layers * 2 * direction + softmax
 
     @property
     def reads_code_points(self) -> bool:

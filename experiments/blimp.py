@@ -23,7 +23,7 @@ from elmo_plugin.files.atomic_write import atomic_write
 from experiments import new_parser, run
 from experiments.markdown import table
 from experiments.report.pictures import save
-from experiments.rows import RESULTS, Row, read_rows
+from experiments.rows import RESULTS, Row, known_rows, read_rows
 
 FILE = RESULTS / "blimp.jsonl"
 DIRECTIONS = ("forward", "backward", "both")
@@ -32,11 +32,19 @@ ALL = "all"
 
 
 def merged(bilm: str, scores: Iterable[Row], published: dict[str, Row]) -> list[Row]:
-    """The rows of the paradigms, with the published accuracies in percent."""
+    """
+    The rows of the paradigms, with the published accuracies in percent. Raises a `ValueError` if
+    the scores are not of the paradigms that have been published.
+    """
+    rows = [row for row in scores if row["level"] == "paradigm"]
+    if other := {row["name"] for row in rows} ^ published.keys():
+        raise ValueError(
+            f"expected scores of the {len(published)} paradigms in the results, found "
+            f"{len(rows)}, with or without {', '.join(sorted(other)[:3])}"
+        )
     return [
         {"bilm": bilm} | row | {key: published[row["name"]][key] for key in PUBLISHED}
-        for row in scores
-        if row["level"] == "paradigm"
+        for row in rows
     ]
 
 
@@ -72,7 +80,7 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
     The sections of the results page by title, if the folder of rows has those of BLiMP. The
     picture is written into the other folder.
     """
-    rows = read_rows(folder / FILE.name)
+    rows = known_rows(folder / FILE.name)
     if not rows:
         return {}
     found = {name: phenomena(of_bilm) for name, of_bilm in by_bilm(rows).items()}

@@ -9,9 +9,8 @@ running text: a sentence starts from the state after the previous sentence. This
 `allennlp evaluate`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 import elmo_plugin.plugin  # noqa: F401  registers docs:// and task://
@@ -71,15 +70,7 @@ def _of_sentences(model: BiLMModel, corpus: EncodedCorpus) -> Perplexities:
         initial_state=model.initial_state,
         precision=model.precision,
     )
-    words = corpus.words()
-    return scorer.perplexity([[words[rank] for rank in x] for x in sentences_of_ranks(corpus)])
-
-
-def sentences_of_ranks(corpus: EncodedCorpus) -> Iterator[np.ndarray]:
-    """The ranks of the words of each sentence."""
-    for index, shard in enumerate(corpus.shards):
-        tokens = corpus.load_tokens(index)
-        yield from np.split(tokens, shard.sentences[1:-1])
+    return scorer.perplexity(list(corpus.sentences()))
 
 
 def unknown_rate(model: BiLMModel, corpus: EncodedCorpus) -> float:

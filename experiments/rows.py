@@ -48,7 +48,7 @@ ORIGIN = _origin()
 
 def read_rows(file: Path) -> list[Row]:
     """
-    The rows of a file; none if it does not exist.
+    The rows of a file.
 
     # Raises
 
@@ -56,8 +56,7 @@ def read_rows(file: Path) -> list[Row]:
         If a line is not a JSON object. The message names the file and the line.
     """
     rows = []
-    text = file.read_text("utf-8") if file.exists() else ""
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), start=1):
         try:
             row = json.loads(line)
         except ValueError:
@@ -66,6 +65,11 @@ def read_rows(file: Path) -> list[Row]:
             raise ValueError(f"{file}: line {number}: expected a JSON object, found {line!r}")
         rows.append(row)
     return rows
+
+
+def known_rows(file: Path) -> list[Row]:
+    """`read_rows` of a file that does not exist before the first result; then none."""
+    return read_rows(file) if file.exists() else []
 
 
 def append_row(file: Path, row: Row) -> None:
@@ -86,7 +90,7 @@ def append_row(file: Path, row: Row) -> None:
 def save_rows(file: Path, rows: Sequence[Row]) -> None:
     """Add rows to a file, replacing those of the same biLM and settings."""
     new = [_key(row) for row in rows]
-    kept = [row for row in read_rows(file) if _key(row) not in new]
+    kept = [row for row in known_rows(file) if _key(row) not in new]
     file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(file) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in (*kept, *rows)))

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.formats.found import check_size
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.language_model import BiLMWithSoftmax
 from elmo_plugin.options import BiLMOptions
 from tests import oracle
 from tests.random_bilm import CHAR_CNN, LSTM
@@ -153,28 +153,6 @@ def test_wrong_options_are_named(blocks, message):
         read(**blocks)
 
 
-CODE_POINTS = {**CHAR_CNN, "n_code_points": 20}
-
-
-@pytest.mark.parametrize("n_words", [0, 11])
-@pytest.mark.parametrize(
-    ("sizes", "encoder"),
-    [
-        *(({"projection_dim": dim}, {}) for dim in (5, 7, 8)),
-        *(({"projection_dim": dim}, {"char_cnn": CODE_POINTS}) for dim in (5, 8)),
-        *(({}, {"char_cnn": x, "words": {"dim": 4}}) for x in (None, CODE_POINTS)),
-        ({}, {"char_cnn": None, "words": {"dim": 5}}),
-        ({}, {"char_cnn": None, "words": {"dim": 5, "tied": True}}),
-    ],
-)
-def test_the_number_of_parameters(sizes, encoder, n_words):
-    """The oracle is the biLM itself. Without a projection, sizes of layers are equal."""
-    options = read({**LSTM, **sizes}, **encoder).of_words([f"w{k}" for k in range(11)])
-    model = BiLMWithSoftmax(options, n_words=n_words)
-    modules = model if n_words else model.bilm
-    assert options.n_parameters(n_words) == sum(p.numel() for p in modules.parameters())
-
-
 @pytest.mark.parametrize(
     ("lstm", "char_cnn", "n_words"),
     [
@@ -192,4 +170,4 @@ def test_sizes_that_would_fill_the_memory(lstm, char_cnn, n_words):
     with pytest.raises(
         InputError, match=r"^(lstm, )?char_cnn( and words|.n_highway)?: expected .* found "
     ):
-        options.check_size(n_words)
+        check_size(options, n_words)

@@ -132,6 +132,14 @@ def test_a_model_of_another_distribution(random_model, tmp_path, monkeypatch):
     assert pretrained_files("welsh")[:2] == files
     expected = Elmo.from_files(*files).embed("The dog")
     assert numpy.array_equal(Elmo.from_pretrained("welsh").embed("The dog"), expected)
+    tuned = Elmo.from_files(*files)
+    with torch.no_grad():
+        tuned.mixes[0].gamma.fill_(2)
+    tuned.save(folder)
+    vectors = tuned.embed("The dog")
+    assert not numpy.array_equal(vectors, expected)
+    for load in (Elmo.from_pretrained, Elmo.from_archive):
+        assert numpy.array_equal(load("welsh").embed("The dog"), vectors)
     with pytest.raises(InputError, match="one of: random, welsh; found 'large'"):
         Elmo.from_pretrained("large")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from elmo_plugin.adapters import missing, one_token
+from elmo_plugin.adapters import load_model, missing, one_token
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.elmo.saved import settings_of
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 
@@ -26,21 +26,23 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
 
     # Parameters
 
-    model : `str | os.PathLike | BiLM`, optional (default = `"small"`)
+    model : `str | os.PathLike | BiLM | Elmo`, optional (default = `"small"`)
         The name of an installed model, anything else that `Elmo.from_archive` accepts, or a
-        biLM.
+        biLM, also with its mixes.
     layer : `str | int`, optional (default = `"average"`)
         See `Elmo.embed`. `"all"` concatenates the layers.
     """
 
     def __init__(
-        self, model: str | os.PathLike | BiLM = "small", layer: str | int = "average"
+        self, model: str | os.PathLike | BiLM | Elmo = "small", layer: str | int = "average"
     ) -> None:
         super().__init__()
-        bilm = model if isinstance(model, BiLM) else find_bilm(model).bilm
-        self.elmo = Elmo(bilm).eval().requires_grad_(False)
+        self.name = f"elmo-{'bilm' if isinstance(model, BiLM | Elmo) else model}-{layer}"
+        if isinstance(model, BiLM):
+            model = Elmo(model)
+        elmo = model if isinstance(model, Elmo) else load_model(model, layer)
+        self.elmo = elmo.eval().requires_grad_(False)
         self.layer = layer
-        self.name = f"elmo-{'bilm' if model is bilm else model}-{layer}"
         self.static_embeddings = True
         self.to(device)
 
@@ -58,12 +60,12 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
 
     def to_params(self) -> dict[str, Any]:
         """The state dictionary of a tagger has the weights."""
-        options = self.elmo.bilm.options.to_dict()
-        return {"options": options, "layer": self.layer, "name": self.name}
+        options, mixes = self.elmo.bilm.options.to_dict(), settings_of(self.elmo)
+        return {"options": options, "mixes": mixes, "layer": self.layer, "name": self.name}
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> ElmoEmbeddings:
         options = BiLMOptions.from_dict(params["options"], source=f"flair's {params['name']}")
-        embeddings = cls(BiLM(options), params["layer"])
+        embeddings = cls(Elmo(BiLM(options), **params.get("mixes", {})), params["layer"])
         embeddings.name = params["name"]
         return embeddings

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from elmo_plugin.adapters import check_has_one_vector, missing
-from elmo_plugin.checks import check_path, fail
-from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.adapters import check_has_one_vector, load_model, missing
+from elmo_plugin.checks import fail
 from elmo_plugin.elmo.sentences import names_of, tokens_of
 
 try:
@@ -50,8 +49,7 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> ElmoVectors:
         """Load the biLM. It is not trained."""
         check_has_one_vector(self.layer)
-        check_path("model", self.model)
-        self.elmo_ = Elmo.from_archive(self.model).eval()
+        self.elmo_ = load_model(self.model, self.layer)
         self._n_features_out = self.elmo_.output_dim  # names of features need it
         return self
 

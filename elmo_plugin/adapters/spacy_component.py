@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo_plugin.adapters import check_has_one_vector, one_token
+from elmo_plugin.adapters import check_has_one_vector, load_model, one_token
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.parts import groups
 
@@ -43,7 +43,7 @@ class ElmoComponent:
 
     @cached_property
     def elmo(self) -> Elmo:
-        return Elmo.from_archive(self.model).eval()
+        return load_model(self.model, self.layer)
 
     def __call__(self, doc: Any) -> Any:
         return next(self.pipe([doc]))
@@ -71,7 +71,7 @@ class ElmoComponent:
         self.elmo.save(path)
 
     def from_disk(self, path: str | os.PathLike, *, exclude: Sequence[str] = ()) -> ElmoComponent:
-        self.elmo = Elmo.from_archive(path).eval()
+        self.elmo = load_model(path, self.layer)
         return self
 
 
@@ -79,7 +79,7 @@ def set_hooks(doc: Any) -> None:
     """
     Make `doc.tensor` what `vector` and `similarity` are computed from: a token has its row, a span
     or the document the mean over its tokens, and similarity is the cosine of two vectors, or 0 if
-    one has only zeros. spaCy stores documents without this, so a stored one needs it again.
+    one has only zeros or none. spaCy stores documents without this, so a stored one needs it again.
     """
     doc.user_token_hooks.update(vector=_row, similarity=_cosine)
     for hooks in (doc.user_span_hooks, doc.user_hooks):
@@ -99,4 +99,5 @@ def _mean(tokens: Any) -> np.ndarray:
 def _cosine(first: Any, second: Any) -> float:
     """spaCy's own similarity of two tokens is 1 if their words are equal, whatever the context."""
     x, y = first.vector, second.vector
-    return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y) or 1))
+    norms = np.linalg.norm(x) * np.linalg.norm(y)
+    return float(x @ y / norms) if norms else 0.0

@@ -26,8 +26,10 @@ from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.saved import elmo_of, save_elmo
 from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
+from elmo_plugin.formats.found import check_size
 from elmo_plugin.formats.mixes_file import LARGEST
 from elmo_plugin.modules import BiLM, ScalarMix
+from elmo_plugin.modules.token_encoder import check_spelled
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
 
@@ -171,8 +173,8 @@ class Elmo(BiLMLayers):
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
-        """Load an installed model. `kwargs` are those of `Elmo`."""
-        return cls(find_bilm(PRETRAINED + str(name).removeprefix(PRETRAINED)).bilm, **kwargs)
+        """Load an installed model, as `from_archive`. `kwargs` are those of `Elmo`."""
+        return cls.from_archive(PRETRAINED + str(name).removeprefix(PRETRAINED), **kwargs)
 
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
@@ -211,7 +213,7 @@ class Elmo(BiLMLayers):
         Create a model without weights. Calling it raises an error until `load_state_dict` has
         loaded all weights of the biLM. `kwargs` are those of `Elmo`.
         """
-        options.check_size()
+        check_size(options)
         elmo = cls(BiLM(options), **kwargs)
         elmo.has_weights = False
         return elmo
@@ -220,6 +222,7 @@ class Elmo(BiLMLayers):
     def mixes(self) -> list[ScalarMix]:
         return [getattr(self, f"scalar_mix_{k}") for k in range(self.num_output_representations)]
 
+    @not_compiled  # the kernels and caches are faster than what a compiler makes of them
     def forward(self, tokens: Tensor) -> dict[str, Any]:
         """
         Compute the mixes of a batch.
@@ -243,17 +246,15 @@ class Elmo(BiLMLayers):
                 f"of tokens, found {found}"
             )
         outer = tokens.shape[:-2]
-        flat = tokens.flatten(0, -3)
-        mixed, mask = self._forward(flat)
+        flat = self.bilm.fit(tokens.flatten(0, -3))
+        if self.bilm.options.char_cnn is None or self.bilm.options.reads_code_points:
+            check_spelled(flat)
+        with self.lock.shared():  # layers and mixes are from the same weights
+            mixed, mask = self._mixed(flat, self.mixes, self.keep_sentence_boundaries)
         return {
             "elmo_representations": [self.dropout(x).view(*outer, *x.shape[1:]) for x in mixed],
             "mask": mask.view(*outer, mask.size(1)),
         }
-
-    @not_compiled  # the kernels and caches are faster than what a compiler makes of them
-    def _forward(self, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
-        with self.lock.shared():  # layers and mixes are from the same weights
-            return self._mixed(tokens, self.mixes, self.keep_sentence_boundaries)
 
     def _mixed(
         self, tokens: Tensor, mixes: list[ScalarMix], keep_boundaries: bool

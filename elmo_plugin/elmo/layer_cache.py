@@ -33,7 +33,7 @@ class LayerCache:
     def __init__(
         self, folder: str | os.PathLike, dtype: str = "float32", size_gb: float = 10.0
     ) -> None:
-        check_path("cache_dir", Path(folder) if isinstance(folder, os.PathLike) else folder)
+        check_path("cache_dir", folder)
         self.folder = Path(folder).expanduser().resolve()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

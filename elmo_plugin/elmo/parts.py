@@ -22,6 +22,7 @@ import torch
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.frozen_state import bytes_of
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
@@ -210,12 +211,19 @@ def facts_of(model: BiLMLayers) -> dict[str, Any]:
     return {
         "precision": model.bilm.precision,
         "model": model.fingerprint().hex(),
+        "carried state": _digest_of_state(model),
         "version of PyTorch": torch.__version__,
         "kernels": KERNEL_STATUS,
         "GPU": torch.cuda.get_device_name(model.device) if is_gpu else None,
         "processor": None if is_gpu else torch.backends.cpu.get_cpu_capability(),
         "number of threads (OMP_NUM_THREADS)": None if is_gpu else torch.get_num_threads(),
     }
+
+
+def _digest_of_state(model: BiLMLayers) -> str | None:
+    """The digest of the state from which a text is read under `carry`."""
+    state = model.carried.resume_state()
+    return digest(b"".join(bytes_of(x) for x in state.values())) if state else None
 
 
 def _digest(part: list[Line]) -> str:

@@ -33,15 +33,19 @@ def elmo_of(elmo_class: Any, found: FoundBiLM, kwargs: dict[str, Any]) -> Any:
 def save_elmo(elmo: Any, folder: str | os.PathLike) -> None:
     """See `Elmo.save`."""
     elmo.check_weights()
-    settings = {
+    with elmo.lock.shared():
+        mixes = TrainedMixes(_mixes(elmo), settings_of(elmo))
+        write_model_files(folder, elmo.bilm, mixes=mixes)
+
+
+def settings_of(elmo: Any) -> dict[str, Any]:
+    """The parameters of an `Elmo` that its mixes belong to, those of `MIX_SETTINGS`."""
+    return {
         "num_output_representations": elmo.num_output_representations,
         "do_layer_norm": elmo.mixes[0].do_layer_norm,
         "use_top_only": elmo.mixes[0].use_top_only,
         "initial_state": elmo.initial_state,
     }
-    with elmo.lock.shared():
-        mixes = TrainedMixes(_mixes(elmo), settings)
-        write_model_files(folder, elmo.bilm, mixes=mixes)
 
 
 def _mixes(elmo: Any) -> dict[str, Any]:

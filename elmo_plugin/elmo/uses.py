@@ -137,7 +137,7 @@ def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
 def uses_with_vectors(
     elmo: Any,
     corpus: Any,
-    words: Any,
+    forms: dict[str, str],
     layer: str | int,
     most: int | None,
     seed: int,
@@ -146,8 +146,8 @@ def uses_with_vectors(
     stored_in: str = "a DataFrame",
 ) -> Iterator[tuple[Use, np.ndarray]]:
     """
-    The uses in the order of the text, each with its vector. See `Elmo.uses`. Raises an `InputError`
-    if the text of a use cannot be stored.
+    The uses in the order of the text, each with its vector. `forms`: those of `word_forms`. See
+    `Elmo.uses`. Raises an `InputError` if the text of a use cannot be stored.
     """
     if elmo.initial_state == "carry":
         fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
@@ -155,7 +155,7 @@ def uses_with_vectors(
         fail("layer", "one that gives a use one vector", layer)
     check_count("seed", seed, least=0)
     check_flag("raw", raw)
-    uses: Iterable[Use] = find_uses(corpus, word_forms(words), raw)
+    uses: Iterable[Use] = find_uses(corpus, forms, raw)
     if most is not None:
         check_count("most", most)
         uses = tqdm(sample(uses, most, seed), unit=" uses", desc="vectors")
@@ -171,7 +171,7 @@ def uses_with_vectors(
 def uses_frame(elmo: Any, corpus: Any, words: Any, layer: str | int, *arguments: Any) -> Any:
     """The `uses_with_vectors` as a pandas DataFrame."""
     needed("pandas")
-    found = list(uses_with_vectors(elmo, corpus, words, layer, *arguments))
+    found = list(uses_with_vectors(elmo, corpus, word_forms(words), layer, *arguments))
     uses, vectors = [use for use, _ in found], [vector for _, vector in found]
     return _frame(uses, vectors, vectors_from(elmo, layer))
 
@@ -201,13 +201,14 @@ def write_uses(
 ) -> Counter[str]:
     """
     Write the `uses_with_vectors` to a new HDF5 file with an array for each column of the DataFrame.
-    Memory does not grow with the text. Returns the number of uses of each word. Raises an
+    Memory does not grow with the text. Returns the number of uses of each word, also 0. Raises an
     `InputError` if the file exists, if there are no uses, or if their text or the labels of their
     sentences cannot be stored, and a `DiskFullError` if the disk is full.
     """
     check_is_new(out)
-    found = uses_with_vectors(elmo, corpus, words, layer, *arguments, stored_in="HDF5")
-    of_words = Counter[str]()
+    forms = word_forms(words)
+    found = uses_with_vectors(elmo, corpus, forms, layer, *arguments, stored_in="HDF5")
+    of_words = Counter(dict.fromkeys(forms.values(), 0))
     with atomic_write(out) as temporary:
         with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
             file.attrs.update(vectors_from(elmo, layer))
@@ -223,7 +224,7 @@ def write_uses(
                     file[name][n_uses:] = np.asarray(values, dtype=COLUMNS[name])
                 of_words.update(use.word for use in uses)
                 disk.check()
-        if not of_words:
+        if not of_words.total():
             raise InputError(f"{corpus}: expected a use of a listed word, found none")
         append_checksum(temporary)
     return of_words

@@ -4,7 +4,7 @@ import argparse
 
 from elmo_plugin.checks import fail
 from elmo_plugin.elmo.arguments import add_model_arguments, check_output_file, load_elmo, print_text
-from elmo_plugin.elmo.uses import word_forms, write_uses
+from elmo_plugin.elmo.uses import write_uses
 
 DESCRIPTION = """
 Writes the uses of words in a text to an HDF5 file: each occurrence with its sentence, its place and
@@ -41,6 +41,6 @@ def run(args: argparse.Namespace) -> None:
         fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
     options = args.text, args.words, layers[args.layer], args.most, args.seed, args.raw
     found = write_uses(args.out, elmo, *options)
-    missing = [w for w in dict.fromkeys(word_forms(args.words).values()) if w not in found]
+    missing = [word for word, n_uses in found.items() if not n_uses]
     of_none = f"; none of {', '.join(missing)}" if missing else ""
     print_text(f"{args.out}: {found.total():,} uses{of_none}")

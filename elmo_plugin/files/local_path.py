@@ -1,7 +1,7 @@
 import os
 from pathlib import Path
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, needed
 
 CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", os.path.expanduser("~/.allennlp"))) / "cache"
 """AllenNLP's download cache, which is shared with it."""
@@ -25,12 +25,7 @@ def local_path(
     missing = f"{path}: expected {expected}, found no such file"
     if "://" not in name and "!" not in name:
         raise FileNotFoundError(missing)
-    try:
-        from cached_path import cached_path
-    except ModuleNotFoundError:
-        raise InputError(
-            f"{path}: expected a path, found an address, which needs: pip install cached-path"
-        ) from None
+    cached_path = needed("cached_path", f"{path}: to read an address, ").cached_path
     try:
         return str(cached_path(name, cache_dir=CACHE, extract_archive=extract_archive))
     except InputError:

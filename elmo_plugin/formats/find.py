@@ -85,6 +85,7 @@ def find_bilm(
     `DiskFullError` if the disk has no space to unpack a file.
     """
     part = None
+    check_path("the name of a biLM" if weight_file is None else "options_file", name)
     if weight_file is None:
         name, part = split_part(_installed(name) or name)
     expected = EXPECTED.format(", ".join(pretrained_names()))
@@ -116,7 +117,10 @@ def find_bilm(
 
 
 def _local(file: File | None, expected: str) -> str | None:
-    return None if file is None else local_path(file, expected)
+    if file is None:
+        return None
+    check_path(expected, file)
+    return local_path(file, expected)
 
 
 def _read_format(

@@ -7,13 +7,16 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, named
+from elmo_plugin.checks import MOST, InputError, check_choice, check_count, check_flag, named
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.code_points import CodePoints
 from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.modules.word_list import WordList
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.options import MOST_LAYERS, BiLMOptions
+
+MOST_PARAMETERS = 1 << 32
+"""More would exhaust the memory; ELMo has 94 million."""
 
 
 class TrainedMixes(NamedTuple):
@@ -98,6 +101,21 @@ def meta_modules(
         raise InputError(str(error)) from error
     except (OverflowError, RuntimeError, TypeError) as error:
         raise InputError("expected sizes within PyTorch's limits, found larger ones") from error
+
+
+def check_size(options: BiLMOptions, n_words: int | None = None) -> None:
+    """
+    Raise an `InputError` if a biLM, with a softmax of `n_words` words, would take too much memory.
+    This is for new models, because a weight file bounds the sizes of others.
+    """
+    if options.char_cnn is not None:
+        check_count("char_cnn.n_highway", options.char_cnn.n_highway, least=0, most=MOST_LAYERS)
+    with named("lstm, char_cnn and words"):
+        modules = torch.nn.ModuleList(filter(None, meta_modules(options, n_words, MOST)))
+        if (found := sum(x.numel() for x in modules.parameters())) > MOST_PARAMETERS:
+            raise InputError(
+                f"expected sizes of at most {MOST_PARAMETERS:,} parameters, found {found:,}"
+            )
 
 
 def allocate(module: torch.nn.Module | None) -> None:

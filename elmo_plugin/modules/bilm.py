@@ -10,7 +10,6 @@ from elmo_plugin.modules.lstm import BiLSTM, ProjectedLSTM
 from elmo_plugin.modules.lstm_state import LSTMState, WarmState
 from elmo_plugin.modules.token_encoder import (
     boundary_characters,
-    check_spelled,
     filled,
     fit_characters,
     max_characters,
@@ -159,7 +158,7 @@ class BiLM(nn.Module):
         Number of tokens of each sentence without boundaries, shape `(B,)`. `tokens`: character ids
         of shape `(B, T, C)`; a token of zeros is padding. Raises an `InputError` if a character id
         does not exist or the type cannot hold all of them, if padding comes before a real token,
-        because the tokens after it would get other tokens' vectors, and as `check_spelled`.
+        because the tokens after it would get other tokens' vectors.
         """
         if tokens.dtype not in ID_TYPES:
             raise InputError(f"expected ids of type int16, int32 or int64, found {tokens.dtype}")
@@ -168,8 +167,6 @@ class BiLM(nn.Module):
                 f"expected ids from 0 to {NUM_CHARACTERS - 1}, "
                 f"found {int(tokens.min())} to {int(tokens.max())}"
             )
-        if self.options.char_cnn is None or self.options.reads_code_points:
-            check_spelled(tokens)
         real = tokens.any(dim=-1)  # (B, T)
         holes = real[:, 1:] & ~real[:, :-1]
         if holes.any():

@@ -198,5 +198,6 @@ def check_spelled(tokens: Tensor) -> None:
     if (wrong := is_single & ~is_text).any():
         raise InputError(
             "expected tokens of text, since this biLM reads words or code points, found the single "
-            f"character {int(character[wrong][0])}; remove tokens_to_add from the token indexer"
+            f"character {int(character[wrong][0])}; remove tokens_to_add from the token indexer, "
+            "or this control character from the text"
         )

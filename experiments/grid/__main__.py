@@ -23,7 +23,7 @@ from experiments import run as run_command
 from experiments.grid.bilms import Bilm, find_bilms
 from experiments.grid.cells import SETTINGS, Cell, Grid, read_grid
 from experiments.grid.training import LOG, RESULT, train
-from experiments.rows import ORIGIN, RESULTS, Row, append_row, read_rows
+from experiments.rows import ORIGIN, RESULTS, Row, append_row, known_rows
 
 
 class Run(NamedTuple):
@@ -105,7 +105,7 @@ class GridRunner:
         return failed
 
     def _rows(self) -> list[Row]:
-        return read_rows(self.rows_file)
+        return known_rows(self.rows_file)
 
     def _bilm_digest(self, cell: Cell) -> str | None:
         bilm: Bilm | None = self.bilms.get(cell.settings["bilm"])

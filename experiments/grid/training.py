@@ -15,8 +15,8 @@ from allennlp.common.util import prepare_environment
 from allennlp.training import TrainerCallback
 from filelock import FileLock
 
+from elmo_plugin.elmo.mixes import find_mixes
 from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.modules.scalar_mix import ScalarMix
 from experiments.grid import readers as _readers  # noqa: F401  registers them
 
 RESULT = "result.json"
@@ -55,6 +55,7 @@ def train(config: dict[str, Any], out: Path) -> None:
     epochs = [json.loads(file.read_text()) for file in out.glob("metrics_epoch_*.json")]
     last = max(epochs, key=itemgetter("epoch"))
     instances = list(loop.trainer.data_loader.iter_instances())  # type: ignore[attr-defined]
+    mixes = find_mixes(dict(loop.model.named_parameters()))  # in the order of places
     result = {
         "instances": len({id(instance) for instance in instances}),  # a part may be repeated
         "metrics": {k.removeprefix(BEST): v for k, v in last.items() if k.startswith(BEST)},
@@ -62,7 +63,7 @@ def train(config: dict[str, Any], out: Path) -> None:
         # A trainer that continues counts the best epoch in validations.
         "best_epoch": 1 + max(e["epoch"] for e in epochs if e["epoch"] == e["best_epoch"]),
         "cpu_seconds": round(loop.trainer._callbacks[0].seconds, 1),  # type: ignore[attr-defined]
-        "mixes": mixes(loop.model),
+        "mixes": [{"s": mix.weights, "gamma": mix.gamma} for mix in mixes.values()],
     }
     with atomic_write(out / RESULT) as temporary:
         temporary.write_text(json.dumps(result))
@@ -86,14 +87,3 @@ class CpuSeconds(TrainerCallback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._before = state_dict["seconds"]
-
-
-def mixes(model: torch.nn.Module) -> list[dict[str, Any]]:
-    """The weights s, after the softmax, and the scale gamma of each mix, in the order of places."""
-    found = []
-    for module in model.modules():
-        if isinstance(module, ScalarMix):
-            w = [float(w_j.detach()) for w_j in module.scalar_parameters]
-            s = torch.softmax(torch.tensor(w, dtype=torch.float64), dim=0).tolist()
-            found.append({"s": s, "gamma": float(module.gamma.detach())})
-    return found

@@ -15,8 +15,6 @@ def write_page(grid: Path, rows: Path, text: Path | None, out: Path) -> None:
     Write the page, and its pictures into the folder `results` next to it. The rows of the analyses
     are next to those of the grid.
     """
-    if not rows.parent.is_dir():
-        raise FileNotFoundError(f"{rows}: expected the rows of a grid, found no such file")
     results = Results(read_grid(grid), read_rows(rows), str(rows))
     pictures = out.parent / "results"
     sections = grid_sections(results, pictures) | analysis_sections(rows.parent)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import neighbors, probe, wsd
-from experiments.rows import Row, read_rows
+from experiments.rows import Row, known_rows
 
 TABLES = {
     "Table 4: nearest neighbors in context": (neighbors.FILE, neighbors.neighbors_table),
@@ -30,7 +30,7 @@ def analysis_sections(folder: Path) -> dict[str, str]:
     """
     sections = {}
     for title, (file, table) in TABLES.items():
-        rows = read_rows(folder / file.name)
+        rows = known_rows(folder / file.name)
         if rows:
             _check_comparable(rows, folder / file.name)
             sections[title] = table(rows)

@@ -55,6 +55,20 @@ def test_another_layer(folder: Path) -> None:
     assert_close(found, expected, what="top", atol=1e-6)
 
 
+def test_a_saved_model_that_carries(folder: Path, tmp_path: Path) -> None:
+    """The expected vectors are those of the same texts with the state warm, however often they are
+    read, and the vectors of its mix do not depend on the other texts."""
+    texts = [text for text in TEXTS if text]
+    Elmo.from_archive(folder, initial_state="carry").save(tmp_path / "carry")
+    found = ElmoVectors(tmp_path / "carry").fit(texts)
+    for _ in range(2):
+        assert np.array_equal(found.transform(texts), ElmoVectors(folder).fit_transform(texts))
+    Elmo.from_archive(folder, do_layer_norm=True).save(tmp_path / "norm")
+    with pytest.raises(InputError, match=r"layer: expected another than the mix .* layer norm"):
+        ElmoVectors(tmp_path / "norm", "mix").fit(texts)
+    ElmoVectors(tmp_path / "norm", "top").fit(texts)
+
+
 def test_raw_text(folder: Path) -> None:
     """The same as of the tokens."""
     found = ElmoVectors(folder, raw=True).fit_transform(["It isn't easy.", "A dog!"])

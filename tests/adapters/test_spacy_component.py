@@ -93,6 +93,20 @@ def test_a_saved_pipeline(folder: Path, tmp_path: Path) -> None:
     assert np.array_equal(found, expected) and not np.allclose(found, plain)
 
 
+def test_a_saved_model_that_carries(elmo: Elmo, folder: Path, tmp_path: Path) -> None:
+    """The vectors of a document are the same however often it is read, also with a saved
+    pipeline. The expected ones are those with the state warm."""
+    Elmo.from_archive(folder, initial_state="carry").save(tmp_path / "carry")
+    nlp = pipeline(tmp_path / "carry", layer="top")
+    expected = np.concatenate([elmo.embed(sentence, "top") for sentence in SENTENCES])
+    nlp(BOTH)
+    assert_close(nlp(BOTH).tensor, expected, what="tensor", atol=1e-5)
+    nlp.to_disk(tmp_path / "saved")
+    found = spacy.load(tmp_path / "saved")
+    found(BOTH)
+    assert_close(found(BOTH).tensor, expected, what="saved", atol=1e-5)
+
+
 def test_similarity(folder: Path, elmo: Elmo) -> None:
     """It is NumPy's cosine of the vectors of words in context, also of equal words, for which
     spaCy's own is 1; and 0 with white space, whose vector is zeros."""

@@ -89,7 +89,11 @@ def tagged(words, tags):
 data = [tagged(["a", "dog", "ran"], "DNV"), tagged(["the", "cat", "sat", "."], "DNV.")] * 4
 corpus = Corpus(*map(FlairDatapointDataset, (data, data, data)))
 tags = corpus.make_label_dictionary("pos", add_unk=False)
-embeddings = StackedEmbeddings([ElmoEmbeddings("tiny"), ElmoEmbeddings("small", layer="all")])
+mixed = Elmo.from_pretrained("tiny", initial_state="carry")
+mixed.scalar_mix_0.gamma.data.fill_(2.0)
+mixed.save("mixed")
+kinds = ElmoEmbeddings("mixed", layer="mix"), ElmoEmbeddings("small", layer="all")
+embeddings = StackedEmbeddings([*kinds])
 assert embeddings.embedding_length == 64 + 3 * 256
 tagger = SequenceTagger(embeddings, tags, "pos", hidden_size=16)
 ModelTrainer(tagger, corpus).train("run", max_epochs=2, train_with_dev=False)
@@ -100,6 +104,8 @@ words[4] = "New_York"
 expected = Elmo.from_pretrained("small").embed(words, "all").transpose(1, 0, 2).reshape(6, -1)
 found = numpy.stack([token.embedding.cpu().numpy() for token in sentence])
 assert numpy.abs(found[:, 64:] - expected).max() < 1e-5
+expected = 2 * Elmo.from_pretrained("tiny").embed(words)
+assert numpy.abs(found[:, :64] - expected).max() < 1e-5
 numpy.save("vectors.npy", found)
 tagger.eval().predict(fresh := Sentence(words))
 numpy.save("tags.npy", [token.get_label("pos").score for token in fresh])

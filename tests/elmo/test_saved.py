@@ -95,6 +95,37 @@ def test_files_of_another_model_are_replaced(bilm_files: BiLMFiles, tmp_path: Pa
     assert numpy.array_equal(Elmo.from_archive(tmp_path).embed(SENTENCE), other.embed(SENTENCE))
 
 
+def test_the_folder_of_a_run(bilm_archive: str, bilm_files: BiLMFiles, tmp_path: Path) -> None:
+    """Its own weights would be read in place of the saved ones, so it is refused and unchanged."""
+    shutil.unpack_archive(bilm_archive, tmp_path / "run", filter="data")
+    files = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=r"run: expected a folder without .*, found config\.json"):
+        tuned(bilm_files).save(tmp_path / "run")
+    assert sorted(tmp_path.rglob("*")) == files
+
+
+def test_a_path_in_the_home_folder(
+    bilm_files: BiLMFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`save` writes where `from_archive` reads."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    elmo = tuned(bilm_files)
+    elmo.save("~/saved")
+    assert [x.name for x in tmp_path.iterdir()] == ["home"]
+    assert numpy.array_equal(Elmo.from_archive("~/saved").embed(SENTENCE), elmo.embed(SENTENCE))
+
+
+def test_what_is_no_path(bilm_files: BiLMFiles) -> None:
+    """An unset environment variable gives `None`."""
+    with pytest.raises(InputError, match="folder: expected a path, found null"):
+        Elmo.from_files(*bilm_files).save(None)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the name of a biLM: expected a path, found null"):
+        Elmo.from_archive(None)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="bilm-tf's weights in HDF5: expected a path, found 3"):
+        Elmo.from_files(bilm_files.options_file, 3)  # type: ignore[arg-type]
+
+
 def test_what_cannot_be_saved(bilm_files: BiLMFiles, tmp_path: Path) -> None:
     """One error says why, and there are no files."""
     empty = Elmo.from_options(BiLMOptions.from_dict(BLOCKS, source="test"))

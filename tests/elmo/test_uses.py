@@ -371,7 +371,7 @@ def taken():
 torch.set_num_threads(1)
 elmo = Elmo.from_pretrained("tiny", requires_grad=sys.argv[1] == "trained")
 if sys.argv[1] == "uses":
-    found = uses_with_vectors(elmo, sentences(), ["dog"], "top", None, 0)
+    found = uses_with_vectors(elmo, sentences(), {"dog": "dog"}, "top", None, 0)
 else:
     found = elmo.stream(sentences())
 for _ in range(3):

@@ -70,6 +70,21 @@ def test_a_second_bilm_is_a_column(add, tmp_path: Path) -> None:
     assert ">medium, forward<" in (tmp_path / "blimp.svg").read_text()
 
 
+@pytest.mark.parametrize("scores", [None, [], scores_of(0)[:2]])
+def test_scores_that_are_not_of_the_paradigms(
+    add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scores: list[dict] | None
+) -> None:
+    """A misspelled path, or scores of other pairs, leave the results as they were."""
+    if scores is not None:
+        (tmp_path / "other").write_text("\n".join(map(json.dumps, scores)))
+    arguments = ["small", "--scores", tmp_path / "other", "--results", tmp_path / "blimp.jsonl"]
+    monkeypatch.setattr(sys, "argv", ["blimp", *map(str, arguments)])
+    before = (tmp_path / "blimp.jsonl").read_text()
+    with pytest.raises((OSError, ValueError), match=r"other|expected scores of the 3 paradigms"):
+        blimp.main()
+    assert (tmp_path / "blimp.jsonl").read_text() == before
+
+
 def test_without_rows(tmp_path: Path) -> None:
     """A grid of one's own has no rows of BLiMP, so its page has no such sections."""
     assert blimp.sections(tmp_path, tmp_path) == {}

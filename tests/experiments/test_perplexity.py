@@ -4,7 +4,6 @@ and of NumPy."""
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from allennlp.models import Model
 
@@ -53,11 +52,3 @@ def test_table(bilm_archive: str, text: Path, tmp_path: Path) -> None:
     assert lines[0] == "| text | tokens | `<UNK>` | read | forward | backward | joint |"
     assert lines[2].startswith("| text | 280 | 7.1 % | `zero`, by sentence | ")
     assert lines[3].startswith("| text | 280 | 7.1 % | `carry`, running text | ")
-
-
-def test_sentences_of_ranks(text: Path, tmp_path: Path) -> None:
-    """Expected: the text itself."""
-    corpus = open_corpus(text, tmp_path / "cache")
-    words = np.array(corpus.words())
-    found = [words[ranks].tolist() for ranks in perplexity.sentences_of_ranks(corpus)]
-    assert found == [line.split() for line in TEXT.splitlines() if line]

@@ -269,6 +269,14 @@ def test_a_character_that_is_none_of_the_lexicon(tmp_path):
     """A property: U+0000 is an unknown character, as a letter that is not in the lexicon."""
     elmo = Elmo.from_archive(write_model(tmp_path / "model", word_dim=0))
     np.testing.assert_array_equal(*(elmo.embed([token])[0] for token in ("d\0", "dX")))
+    np.testing.assert_array_equal(*(elmo.embed([token])[0] for token in ("\a", "X")))
+
+
+def test_a_token_of_the_indexer_alone(tmp_path):
+    """A model that looks up code points has none for what `tokens_to_add` of an indexer adds."""
+    elmo = Elmo.from_archive(write_model(tmp_path / "model"))
+    with pytest.raises(InputError, match="found the single character 7; remove tokens_to_add"):
+        elmo(elmo.characters([["the", "\a"]]))
 
 
 def test_weights_of_more_layers(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, check_path
 from elmo_plugin.files.atomic_write import atomic_write, writable_folder
 from elmo_plugin.formats.archive_files import renamed
 from elmo_plugin.formats.bilm_tf.options_file import read_options, write_options
@@ -20,6 +20,7 @@ from elmo_plugin.formats.mixes_file import MIXES, read_mixes, write_mixes
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.token_encoder import WordTable
 
+CONFIG = "config.json"
 OPTIONS = "options.json"
 VOCABULARY = "vocabulary.txt"
 WEIGHTS = "weights.hdf5"
@@ -104,10 +105,10 @@ def holds_model_files(path: Path) -> bool:
 
 def _is_run(folder: Path) -> bool:
     """Whether a folder has the config of a training run. Other programs write one too."""
-    if not (folder / "config.json").exists():
+    if not (folder / CONFIG).exists():
         return False
     try:
-        return "model" in read_json(folder / "config.json", "a config")
+        return "model" in read_json(folder / CONFIG, "a config")
     except InputError:
         return True  # a damaged one
 
@@ -144,15 +145,18 @@ def write_model_files(
         writers[MIXES] = partial(write_mixes, mixes)
     texts = list(writers)
     writers[WEIGHTS] = partial(write_weights, bilm, softmax=softmax, dtype=dtype)
+    check_path("folder", folder)
+    folder = Path(folder).expanduser()
     with writable_folder("folder", folder), ExitStack() as stack:
-        if others := [file.name for file in Path(folder).iterdir() if OTHERS.fullmatch(file.name)]:
+        others = [file.name for file in folder.iterdir() if OTHERS.fullmatch(file.name)]
+        if others := [*others, *([CONFIG] if _is_run(folder) else [])]:
             raise InputError(
                 f"{folder}: expected a folder without another model, found {', '.join(others)}"
             )
         for name, write in writers.items():
-            temporary = stack.enter_context(atomic_write(Path(folder, name)))
-            with renamed({temporary: Path(folder, name)}):
+            temporary = stack.enter_context(atomic_write(folder / name))
+            with renamed({temporary: folder / name}):
                 write(temporary)
         for name in (*texts, MIXES):
-            Path(os.path.realpath(Path(folder, name))).unlink(missing_ok=True)  # a link stays
+            Path(os.path.realpath(folder / name)).unlink(missing_ok=True)  # a link stays
     return [OPTIONS, WEIGHTS, *texts[1:]]

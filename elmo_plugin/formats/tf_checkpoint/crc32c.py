@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import needed
 
 ALL_BITS = 0xFFFFFFFF
 
@@ -12,14 +12,7 @@ def crc32c(data: Any, before: int = 0) -> int:
     The CRC-32C of bytes or of an array. `before` is that of the bytes before them, as in
     `zlib.crc32`.
     """
-    try:
-        from google_crc32c import extend
-    except ModuleNotFoundError:
-        raise InputError(
-            "expected the package google-crc32c, which reads TensorFlow's checksums, found none; "
-            "pip install google-crc32c"
-        ) from None
-    return extend(before, data)
+    return needed("google_crc32c", "to read TensorFlow's checksums, ").extend(before, data)
 
 
 def masked(crc: int) -> int:

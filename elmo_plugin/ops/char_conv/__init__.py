@@ -60,8 +60,9 @@ def frozen_convolve(
     with torch.autocast("cpu", enabled=False):
         tables = convolution_tables([weights[0], *(weight for weight, _ in weights[1])])
     biases = torch.cat([bias for _, bias in weights[1]])
-    way = _way(tables)
-    return lambda characters: way.best_windows(characters, tables, False)[0] + biases
+    return lambda characters: (
+        _way(characters, tables).best_windows(characters, tables, False)[0] + biases
+    )
 
 
 def _weights(
@@ -104,7 +105,7 @@ class _MaxOfConvolutions(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, characters: Tensor, *weights: Tensor) -> Tensor:
         tables = convolution_tables(weights)
-        ctx.way = _way(tables)
+        ctx.way = _way(characters, tables)
         best, at = ctx.way.best_windows(characters, tables, any(ctx.needs_input_grad))
         ctx.save_for_backward(characters, at, *weights, *tables)
         return best
@@ -126,9 +127,11 @@ class _MaxOfConvolutions(torch.autograd.Function):
         return None, d_embedding, *d_weights
 
 
-def _way(tables: Sequence[Tensor]) -> Any:
-    """`kernel`, if it computes this type, or `torch_ops`."""
-    return kernel if tables[0].dtype == torch.float32 and takes(tables[0]) else torch_ops
+def _way(characters: Tensor, tables: Sequence[Tensor]) -> Any:
+    """`kernel`, if it computes words of this length and tables of this type, or `torch_ops`."""
+    is_short = characters.size(1) <= kernel.MOST_CHARACTERS
+    is_kernel = is_short and tables[0].dtype == torch.float32 and takes(tables[0])
+    return kernel if is_kernel else torch_ops
 
 
 def _example(dtype: torch.dtype, random: Any) -> tuple[Any, ...]:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.char_conv import torch_ops
-
 MOST_CHARACTERS = 256
 """The longest word of the kernel, which keeps the positions of windows in a byte."""
 
@@ -18,8 +16,6 @@ def best_windows(
     `torch_ops.best_windows` by the kernel: arguments and results are the same. Raises an
     `IndexError` if a character has no row in the tables.
     """
-    if characters.size(1) > MOST_CHARACTERS:
-        return torch_ops.best_windows(characters, tables, wants_places)
     best, at = torch.ops.elmo_plugin.best_windows(
         characters.contiguous(), [table.contiguous() for table in tables], wants_places
     )
@@ -30,8 +26,6 @@ def table_gradients(
     d_best: Tensor, characters: Tensor, at: Tensor, tables: Sequence[Tensor]
 ) -> list[Tensor]:
     """`torch_ops.table_gradients` by the kernel: arguments and results are the same."""
-    if characters.size(1) > MOST_CHARACTERS:
-        return torch_ops.table_gradients(d_best, characters, at, tables)
     return torch.ops.elmo_plugin.table_gradients(
         d_best.contiguous(), characters.contiguous(), at, tables
     )

@@ -13,7 +13,7 @@ from allennlp.nn.initializers import InitializerApplicator, PretrainedModelIniti
 from torch import nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import Elmo
+from elmo_plugin.elmo.elmo import Elmo
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 Lets the threads of commands that compute for long sleep while they wait for one another, on a
 machine that other programs use. GNU OpenMP's threads wait for milliseconds in a loop, which takes
 the core from the very thread that they wait for if other programs use the other cores
-(docs/speed.md, `python -m benchmarks.loaded`).
+(docs/speed.md, "On a busy machine").
 """
 
 import logging

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, check_count, check_flag, check_number, check_path, fail
 from elmo_plugin.files.torch_file import load_weights
-from elmo_plugin.formats.found import check_words
+from elmo_plugin.formats.found import check_size, check_words
 from elmo_plugin.modules import CharCNN, language_model
 from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
@@ -126,7 +126,7 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
             if options.reads_code_points:
                 fail("model: char_cnn.n_code_points", "none in training", "one")
             options = options.of_words(known)
-            options.check_size(len(known))
+            check_size(options, len(known))
             super().__init__(
                 options,
                 n_words=len(known),

@@ -168,15 +168,6 @@ class BiLMCheckpointer(Checkpointer):
             self._files.remove_before(self._files.complete()[:count][-1])
         self._set_last_save(point)
 
-    def find_latest_checkpoint(self) -> tuple[str, str] | None:
-        """
-        The model and training state files of the newest checkpoint that has all files of this
-        process, or `None`.
-        """
-        for point in self._files.complete():
-            return self._files.path("model_state", point), self._files.path("training_state", point)
-        return None
-
     def load_checkpoint(self) -> TrainerCheckpoint | None:
         """
         Load the newest checkpoint that every process can read, or `None`. Every process must call

@@ -119,9 +119,7 @@ def test_checksums_of_the_standard(data: bytes, expected: int) -> None:
 def test_without_the_package_for_checksums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    with pytest.raises(
-        InputError, match=r"google-crc32c, .* found none; pip install google-crc32c"
-    ):
+    with pytest.raises(InputError, match=r"google-crc32c, found none; pip install google-crc32c"):
         find_bilm(folder)
 
 

@@ -390,6 +390,16 @@ def test_a_part_that_is_damaged_before_it_is_joined(tmp_path, interrupted, monke
     assert same(again(), again(tmp_path / "whole"))
 
 
+def test_a_run_from_another_carried_state(tmp_path, bilm_files, interrupted):
+    """The parts of a model that had read other sentences are refused by one that had not."""
+    elmo = Elmo.from_files(*bilm_files, initial_state="carry").eval()
+    elmo.embed(TEXT[0])
+    interrupted("carry")
+    lines = [dump.Line(*item) for item in enumerate(TEXT)]
+    with pytest.raises(InputError, match="expected the carried state of the interrupted run, None"):
+        dump.dump(elmo, lines, tmp_path / "out", dump.DumpSettings(layer="all", batch_size=2))
+
+
 def test_parts_after_the_end_of_the_text(interrupted):
     """The text has lost its last lines since the interruption, and they are not in the output."""
     again, _ = interrupted("warm")
@@ -638,7 +648,7 @@ def test_a_task_has_a_dataset_for_each_instance(tmp_path, options, task):
     assert EncodedCorpus(tmp_path / "corpus").num_sentences == 3
 
 
-def test_predictions_and_uses_of_a_task(tmp_path, bilm_archive, task):
+def test_predictions_and_uses_of_a_task(tmp_path, bilm_archive, task, capsys):
     """By hand: each instance has its prediction, and the number of a use's line counts all."""
     arguments = ("--output-file", tmp_path / "out.jsonl", "--silent")
     allennlp("predict", bilm_archive, task, *arguments)
@@ -647,9 +657,12 @@ def test_predictions_and_uses_of_a_task(tmp_path, bilm_archive, task):
     reader = ("--use-dataset-reader", "--output-file", tmp_path / "again", "--silent")
     allennlp("predict", bilm_archive, task, *reader)
     assert (tmp_path / "again").read_text() == (tmp_path / "out.jsonl").read_text()
-    (tmp_path / "words").write_text("it")
+    words, out = os.pipe()  # as the shell's <(echo it), which can be read once
+    os.write(out, b"it\nno\tNo NO")
+    os.close(out)
     uses = tmp_path / "uses.hdf5"
-    allennlp("uses", task, tmp_path / "words", uses, "--archive-file", bilm_archive)
+    allennlp("uses", task, f"/dev/fd/{words}", uses, "--archive-file", bilm_archive)
+    assert capsys.readouterr().out == f"{uses}: 1 uses; none of no\n"
     assert read_uses(uses)[["sentence", "position"]].values.tolist() == [[3, 0]]
 
 
