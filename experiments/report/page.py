@@ -116,40 +116,32 @@ def read_text(file: Path) -> dict[str, str]:
 
 
 def _table_1(results: Results, folder: Path) -> str:
-    """The results without ELMo and with the biLMs that the table is about."""
-    lines: list[list[object]] = []
-    bars: dict[str, dict[str, Summary]] = {}
+    """The results without ELMo and with the biLMs that the table is about, by columns."""
     tasks = _by_task(results, "table 1")
-    models = {task: _models(results, bilms) for task, bilms in tasks.items()}
-    # The biLMs of a column: of all tasks the same, or the last of each.
-    columns = [set(names) for names in zip(*models.values())]
-    for task, bilms in tasks.items():
-        facts = results.grid.tasks[task]
-        metric = "F1" if "f1" in facts["metric"] else facts["metric"]
-        title = f"{facts['title']}, {metric}"
-        without = results.baseline(bilms[models[task][0]])
-        bars[title] = {"without ELMo": without}
-        bars[title] |= {f"with {name}": results.summary(bilms[name]) for name in models[task]}
-        role = f", {_role(models[task][0])}" if len(columns[0]) > 1 else ""
-        lines.append([title + role, without])
-    heads = ["task", "without ELMo"]
-    for k, names in enumerate(columns):
-        pairs = []
-        for bilms, names_of in zip(tasks.values(), models.values()):
-            settings = bilms[names_of[k]]
-            pairs.append((results.baseline(settings), results.summary(settings)))
-        heads += [_common_role(names), "gain", "error reduction"]
-        for line, pair, gain in zip(lines, pairs, differences(pairs)):
-            line += [pair[1], gain, _error_reduction(*pair)]
-        if k == 0:
-            firsts, first = [elmo for _, elmo in pairs], _common_role(names).removeprefix("with ")
+    models = [_models(results, bilms) for bilms in tasks.values()]
+    facts = [results.grid.tasks[task] for task in tasks]
+    titles = [f"{x['title']}, {'F1' if 'f1' in x['metric'] else x['metric']}" for x in facts]
+    without = [results.baseline(bilms[names[0]]) for bilms, names in zip(tasks.values(), models)]
+    bars = {title: {"without ELMo": summary} for title, summary in zip(titles, without)}
+    columns: list[tuple[str, Sequence[object]]] = [("task", titles), ("without ELMo", without)]
+    first: tuple[str, list[Summary]] | None = None
+    for names in zip(*models):  # of all tasks the same, or the last of each
+        elmos = [results.summary(bilms[name]) for bilms, name in zip(tasks.values(), names)]
+        for title, name, elmo in zip(titles, names, elmos):
+            bars[title][f"with {name}"] = elmo
+        if len(set(names)) > 1:
+            columns[0] = "task", [f"{x}, {_role(name)}" for x, name in zip(titles, names)]
+        role = _common_role(set(names))
+        pairs = list(zip(without, elmos))
+        errors = [_error_reduction(*pair) for pair in pairs]
+        columns += [(role, elmos), ("gain", differences(pairs)), ("error reduction", errors)]
+        if first is None:
+            first = role.removeprefix("with "), elmos
         else:
-            heads.append(f"gain over {first}")
-            more = differences([(other, elmo) for other, (_, elmo) in zip(firsts, pairs)])
-            for line, gain in zip(lines, more):
-                line.append(gain)
+            columns.append((f"gain over {first[0]}", differences(list(zip(first[1], elmos)))))
     pictures.gains(bars, folder / "gains.svg")
-    return f"![results without and with ELMo](results/gains.svg)\n\n{table(heads, lines)}"
+    heads, cells = zip(*columns)
+    return f"![results without and with ELMo](results/gains.svg)\n\n{table(heads, zip(*cells))}"
 
 
 def _models(results: Results, bilms: Mapping[str, Mapping[str, Any]]) -> list[str]:

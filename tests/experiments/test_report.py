@@ -455,8 +455,17 @@ def test_rows_of_analyses_that_cannot_be_compared(
     """Rows of another biLM with the same name, or of other data, would be mixed in one table."""
     for found in (PROBE_ROW, {**PROBE_ROW, **change}):
         append_row(tmp_path / "pos.jsonl", found)
+    (tmp_path / "rows.jsonl").touch()
     with pytest.raises(ValueError, match=message):
         write_page(PAPER, tmp_path / "rows.jsonl", None, tmp_path / "results.md")
+
+
+def test_rows_that_do_not_exist(tmp_path: Path) -> None:
+    """A misspelled path leaves the page as it was."""
+    (tmp_path / "results.md").write_text("before")
+    with pytest.raises(FileNotFoundError, match=r"typo\.jsonl"):
+        write_page(PAPER, tmp_path / "typo.jsonl", None, tmp_path / "results.md")
+    assert (tmp_path / "results.md").read_text() == "before"
 
 
 def test_the_page_in_the_documentation(tmp_path: Path) -> None:
