@@ -109,10 +109,6 @@ def _options(path: Path, weights: dict[str, Tensor]) -> tuple[BiLMOptions, list[
             raise InputError(f'{file}: {name}.name: expected "{kind}", found {shown(found)}')
         blocks[name] = block
     lstm, encoder = blocks["encoder"], blocks["token_embedder"]
-    if lstm.get("dim") == lstm.get("projection_dim"):
-        raise InputError(
-            f"{file}: encoder.dim: expected another than projection_dim, found {shown(lstm['dim'])}"
-        )
     options: dict[str, Any] = {
         "lstm": {**{key: lstm.get(key) for key in LSTM}, "use_skip_connections": True},
         "char_cnn": {
@@ -131,7 +127,12 @@ def _options(path: Path, weights: dict[str, Tensor]) -> tuple[BiLMOptions, list[
         _check_entry(path / WORDS, numbers, UNKNOWN_OF_LEXICON)
         for word, number in numbers.items():
             words[number] = word
-    return BiLMOptions.from_dict(options, source=str(file)).of_words(words), words
+    found = BiLMOptions.from_dict(options, source=str(file)).of_words(words)
+    if found.lstm.dim == found.lstm.projection_dim:
+        raise InputError(
+            f"{file}: encoder.dim: expected another than projection_dim, found {found.lstm.dim}"
+        )
+    return found, words
 
 
 def _n_rows(weights: dict[str, Tensor], name: str) -> int:

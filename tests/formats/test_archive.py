@@ -352,8 +352,9 @@ def test_a_damaged_archive_is_noticed(bilm_archive, tmp_path, unpacked, fuzz: Fu
         try:
             model = load_language_model(path)
         except InputError as error:
-            expected_file = "whole .tar.gz file" if damaged[:2] == data[:2] else "model in"
-            assert str(error).startswith(f"{path}: expected a {expected_file}"), description
+            is_gzip = damaged[:2] == data[:2]
+            what = "a whole .tar.gz file" if is_gzip else "an installed model"
+            assert str(error).startswith(f"{path}: expected {what}"), description
         else:
             check_same(model, expected, description)
         assert not list(unpacked.glob("tmp*")), description

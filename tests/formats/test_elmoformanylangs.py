@@ -340,18 +340,31 @@ def test_a_published_config_need_not_be_there(tmp_path):
         find_bilm(folder)
 
 
+def test_a_config_without_sizes(tmp_path):
+    """By hand: without both sizes of the LSTM, the error names the first."""
+    folder = write_model(tmp_path / "model")
+    config = json.loads((folder / "sizes.json").read_text())
+    del config["encoder"]["dim"], config["encoder"]["projection_dim"]
+    (folder / "sizes.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"sizes\.json: lstm\.dim: expected .*, found null"):
+        find_bilm(folder)
+
+
 def test_damaged_files(tmp_path, fuzz: Fuzz):
     """A property: a damaged file is an error, or the vectors are those of what it then says: text
-    and files of old PyTorch have no checksum. Nothing else is raised."""
+    has no checksum. Weights are those of the whole file, whose padding has none. Nothing else is
+    raised."""
     folder = write_model(tmp_path / "model", seed=1)
+    expected = find_bilm(folder).bilm.state_dict()
     for random in fuzz.cases(30):
         name = random.choice(["config.json", "sizes.json", "char.dic", "word.dic", "encoder.pkl"])
         whole = (folder / name).read_bytes()
         description, damaged = damage(whole, random)
         (folder / name).write_bytes(damaged)
         try:
-            find_bilm(folder)
-            assert name != "encoder.pkl", f"{name}: {description}"  # it has checksums
+            found = find_bilm(folder).bilm.state_dict()
+            if name == "encoder.pkl":
+                assert all(torch.equal(found[key], x) for key, x in expected.items()), description
         except InputError:
             pass
         finally:
