@@ -26,23 +26,21 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
 
     # Parameters
 
-    model : `str | os.PathLike | BiLM | Elmo`, optional (default = `"small"`)
+    model : `str | os.PathLike | BiLM`, optional (default = `"small"`)
         The name of an installed model, anything else that `Elmo.from_archive` accepts, or a
-        biLM, also with its mixes.
+        biLM.
     layer : `str | int`, optional (default = `"average"`)
         See `Elmo.embed`. `"all"` concatenates the layers.
     """
 
     def __init__(
-        self, model: str | os.PathLike | BiLM | Elmo = "small", layer: str | int = "average"
+        self, model: str | os.PathLike | BiLM = "small", layer: str | int = "average"
     ) -> None:
         super().__init__()
-        self.name = f"elmo-{'bilm' if isinstance(model, BiLM | Elmo) else model}-{layer}"
-        if isinstance(model, BiLM):
-            model = Elmo(model)
-        elmo = model if isinstance(model, Elmo) else load_model(model, layer)
-        self.elmo = elmo.eval().requires_grad_(False)
+        elmo = Elmo(model).eval() if isinstance(model, BiLM) else load_model(model, layer)
+        self.elmo = elmo.requires_grad_(False)
         self.layer = layer
+        self.name = f"elmo-{'bilm' if isinstance(model, BiLM) else model}-{layer}"
         self.static_embeddings = True
         self.to(device)
 
@@ -66,6 +64,9 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> ElmoEmbeddings:
         options = BiLMOptions.from_dict(params["options"], source=f"flair's {params['name']}")
-        embeddings = cls(Elmo(BiLM(options), **params.get("mixes", {})), params["layer"])
+        bilm = BiLM(options)
+        embeddings = cls(bilm, params["layer"])
+        mixed = Elmo(bilm, **params.get("mixes", {})).eval().requires_grad_(False)
+        embeddings.elmo = mixed.to(device)
         embeddings.name = params["name"]
         return embeddings

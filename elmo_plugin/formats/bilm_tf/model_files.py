@@ -149,7 +149,9 @@ def write_model_files(
     folder = Path(folder).expanduser()
     with writable_folder("folder", folder), ExitStack() as stack:
         others = [file.name for file in folder.iterdir() if OTHERS.fullmatch(file.name)]
-        if others := [*others, *([CONFIG] if _is_run(folder) else [])]:
+        if _is_run(folder):
+            others.append(CONFIG)
+        if others:
             raise InputError(
                 f"{folder}: expected a folder without another model, found {', '.join(others)}"
             )
