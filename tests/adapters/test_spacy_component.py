@@ -109,7 +109,8 @@ def test_a_saved_model_that_carries(elmo: Elmo, folder: Path, tmp_path: Path) ->
 
 def test_similarity(folder: Path, elmo: Elmo) -> None:
     """It is NumPy's cosine of the vectors of words in context, also of equal words, for which
-    spaCy's own is 1; and 0 with white space, whose vector is zeros."""
+    spaCy's own is 1; and 0 with white space, whose vector is zeros, and with a document of another
+    pipeline, which has none."""
     doc = pipeline(folder, layer="top")(BOTH + "  ")
     words = np.concatenate([elmo.embed(sentence, "top") for sentence in SENTENCES])
     the, other = words[2], words[5]
@@ -119,6 +120,7 @@ def test_similarity(folder: Path, elmo: Elmo) -> None:
         expected = x @ y / np.linalg.norm(x) / np.linalg.norm(y)
         assert first.similarity(second) == pytest.approx(expected, abs=1e-5)
     assert doc[2].similarity(doc[-1]) == doc[-1:].similarity(doc) == 0
+    assert doc.similarity(spacy.blank("en")(BOTH)) == 0
 
 
 def test_a_stored_document(folder: Path) -> None:

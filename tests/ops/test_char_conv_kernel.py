@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops import char_conv
-from elmo_plugin.ops.char_conv import convolution_tables, max_of_convolutions
+from elmo_plugin.ops import char_conv, kernels
+from elmo_plugin.ops.char_conv import convolution_tables, frozen_convolve, max_of_convolutions
 from elmo_plugin.ops.char_conv.kernel import best_windows, table_gradients
 from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
 from tests.compare import assert_close
@@ -55,6 +55,18 @@ def sizes_of_sums(characters, embedding, convolutions, d_maxima) -> list[torch.T
         maxima.append(F.conv1d(sizes, *pair).gather(2, at)[:, :, 0])
     found = torch.cat(maxima, dim=1)
     return [found.detach(), *torch.autograd.grad(found, own, d_maxima.double().abs())]
+
+
+def test_frozen_convolutions_choose_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without kernels PyTorch's operators compute, of which this file has removed one. A benchmark
+    compares both ways with the same frozen convolutions."""
+    embedding, convolutions = torch.nn.Embedding(262, 4), [torch.nn.Conv1d(4, 8, 2)]
+    convolve = frozen_convolve(embedding, convolutions)
+    characters = torch.ones(3, 12, dtype=torch.long)
+    assert convolve(characters).shape == (3, 8)
+    monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+        convolve(characters)
 
 
 def test_random_shapes(fuzz):
