@@ -98,6 +98,7 @@ def write_in_parts(
     """
     out = Path(os.path.realpath(out))  # a link stays
     facts = facts | facts_of(model)
+    state = model.carried.state  # of an interrupted run, so that the same call resumes it
     model.same_bits = True
     paths = []
     try:
@@ -114,12 +115,13 @@ def write_in_parts(
             join(_whole_parts(paths), parts / "joined")
             os.replace(parts / "joined", out)
             shutil.rmtree(parts, ignore_errors=True)  # another process may just have opened it
+        state = model.carried.state
     except DiskFullError as error:
         raise DiskFullError(
             f"{error}; once there is space, the same command resumes the run"
         ) from None
     finally:
-        model.same_bits = False
+        model.carried.state, model.same_bits = state, False
 
 
 @contextmanager

@@ -400,6 +400,22 @@ def test_a_run_from_another_carried_state(tmp_path, bilm_files, interrupted):
         dump.dump(elmo, lines, tmp_path / "out", dump.DumpSettings(layer="all", batch_size=2))
 
 
+def test_an_interrupted_run_of_a_model_that_has_read_more(tmp_path, bilm_files, monkeypatch):
+    """The same model resumes it, with the vectors of a run without interruption."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    lines = [dump.Line(*item) for item in enumerate(TEXT)]
+    settings = dump.DumpSettings(layer="all", batch_size=2)
+    for name in ("whole", "out"):
+        elmo = Elmo.from_files(*bilm_files, initial_state="carry").eval()
+        elmo.embed(TEXT[0])
+        if name == "out":
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+                dump.dump(elmo, lines, tmp_path / name, settings)
+        dump.dump(elmo, lines, tmp_path / name, settings)
+    assert same(read(tmp_path / "out"), read(tmp_path / "whole"))
+
+
 def test_parts_after_the_end_of_the_text(interrupted):
     """The text has lost its last lines since the interruption, and they are not in the output."""
     again, _ = interrupted("warm")
