@@ -159,8 +159,6 @@ PARAMETERS: dict[tuple[type, str], dict[str, str]] = {
     },
     (TrainerCallback, "learning_curve"): {"interval": "count"},
     (TrainerCallback, "validate_every"): {"num_batches": "count", "num_seconds": "number"},
-    (TrainerCallback, "bilm_export"): {"softmax": "any"},
-    (TrainerCallback, "elmo_mix"): {"interval": "count"},
 }
 WITHOUT_PARAMETERS = {
     (Predictor, "bilm"),
@@ -254,8 +252,6 @@ class Builder:
             (Optimizer, "clipped_adagrad"): ({}, parameters),
             (TrainerCallback, "learning_curve"): ({}, run),
             (TrainerCallback, "validate_every"): ({"num_batches": 5}, run),
-            (TrainerCallback, "bilm_export"): ({}, run),
-            (TrainerCallback, "elmo_mix"): ({}, run),
         }
 
     def __call__(self, registrable: tuple[type, str], key: str | None, value: Any = None) -> Any:

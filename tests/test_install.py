@@ -38,7 +38,7 @@ REGISTERED = {
     "Subcommand": ("bilm-encode bilm-export bilm-import elmo elmo-configs elmo-mix score uses"),
     "TokenEmbedder": "elmo",
     "TokenIndexer": "elmo",
-    "TrainerCallback": "bilm_export elmo_mix keep_freed_memory learning_curve validate_every wandb",
+    "TrainerCallback": "keep_freed_memory learning_curve validate_every wandb",
     "Vocabulary": "bilm",
 }
 

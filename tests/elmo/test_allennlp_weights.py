@@ -18,7 +18,7 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from tests.compare import assert_close
 from tests.conftest import BLOCKS, BiLMFiles, allennlp
-from tests.plugin.callbacks.test_elmo_mix import config
+from tests.plugin.tagger import config
 
 SENTENCES = [
     "He threw the stick to the dog .".split(),
@@ -125,7 +125,7 @@ def test_a_trained_tagger(bilm_files: BiLMFiles, tmp_path: Path, projection_dim:
     """A tagger is trained with AllenNLP's `elmo_token_embedder`. Its archive is loaded after only
     the types are changed, with the state that AllenNLP carries from batch to batch. The expected
     predictions are those of AllenNLP's modules."""
-    params = config("", []).as_dict()
+    params = config("").as_dict()
     params["dataset_reader"]["token_indexers"]["elmo"]["type"] = "elmo_characters"
     stock = {**bilm_files._asdict(), "type": "elmo_token_embedder", "requires_grad": True}
     stock |= {"projection_dim": projection_dim, "dropout": 0.0}

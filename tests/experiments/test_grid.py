@@ -235,7 +235,7 @@ def test_a_killed_run_continues_with_the_same_numbers(
     config has a callback of its own."""
     # Of a clone with changes, no run continues.
     monkeypatch.setitem(grid_command.ORIGIN, "commit", "0123456789ab")
-    trainer = f"{{ {setting} num_epochs: 3, callbacks: [{{ type: 'elmo_mix' }}] }}"
+    trainer = f"{{ {setting} num_epochs: 3, callbacks: [{{ type: 'learning_curve' }}] }}"
     file = edited(tmp_path, "{ num_epochs: 1 }", trainer)
     whole, killed = (
         GridRunner(read_grid(file), tmp_path / name, ROOT / "fixtures", tmp_path / "work" / name)

@@ -24,7 +24,7 @@ from tests.compare import assert_close
 from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, write_bilm_files
 from tests.formats.tasks import write_task
 from tests.formats.test_elmoformanylangs import write_model as write_elmoformanylangs
-from tests.plugin.callbacks.test_elmo_mix import config
+from tests.plugin.tagger import config
 
 SENTENCE = "He threw the stick to the dog ."
 EMBEDDER = "text_field_embedder.token_embedder_elmo"
@@ -37,7 +37,7 @@ def elmo_in(model: Any, name: str = "elmo") -> Elmo:
 def test_a_trained_task(bilm_archive: str, tmp_path: Path) -> None:
     """A tagger is trained with its biLM and two mixes. The expected vectors are those of its
     embedder, and its weights are not those of the biLM that it began with."""
-    params = config(bilm_archive, []).as_dict()
+    params = config(bilm_archive).as_dict()
     params["model"]["text_field_embedder"]["token_embedders"]["elmo"].update(
         requires_grad=True, do_layer_norm=True, initial_state="zero"
     )

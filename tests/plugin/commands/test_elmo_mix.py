@@ -1,6 +1,5 @@
 """
-The command `elmo-mix`; tests/plugin/callbacks/test_elmo_mix.py has the archive of a
-trained model.
+The command `elmo-mix`; tests/elmo/test_mixes.py has the archive of a trained model.
 """
 
 from functools import partial

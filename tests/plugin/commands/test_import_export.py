@@ -33,7 +33,6 @@ from elmo_plugin.formats.bilm_tf.options_file import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.callbacks.bilm_export import BiLMExportCallback
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.plugin.models.archives import import_files
 from elmo_plugin.plugin.models.export_readers import refused_by_allennlp, who_reads
@@ -344,19 +343,3 @@ def test_paths_of_an_export(bilm_archive, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "touch", Mock(side_effect=refused))
     with pytest.raises(InputError, match=f"^folder: {tmp_path}: expected .* Permission denied"):
         export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=False)
-
-
-def test_the_callback_exports_a_finished_run_only(bilm_archive, tmp_path):
-    """A run without metrics was interrupted, and its weights are not the best."""
-
-    class Trainer:
-        """The attributes of a trainer that the callback reads."""
-
-        model = Model.from_archive(bilm_archive)
-
-    callback = BiLMExportCallback(str(tmp_path), softmax=True)
-    callback.on_end(Trainer(), metrics=None)
-    assert not (tmp_path / "bilm-tf").exists()
-    callback.on_end(Trainer(), metrics={"loss": 1.0})
-    with h5py.File(tmp_path / "bilm-tf" / "weights.hdf5") as file:
-        assert "softmax/W" in file

@@ -3,6 +3,7 @@
 import json
 import math
 import shlex
+import struct
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from allennlp.common import Params
 from allennlp.training.callbacks import TrainerCallback
 from google.protobuf.message import DecodeError
+from tensorboardX.proto.event_pb2 import Event
 from wandb.proto.wandb_internal_pb2 import Record
 
 from elmo_plugin.checks import InputError
@@ -22,7 +24,6 @@ from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
 from elmo_plugin.plugin.compat.wandb import CurrentWandBCallback
 from elmo_plugin.text.lines import read_sentences
 from tests.conftest import allennlp
-from tests.plugin.callbacks.test_elmo_mix import tensorboard_scalars
 from tests.plugin.models.test_training import TEXT, config
 
 BATCH_SIZE = 4
@@ -58,6 +59,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def metrics(run: Path) -> dict[str, Any]:
     return json.loads((run / "metrics.json").read_text())
+
+
+def tensorboard_scalars(folder: Path) -> dict[tuple[str, int], float]:
+    """The scalars in the event files of a folder, by name and step. Each record is its length in 8
+    bytes, a checksum of 4, the event, and a checksum of 4 (TensorFlow's TFRecord)."""
+    found = {}
+    for file in folder.glob("events.*"):
+        data = file.read_bytes()
+        while data:
+            end = 12 + struct.unpack("<Q", data[:8])[0]
+            event = Event.FromString(data[12:end])
+            found.update({(v.tag, event.step): v.simple_value for v in event.summary.value})
+            data = data[end + 4 :]
+    return found
 
 
 def test_tensorboard(run: Path) -> None:
