@@ -30,7 +30,7 @@ from benchmarks.operations import reading_operations
 from benchmarks.settings import Settings, models, options_of, precisions
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.options import BiLMOptions

@@ -33,8 +33,8 @@ from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import BiLMModel
 from elmo_plugin.plugin.training.optimizer import ClippedAdagradOptimizer
+from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.corpus_cache import open_corpus
-from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 ROWS, WINDOW = 64, 20
 N_NEGATIVE_SAMPLES = 8192

@@ -18,7 +18,7 @@ from allennlp.common.file_utils import cached_path
 
 from demo.ngrams import perplexities
 from elmo_plugin import Elmo
-from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.formats.bilm_tf.texts import read_vocabulary_file
 from elmo_plugin.plugin.data.installed_docs import SPLITS
 from elmo_plugin.text.lines import read_sentences
 

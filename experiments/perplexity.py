@@ -19,8 +19,8 @@ from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, vocabulary_words
 from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.text.characters import UNKNOWN
 from elmo_plugin.text.corpus import EncodedCorpus
-from elmo_plugin.text.special_words import UNKNOWN
 from experiments.markdown import table
 
 ROWS = 64

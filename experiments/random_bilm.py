@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from elmo_plugin import Elmo
-from elmo_plugin.formats.bilm_tf.model_files import write_model_files
-from elmo_plugin.formats.bilm_tf.options_file import read_options
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
+from elmo_plugin.formats.bilm_tf.texts import read_options
 from elmo_plugin.modules import BiLM
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.text.lines import read_sentences

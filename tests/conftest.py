@@ -23,8 +23,8 @@ from allennlp.common import Params, plugins
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
 
-from elmo_plugin.formats.bilm_tf.model_files import write_model_files
-from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
+from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import char_conv, kernels, linear, lstm, private_torch, softmax

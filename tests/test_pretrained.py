@@ -13,7 +13,7 @@ from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo, pretrained
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.formats.bilm_tf.texts import read_vocabulary_file
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import PretrainedArchiveClient
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder

@@ -25,9 +25,9 @@ from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.saved import elmo_of, save_elmo
 from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists
+from elmo_plugin.formats.build import check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
-from elmo_plugin.formats.found import check_size
-from elmo_plugin.formats.mixes_file import LARGEST
+from elmo_plugin.formats.mixes import LARGEST
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.modules.token_encoder import check_spelled
 from elmo_plugin.ops.private_torch import not_compiled

@@ -22,13 +22,13 @@ from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.elmo.sentences import MAX_TOKENS, raw_sentences, token_lists
 from elmo_plugin.files.digest import new_digest
+from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
-from elmo_plugin.formats.found import FoundBiLM
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, log_uniform
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
-from elmo_plugin.text.special_words import BEGIN, END, SPECIAL_WORDS, UNKNOWN
+from elmo_plugin.text.characters import BEGIN, END, SPECIAL_WORDS, UNKNOWN
 
 logger = logging.getLogger(__name__)
 

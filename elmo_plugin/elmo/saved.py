@@ -4,8 +4,9 @@ import logging
 import os
 from typing import Any
 
-from elmo_plugin.formats.bilm_tf.model_files import write_model_files
-from elmo_plugin.formats.found import FoundBiLM, TrainedMixes
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
+from elmo_plugin.formats.build import FoundBiLM
+from elmo_plugin.formats.mixes import TrainedMixes
 
 logger = logging.getLogger(__name__)
 

@@ -2,30 +2,54 @@
 Reads the archive of a `bilm`, or of a task model with an embedder `elmo`, without executing code
 from it. AllenNLP's `load_archive`, in contrast, constructs any class that the archive's
 `config.json` names.
+
+The archive of a task model has the weights of the biLM among those of the model, and its options in
+the vocabulary, where the embedder stores them (`plugin/token_embedders/options_in_vocabulary.py`).
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from elmo_plugin.checks import InputError, shown
-from elmo_plugin.formats.archive_files import CONFIG, WORDS, read_text, read_weights
-from elmo_plugin.formats.found import (
+from elmo_plugin.files.torch_file import load_weights
+from elmo_plugin.formats.allennlp_elmo import CHARACTERS
+from elmo_plugin.formats.bilm_tf.texts import options_from_dict
+from elmo_plugin.formats.build import (
     FoundBiLM,
+    check_finite,
     check_state,
     check_words,
     load_state,
     meta_modules,
     tie,
 )
-from elmo_plugin.formats.json_file import read_json
-from elmo_plugin.formats.task_archive import read_task
+from elmo_plugin.formats.mixes import TrainedMixes, mix_settings
+from elmo_plugin.formats.small_files import parse_json, read_json, read_text
+from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.special_words import SPECIAL_WORDS
+from elmo_plugin.text.characters import SPECIAL_WORDS
+
+CONFIG = "config.json"
+WORDS = "vocabulary/words.txt"
+WEIGHTS = ("weights.th", "best.th")
+"""File names of the weights in an archive and in the folder of a training run."""
 
 TABLE = "bilm.token_encoder.embedding.weight"
 """A table of words, whose weights a tied softmax shares."""
+
+NAMESPACE = "elmo_options"
+"""The namespace of the vocabulary with the options. Each entry is a word in it, in JSON."""
+FILE = f"vocabulary/{NAMESPACE}.txt"
+
+ENCODER = "bilm.token_encoder."
+"""Part of the names of a biLM's weights, whatever its token encoder is."""
+
+State = dict[str, Tensor]
 
 
 def is_archive(path: Path) -> bool:
@@ -75,3 +99,154 @@ def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> F
     if with_softmax:
         tie(bilm, softmax)
     return FoundBiLM(bilm, softmax if with_softmax else None, words)
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """
+    The weights in the folder of an archive. Raises an `InputError` if there are none, or if they
+    are not plain tensors.
+    """
+    weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
+    if weights is None:
+        raise InputError(f"expected weights, {' or '.join(WEIGHTS)}, found none")
+    return load_weights(weights)
+
+
+def stored_options(entries: Iterable[str]) -> dict[str, BiLMOptions]:
+    """
+    The last stored options of each source, from entries in the order of their indices. Raises an
+    `InputError` that names an entry that cannot be read.
+    """
+    stored = {}
+    for entry in entries:
+        if not entry.startswith("{"):
+            continue  # padding and the unknown token
+        try:
+            found = parse_json(entry, "entry", "options")
+            source, options = found["source"], found["options"]
+            stored[source] = options_from_dict(options, source="the archive's vocabulary")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f'vocabulary, namespace "{NAMESPACE}": expected an entry of the token embedder '
+                f'"elmo", found {shown(entry)} ({error})'
+            ) from error
+    return stored
+
+
+def source_of(
+    pretrained: Any = None, archive_file: Any = None, options_file: Any = None, *rest: Any
+) -> str:
+    """What an entry calls the biLM that these parameters of the embedder name."""
+    if pretrained is not None:
+        return f"pretrained {pretrained}"
+    return " ".join(str(x) for x in (archive_file, options_file, *rest) if x is not None)
+
+
+def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) -> FoundBiLM:
+    """
+    Read the biLM in the unpacked archive of a task model with these `parameters`, and its trained
+    mixes if the config says how they were trained. Raises an `InputError` as `read_archive`.
+    """
+    state, kind = read_weights(folder), shown(parameters.get("type"))
+    prefixes = _prefixes(state)
+    name = _choose(list(prefixes), state, kind, embedder)
+    prefix = prefixes[name]
+    of_bilm = {
+        k.removeprefix(prefix): x for k, x in state.items() if k.startswith(f"{prefix}bilm.")
+    }
+    block = _block(parameters, name, is_only=len(prefixes) == 1)
+    if not (folder / FILE).exists():
+        raise InputError(
+            f"expected a model of type bilm, found {kind} with a biLM whose options are not in "
+            f'{FILE}, where the token embedder "elmo" stores them'
+        )
+    stored = stored_options(read_text(folder / FILE, "the options of a biLM").split("\n"))
+    bilm = _bilm(stored, block, of_bilm)
+    load_state(torch.nn.ModuleDict({"bilm": bilm}), of_bilm, FILE, prefix)
+    return FoundBiLM(bilm, mixes=_mixes(state, prefix, block))
+
+
+def _prefixes(state: State) -> dict[str, str]:
+    """
+    What precedes `bilm.` in the names of each biLM's weights, by the name of the module with the
+    biLM, such as `text_field_embedder.token_embedder_elmo`. A biLM that the model has under two
+    names, with the same tensors, counts once.
+    """
+    found: dict[tuple[str, int], str] = {}
+    for name, tensor in state.items():
+        prefix, part, rest = name.rpartition(ENCODER)
+        if part and (not prefix or prefix.endswith(".")):
+            found.setdefault((rest, tensor.data_ptr()), prefix)
+    return {x.removesuffix("_elmo.").removesuffix(".") or "bilm": x for x in found.values()}
+
+
+def _choose(found: list[str], state: State, kind: str, embedder: str | None) -> str:
+    """The name of the biLM that is the only one or that of the `embedder`."""
+    if not found:
+        if any(name.endswith(CHARACTERS) for name in state):
+            kind += " with AllenNLP's own ELMo, whose options are not in the archive"
+        raise InputError(
+            f'expected a model of type bilm, or one with a token embedder "elmo", found {kind}'
+        )
+    if embedder is None and len(found) == 1:
+        return found[0]
+    if embedder not in found:
+        raise InputError(
+            f"expected the name of one of its biLMs after #, {', '.join(found)}, found "
+            f"{embedder or 'none'}"
+        )
+    return embedder
+
+
+def _block(parameters: dict[str, Any], name: str, is_only: bool) -> dict[str, Any] | None:
+    """The block of the embedder `name` in the config, if it is clear which one this is."""
+    keys = [part.removeprefix("token_embedder_").removeprefix("_") for part in name.split(".")]
+    blocks = list(_blocks(parameters))
+    if is_only and len(blocks) == 1:
+        return blocks[0][1]
+    # AllenNLP calls the module of `token_embedders.KEY` `token_embedder_KEY`.
+    found = [block for path, block in blocks if [k for k in path if k in keys] == keys]
+    return found[0] if len(found) == 1 else None
+
+
+def _blocks(parameters: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """All embedders of type "elmo" in a config, with the keys that lead there."""
+    pending: list[tuple[list[str], Any]] = [([], parameters)]
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, dict):
+            if value.get("type") == "elmo":
+                yield path, value
+            pending += (([*path, key], inner) for key, inner in value.items())
+        elif isinstance(value, list):
+            pending += (([*path, str(k)], inner) for k, inner in enumerate(value))
+
+
+def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: State) -> BiLM:
+    """A biLM of the stored options, without memory."""
+    keys = ("pretrained", "archive_file", "options_file", "weight_file")
+    source = source_of(*map((block or {}).get, keys))
+    different = {stored[source]} if source in stored else set(stored.values())
+    bilms = [meta_modules(options, None, most_layers=len(state))[0] for options in different]
+    if len(bilms) != 1:  # of the only one, `load_state` says what differs
+        shapes = {name: x.shape for name, x in state.items()}
+        bilms = [
+            bilm
+            for bilm in bilms
+            if {f"bilm.{name}": x.shape for name, x in bilm.state_dict().items()} == shapes
+        ]
+    if len(bilms) != 1:
+        raise InputError(
+            f"{FILE}: expected the options of one biLM of the weights' sizes, found {len(bilms)}"
+        )
+    return bilms[0]
+
+
+def _mixes(state: State, prefix: str, block: dict[str, Any] | None) -> TrainedMixes | None:
+    start = f"{prefix}scalar_mix_"
+    found = {name.removeprefix(prefix): x for name, x in state.items() if name.startswith(start)}
+    if block is None or not found:
+        return None
+    for name, tensor in found.items():
+        check_finite(prefix + name, tensor)
+    return TrainedMixes(found, mix_settings(block, f"{CONFIG}: the embedder elmo"))

@@ -12,9 +12,8 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.allennlp_elmo import OF_LSTM
-from elmo_plugin.formats.archive_files import read_text
-from elmo_plugin.formats.found import FoundBiLM, allocate, check_lexicon, check_state, meta_modules
-from elmo_plugin.formats.json_file import read_json
+from elmo_plugin.formats.build import FoundBiLM, allocate, check_lexicon, check_state, meta_modules
+from elmo_plugin.formats.small_files import read_json, read_text
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.code_points import CodePoints
 from elmo_plugin.modules.token_encoder import UNKNOWN_OF_LEXICON

@@ -13,17 +13,13 @@ import h5py
 from elmo_plugin.checks import InputError, check_path
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import is_archive, read_archive
-from elmo_plugin.formats.archive_files import renamed, unpacked
-from elmo_plugin.formats.bilm_tf.model_files import holds_model_files, read_model_files
-from elmo_plugin.formats.bilm_tf.options_file import read_options
+from elmo_plugin.formats.bilm_tf.folder import holds_model_files, read_model_files
+from elmo_plugin.formats.bilm_tf.texts import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights
+from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.elmoformanylangs import is_elmoformanylangs, read_elmoformanylangs
-from elmo_plugin.formats.found import FoundBiLM
-from elmo_plugin.formats.tf_checkpoint.checkpoint_folder import (
-    holds_checkpoint,
-    index_of,
-    read_checkpoint,
-)
+from elmo_plugin.formats.tf_checkpoint.checkpoint import holds_checkpoint, index_of, read_checkpoint
+from elmo_plugin.formats.unpack import renamed, unpacked
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 

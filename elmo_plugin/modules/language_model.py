@@ -10,7 +10,7 @@ from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
 from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.special_words import BEGIN, END
+from elmo_plugin.text.characters import BEGIN, END
 
 
 class BiLMWithSoftmax(nn.Module):

@@ -24,9 +24,9 @@ from elmo_plugin.text.characters import (
     NO_TOKEN,
     NUM_CHARACTERS,
     PADDING,
+    UNKNOWN_TOKEN,
     words_to_characters,
 )
-from elmo_plugin.text.special_words import UNKNOWN_TOKEN
 
 FIRST_PRINTED, FIRST_OF_SEVERAL = 0x20, 0x80
 """Of the code points that take one byte in UTF-8, the first that is not a control character; and

@@ -37,6 +37,11 @@ NUM_CHARACTERS = 262
 BEGIN_TOKEN = "<S>"
 END_TOKEN = "</S>"
 """Words that represent a sentence's boundaries."""
+UNKNOWN_TOKEN = "<UNK>"
+SPECIAL_WORDS = (BEGIN_TOKEN, END_TOKEN, UNKNOWN_TOKEN)
+"""First words of every corpus and every vocabulary."""
+BEGIN, END, UNKNOWN = range(3)
+"""Ranks of `SPECIAL_WORDS`."""
 
 DEFAULT_MAX_CHARACTERS = 50
 """`max_characters_per_token` of every published ELMo model."""

@@ -33,12 +33,13 @@ from numpy.lib.format import open_memmap
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, is_sealed
 from elmo_plugin.text.characters import (
+    BEGIN,
     BEGIN_SENTENCE,
+    END,
     END_SENTENCE,
     bytes_to_characters,
     single_character,
 )
-from elmo_plugin.text.special_words import BEGIN, END
 
 FORMAT = "elmo_plugin encoded corpus"
 FORMAT_VERSION = 2

@@ -24,6 +24,7 @@ from tqdm import tqdm
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, new_digest, sealed
 from elmo_plugin.files.file_lock import FileLock
+from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.corpus import (
     COUNTS_FILE,
     DESCRIPTION_FILE,
@@ -35,7 +36,6 @@ from elmo_plugin.text.corpus import (
     shard_files,
 )
 from elmo_plugin.text.lines import read_blocks
-from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from elmo_plugin.text.characters import BEGIN, END
 from elmo_plugin.text.corpus import EncodedCorpus
-from elmo_plugin.text.special_words import BEGIN, END
 
 NOTHING = -1
 """Rank of a target after the end of a row."""

@@ -15,8 +15,8 @@ from allennlp.common.util import prepare_environment
 from allennlp.training import TrainerCallback
 from filelock import FileLock
 
-from elmo_plugin.elmo.mixes import find_mixes
 from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.formats.mixes import find_mixes
 from experiments.grid import readers as _readers  # noqa: F401  registers them
 
 RESULT = "result.json"

@@ -13,7 +13,7 @@ from allennlp.common import Params
 from allennlp.modules.token_embedders import TokenEmbedder
 
 from elmo_plugin import Elmo, LanguageModel
-from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import SampledSoftmax
 from tests import oracle

@@ -13,7 +13,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.options import BiLMOptions
 from tests.compare import assert_close
 from tests.conftest import BLOCKS, BiLMFiles

@@ -16,7 +16,7 @@ from elmo_plugin.files.torch_file import (
     load_weights,
     save_torch_file,
 )
-from elmo_plugin.formats.archive_files import read_weights
+from elmo_plugin.formats.archive import read_weights
 
 
 class FullOnce(FileIO):

@@ -16,7 +16,7 @@ from allennlp.data import Vocabulary
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.options_file import read_options
+from elmo_plugin.formats.bilm_tf.texts import read_options
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.language_model import BiLMModel

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest
 from elmo_plugin.text import lines
+from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.encoding import encode_corpus
-from elmo_plugin.text.special_words import SPECIAL_WORDS
 
 LINES = st.lists(
     st.lists(st.sampled_from(["a", "b", "c", "é", "👍", "<S>", "<UNK>", "x" * 60])), max_size=36

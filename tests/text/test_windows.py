@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from elmo_plugin.text.characters import BEGIN, END
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.encoding import encode_corpus
-from elmo_plugin.text.special_words import BEGIN, END
 from elmo_plugin.text.windows import NOTHING, Epoch, Window
 
 Sentence = tuple[int, ...]

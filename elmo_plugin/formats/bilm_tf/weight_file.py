@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import InputError, named
-from elmo_plugin.files.bounds import check_expansion
 from elmo_plugin.files.hdf5 import VERSION, HDF5Bytes, open_hdf5, read_text, write_array, write_text
 from elmo_plugin.formats.bilm_tf.array_views import (
     EMBEDDING,
@@ -27,9 +26,9 @@ from elmo_plugin.formats.bilm_tf.array_views import (
     array_views,
 )
 from elmo_plugin.formats.bilm_tf.arrays import Arrays, HDF5Arrays, fill
-from elmo_plugin.formats.bilm_tf.options_file import options_from_dict
-from elmo_plugin.formats.found import FoundBiLM, allocate, check_lexicon, meta_modules, tie
-from elmo_plugin.formats.json_file import parse_json
+from elmo_plugin.formats.bilm_tf.texts import options_from_dict
+from elmo_plugin.formats.build import FoundBiLM, allocate, check_lexicon, meta_modules, tie
+from elmo_plugin.formats.small_files import check_expansion, parse_json
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
@@ -83,7 +82,7 @@ def read_arrays(
     rows = None
     if vocabulary_file is not None and (reads_softmax or is_table):
         # What reads text, compressed or not, is not needed for vectors.
-        from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
+        from elmo_plugin.formats.bilm_tf.texts import read_softmax_rows
 
         shape = arrays.shape(name := EMBEDDING if is_table else SOFTMAX_WEIGHT)
         if not shape:

@@ -12,10 +12,10 @@ messages of Protocol Buffers.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from elmo_plugin.checks import InputError
-from elmo_plugin.files.bounds import read_small_file
-from elmo_plugin.formats.tf_checkpoint.crc32c import crc32c, masked
+from elmo_plugin.checks import InputError, needed
+from elmo_plugin.formats.small_files import read_small_file
 
 MOST_BYTES = 1 << 22
 MOST_KEY_BYTES = 1 << 8
@@ -24,6 +24,7 @@ has a few thousand bytes."""
 FOOTER_BYTES = 48
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 TRAILER_BYTES = 5
+ALL_BITS = 0xFFFFFFFF
 
 Fields = dict[int, list[int | bytes]]
 """The values of a message, by field number."""
@@ -125,3 +126,16 @@ def _integer(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
     raise ValueError("an integer of more than 64 bits")
+
+
+def crc32c(data: Any, before: int = 0) -> int:
+    """
+    The CRC-32C of bytes or of an array, the checksum of LevelDB and TensorFlow. `zlib` has another
+    CRC-32. `before` is that of the bytes before them, as in `zlib.crc32`.
+    """
+    return needed("google_crc32c", "to read TensorFlow's checksums, ").extend(before, data)
+
+
+def masked(crc: int) -> int:
+    """The form in which LevelDB and TensorFlow store a CRC."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & ALL_BITS

@@ -7,7 +7,7 @@ from allennlp.commands.subcommand import Subcommand
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.arguments import NAMES_OF_A_BILM, print_text
 from elmo_plugin.files.atomic_write import atomic_write, check_is_new
-from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.commands.command import Command
 from elmo_plugin.plugin.models.export_readers import who_reads

@@ -8,7 +8,7 @@ from allennlp.commands.subcommand import Subcommand
 from elmo_plugin.checks import InputError, named
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import piped_output
-from elmo_plugin.formats.archive_files import renamed
+from elmo_plugin.formats.unpack import renamed
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
 from elmo_plugin.plugin.task_address import with_repeats
 

@@ -5,9 +5,10 @@ from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.arguments import print_text
-from elmo_plugin.elmo.mixes import find_mixes
 from elmo_plugin.files.standard_streams import check_standard_output
-from elmo_plugin.formats.archive_files import read_weights, renamed, unpacked
+from elmo_plugin.formats.archive import read_weights
+from elmo_plugin.formats.mixes import find_mixes
+from elmo_plugin.formats.unpack import renamed, unpacked
 from elmo_plugin.plugin.commands.command import Command, input_path
 
 

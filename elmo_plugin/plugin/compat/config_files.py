@@ -18,7 +18,7 @@ from _jsonnet import evaluate_snippet
 from allennlp.common import params
 
 from elmo_plugin.checks import InputError, named, shown
-from elmo_plugin.files.bounds import read_small_file
+from elmo_plugin.formats.small_files import read_small_file
 
 MOST_BYTES = 1 << 24
 COPIED = "python -m elmo_plugin elmo-configs training_configs copies the package's configs"

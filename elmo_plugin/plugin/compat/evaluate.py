@@ -15,7 +15,7 @@ from allennlp.models import Archive
 
 from elmo_plugin.checks import check_count
 from elmo_plugin.elmo.arguments import check_can_write, device_named
-from elmo_plugin.formats.json_file import parse_json
+from elmo_plugin.formats.small_files import parse_json
 
 _evaluate = evaluate.evaluate_from_archive
 _load_archive = evaluate.load_archive

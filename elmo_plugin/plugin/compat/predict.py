@@ -30,7 +30,7 @@ from elmo_plugin.elmo.arguments import check_can_write, device_named
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
-from elmo_plugin.formats.json_file import parse_json
+from elmo_plugin.formats.small_files import parse_json
 from elmo_plugin.plugin.task_address import with_repeats
 from elmo_plugin.text.lines import decode, read_blocks
 

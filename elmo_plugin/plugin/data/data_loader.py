@@ -16,10 +16,9 @@ from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
-from elmo_plugin.text.characters import warn_of_cropped
+from elmo_plugin.text.characters import UNKNOWN, warn_of_cropped
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.prefetch import Prefetcher, Tensors
-from elmo_plugin.text.special_words import UNKNOWN
 from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)

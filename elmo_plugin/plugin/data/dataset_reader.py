@@ -13,10 +13,9 @@ from elmo_plugin.checks import InputError, fail
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import word_ids
-from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, UNKNOWN
 from elmo_plugin.text.corpus import EncodedCorpus, is_corpus
 from elmo_plugin.text.lines import read_sentences
-from elmo_plugin.text.special_words import UNKNOWN
 
 
 class WordIdsField(Field[torch.Tensor]):

@@ -14,10 +14,10 @@ from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 
 from elmo_plugin.checks import InputError, check_count, named
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.formats.bilm_tf.texts import read_vocabulary_file
+from elmo_plugin.text.characters import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
-from elmo_plugin.text.special_words import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN
 
 WORDS_NAMESPACE = "words"
 DEFAULT_MIN_COUNT = 3

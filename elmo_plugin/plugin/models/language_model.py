@@ -14,7 +14,7 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, check_count, check_flag, check_number, check_path, fail
 from elmo_plugin.files.torch_file import load_weights
-from elmo_plugin.formats.found import check_size, check_words
+from elmo_plugin.formats.build import check_size, check_words
 from elmo_plugin.modules import CharCNN, language_model
 from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
@@ -25,7 +25,7 @@ from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
 from elmo_plugin.plugin.training.row_exchange import check_optimizer
-from elmo_plugin.text.special_words import UNKNOWN
+from elmo_plugin.text.characters import UNKNOWN
 
 
 @Model.register("bilm")

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, check_count, fail
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.formats.archive import source_of
 from elmo_plugin.formats.find import find_bilm, one_bilm
-from elmo_plugin.formats.task_archive import source_of
 from elmo_plugin.modules import CharCNN
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     is_archive,

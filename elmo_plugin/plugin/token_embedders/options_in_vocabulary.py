@@ -9,7 +9,7 @@ the folder that AllenNLP passes, which contains weights and the same options onl
 there, `Elmo.from_options` returns a biLM that cannot be used before its weights are loaded.
 
 Each entry is a word in a separate namespace. A vocabulary that is used for several runs can only
-grow, so entries are numbered, and the last entry of a source is valid. `formats/task_archive.py`
+grow, so entries are numbered, and the last entry of a source is valid. `formats/archive.py`
 reads them too.
 """
 
@@ -21,8 +21,7 @@ from pathlib import Path
 from allennlp.data import Vocabulary
 
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
-from elmo_plugin.formats.archive_files import WEIGHTS
-from elmo_plugin.formats.task_archive import FILE, NAMESPACE, stored_options
+from elmo_plugin.formats.archive import FILE, NAMESPACE, WEIGHTS, stored_options
 from elmo_plugin.options import BiLMOptions
 
 logger = logging.getLogger(__name__)

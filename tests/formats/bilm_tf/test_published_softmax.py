@@ -19,15 +19,14 @@ from allennlp.models import Model
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel
-from elmo_plugin.formats.bilm_tf.options_file import write_options
-from elmo_plugin.formats.bilm_tf.vocabulary_file import read_softmax_rows
+from elmo_plugin.formats.bilm_tf.texts import read_softmax_rows, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, word_ids
 from elmo_plugin.plugin.models.language_model import BiLMModel
-from elmo_plugin.text.special_words import UNKNOWN
+from elmo_plugin.text.characters import UNKNOWN
 from tests import conftest
 from tests.conftest import BLOCKS, WORDS, allennlp
 

@@ -17,8 +17,8 @@ from allennlp.modules.elmo import batch_to_ids
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.formats.bilm_tf import arrays
-from elmo_plugin.formats.bilm_tf.model_files import write_model_files
-from elmo_plugin.formats.bilm_tf.options_file import options_from_dict, read_options, write_options
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
+from elmo_plugin.formats.bilm_tf.texts import options_from_dict, read_options, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax

@@ -29,7 +29,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.files import hdf5
 from elmo_plugin.files.atomic_write import DiskFullError
-from elmo_plugin.formats.bilm_tf.options_file import write_options
+from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions

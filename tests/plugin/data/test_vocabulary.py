@@ -5,7 +5,7 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file, write_vocabulary_file
+from elmo_plugin.formats.bilm_tf.texts import read_vocabulary_file, write_vocabulary_file
 from elmo_plugin.plugin.data.vocabulary import (
     BiLMVocabulary,
     ids_of_corpus_words,

@@ -13,8 +13,7 @@ from allennlp.common import Params
 from allennlp.models import Model
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.options_file import read_options
-from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.formats.bilm_tf.texts import read_options, read_vocabulary_file
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models import transfer

@@ -11,7 +11,7 @@ from allennlp.models import Model
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.model_files import write_model_files
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions

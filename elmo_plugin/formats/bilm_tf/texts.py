@@ -1,21 +1,63 @@
-"""bilm-tf's vocabulary file: the words of the softmax, one per line."""
+"""bilm-tf's texts: `options.json`, and the vocabulary, the words of the softmax, one per line."""
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from elmo_plugin.checks import SHOWN, InputError, shown
-from elmo_plugin.text.lines import read_blocks
-from elmo_plugin.text.special_words import SPECIAL_WORDS
+from elmo_plugin.formats.small_files import read_json
+from elmo_plugin.options import BLOCKS, BiLMOptions
+from elmo_plugin.text.characters import SPECIAL_WORDS
+
+N_WORDS, TIED = "n_tokens_vocab", "share_embedding_softmax"
+"""bilm-tf's keys of a model without `char_cnn`, which reads words from a table."""
 
 WITHOUT_ROW = "!!!MAXTERMID"
 """A line of the vocabulary of the published models that is no word."""
+
+
+def read_options(path: str | os.PathLike) -> BiLMOptions:
+    """
+    Read an options file for training (`n_characters` 261) or for inference (262). Keys that only
+    training needs are ignored. Raises an `InputError` that names the file and the key if the file
+    or one of its values is invalid.
+    """
+    return options_from_dict(read_json(path, "an options file"), source=str(path))
+
+
+def options_from_dict(options: Mapping[str, Any], *, source: str) -> BiLMOptions:
+    """Read the contents of an options file; `source` is its name in error messages."""
+    bidirectional = options.get("bidirectional", True)
+    if bidirectional is not True:
+        raise InputError(f"{source}: bidirectional: expected true, found {bidirectional!r}")
+    known = {key: _known_keys(options.get(key), block) for key, block in BLOCKS.items()}
+    if known["char_cnn"] is None and known["words"] is None and N_WORDS in options:
+        size = known["lstm"].get("projection_dim") if isinstance(known["lstm"], Mapping) else None
+        known["words"] = {"dim": size, "tied": options.get(TIED) or False}
+    return BiLMOptions.from_dict(known, source=source)
+
+
+def write_options(options: BiLMOptions, path: str | os.PathLike) -> None:
+    """Write an options file for inference."""
+    blocks: dict[str, Any] = options.to_dict()
+    if options.char_cnn is None and options.words is not None:
+        blocks.update({N_WORDS: options.words.n_words, TIED: options.words.tied})
+    Path(path).write_text(json.dumps(blocks, indent=2) + "\n")
+
+
+def _known_keys(block: Any, options: type) -> Any:
+    if not isinstance(block, Mapping):
+        return block
+    keys = signature(options).parameters
+    return {key: value for key, value in block.items() if key in keys}
 
 
 class SoftmaxRows(NamedTuple):
@@ -91,6 +133,9 @@ def read_softmax_rows(file: str | os.PathLike, n_rows: int, of: str) -> SoftmaxR
 
 def _read_words(file: str | os.PathLike, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:
     """The number and the word of each line."""
+    # What reads text, compressed or not, is not needed for vectors.
+    from elmo_plugin.text.lines import read_blocks
+
     blocks = read_blocks(Path(file), is_text=False)
     for line, text in enumerate((line for lines in blocks for line in lines), start=1):
         word = text.strip()

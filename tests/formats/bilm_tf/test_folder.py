@@ -12,8 +12,8 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.archive_files import unpacked
-from elmo_plugin.formats.bilm_tf.model_files import model_files
+from elmo_plugin.formats.bilm_tf.folder import model_files
+from elmo_plugin.formats.unpack import unpacked
 from tests.damage import damage
 
 SENTENCE = "The dog ran ."

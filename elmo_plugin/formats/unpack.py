@@ -1,6 +1,6 @@
 """
 Opens what a model is packed in, a `.tar.gz`, a zip file or a folder, without executing code from
-it, and reads the files of an AllenNLP archive.
+it.
 """
 
 import gzip
@@ -17,17 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.atomic_write import NO_SPACE, name_full_disk
-from elmo_plugin.files.bounds import check_expansion, read_small_file
-from elmo_plugin.files.torch_file import load_weights
-
-CONFIG = "config.json"
-WORDS = "vocabulary/words.txt"
-WEIGHTS = ("weights.th", "best.th")
-"""File names of the weights in an archive and in the folder of a training run."""
+from elmo_plugin.formats.small_files import MOST_BYTES, check_expansion
 
 NEEDED = re.compile(
     r"(?!\.)("
@@ -40,8 +32,6 @@ NEEDED = re.compile(
 )
 """Names of the files that the formats read. No others are unpacked, except small JSON files."""
 MOST_FILES = 1000
-MOST_BYTES = {".json": 1 << 24, ".txt": 1 << 27, ".dic": 1 << 27}
-"""Largest files that are read as a whole, so that a small archive cannot fill the memory."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_HEADER = 1 << 24
@@ -102,25 +92,6 @@ def unpacked(path: Path) -> Iterator[Path]:
     except InputError as error:
         is_named = str(error).startswith((f"{path}:", f"{path}/"))
         raise InputError(str(error) if is_named else f"{path}: {error}") from error
-
-
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """
-    The weights in the folder of an archive. Raises an `InputError` if there are none, or if they
-    are not plain tensors.
-    """
-    weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
-    if weights is None:
-        raise InputError(f"expected weights, {' or '.join(WEIGHTS)}, found none")
-    return load_weights(weights)
-
-
-def read_text(file: Path, kind: str) -> str:
-    """The text of a file. Raises an `InputError` that names it, and its `kind`, a noun phrase."""
-    try:
-        return read_small_file(file, MOST_BYTES[file.suffix], kind).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file}: expected UTF-8, found {error}") from error
 
 
 def _innermost(folder: Path) -> Path:

@@ -1,6 +1,8 @@
-"""The variables of a TensorFlow checkpoint of bilm-tf."""
+"""A TensorFlow checkpoint of bilm-tf: its variables, and the folder in which bilm-tf trains."""
 
 import math
+import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,23 @@ import numpy as np
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.hdf5 import BLOCK_BYTES
-from elmo_plugin.formats.tf_checkpoint.crc32c import crc32c, masked
-from elmo_plugin.formats.tf_checkpoint.index_file import Fields, index_entries, message
+from elmo_plugin.formats.bilm_tf.folder import vocabulary_in
+from elmo_plugin.formats.bilm_tf.texts import read_options
+from elmo_plugin.formats.bilm_tf.weight_file import read_arrays
+from elmo_plugin.formats.build import FoundBiLM
+from elmo_plugin.formats.small_files import MOST_BYTES, read_small_file
+from elmo_plugin.formats.tf_checkpoint.index_file import (
+    Fields,
+    crc32c,
+    index_entries,
+    masked,
+    message,
+)
+
+INDEX = ".index"
+STEP = re.compile(r".*-(\d+)\.index")
+NEWEST = re.compile(rb'^model_checkpoint_path: "(?:.*[/\\])?([^"/\\]+)"', re.MULTILINE)
+"""The line of the file `checkpoint` with the path at which the newest one was written."""
 
 TYPES = {1: "<f4", 2: "<f8", 19: "<f2"}
 """NumPy's types by TensorFlow's numbers of floating-point types."""
@@ -31,6 +48,60 @@ RENAMED = (
     ("/bias", "/B"),
 )
 """Parts of the LSTMs' names in a checkpoint and in HDF5, replaced one after another."""
+
+
+def read_checkpoint(
+    path: Path, with_softmax: bool, vocabulary_file: str | None = None
+) -> FoundBiLM:
+    """
+    Read the biLM of a checkpoint and, if asked for, its softmax, whose words are in
+    `vocabulary_file` or in the folder. `path`: an index, or a folder, of which the newest
+    checkpoint is read. Raises errors as `vocabulary_in`, `read_options` and `read_arrays`, and an
+    `InputError` if a file is missing.
+    """
+    index = _newest(path) if path.is_dir() else path
+    options = read_options(index.parent / "options.json")
+    arrays = CheckpointArrays(index)
+    if vocabulary_file is None and (with_softmax or options.words is not None):
+        vocabulary_file = vocabulary_in(index.parent)
+    return read_arrays(options, arrays, vocabulary_file, with_softmax)
+
+
+def holds_checkpoint(path: Path) -> bool:
+    """Whether `path` is an index, or a folder with one."""
+    return any(_indices(path)) if path.is_dir() else path.name.endswith(INDEX)
+
+
+def index_of(name: str | os.PathLike) -> str | os.PathLike:
+    """The index of a checkpoint that is named without it, such as `FOLDER/model.ckpt-1250`."""
+    index = f"{os.fspath(name)}{INDEX}"
+    return index if os.path.isfile(os.path.expanduser(index)) else name
+
+
+def _indices(folder: Path) -> list[Path]:
+    return [file for file in folder.glob(f"*.ckpt*{INDEX}") if file.is_file()]
+
+
+def _newest(folder: Path) -> Path:
+    """The checkpoint that the file `checkpoint` names, or else the one of the last step."""
+    indices = _indices(folder)
+    if not (folder / "checkpoint").exists():
+        return max(indices, key=lambda file: (_step(file), file.name))
+    text = read_small_file(folder / "checkpoint", MOST_BYTES[".txt"], "a file")
+    line = NEWEST.search(text)
+    name = line[1].decode("utf-8", "replace") if line else "none"
+    if folder / f"{name}{INDEX}" not in indices:
+        there = ", ".join(sorted(file.name.removesuffix(INDEX) for file in indices))
+        raise InputError(
+            f"{folder / 'checkpoint'}: expected the name of a checkpoint in the folder, found "
+            f"{name}; there are: {there}; name one of them, as {folder}/NAME"
+        )
+    return folder / f"{name}{INDEX}"
+
+
+def _step(index: Path) -> int:
+    step = STEP.fullmatch(index.name)
+    return int(step[1]) if step else -1
 
 
 class CheckpointArrays:

@@ -13,20 +13,20 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.files import bounds, decompression
-from elmo_plugin.files.bounds import read_small_file
-from elmo_plugin.formats.bilm_tf import vocabulary_file
-from elmo_plugin.formats.bilm_tf.options_file import read_options
-from elmo_plugin.formats.bilm_tf.vocabulary_file import read_vocabulary_file
+from elmo_plugin.files import decompression
+from elmo_plugin.formats import small_files
+from elmo_plugin.formats.bilm_tf.texts import read_options, read_vocabulary_file
+from elmo_plugin.formats.small_files import read_small_file
+from elmo_plugin.text import lines
+from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.lines import read_blocks
-from elmo_plugin.text.special_words import SPECIAL_WORDS
 from tests.conftest import BLOCKS, BiLMFiles
 
 
 @pytest.fixture
 def no_free_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests would take long with files of a gigabyte."""
-    monkeypatch.setattr(bounds, "FREE_BYTES", 0)
+    monkeypatch.setattr(small_files, "FREE_BYTES", 0)
 
 
 def compressed_weights(files: BiLMFiles, folder: Path) -> Path:
@@ -100,7 +100,7 @@ def test_a_vocabulary_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None
         while True:
             yield ["dog"]
 
-    monkeypatch.setattr(vocabulary_file, "read_blocks", blocks)
+    monkeypatch.setattr(lines, "read_blocks", blocks)
     with pytest.raises(InputError, match="line 5: expected each word once, found 'dog'"):
         read_vocabulary_file("words.txt")
 

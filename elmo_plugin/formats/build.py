@@ -1,15 +1,15 @@
-"""What the reader of a format returns, and the modules that it fills."""
+"""Builds the modules of a biLM, which the reader of a format fills with its weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from elmo_plugin.checks import MOST, InputError, check_choice, check_count, check_flag, named
+from elmo_plugin.checks import MOST, InputError, check_count, named
+from elmo_plugin.formats.mixes import TrainedMixes
 from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.code_points import CodePoints
 from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.modules.word_list import WordList
@@ -17,40 +17,6 @@ from elmo_plugin.options import MOST_LAYERS, BiLMOptions
 
 MOST_PARAMETERS = 1 << 32
 """More would exhaust the memory; ELMo has 94 million."""
-
-
-class TrainedMixes(NamedTuple):
-    """
-    The mixes of an `Elmo`.
-
-    state : `dict[str, Tensor]`
-        Their parameters, such as `scalar_mix_0.gamma`.
-    settings : `dict[str, Any]`
-        The parameters of `Elmo` with which they were trained, those of `MIX_SETTINGS`.
-    """
-
-    state: dict[str, Tensor]
-    settings: dict[str, Any]
-
-
-MIX_SETTINGS: dict[str, Callable[[str, Any], None]] = {
-    "num_output_representations": check_count,
-    "do_layer_norm": check_flag,
-    "use_top_only": check_flag,
-    "initial_state": lambda name, value: check_choice(name, value, INITIAL_STATES),
-}
-"""The parameters of `Elmo` that change what a mix is a mix of, with their checks."""
-
-
-def mix_settings(block: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """
-    Those of `MIX_SETTINGS` that are in a block of a file. Raises an `InputError` that begins with
-    `source` if one has a wrong value.
-    """
-    found = {key: block[key] for key in MIX_SETTINGS if key in block}
-    for key, value in found.items():
-        MIX_SETTINGS[key](f"{source}: {key}", value)
-    return found
 
 
 class FoundBiLM(NamedTuple):

@@ -11,12 +11,12 @@ import torch
 
 from elmo_plugin.checks import InputError, check_path
 from elmo_plugin.files.atomic_write import atomic_write, writable_folder
-from elmo_plugin.formats.archive_files import renamed
-from elmo_plugin.formats.bilm_tf.options_file import read_options, write_options
+from elmo_plugin.formats.bilm_tf.texts import read_options, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
-from elmo_plugin.formats.found import FoundBiLM, TrainedMixes
-from elmo_plugin.formats.json_file import read_json
-from elmo_plugin.formats.mixes_file import MIXES, read_mixes, write_mixes
+from elmo_plugin.formats.build import FoundBiLM
+from elmo_plugin.formats.mixes import MIXES, TrainedMixes, read_mixes, write_mixes
+from elmo_plugin.formats.small_files import read_json
+from elmo_plugin.formats.unpack import renamed
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.token_encoder import WordTable
 
@@ -133,7 +133,7 @@ def write_model_files(
     that would be read in their place, and a `DiskFullError` if the disk is full.
     """
     # What reads text, compressed or not, is not needed for vectors.
-    from elmo_plugin.formats.bilm_tf.vocabulary_file import write_vocabulary_file
+    from elmo_plugin.formats.bilm_tf.texts import write_vocabulary_file
 
     if words is None and isinstance(bilm.token_encoder, WordTable):
         words = bilm.token_encoder.words.words()
