@@ -6,9 +6,10 @@ import pytest
 import torch
 from allennlp.commands.train import train_model
 
-from elmo_plugin.elmo.mixes import find_mixes
 from elmo_plugin.files.torch_file import load_torch_file
-from elmo_plugin.formats.archive_files import read_weights, unpacked
+from elmo_plugin.formats.archive import read_weights
+from elmo_plugin.formats.mixes import find_mixes
+from elmo_plugin.formats.unpack import unpacked
 from tests.plugin.tagger import config
 
 EMBEDDER = "text_field_embedder.token_embedder_elmo._elmo"
