@@ -8,9 +8,7 @@ from allennlp.commands.subcommand import Subcommand
 from elmo_plugin.checks import InputError, named
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import piped_output
-from elmo_plugin.formats.unpack import renamed
 from elmo_plugin.plugin.faster.busy_machine import do_not_spin_if_busy
-from elmo_plugin.plugin.task_address import with_repeats
 
 
 class Command(Subcommand):
@@ -47,12 +45,8 @@ class PlainCommand(Command):
         self.module.add_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> None:
-        given = args.text
-        if given is not None:
-            args.text = with_repeats(given)
         do_not_spin_if_busy()
-        with renamed({args.text: given}):
-            self.module.run(args)
+        self.module.run(args)
 
 
 def input_path(argument: str, path: str, expected: str) -> str:
@@ -61,4 +55,4 @@ def input_path(argument: str, path: str, expected: str) -> str:
     `FileNotFoundError` names the argument.
     """
     with named(argument):
-        return local_path(with_repeats(path), expected)
+        return local_path(path, expected)

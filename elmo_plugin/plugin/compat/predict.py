@@ -31,7 +31,6 @@ from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
 from elmo_plugin.formats.small_files import parse_json
-from elmo_plugin.plugin.task_address import with_repeats
 from elmo_plugin.text.lines import decode, read_blocks
 
 
@@ -81,7 +80,7 @@ class PredictManager(predict._PredictManager):
         self._input_name = "stdin" if input_file == "-" else input_file
         self._check_text = getattr(predictor, "check_text", None)
         self._output_path = output_file
-        super().__init__(predictor, with_repeats(input_file), None, batch_size, *rest)
+        super().__init__(predictor, input_file, None, batch_size, *rest)
 
     def _get_json_data(self) -> Iterator[JsonDict]:
         for number, line in enumerate(_lines(self._input_file, self._input_name), start=1):
