@@ -85,7 +85,7 @@ def conditions(quick: bool) -> dict[str, object]:
     """Return the conditions of the run that affect the figures."""
     from benchmarks.measure import MatrixProductPeak
     from benchmarks.settings import precisions
-    from elmo_plugin.ops.kernels import KERNEL_STATUS
+    from elmo_plugin.ops.backend import KERNEL_STATUS
     from experiments.rows import ORIGIN
 
     peaks = {name: MatrixProductPeak(dtype, quick) for name, dtype in precisions().items()}

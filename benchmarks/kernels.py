@@ -19,7 +19,7 @@ from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table
 from benchmarks.operations import FORWARD_AND_BACKWARD
 from benchmarks.settings import PUBLISHED_FILTERS
 from elmo_plugin.modules import CharCNN, ProjectedLSTM
-from elmo_plugin.ops import kernels
+from elmo_plugin.ops import backend
 from elmo_plugin.ops.char_conv import frozen_convolve
 from elmo_plugin.ops.lstm import lstm_scan, pack_lstm_weights
 from elmo_plugin.ops.softmax import sampled_softmax_loss
@@ -36,14 +36,14 @@ TEXT = Path(__file__).parents[1] / "fixtures/text/train.txt"
 
 
 def main() -> None:
-    print(f"The compiled kernels are {kernels.KERNEL_STATUS}; {torch.get_num_threads()} threads")
+    print(f"The compiled kernels are {backend.KERNEL_STATUS}; {torch.get_num_threads()} threads")
     layers: list[Record] = []
-    for dtype in kernels.KERNEL_DTYPES:
+    for dtype in backend.KERNEL_DTYPES:
         layers += [compare_layer(dtype, *size, *shape) for size in SIZES for shape in SHAPES]
         layers.append(compare_layer(dtype, *SIZES[0], *TRAINED_SHAPE, train=True))
     if layers:
         print_table("A layer: milliseconds", layers)
-        sizes = [(dtype, *size) for dtype in kernels.KERNEL_DTYPES for size in SOFTMAX_SIZES]
+        sizes = [(dtype, *size) for dtype in backend.KERNEL_DTYPES for size in SOFTMAX_SIZES]
         print_table(
             "The sampled softmax with its gradient: milliseconds",
             [compare_softmax(*size) for size in sizes],
@@ -135,7 +135,7 @@ def compare(ours: Callable[[], object], theirs: Callable[[], object], *others: A
     """The times with the kernels and of PyTorch's operators, in turns with other work."""
 
     def without_kernels() -> None:
-        with mock.patch.object(kernels, "KERNEL_DTYPES", frozenset()):
+        with mock.patch.object(backend, "KERNEL_DTYPES", frozenset()):
             theirs()
 
     for warm_up in (ours, without_kernels):

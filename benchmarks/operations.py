@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from elmo_plugin.modules.token_encoder import unique_words
 from elmo_plugin.ops.char_conv.torch_ops import sort_by_length
-from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 
 FORWARD_AND_BACKWARD = 3

@@ -27,7 +27,7 @@ from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops import char_conv, kernels, linear, lstm, private_torch, softmax
+from elmo_plugin.ops import backend, char_conv, linear, lstm, softmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 
@@ -48,7 +48,7 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 """Data next to the checkout; tests that need it skip if it is not there."""
 
 needs_kernel = pytest.mark.skipif(
-    not kernels.KERNEL_DTYPES, reason=f"the compiled kernels are {kernels.KERNEL_STATUS}"
+    not backend.KERNEL_DTYPES, reason=f"the compiled kernels are {backend.KERNEL_STATUS}"
 )
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", ".", "dog", "stick", "threw", "he", "to"]
@@ -96,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def native_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products in bf16 on all CPUs, also where fp32 is faster and would be used."""
-    monkeypatch.setattr(private_torch, "CPU_HAS_BFLOAT16", True)
+    monkeypatch.setattr(backend, "CPU_HAS_BFLOAT16", True)
 
 
 class Fuzz:
@@ -131,11 +131,11 @@ def lstm_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Run a test with the compiled kernels, and with PyTorch's operators as on a CPU and as on a
     GPU."""
     if request.param.startswith("PyTorch"):
-        monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
+        monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
         if "GPU" in request.param:
             as_on_a_gpu(monkeypatch)
-    elif not kernels.KERNEL_DTYPES:
-        pytest.skip(f"the compiled kernel is {kernels.KERNEL_STATUS}")
+    elif not backend.KERNEL_DTYPES:
+        pytest.skip(f"the compiled kernel is {backend.KERNEL_STATUS}")
 
 
 def allennlp(*arguments: object) -> None:

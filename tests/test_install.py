@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from elmo_plugin.ops import kernels
+from elmo_plugin.ops import backend
 from elmo_plugin.plugin import environment
 from tests.conftest import ROOT, allennlp, python
 
@@ -251,7 +251,7 @@ def _build(folder: Path, source: str, **variables: str) -> tuple[int, str, Path]
     shutil.copytree(ROOT / "elmo_plugin/ops", folder / "elmo_plugin/ops", ignore=hidden)
     for name in SOURCES:
         (folder / f"elmo_plugin/ops/{name}/kernel.cpp").write_text(source.replace("NAME", name))
-    library = folder / "elmo_plugin/ops/compiled" / kernels.LIBRARY.name
+    library = folder / "elmo_plugin/ops/compiled" / backend.LIBRARY.name
     library.parent.mkdir(exist_ok=True)
     library.write_text("stale")
     code = "from setuptools import build_meta; build_meta.build_editable('.')"

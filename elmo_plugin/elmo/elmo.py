@@ -30,7 +30,7 @@ from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.mixes import LARGEST
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.modules.token_encoder import check_spelled
-from elmo_plugin.ops.private_torch import not_compiled
+from elmo_plugin.ops.backend import not_compiled
 from elmo_plugin.options import BiLMOptions
 
 MOST_MIXES = 1000

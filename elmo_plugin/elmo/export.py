@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import BiLM, CharCNN
+from elmo_plugin.ops.backend import are_plain
 from elmo_plugin.ops.lstm import LSTMWeights, reference_step
-from elmo_plugin.ops.private_torch import is_plain
 
 
 class Program(nn.Module):
@@ -47,7 +47,7 @@ def exported_layers(bilm: BiLM, initial_state: str, tokens: Tensor) -> tuple[lis
             "torch.export: expected a biLM that reads the characters of UTF-8, found one that "
             "looks words or code points up, for which programs have no operator"
         )
-    if not all(map(is_plain, (bilm, bilm.bilstm, *bilm.bilstm.layers))):
+    if not are_plain([bilm, bilm.bilstm, *bilm.bilstm.layers]):
         raise InputError(
             "torch.export: expected LSTM layers without hooks and parametrizations, found some"
         )

@@ -17,8 +17,8 @@ from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.modules.token_encoder import filled, rounded_up
+from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.char_conv import frozen_convolve
-from elmo_plugin.ops.kernels import quantizes
 from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.version import VERSION

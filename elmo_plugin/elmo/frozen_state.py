@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.private_torch import is_plain
+from elmo_plugin.ops.backend import are_plain
 
 _NOT_SETTINGS = frozenset(nn.Module().__dict__)
 """Also `training`: a frozen module is computed as in evaluation."""
@@ -85,9 +85,10 @@ def frozen_state(module: nn.Module) -> FrozenState | None:
         torch.backends.cudnn.conv.fp32_precision,  # type: ignore[attr-defined]
     ]
     n_trained = 0
-    for name, part in module.named_modules(remove_duplicate=False):
-        if not is_plain(part):
-            return None
+    parts = list(module.named_modules(remove_duplicate=False))
+    if not are_plain(part for _, part in parts):
+        return None
+    for name, part in parts:
         settings += (name, type(part).__name__)
         for key, value in part.__dict__.items():
             if key in _NOT_SETTINGS:

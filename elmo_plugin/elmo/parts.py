@@ -29,7 +29,7 @@ from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.hdf5 import HDF5Bytes
 from elmo_plugin.modules import LSTMState
-from elmo_plugin.ops.kernels import KERNEL_STATUS
+from elmo_plugin.ops.backend import KERNEL_STATUS
 from elmo_plugin.text.lines import read_blocks
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from elmo_plugin.modules.token_encoder import (
     max_characters,
     rounded_up,
     token_encoder,
+    unique_words,
 )
-from elmo_plugin.ops.kernels import quantizes
+from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.linear import Linear, product_dtype
-from elmo_plugin.ops.unique_words import unique_words
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 

@@ -1,4 +1,4 @@
-"""Identifies the sources of the compiled kernels, for `setup.py` and for `kernels.py`."""
+"""Identifies the sources of the compiled kernels, for `setup.py` and for `backend.py`."""
 
 import hashlib
 from pathlib import Path

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops import char_conv, kernels
+from elmo_plugin.ops import backend, char_conv
 from elmo_plugin.ops.char_conv import convolution_tables, frozen_convolve, max_of_convolutions
-from elmo_plugin.ops.char_conv.kernel import best_windows, table_gradients
 from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
 from tests.compare import assert_close
 from tests.conftest import needs_kernel, threads
@@ -64,7 +63,7 @@ def test_frozen_convolutions_choose_at_each_call(monkeypatch: pytest.MonkeyPatch
     convolve = frozen_convolve(embedding, convolutions)
     characters = torch.ones(3, 12, dtype=torch.long)
     assert convolve(characters).shape == (3, 8)
-    monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
     with pytest.raises(TypeError, match="'NoneType' object is not callable"):
         convolve(characters)
 
@@ -97,14 +96,15 @@ def test_random_shapes(fuzz):
 def test_the_number_of_threads_does_not_matter(fuzz):
     """Maxima and gradients of the same tables by one thread and by three are the same bits. (A
     product of matrices, as the tables are, may round differently.)"""
+    compiled = torch.ops.elmo_plugin
     for random in fuzz.cases(3):
         characters, embedding, convolutions = random_case(random)
         tables = convolution_tables([embedding, *(weight for weight, _ in convolutions)])
         results = []
         for n in (1, 3):
             with threads(n):
-                maxima, at = best_windows(characters, tables, True)
-                results.append([maxima, *table_gradients(maxima, characters, at, tables)])
+                maxima, at = compiled.best_windows(characters, tables, True)
+                results.append([maxima, *compiled.table_gradients(maxima, characters, at, tables)])
         assert all(map(torch.equal, *results))
 
 

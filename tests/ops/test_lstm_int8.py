@@ -9,7 +9,7 @@ import torch
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules.language_model import BiLMWithSoftmax
-from elmo_plugin.ops import kernels
+from elmo_plugin.ops import backend
 from elmo_plugin.ops.lstm import SELF_TEST, lstm_scan, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.text.lines import read_sentences
 from tests.compare import assert_close
@@ -17,8 +17,8 @@ from tests.conftest import python
 from tests.ops.test_lstm_kernel import check_bits_in_any_company, random_case
 
 needs_int8 = pytest.mark.skipif(
-    not kernels.quantizes(torch.empty(0)),
-    reason=f"no int8 products: the kernels are {kernels.KERNEL_STATUS}",
+    not backend.quantizes(torch.empty(0)),
+    reason=f"no int8 products: the kernels are {backend.KERNEL_STATUS}",
 )
 
 
@@ -162,7 +162,7 @@ def test_vectors_of_the_english_model(initial_state):
 
 def test_without_int8_products_the_precision_is_that_of_bf16(monkeypatch):
     """Expected: bit-identical with `"bf16"`, which is fp32 on a CPU without bfloat16."""
-    monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
     sentences = list(read_sentences("fixtures/text/train.txt"))[:8]
     elmo, other = (Elmo.from_pretrained("tiny", precision=x) for x in ("int8", "bf16"))
     assert elmo.bilm.precision == other.bilm.precision != "int8"
@@ -171,9 +171,9 @@ def test_without_int8_products_the_precision_is_that_of_bf16(monkeypatch):
 
 CHECKED = """
 import importlib, torch
-from elmo_plugin.ops import kernels, lstm
+from elmo_plugin.ops import backend, lstm
 torch.set_default_dtype(torch.float64)
-kernels.check = lambda kernel, *_: print(kernel.__name__)
+backend.check = lambda kernel, *_: print(kernel.__name__)
 importlib.reload(lstm)
 """
 

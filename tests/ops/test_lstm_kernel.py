@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.modules import ProjectedLSTM
-from elmo_plugin.ops import kernels
+from elmo_plugin.ops import backend
 from elmo_plugin.ops.lstm import LSTMWeights, kernel, lstm_scan, pack_lstm_weights, reference_lstm
 from elmo_plugin.ops.lstm.reference import Reading
 from tests.compare import assert_close, cosine
@@ -75,8 +75,8 @@ def test_random_shapes(fuzz, dtype):
     factor that the kernel rounds to the other neighbor, one bit in 8, which is rare: the cosine is
     at least 0.99999. The equation refuses no steps: then nothing comes out, and the state is the
     given one."""
-    if dtype not in kernels.KERNEL_DTYPES:
-        pytest.skip(f"the LSTM kernel is {kernels.KERNEL_STATUS}")
+    if dtype not in backend.KERNEL_DTYPES:
+        pytest.skip(f"the LSTM kernel is {backend.KERNEL_STATUS}")
     for random in fuzz.cases(40):
         lstm, arguments = random_case(random)
         lstm.precision = dtype
@@ -106,8 +106,8 @@ def test_gradients_for_random_shapes(fuzz, dtype):
     numbers, too. The gradient of a clip jumps, so that another rounding next to it changes those of
     some steps. In fp32, a cosine of at least 0.9999 suffices only where the equation's own gradient
     jumps, if the clips are moved by a hundred-thousandth."""
-    if dtype not in kernels.KERNEL_DTYPES:
-        pytest.skip(f"the LSTM kernel is {kernels.KERNEL_STATUS}")
+    if dtype not in backend.KERNEL_DTYPES:
+        pytest.skip(f"the LSTM kernel is {backend.KERNEL_STATUS}")
     for random in fuzz.cases(20):
         lstm, (inputs, *state, sizes) = random_case(random)
         if not inputs.numel():
@@ -147,7 +147,7 @@ def are_close(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -
 
 
 @needs_kernel
-@pytest.mark.parametrize("dtype", sorted(kernels.KERNEL_DTYPES, key=str))
+@pytest.mark.parametrize("dtype", sorted(backend.KERNEL_DTYPES, key=str))
 def test_a_row_has_the_same_bits_in_any_company(dtype, fuzz):
     """Property: a row's results are bit-identical alone and among others, with any number of
     threads."""
@@ -196,7 +196,7 @@ def test_nan_stays_nan():
         *(torch.zeros(2, 4, n) for n in (lstm.dim, lstm.projection_dim)),
     )
     inputs[:, 1, 2, 0] = torch.nan
-    for precision in kernels.KERNEL_DTYPES:
+    for precision in backend.KERNEL_DTYPES:
         lstm.precision = precision
         with torch.no_grad():
             outputs, c, h = lstm(inputs, memory, output)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops import kernels
+from elmo_plugin.ops import backend
 from elmo_plugin.ops import softmax as module
 from elmo_plugin.ops.softmax import (
     log_likelihoods,
@@ -18,7 +18,7 @@ from tests.compare import assert_close
 from tests.conftest import needs_kernel, threads
 
 pytestmark = needs_kernel
-PRECISIONS = pytest.mark.parametrize("dtype", sorted(kernels.KERNEL_DTYPES, key=str))
+PRECISIONS = pytest.mark.parametrize("dtype", sorted(backend.KERNEL_DTYPES, key=str))
 # The largest error of a gradient as a share of its largest number. Factors in bf16 have 8 bits, and
 # terms of a sum may cancel.
 BOUNDS = {torch.float32: 4e-6, torch.bfloat16: 2e-2}

@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.char_conv import kernel, torch_ops
+from elmo_plugin.ops.backend import are_plain, check, no_double_backward, takes
+from elmo_plugin.ops.char_conv import torch_ops
 from elmo_plugin.ops.char_conv.reference import Convolutions
-from elmo_plugin.ops.kernels import check, takes
 from elmo_plugin.ops.linear import is_on_cpu
-from elmo_plugin.ops.private_torch import is_plain, no_double_backward
+
+MOST_CHARACTERS = 256
+"""The longest word of the kernel, which keeps the positions of windows in a byte."""
 
 _CONVOLUTION = (1,), (0,), (1,), 1
 """Stride, padding, dilation and groups of a convolution that the functions of this file compute."""
@@ -60,9 +62,13 @@ def frozen_convolve(
     with torch.autocast("cpu", enabled=False):
         tables = convolution_tables([weights[0], *(weight for weight, _ in weights[1])])
     biases = torch.cat([bias for _, bias in weights[1]])
-    return lambda characters: (
-        _way(characters, tables).best_windows(characters, tables, False)[0] + biases
-    )
+
+    def convolve_by_tables(characters: Tensor) -> Tensor:
+        characters = characters.contiguous()
+        best, _ = _operators(characters, tables).best_windows(characters, tables, False)
+        return best + biases
+
+    return convolve_by_tables
 
 
 def _weights(
@@ -74,15 +80,14 @@ def _weights(
     is_usual = (
         type(embedding) is nn.Embedding
         and embedding.max_norm is None
-        and is_plain(embedding)
         and is_on_cpu(embedding.weight)
         and all(
             type(conv) is nn.Conv1d
             and (conv.stride, conv.padding, conv.dilation, conv.groups) == _CONVOLUTION
             and conv.bias is not None
-            and is_plain(conv)
             for conv in convolutions
         )
+        and are_plain([embedding, *convolutions])
     )
     return (embedding.weight, [(x.weight, x.bias) for x in convolutions]) if is_usual else None
 
@@ -104,9 +109,9 @@ class _MaxOfConvolutions(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, characters: Tensor, *weights: Tensor) -> Tensor:
-        tables = convolution_tables(weights)
-        ctx.way = _way(characters, tables)
-        best, at = ctx.way.best_windows(characters, tables, any(ctx.needs_input_grad))
+        characters, tables = characters.contiguous(), convolution_tables(weights)
+        ctx.operators = _operators(characters, tables)
+        best, at = ctx.operators.best_windows(characters, tables, any(ctx.needs_input_grad))
         ctx.save_for_backward(characters, at, *weights, *tables)
         return best
 
@@ -116,9 +121,9 @@ class _MaxOfConvolutions(torch.autograd.Function):
         characters, at, embedding, *rest = ctx.saved_tensors
         n = len(rest) // 2
         weights, tables = rest[:n], rest[n:]
-        d_best = grads[0].to(embedding.dtype)  # autocast may use another dtype
+        d_best = grads[0].to(embedding.dtype).contiguous()  # autocast may use another dtype
         d_embedding, d_weights = torch.zeros_like(embedding), []
-        d_tables = ctx.way.table_gradients(d_best, characters, at, tables)
+        d_tables = ctx.operators.table_gradients(d_best, characters, at, tables)
         for weight, d_table in zip(weights, d_tables):
             d_embedding += torch.bmm(d_table, weight.permute(2, 0, 1)).sum(dim=0)
             transposed = embedding.t().expand(weight.size(2), -1, -1)
@@ -127,11 +132,14 @@ class _MaxOfConvolutions(torch.autograd.Function):
         return None, d_embedding, *d_weights
 
 
-def _way(characters: Tensor, tables: Sequence[Tensor]) -> Any:
-    """`kernel`, if it computes words of this length and tables of this type, or `torch_ops`."""
-    is_short = characters.size(1) <= kernel.MOST_CHARACTERS
+def _operators(characters: Tensor, tables: Sequence[Tensor]) -> Any:
+    """
+    What has `best_windows` and `table_gradients` for contiguous words of this length and tables of
+    this type: the compiled `kernel.cpp`, or `torch_ops`.
+    """
+    is_short = characters.size(1) <= MOST_CHARACTERS
     is_kernel = is_short and tables[0].dtype == torch.float32 and takes(tables[0])
-    return kernel if is_kernel else torch_ops
+    return torch.ops.elmo_plugin if is_kernel else torch_ops
 
 
 def _example(dtype: torch.dtype, random: Any) -> tuple[Any, ...]:
@@ -140,15 +148,15 @@ def _example(dtype: torch.dtype, random: Any) -> tuple[Any, ...]:
     return characters, [random(1, 12, 5), random(3, 12, 70)]
 
 
-def _values(way: Any) -> Any:
-    """The maxima of `way`, and the gradients of their tables."""
+def _values(operators: Any) -> Any:
+    """A function that computes maxima, and the gradients of their tables."""
 
     def compute(characters: Tensor, tables: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        best, at = way.best_windows(characters, tables, True)
-        return best, *way.table_gradients(best, characters, at, tables)
+        best, at = operators.best_windows(characters, tables, True)
+        return best, *operators.table_gradients(best, characters, at, tables)
 
     return compute
 
 
-SELF_TEST = _values(kernel), _values(torch_ops), _example
+SELF_TEST = _values(torch.ops.elmo_plugin), _values(torch_ops), _example
 check(*SELF_TEST)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops.kernels import PADDED_TO
+from elmo_plugin.ops.backend import PADDED_TO
 from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading
 
 COLUMNS = 64

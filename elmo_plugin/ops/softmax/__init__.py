@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.kernels import check, takes
-from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
+from elmo_plugin.ops.backend import check, no_double_backward, no_forward_mode, takes
 from elmo_plugin.ops.softmax import kernel, torch_ops
 from elmo_plugin.ops.softmax.reference import reference_sampled_softmax_loss
 

@@ -12,7 +12,7 @@ from allennlp.modules.token_embedders import TokenCharactersEncoder
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops.unique_words import unique_words
+from elmo_plugin.modules.token_encoder import unique_words
 
 allennlp_forward = TokenCharactersEncoder.forward
 

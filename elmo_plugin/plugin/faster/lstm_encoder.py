@@ -16,7 +16,7 @@ import torch
 from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder, Seq2SeqEncoder
 from torch import Tensor, nn
 
-from elmo_plugin.ops.private_torch import is_plain
+from elmo_plugin.ops.backend import are_plain
 from elmo_plugin.plugin.compat.confidence_checks import WITHOUT_HOOKS
 
 
@@ -68,7 +68,7 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
         if not self.training or self.stateful or inputs.device.type != "cpu":
             return False
         # Hooks and parametrizations need the call of the module, which `torch.lstm` is not.
-        if type(lstm) is not nn.LSTM or not lstm.training or not is_plain(lstm):
+        if type(lstm) is not nn.LSTM or not lstm.training or not are_plain([lstm]):
             return False
         # oneDNN does not notice inputs of another size.
         if torch.is_autocast_enabled("cpu") or inputs.shape != (*mask.shape, lstm.input_size):

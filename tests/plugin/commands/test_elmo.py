@@ -22,7 +22,7 @@ from elmo_plugin.elmo import dump, parts
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops.kernels import quantizes
+from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.plugin.commands import elmo_vectors
 from elmo_plugin.text.corpus import EncodedCorpus
 from tests.conftest import allennlp, threads

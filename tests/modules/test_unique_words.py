@@ -3,8 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo_plugin.ops import unique_words as module
-from elmo_plugin.ops.unique_words import unique_words
+from elmo_plugin.modules import token_encoder
+from elmo_plugin.modules.token_encoder import unique_words
 from tests.oracle import characters
 
 TOKEN = st.sampled_from(["a", "b", "ab", "ba", "", "the", "🙂", "aaaaaaaa", "\0"])
@@ -25,7 +25,7 @@ def test_each_word_once_and_every_token_found(rows, as_int16):
 
 def test_words_with_one_key_stay_apart(monkeypatch):
     """Words whose keys are equal (here all keys are) are still distinguished."""
-    monkeypatch.setattr(module, "hash_weights", lambda n: torch.zeros(n, dtype=torch.long))
+    monkeypatch.setattr(token_encoder, "hash_weights", lambda n: torch.zeros(n, dtype=torch.long))
     tokens = torch.tensor([[[1, 2], [3, 4]], [[1, 2], [1, 4]]])
     words, indices = unique_words(tokens)
     assert torch.equal(words[indices], tokens)

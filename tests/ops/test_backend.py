@@ -1,4 +1,4 @@
-"""Whether the compiled kernels are on or off, and why."""
+"""Whether the compiled kernels are on or off, and why; and a PyTorch without private operators."""
 
 import logging
 import shutil
@@ -9,13 +9,16 @@ import pytest
 import torch
 
 from elmo_plugin import Elmo
-from elmo_plugin.ops import char_conv, kernel_sources, kernels, lstm, softmax
+from elmo_plugin.modules import ProjectedLSTM
+from elmo_plugin.ops import backend, char_conv, kernel_sources, lstm, softmax
+from elmo_plugin.ops.lstm import lstm_scan, pack_lstm_weights
+from tests.compare import assert_close
 from tests.conftest import needs_kernel, python, threads
 
 IN_CONTEXTS = """
 import torch
 with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), torch.device("meta"):
-    from elmo_plugin.ops.kernels import KERNEL_STATUS
+    from elmo_plugin.ops.backend import KERNEL_STATUS
 print(KERNEL_STATUS)
 """
 
@@ -23,18 +26,18 @@ print(KERNEL_STATUS)
 @needs_kernel
 def test_the_context_of_the_import_does_not_matter():
     """The self-tests would fail in each of the three."""
-    assert python("-c", IN_CONTEXTS).stdout.strip() == kernels.KERNEL_STATUS
+    assert python("-c", IN_CONTEXTS).stdout.strip() == backend.KERNEL_STATUS
 
 
 @needs_kernel
 @pytest.mark.parametrize("operator", [char_conv, lstm, softmax])
 def test_the_default_dtype_of_the_import_does_not_matter(operator):
     """The self-tests are in fp32, and the default dtype stays what it was."""
-    status = kernels.KERNEL_STATUS
+    status = backend.KERNEL_STATUS
     torch.set_default_dtype(torch.float64)
     try:
-        kernels.check(*operator.SELF_TEST)
-        assert kernels.KERNEL_STATUS == status and torch.get_default_dtype() == torch.float64
+        backend.check(*operator.SELF_TEST)
+        assert backend.KERNEL_STATUS == status and torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -42,23 +45,23 @@ def test_the_default_dtype_of_the_import_does_not_matter(operator):
 def test_the_kernel_is_switched_off(monkeypatch):
     """Expected: as documented, for the variable's value 0."""
     monkeypatch.setenv("ELMO_PLUGIN_KERNEL", "0")
-    assert kernels._load() == (frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0")
+    assert backend._load() == (frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0")
 
 
 def test_no_kernel_is_no_fault(monkeypatch, tmp_path, caplog):
     """Expected: no warning where there was no compiler."""
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "absent.so")
-    assert kernels._load() == (frozenset(), "off, because it was not built")
+    monkeypatch.setattr(backend, "LIBRARY", tmp_path / "absent.so")
+    assert backend._load() == (frozenset(), "off, because it was not built")
     assert not caplog.records
 
 
 def test_a_file_that_does_not_load_is_not_used(monkeypatch, tmp_path, caplog):
     """Expected: PyTorch's operators and one warning that says why."""
     monkeypatch.delenv("ELMO_PLUGIN_KERNEL", raising=False)
-    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "broken.so")
+    monkeypatch.setattr(backend, "LIBRARY", tmp_path / "broken.so")
     (tmp_path / "broken.so").write_bytes(b"no library")
-    dtypes, status = kernels._load()
+    dtypes, status = backend._load()
     assert not dtypes and status.startswith("off, because ") and "broken.so" in status
     (record,) = caplog.records
     assert record.levelno == logging.WARNING and "broken.so" in record.getMessage()
@@ -70,7 +73,7 @@ def test_the_self_test_starts_no_threads():
     is forked later would wait for threads that it does not have."""
     counts = []
     with threads(3):
-        kernels.check(list, list, lambda *_: counts.append(torch.get_num_threads()) or [[]])
+        backend.check(list, list, lambda *_: counts.append(torch.get_num_threads()) or [[]])
         assert set(counts) == {1} and torch.get_num_threads() == 3
 
 
@@ -78,16 +81,16 @@ def test_the_self_test_starts_no_threads():
 @pytest.mark.parametrize("operator", [char_conv, lstm, softmax])
 def test_wrong_numbers_are_found(operator, monkeypatch, caplog):
     """Expected: no kernel is used if one differs from its definition, here by 0.1."""
-    monkeypatch.setattr(kernels, "KERNEL_DTYPES", kernels.KERNEL_DTYPES)  # restored after the test
-    monkeypatch.setattr(kernels, "KERNEL_STATUS", kernels.KERNEL_STATUS)
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", backend.KERNEL_DTYPES)  # restored after the test
+    monkeypatch.setattr(backend, "KERNEL_STATUS", backend.KERNEL_STATUS)
     kernel, same, arguments = operator.SELF_TEST
 
     def shifted(*given):
         first, *others = kernel(*given)
         return first + 0.1, *others
 
-    kernels.check(shifted, same, arguments)
-    assert not kernels.KERNEL_DTYPES and "is wrong by 0.1" in kernels.KERNEL_STATUS
+    backend.check(shifted, same, arguments)
+    assert not backend.KERNEL_DTYPES and "is wrong by 0.1" in backend.KERNEL_STATUS
     (record,) = caplog.records
     assert "is wrong by 0.1" in record.getMessage()
 
@@ -100,7 +103,7 @@ def test_wrong_numbers_are_found(operator, monkeypatch, caplog):
             (torch, "__version__", "2.99.0+cpu"),
             f"built for PyTorch {torch.__version__.partition('+')[0]}, not 2.99.0",
         ),
-        ((kernels, "sources_digest", lambda: "another"), "built from other sources"),
+        ((backend, "sources_digest", lambda: "another"), "built from other sources"),
     ],
 )
 def test_a_library_of_something_else_is_not_loaded(monkeypatch, change, status):
@@ -111,10 +114,10 @@ def test_a_library_of_something_else_is_not_loaded(monkeypatch, change, status):
     with monkeypatch.context() as patch:
         patch.setattr(torch.ops, "load_library", loaded.append)
         patch.setattr(*change)
-        dtypes, found = kernels._load()
+        dtypes, found = backend._load()
     assert not dtypes and status in found and not loaded
-    monkeypatch.setattr(kernels, "sources_digest", lambda: None)
-    assert kernels._load() == (kernels.KERNEL_DTYPES, kernels.KERNEL_STATUS)
+    monkeypatch.setattr(backend, "sources_digest", lambda: None)
+    assert backend._load() == (backend.KERNEL_DTYPES, backend.KERNEL_STATUS)
 
 
 def test_the_digest_of_the_sources(monkeypatch, tmp_path):
@@ -139,7 +142,7 @@ def test_the_source_is_empty_for_other_processors(name: str) -> None:
     compiler = shutil.which("c++")
     if compiler is None:
         pytest.skip("there is no C++ compiler")
-    source = Path(kernels.__file__).parent / name / "kernel.cpp"
+    source = Path(backend.__file__).parent / name / "kernel.cpp"
     command = [compiler, "-E", "-P", "-U__x86_64__", source]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not done.stdout.strip()
@@ -149,13 +152,13 @@ def test_the_source_is_empty_for_other_processors(name: str) -> None:
 def test_who_reads_much_without_kernels_is_told_once(monkeypatch, caplog, in_clone):
     """By hand: the two layers of `tiny` read a sentence of 100 tokens in 200 steps. A wheel has no
     sources, so that the user names them."""
-    monkeypatch.setattr(kernels, "KERNEL_DTYPES", frozenset())
-    monkeypatch.setattr(kernels, "sources_digest", lambda: "a" if in_clone else None)
-    monkeypatch.setattr(kernels, "MANY_STEPS", 1000)
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
+    monkeypatch.setattr(backend, "sources_digest", lambda: "a" if in_clone else None)
+    monkeypatch.setattr(backend, "MANY_STEPS", 1000)
     elmo, sentence = Elmo.from_pretrained("tiny"), ["dog"] * 100
-    for status, n_messages in (("off, because ELMO_PLUGIN_KERNEL is 0", 0), (kernels.NOT_BUILT, 1)):
-        monkeypatch.setattr(kernels, "KERNEL_STATUS", status)
-        monkeypatch.setattr(kernels, "_n_steps", 0)
+    for status, n_messages in (("off, because ELMO_PLUGIN_KERNEL is 0", 0), (backend.NOT_BUILT, 1)):
+        monkeypatch.setattr(backend, "KERNEL_STATUS", status)
+        monkeypatch.setattr(backend, "_n_steps", 0)
         caplog.clear()
         elmo.embed([sentence, sentence])
         assert not caplog.text
@@ -163,3 +166,30 @@ def test_who_reads_much_without_kernels_is_told_once(monkeypatch, caplog, in_clo
         elmo.embed([sentence] * 10)
         assert caplog.text.count("has no compiled kernels") == n_messages
     assert ("-e . builds" if in_clone else "SOURCES (a clone or the sdist) builds") in caplog.text
+
+
+def results(lstm: ProjectedLSTM, inputs: torch.Tensor) -> list[torch.Tensor]:
+    """Return outputs with packed weights, and gradients of two backward passes over one graph."""
+    state = torch.zeros(2, 3, 6), torch.zeros(2, 3, 4)
+    with torch.no_grad():
+        outputs = lstm_scan(inputs, *state, pack_lstm_weights(lstm.weights()))[0]
+    loss = lstm(inputs, *state)[0].square().sum()
+    parameters = list(lstm.parameters())
+    first = torch.autograd.grad(loss, parameters, retain_graph=True)
+    return [outputs, *first, *torch.autograd.grad(loss, parameters)]
+
+
+@pytest.mark.parametrize(
+    "missing", ["_linear_pointwise", "_reorder_linear_weight", "_is_bf16_supported"]
+)
+def test_a_pytorch_without_the_operator_gives_the_same(missing, monkeypatch):
+    """The expected results are those with all operators, which a build of PyTorch without oneDNN
+    lacks."""
+    torch.manual_seed(0)
+    lstm = ProjectedLSTM(input_dim=5, dim=6, projection_dim=4, cell_clip=3.0, proj_clip=3.0)
+    inputs = torch.randn(2, 7, 3, 5)
+    expected = results(lstm, inputs)
+    monkeypatch.setattr(backend, missing, None)
+    monkeypatch.setattr(backend, "ONEDNN_DTYPES", backend._onednn_dtypes())
+    for found, reference in zip(results(lstm, inputs), expected):
+        assert_close(found, reference, atol=1e-5, what=f"without {missing}")
