@@ -3,7 +3,7 @@ Patches for AllenNLP 2.10.1 and allennlp-models 2.10.1, their last releases, on 
 PyTorch, NLTK and spaCy. Importing a module applies its patch. When one is no longer needed, remove
 its file and its test. Patches are independent of one another. Some serve elsewhere too:
 `confidence_checks` in `faster/lstm_encoder.py`, `spacy_models` in `data/installed_docs.py`, and
-`gradient_buckets` and `sparse_gradients` in `training/`.
+`sparse_gradients` in `training/`.
 """
 
 import importlib

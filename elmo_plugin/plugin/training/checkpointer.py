@@ -20,11 +20,11 @@ from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
-from elmo_plugin.plugin.compat.gradient_buckets import (
+from elmo_plugin.plugin.training.checkpoint_files import KINDS, CheckpointFiles, Point
+from elmo_plugin.plugin.training.gradient_order import (
     GRADIENT_ORDER,
     ResumableDistributedDataParallel,
 )
-from elmo_plugin.plugin.training.checkpoint_files import KINDS, CheckpointFiles, Point
 from elmo_plugin.plugin.training.interval_clock import IntervalClock
 from elmo_plugin.plugin.training.random_states import get_random_states, restore_unused_generators
 
@@ -59,7 +59,7 @@ class BiLMCheckpointer(Checkpointer):
     - with a data loader that uses no global random number generator, such as `bilm`;
     - with one that uses a generator which nothing else uses, such as AllenNLP's, which shuffles
       with Python's: drawing the batches again, including those of validation
-      (`plugin/compat/resumed_epochs.py`), brings that generator to the same state.
+      (`resume.py`), brings that generator to the same state.
 
     AllenNLP's trainer does not save the training loss and metrics of a partial epoch, nor, with
     `use_amp`, the scale of the loss. These restart.

@@ -1,13 +1,16 @@
 """
-AllenNLP writes a vocabulary in place when training starts and when it is recovered. A process that
-is killed meanwhile leaves a part of the words, with which a distributed run is recovered without an
-error. Importing this makes each file appear whole, and a new folder with all of its files.
+Patches for the files that AllenNLP writes when training starts and when it is recovered, a run's
+`config.json` and its vocabulary. Importing this module applies them.
 
-If the text that a vocabulary is made from has changed, a recovered run gave each row of its weights
-another word's. Importing this makes it an error to replace the words of a run with checkpoints.
-
-The vocabulary of type `from_files` may name a `model.tar.gz`, but not the folder of a training run.
-Importing this makes it read the vocabulary in this folder.
+- AllenNLP writes both in place. If it is killed meanwhile, the config is empty, so that the run
+  cannot be recovered any more, and the vocabulary has a part of its words, with which a distributed
+  run is recovered without an error. Here each file appears whole or not at all, and a new
+  vocabulary with all of its files. The temporary file of a config is removed, because AllenNLP
+  trains only in an empty folder, or in one that has a config.
+- If the text that a vocabulary is made from has changed, a recovered run gave each row of its
+  weights another word's. Here it is an error to replace the words of a run with checkpoints.
+- The vocabulary of type `from_files` may name a `model.tar.gz`, but not the folder of a run. Here
+  it reads the vocabulary in this folder.
 """
 
 import os
@@ -17,13 +20,32 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.data.vocabulary import NAMESPACE_PADDING_FILE
+from allennlp.models.archival import CONFIG_NAME
+from allennlp.training import util
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.files.atomic_write import atomic_write
 
+TEMPORARY = f".{CONFIG_NAME}.{'[0-9a-f]' * 8}"
+
+_to_file = Params.to_file
+_create_serialization_dir = util.create_serialization_dir
 _from_files = Vocabulary.from_files.__func__  # type: ignore[attr-defined]
 _save_to_files = Vocabulary.save_to_files
+
+
+def _write_whole(self: Params, params_file: str, *args: Any, **kwargs: Any) -> None:
+    with atomic_write(params_file) as temporary:
+        _to_file(self, str(temporary), *args, **kwargs)
+
+
+def _create_without_temporary(params: Params, folder: str, *args: Any, **kwargs: Any) -> None:
+    for temporary in Path(folder).glob(TEMPORARY):
+        temporary.unlink(missing_ok=True)
+    _create_serialization_dir(params, folder, *args, **kwargs)
 
 
 @wraps(_from_files)
@@ -71,5 +93,7 @@ def _check_words(new: Path, folder: Path) -> None:
         )
 
 
+Params.to_file = _write_whole  # type: ignore[method-assign]
+util.create_serialization_dir = _create_without_temporary  # type: ignore[assignment]
 Vocabulary.from_files = classmethod(_from_files_of_a_run)  # type: ignore[assignment]
 Vocabulary.save_to_files = _save_whole_files  # type: ignore[method-assign]

@@ -1,0 +1,158 @@
+"""
+Patches for AllenNLP's trainer, so that a run that is resumed from a checkpoint ends as one that
+was not interrupted. Importing this module applies them.
+
+- The trainer draws and discards the batches of completed epochs, so that the generator that
+  shuffles them is where it was. It forgets the validation batches, which by default are shuffled
+  with the same generator, and so trains on in another order. Here they are drawn too, if the epoch
+  was validated. If training had ended, no batch is drawn, because none is trained.
+- `should_validate_callback` decides about the next epoch before the trainer has written the
+  `best.th` of this one, so that another epoch's weights became the best. Here it decides when an
+  epoch begins. A trainer whose last epoch was not validated returned, evaluated and exported the
+  last weights and not the best; it now loads the best.
+- In an epoch that is resumed from a checkpoint within it, the trainer adds up the losses since the
+  checkpoint and divides by all batches of the epoch. Here it divides by those since the checkpoint.
+- Checkpoints lack the metrics of the last epoch. A run that was recovered with nothing left to
+  train has only those of the best epoch in its `metrics.json`, and an epoch that
+  `should_validate_callback` does not validate lacks those of the last validation. Here they are
+  saved in each checkpoint.
+- The batches that the trainer skips go by so quickly that tqdm, which by default waits for a number
+  of steps and not for a time, would not move the bar for as long as an hour afterwards. Here all
+  bars move every `mininterval` seconds. They show one loss, `sampled_loss`, where a model has it.
+"""
+
+import json
+import os
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import torch.distributed as dist
+from allennlp.common import Tqdm
+from allennlp.common.util import dump_metrics, is_distributed
+from allennlp.models import Model
+from allennlp.training import GradientDescentTrainer
+from allennlp.training import util as training_util
+from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
+
+_train_epoch = GradientDescentTrainer._train_epoch
+_maybe_restore_checkpoint = GradientDescentTrainer._maybe_restore_checkpoint
+_try_train = GradientDescentTrainer._try_train
+_get_metrics = training_util.get_metrics
+_description_from_metrics = training_util.description_from_metrics
+
+
+def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, float]:
+    start = self._start_after_epochs_completed
+    if start >= self._num_epochs:
+        return {}  # nothing is trained, so the order of the batches does not matter
+    for callback in self._callbacks:
+        if isinstance(callback, ShouldValidateCallback):
+            self._should_validate_this_epoch = callback._should_validate(epoch)
+    if epoch < start:
+        metrics = _train_epoch(self, epoch)  # draws the batches
+        if self._should_validate_this_epoch:
+            _draw_validation_batches(self)
+        return metrics
+    skipped = self._start_after_batches_in_epoch_completed if epoch == start else 0
+    with _without_skipped(skipped):
+        metrics = _train_epoch(self, epoch)
+    if not self._should_validate_this_epoch:
+        self._metric_tracker._is_best_so_far = False
+    return metrics
+
+
+def _draw_validation_batches(trainer: GradientDescentTrainer) -> None:
+    loader = trainer._validation_data_loader
+    if loader is None:
+        return
+    if trainer._primary:  # it shows a progress bar, and some samplers shuffle to know their length
+        with suppress(TypeError):  # a loader that does not know it
+            len(loader)
+    for _ in loader:
+        pass
+
+
+def _without_skipped(skipped: int) -> AbstractContextManager:
+    """Let the mean losses of an epoch leave out the batches that this process skipped."""
+    n_processes = dist.get_world_size() if is_distributed() else 1
+
+    def get_metrics(
+        model: Model,
+        total_loss: float,
+        total_reg_loss: float | None,
+        batch_loss: float | None,
+        batch_reg_loss: float | None,
+        num_batches: int,
+        reset: bool = False,
+    ) -> dict[str, float]:
+        if model.training:  # and not in a validation within the epoch
+            # The end of the epoch has no batch_loss, and counts the batches of all processes.
+            num_batches -= skipped * (n_processes if batch_loss is None else 1)
+        losses = total_loss, total_reg_loss, batch_loss, batch_reg_loss
+        return _get_metrics(model, *losses, num_batches, reset)
+
+    return patch.object(training_util, "get_metrics", get_metrics)
+
+
+class _LastMetrics(TrainerCallback):
+    """
+    Keeps the metrics of the last epoch, because checkpoints contain the states of callbacks, and
+    writes those that callbacks have added.
+    """
+
+    def __init__(self, serialization_dir: str) -> None:
+        super().__init__(serialization_dir)
+        self.metrics: dict[str, Any] = {}
+        self.n_batches = 0
+
+    def on_epoch(
+        self, trainer: Any, metrics: Any, epoch: int, is_primary: bool = True, **_: Any
+    ) -> None:
+        for key, value in self.metrics.items():
+            # Each epoch has its own metrics of training; a resumed one may have none.
+            if not key.startswith("training_"):
+                metrics.setdefault(key, value)
+        if is_primary and self.serialization_dir:
+            # The trainer has written it before this and other callbacks added to it.
+            name = f"metrics_epoch_{epoch}.json"
+            dump_metrics(os.path.join(self.serialization_dir, name), metrics)
+        self.metrics, self.n_batches = metrics, trainer._total_batches_completed
+
+    def state_dict(self) -> dict[str, Any]:
+        # As JSON, because loading NumPy's numbers would execute code.
+        return {"metrics": json.dumps(self.metrics), "n_batches": self.n_batches}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.metrics = json.loads(state_dict["metrics"])
+        self.n_batches = state_dict["n_batches"]
+
+
+def _restore_with_metrics(self: GradientDescentTrainer) -> None:
+    # The last one, so that checkpoints without its state are still read.
+    self._callbacks = [*self._callbacks, _LastMetrics(self._serialization_dir)]  # type: ignore[has-type]
+    _maybe_restore_checkpoint(self)
+
+
+def _try_train_with_metrics(self: GradientDescentTrainer) -> tuple[dict[str, Any], int]:
+    metrics, epoch = _try_train(self)
+    last = self._callbacks[-1]
+    assert isinstance(last, _LastMetrics)
+    if "epoch" in metrics or not last.metrics:
+        return metrics, epoch
+    self._total_batches_completed = last.n_batches  # no epoch was trained, and no batch drawn
+    return last.metrics, last.metrics["epoch"]
+
+
+def _description_with_one_loss(metrics: dict[str, Any]) -> str:
+    others = {"loss", "batch_loss"} if "sampled_loss" in metrics else set()
+    return _description_from_metrics({k: v for k, v in metrics.items() if k not in others})
+
+
+ShouldValidateCallback.on_epoch = TrainerCallback.on_epoch  # type: ignore[method-assign]
+GradientDescentTrainer._train_epoch = _train_resumed_epoch  # type: ignore[method-assign]
+GradientDescentTrainer._maybe_restore_checkpoint = _restore_with_metrics  # type: ignore[method-assign]
+GradientDescentTrainer._try_train = _try_train_with_metrics  # type: ignore[method-assign]
+training_util.description_from_metrics = _description_with_one_loss
+Tqdm.tqdm = staticmethod(partial(Tqdm.tqdm, miniters=1))  # type: ignore[method-assign]
