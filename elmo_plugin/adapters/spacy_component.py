@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
 from elmo_plugin.adapters import check_has_one_vector, load_model, one_token
 from elmo_plugin.elmo.elmo import Elmo
@@ -16,9 +15,6 @@ from elmo_plugin.elmo.parts import groups
 
 MOST_DOCS = 64
 """Documents whose vectors are computed together, which bounds the memory."""
-
-# A process of `n_process` is forked without the threads of the first, and would wait for them.
-os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 class ElmoComponent:

@@ -17,11 +17,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, check_flag, fail
-from elmo_plugin.elmo.frozen_state import bytes_of
+from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.elmo.sentences import MAX_TOKENS, raw_sentences, token_lists
-from elmo_plugin.files.digest import new_digest
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
@@ -333,11 +332,10 @@ class LanguageModel(BiLMLayers):
 
     def fingerprint(self) -> bytes:
         """A digest of the weights and the settings that the scores depend on."""
-        found = new_digest(super().fingerprint())
-        for x in (self.softmax.weight, self.softmax.bias):
-            found.update(bytes_of(x))
-        found.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
-        return found.digest()
+        digest = weights_digest(self.softmax)
+        digest.update(super().fingerprint())
+        digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
+        return digest.digest()
 
 
 def _predicting(top: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:

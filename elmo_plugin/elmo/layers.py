@@ -12,11 +12,16 @@ from torch import Tensor, nn
 from elmo_plugin.checks import InputError, check_choice, check_count
 from elmo_plugin.elmo.allennlp_weights import accept_allennlp_weights
 from elmo_plugin.elmo.export import exported_layers
-from elmo_plugin.elmo.frozen import CAPACITY, FrozenBiLM
-from elmo_plugin.elmo.frozen_state import frozen_state
+from elmo_plugin.elmo.frozen import (
+    CAPACITY,
+    FrozenBiLM,
+    SharedLock,
+    frozen_state,
+    lock_of,
+    use_one_thread_in_children,
+)
 from elmo_plugin.elmo.layer_cache import LayerCache
 from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens, token_lists
-from elmo_plugin.elmo.shared_lock import SharedLock, lock_of
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.lstm_state import CarriedState, LSTMState, take_resume_state
@@ -71,6 +76,7 @@ class BiLMLayers(nn.Module):
         self._frozen: FrozenBiLM | None = None
         accept_allennlp_weights(self)  # before the next hook, which reads our names
         self.register_load_state_dict_pre_hook(_before_loading)
+        use_one_thread_in_children()  # weights are loaded and read in several threads
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_frozen": None}  # packed weights cannot be copied

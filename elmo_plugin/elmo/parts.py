@@ -22,7 +22,7 @@ import torch
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.frozen_state import bytes_of
+from elmo_plugin.elmo.frozen import bytes_of
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum

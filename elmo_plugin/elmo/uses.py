@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-from torch import nn
 from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
-from elmo_plugin.elmo.frozen_state import bytes_of
+from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.parts import groups
 from elmo_plugin.elmo.sentences import SPACE, check_is_list, is_series, names_of, tokens_of
 from elmo_plugin.files.atomic_write import atomic_write, check_is_new
-from elmo_plugin.files.digest import append_checksum, ends_in_checksum, new_digest
+from elmo_plugin.files.digest import append_checksum, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.lines import read_blocks
@@ -178,22 +177,14 @@ def uses_frame(elmo: Any, corpus: Any, words: Any, layer: str | int, *arguments:
 
 def vectors_from(elmo: Any, layer: str | int) -> dict[str, str]:
     """What vectors are from, which has to be the same for vectors that are compared."""
-    found = {"layer": str(layer), "initial_state": elmo.initial_state, "biLM": _digest(elmo.bilm)}
+    weights = weights_digest(elmo.bilm).hexdigest()
+    found = {"layer": str(layer), "initial_state": elmo.initial_state, "biLM": weights}
     if layer == elmo.n_layers - 1:
         found["layer"] = "top"
     if layer == "mix":
         mix = elmo.mixes[0]
-        found["mix"] = f"{_digest(mix)}, do_layer_norm: {mix.do_layer_norm}"
+        found["mix"] = f"{weights_digest(mix).hexdigest()}, do_layer_norm: {mix.do_layer_norm}"
     return found
-
-
-def _digest(module: nn.Module) -> str:
-    """The digest of all weights of a module."""
-    found = new_digest()
-    for name, x in module.state_dict().items():
-        found.update(name.encode())
-        found.update(bytes_of(x))
-    return found.hexdigest()
 
 
 def write_uses(

@@ -5,6 +5,10 @@ These modules depend on neither AllenNLP nor files. Read them in the order of th
 `token_encoder`, `lstm`, `bilm`, `scalar_mix`, `sampled_softmax`, `language_model`. The equations
 are here, and the kernels in `ops`. Not from the paper are `word_list` and `code_points`, which find
 words of a table and characters of ELMoForManyLangs, and `lstm_state`, the state between batches.
+
+A frozen biLM (`elmo/frozen.py`) computes the same equations on a copy, in which `Linear`,
+`ProjectedLSTM.weights` and `CharCNN.convolve` use weights that are packed once, and the token
+encoder is behind a cache of word vectors.
 """
 
 from elmo_plugin.modules.bilm import BiLM

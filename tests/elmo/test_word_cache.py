@@ -8,8 +8,7 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo import frozen
-from elmo_plugin.elmo.frozen import WORDS_AT_ONCE, WordVectorCache
-from elmo_plugin.elmo.frozen_state import frozen_state
+from elmo_plugin.elmo.frozen import WORDS_AT_ONCE, WordVectorCache, frozen_state
 from elmo_plugin.modules import BiLM
 from tests.compare import assert_close
 
@@ -226,12 +225,13 @@ class _SizeOfBatch(torch.nn.Linear):
 
 
 @pytest.mark.parametrize("capacity", [1, 300, 1000])
-def test_the_same_bits_in_any_company(capacity, fuzz):
+def test_the_same_bits_in_any_company(capacity, fuzz, monkeypatch):
     """The expected vector is the one that the encoder gives a word among `WORDS_AT_ONCE`,
     regardless of which words are new, cached, or overflow the cache."""
     encoder = _SizeOfBatch(1, 1)
+    monkeypatch.setattr(frozen, "CAPACITY", capacity)
     for random in fuzz.cases(10):
-        cache = WordVectorCache(encoder, capacity, same_bits=True)
+        cache = WordVectorCache(encoder, same_bits=True)
         for _ in range(4):
             words = torch.tensor(random.sample(range(2000), random.choice([1, 7, 256, 700])))
             found = cache(words[:, None])
