@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
+from allennlp.models import load_archive
 
 from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
@@ -18,7 +19,7 @@ from elmo_plugin.formats.bilm_tf.texts import write_options, write_vocabulary_fi
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.ops.softmax import torch_ops
-from tests import oracle
+from tests import conftest, oracle
 from tests.conftest import BiLMFiles, allennlp
 from tests.random_bilm import arrays_of, oracle_state, random_bilm, randomize
 
@@ -156,24 +157,25 @@ def test_the_table_has_a_row_for_each_word() -> None:
 
 
 def test_the_numbers_of_evaluate(bilm_archive: str, tmp_path: Path) -> None:
-    """The expected perplexities and log probabilities are those of `allennlp evaluate`, which
-    computes with the modules and not with the frozen biLM."""
+    """The expected perplexities are those of `allennlp evaluate`, and the log probabilities those
+    of the model that it evaluates, which computes with the modules and not the frozen biLM."""
     sentences = ["he threw the stick to the dog .", "He", "the unheard-of dog ."]
     (tmp_path / "text").write_text("\n".join(sentences))
     loader = {"validation_data_loader": {"type": "multiprocess", "batch_size": 2}}
-    files = {"--output-file": "metrics", "--predictions-output-file": "sentences"}
-    arguments = [x for key, name in files.items() for x in (key, tmp_path / name)]
-    allennlp("evaluate", bilm_archive, tmp_path / "text", *arguments, "-o", json.dumps(loader))
+    arguments = ["--output-file", tmp_path / "metrics", "-o", json.dumps(loader)]
+    allennlp("evaluate", bilm_archive, tmp_path / "text", *arguments)
     model = LanguageModel.from_archive(bilm_archive)
     batch = [s.split() for s in sentences]
     metrics = json.loads((tmp_path / "metrics").read_text())
     for name, value in model.perplexity(batch).items():
         assert value == pytest.approx(metrics[name], rel=1e-6)
-    lines = map(json.loads, (tmp_path / "sentences").read_text().splitlines())
-    for found, line in zip(model.score(batch, base="e"), lines, strict=True):
-        assert found.in_vocabulary.tolist() == line["in_vocabulary"]
+    archive = load_archive(bilm_archive)
+    instances = [*archive.validation_dataset_reader.read(tmp_path / "text")]
+    outputs = archive.model.eval().forward_on_instances(instances)
+    for found, output in zip(model.score(batch, base="e"), outputs, strict=True):
+        assert found.in_vocabulary.tolist() == [word in conftest.WORDS for word in output["tokens"]]
         for name in ("forward", "backward"):
-            expected = line[f"{name}_log_probabilities"]
+            expected = output[f"{name}_log_probabilities"]
             np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-6)
 
 

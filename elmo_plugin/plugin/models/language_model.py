@@ -25,7 +25,6 @@ from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.metrics import TokenAverage
 from elmo_plugin.plugin.training.row_exchange import check_optimizer
-from elmo_plugin.text.characters import UNKNOWN
 
 
 @Model.register("bilm")
@@ -257,8 +256,6 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         }
         if metadata is not None:
             output["tokens"] = metadata
-            known = (targets != UNKNOWN).tolist()
-            output["in_vocabulary"] = [row[: len(x)] for row, x in zip(known, metadata)]
         return output
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -11,17 +11,17 @@ from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.language_model import LanguageModel
-from elmo_plugin.elmo.sentences import SPACE
+from elmo_plugin.elmo.language_model import LanguageModel, Substitute
+from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.language_model import BiLMModel
-from elmo_plugin.plugin.models.predictions import json_line, sentence_output
+from elmo_plugin.plugin.models.language_model import BiLMModel, exp
 from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import read_blocks
 from elmo_plugin.text.text_files import find_files
 
 EMPTY = "expected a sentence, found an empty line"
+FORMS = '{"sentence": "tokens separated by white space"} or {"tokens": ["..."]}'
 
 
 @Predictor.register("bilm")
@@ -87,7 +87,8 @@ class BiLMPredictor(Predictor):
         return self._dataset_reader.text_to_instance(_tokens(json_dict))
 
     def dump_line(self, outputs: JsonDict) -> str:
-        line = json_line(outputs)
+        # Lone surrogates have no UTF-8; JSON escapes them like this.
+        line = json.dumps(outputs, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
         try:
             line.encode(output_encoding())
         except UnicodeEncodeError:
@@ -100,13 +101,8 @@ class BiLMPredictor(Predictor):
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
         words = self._scorer.substitutes(sentences)
-        found = []
-        for scores, places in zip(self._scorer.score(sentences, base="e"), words):
-            values = scores.in_vocabulary, scores.forward, scores.backward
-            output = sentence_output(scores.tokens, *(x.tolist() for x in values))
-            substitutes = [[word._asdict() for word in best] for best in places]
-            found.append({**output, "substitutes": substitutes})
-        return found
+        scores = self._scorer.score(sentences, base="e")
+        return [_output(*sentence) for sentence in zip(scores, words)]
 
     @cached_property
     def _scorer(self) -> LanguageModel:
@@ -122,19 +118,29 @@ class BiLMPredictor(Predictor):
 
 
 def _tokens(json_dict: JsonDict) -> list[str]:
-    """The tokens of a JSON object. Raises an `InputError` if they are none."""
+    """The tokens of a JSON object. Raises an `InputError` if there are none."""
     tokens: Any = json_dict.get("tokens")
     if tokens is None and isinstance(json_dict.get("sentence"), str):
         tokens = json_dict["sentence"].split()
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        expected = '{"sentence": "tokens separated by white space"} or {"tokens": ["..."]}'
-    elif not tokens:
-        expected = "at least one token"
-    elif not all(tokens) or SPACE.search("\0".join(tokens)):
-        expected = "tokens that are not empty and have no spaces in them"
-    else:
-        return tokens
-    raise InputError(f"expected {expected}, found {json.dumps(json_dict)[:80]}")
+    has_form = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
+    if not has_form or not tokens:
+        expected = "at least one token" if has_form else FORMS
+        raise InputError(f"expected {expected}, found {json.dumps(json_dict)[:80]}")
+    return tokens
+
+
+def _output(scores: SentenceScores, substitutes: list[list[Substitute]]) -> JsonDict:
+    """The output for a sentence."""
+    forward, backward = scores.forward.tolist(), scores.backward.tolist()
+    log_p = forward + backward
+    return {
+        "tokens": scores.tokens,
+        "in_vocabulary": scores.in_vocabulary.tolist(),
+        "perplexity": exp(-sum(log_p) / len(log_p)),
+        "forward_log_probabilities": forward,
+        "backward_log_probabilities": backward,
+        "substitutes": [[word._asdict() for word in best] for best in substitutes],
+    }
 
 
 @Predictor.register("elmo")

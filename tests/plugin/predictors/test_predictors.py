@@ -42,10 +42,12 @@ def test_forms_of_input(bilm):
     assert bilm.load_line("{ 1 , 2 }\n") == {"sentence": "{ 1 , 2 }"}
     with pytest.raises(json.JSONDecodeError):
         bilm.load_line('{"sentence": "He ran ."\n')
-    wrong_tokens = ({"tokens": ["New York"]}, {"tokens": ["he", ""]})
-    for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}, *wrong_tokens):
+    for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}):
         with pytest.raises(InputError, match=r"^expected .*, found \{.*\}$"):
             bilm.predict_json(wrong)
+    for tokens in (["New York"], ["he", ""]):
+        with pytest.raises(InputError, match=r"^sentence 0: expected tokens, which are"):
+            bilm.predict_json({"tokens": tokens})
 
 
 @pytest.mark.parametrize("name", ["bilm", "elmo"])

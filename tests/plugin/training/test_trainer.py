@@ -1,8 +1,6 @@
 """These tests run other commands and callbacks of AllenNLP with a `bilm` and its windows."""
 
 import json
-import math
-import shlex
 import struct
 import time
 from contextlib import suppress
@@ -151,38 +149,6 @@ def test_evaluate(run: Path, tmp_path: Path) -> None:
     found = json.loads(file.read_text())
     for name in ("perplexity", "forward_perplexity", "backward_perplexity"):
         assert found[name] == pytest.approx(metrics(run)[f"best_validation_{name}"])
-
-
-def test_predictions_of_an_evaluation(run: Path, tmp_path: Path) -> None:
-    """The file has the sentences of the text in its order, with the numbers of `allennlp predict`,
-    and the perplexities of the metrics follow from them. The windows of the archive's own data
-    loader are no sentences, so that the error names the option, and writes no file."""
-    text, lines = tmp_path / "text.txt", tmp_path / "lines.jsonl"
-    sentences = [*read_sentences(TEXT / "heldout.txt")][:40] + [["naïve", "犬"]]
-    text.write_text("\n".join(map(" ".join, sentences)) + "\n", "utf-8")
-    evaluate = ["evaluate", run / "model.tar.gz", text, "--predictions-output-file", lines]
-    with pytest.raises(InputError, match=r"^--predictions-output-file: .* windows") as error:
-        allennlp(*evaluate)
-    for key, value in (("shuffle", True), ("num_workers", 2)):
-        loader = {"type": "multiprocess", "batch_size": 4, key: value}
-        with pytest.raises(InputError, match=rf"^--predictions-output-file: .* without {key}, "):
-            allennlp(*evaluate, "-o", json.dumps({"validation_data_loader": loader}))
-    assert not lines.exists()
-    option = shlex.split(str(error.value).partition("; add ")[2])
-    allennlp(*evaluate, "--output-file", tmp_path / "metrics.json", *option)
-    found = [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
-    assert [line["tokens"] for line in found] == sentences
-    allennlp("predict", run / "model.tar.gz", text, "--output-file", tmp_path / "predicted.jsonl")
-    predicted = (tmp_path / "predicted.jsonl").read_text("utf-8").splitlines()
-    for line, expected in zip(found, map(json.loads, predicted), strict=True):
-        assert line.keys() == expected.keys() - {"substitutes"}
-        for key in line.keys() - {"tokens"}:
-            assert line[key] == pytest.approx(expected[key], rel=1e-4), key
-    written = json.loads((tmp_path / "metrics.json").read_text())
-    for direction in ("forward", "backward"):
-        log_p = [p for line in found for p in line[f"{direction}_log_probabilities"]]
-        expected_perplexity = math.exp(-sum(log_p) / len(log_p))
-        assert written[f"{direction}_perplexity"] == pytest.approx(expected_perplexity, rel=1e-5)
 
 
 def test_find_lr(tmp_path: Path) -> None:
