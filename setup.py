@@ -124,10 +124,11 @@ setup(
     long_description_content_type="text/markdown",
     author="The elmo_plugin authors",
     license="Apache-2.0",
-    packages=find_packages(include=["elmo_plugin", "elmo_plugin.*"]),
+    packages=find_packages(include=["elmo_plugin", "elmo_plugin.*", "allennlp_today"]),
     py_modules=OUTSIDE,
     package_data={
         "elmo_plugin": ["py.typed", "training_configs/*.jsonnet", "training_configs/*/*sonnet"],
+        "allennlp_today": ["py.typed"],
         "elmo_plugin.pretrained": ["*/*.json", "*/*.hdf5", "*/*.txt", "*/*.md"],
     },
     ext_modules=kernels(),

@@ -22,8 +22,8 @@ from cached_path import cached_path
 from torch.nn.utils.rnn import pad_sequence
 
 import elmo_plugin.plugin  # noqa: F401  the patches
+from allennlp_today import character_cnn
 from benchmarks.measure import Record, in_turns, print_table
-from elmo_plugin.plugin.faster import character_cnn
 
 N_ROWS = 32
 SIZES: dict[str, Any] = {"input_size": 256, "hidden_size": 100}

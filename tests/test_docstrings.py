@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 
 FILES = [
     file
-    for name in ("elmo_plugin", "benchmarks", "experiments", "demo")
+    for name in ("elmo_plugin", "allennlp_today", "benchmarks", "experiments", "demo")
     for file in sorted((ROOT / name).rglob("*.py"))
 ]
 HEADER = re.compile(r"^(\w+(?:, \w+)*) : (.*)$", re.MULTILINE)

@@ -25,6 +25,9 @@ from tests.conftest import ROOT, allennlp, python
 # Only PyTorch's build for CUDA needs these, and they are installed before the lock.
 CUDA_ONLY = ("cuda", "nvidia", "triton")
 
+OWN = ("elmo_plugin", "allennlp_today")
+"""The packages of the distribution."""
+
 # A config or a command line can use these names once AllenNLP has found the plugin.
 REGISTERED = {
     "Checkpointer": "bilm",
@@ -110,10 +113,11 @@ def test_what_the_package_imports_is_declared() -> None:
     """The imports are read from the source, and the distribution of a module from its metadata.
     flair cannot be installed with AllenNLP."""
     providers = metadata.packages_distributions()
-    imported = set().union(*map(_imported, (ROOT / "elmo_plugin").rglob("*.py")))
+    files = [file for name in OWN for file in (ROOT / name).rglob("*.py")]
+    imported = set().union(*map(_imported, files))
     without_pins = {Requirement(line).name for line in environment.WITHOUT_PINS}
     installed = _declared("allennlp") | without_pins
-    own = {"elmo_plugin", "elmo_plugin_torchvision"}
+    own = {*OWN, "elmo_plugin_torchvision"}
     foreign = imported - set(sys.stdlib_module_names) - own - {"flair"}
     undeclared = {
         module
@@ -224,7 +228,11 @@ def test_allennlp_finds_the_plugin_in_the_repository() -> None:
     done = python("-c", TEST_INSTALL)
     assert "Plugin elmo_plugin available" in done.stderr
     registered = json.loads(done.stdout.splitlines()[-1])
-    ours = {(kind, name) for kind, name, module in registered if module.startswith("elmo_plugin.")}
+    ours = {
+        (kind, name)
+        for kind, name, module in registered
+        if module.startswith(("elmo_plugin.", "allennlp_today."))
+    }
     assert ours == {(kind, name) for kind in REGISTERED for name in REGISTERED[kind].split()}
 
 

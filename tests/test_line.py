@@ -71,8 +71,8 @@ REGISTERED = "from allennlp.models import Model; print(Model.by_name('bilm').__m
 
 @pytest.mark.parametrize("imports", ["allennlp, elmo_plugin", "elmo_plugin.plugin"])
 def test_what_registers(imports):
-    """tests/plugin/faster/test_switch.py has `--include-package`, and tests/test_install.py the
-    plugins file."""
+    """tests/allennlp_today/test_include_package.py has `--include-package`, and
+    tests/test_install.py the plugins file."""
     found = python("-c", f"import {imports}\n{REGISTERED}").stdout
     assert "elmo_plugin.plugin.models.language_model" in found
 

@@ -130,6 +130,44 @@ def test_a_python_is_found_by_its_version_or_path() -> None:
     assert find_python("3.2") is None
 
 
+def make_editable(source: Path, out: Path) -> Path:
+    """The wheel that `pip install -e` installs."""
+    code = f"from setuptools import build_meta; build_meta.build_editable({str(out)!r})"
+    run_alone(sys.executable, "-c", code, folder=source)
+    (editable,) = out.glob("*.whl")
+    return editable
+
+
+def environment_with(wheel: Path, folder: Path) -> Path:
+    """The Python of a new environment with a wheel, which has the packages of this one too."""
+    venv.create(folder / "environment")
+    (packages,) = folder.glob("environment/lib/python*/site-packages")
+    with ZipFile(wheel) as files:
+        files.extractall(packages)
+    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return folder / "environment" / "bin" / "python"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("package", ["elmo_plugin", "allennlp_today"])
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_include_package(kind: str, package: str, wheel: Path, tmp_path: Path) -> None:
+    """By definition: the command works where a script has the name of a sub-package, and a folder
+    with a clone has that of another. AllenNLP alone imports both."""
+    (tmp_path / "elmo").mkdir()
+    copy_repository(source := tmp_path / "elmo" / "source")
+    if kind == "editable":
+        (tmp_path / "dist").mkdir()
+        wheel = make_editable(source, tmp_path / "dist")
+    python = environment_with(wheel, tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "text.py").write_text("raise SystemExit('text.py was imported')")
+    (folder / "elmo").symlink_to(source)
+    command = [python, "-m", "allennlp", "test-install", "--include-package", package]
+    assert "AllenNLP version 2.10.1 installed" in run_alone(*command, folder=folder).stderr
+
+
 @pytest.mark.long
 def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     """The expected files are those of the wheel that a checkout gives."""
@@ -145,7 +183,7 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
         checksums = {name: expected.getinfo(name).CRC for name in names if "RECORD" not in name}
         assert all(found.getinfo(name).CRC == crc for name, crc in checksums.items())
     assert wheel.name == other.name == f"elmo_plugin-{VERSION}-py3-none-any.whl"
-    assert "elmo_plugin/py.typed" in names
+    assert {"elmo_plugin/py.typed", "allennlp_today/include_package.py"} <= names
     assert "elmo_plugin/plugin/compat/removed.py" not in names
     assert "elmo_plugin/training_configs/lib/elmo.libsonnet" in names
     assert not any(name.startswith(("tests/", "benchmarks/", "experiments/")) for name in names)
@@ -158,15 +196,7 @@ def test_a_removed_clone_leaves_pytorch_importable(tmp_path: Path) -> None:
     source, empty = tmp_path / "source", tmp_path / "empty"
     empty.mkdir()
     copy_repository(source)
-    code = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"
-    run_alone(sys.executable, "-c", code, folder=source)
-    (editable,) = tmp_path.glob("*.whl")
-    venv.create(tmp_path / "environment")
-    (packages,) = tmp_path.glob("environment/lib/python*/site-packages")
-    with ZipFile(editable) as files:
-        files.extractall(packages)
-    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    python = tmp_path / "environment" / "bin" / "python"
+    python = environment_with(make_editable(source, tmp_path), tmp_path)
     imported = run_alone(
         python, "-c", "import elmo_plugin; print(elmo_plugin.__file__)", folder=empty
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "build" / "docs"
-PACKAGE = ROOT / "elmo_plugin"
+PACKAGES = ROOT / "elmo_plugin", ROOT / "allennlp_today"
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 IMAGES = (".png", ".svg")
 LANGUAGES = {".jsonnet": "jsonnet", ".libsonnet": "jsonnet", ".py": "python", ".cpp": "cpp"}
@@ -93,7 +93,7 @@ def is_hidden(entry: Path) -> bool:
 
 
 def folders() -> list[Path]:
-    return sorted(entry.parent for entry in PACKAGE.rglob("__init__.py"))
+    return [entry.parent for package in PACKAGES for entry in sorted(package.rglob("__init__.py"))]
 
 
 def name_of(folder: Path) -> str:
@@ -107,7 +107,7 @@ def summary(folder: Path) -> str:
 
 
 def write_reference(folder: Path) -> str:
-    """Write the API reference of a folder of the package. Return the folder's module."""
+    """Write the API reference of a folder of a package. Return the folder's module."""
     package = name_of(folder)
     modules = (f"{package}.{file.stem}" for file in sorted(folder.glob("[a-z]*.py")))
     text = f"# {package}\n\n::: {package}\n    options:\n      show_root_heading: false\n\n"

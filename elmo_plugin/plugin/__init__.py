@@ -7,17 +7,21 @@ and training of language models, ELMo for tasks, commands, and the addresses `do
 import importlib
 import pkgutil
 
-import elmo_plugin_torchvision
 from elmo_plugin.files.standard_streams import occupy_closed_streams
 from elmo_plugin.plugin.environment import check_environment
 
 check_environment()
 occupy_closed_streams()
-# PyTorch has already called this, unless its autoload is off or the package is not installed.
-elmo_plugin_torchvision.install()
 
-# This patches AllenNLP for the imports below, which register everything.
+# These patch AllenNLP for the imports below, which register everything.
+import allennlp_today  # isort: split
+
+from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin import compat, faster  # isort: split
+
+# A biLM has no normalization, and hooks disable its caches.
+allennlp_today.callbacks.WITHOUT_HOOKS.append(BiLM)
+allennlp_today.data.IMPORTED_BY_WORKERS.append(__name__)
 
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
     importlib.import_module(_module.name)

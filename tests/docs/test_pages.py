@@ -75,10 +75,11 @@ def test_navigation_has_each_page_once() -> None:
 
 
 def test_messages_of_the_trouble_page_exist() -> None:
-    """Each message is part of a string in the source of this package, of AllenNLP or of argparse,
+    """Each message is part of a string in the source of our packages, of AllenNLP or of argparse,
     where `…` replaces formatted values. In the tables of messages they come first."""
     others = (registrable, checks, training_util, argparse, basic_text_field_embedder)
-    sources = [*(ROOT / "elmo_plugin").rglob("*.py"), *(Path(x.__file__) for x in others)]
+    sources = [*ROOT.glob("elmo_plugin/**/*.py"), *ROOT.glob("allennlp_today/*.py")]
+    sources += [Path(x.__file__) for x in others]
     strings = {text for source in sources for text in literals(source.read_text("utf-8"))}
     text = (ROOT / "docs" / "trouble.md").read_text("utf-8").partition("## No message")[0]
     messages = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
@@ -98,8 +99,9 @@ def literals(source: str) -> Iterator[str]:
 
 
 def test_each_command_is_written_in_one_way() -> None:
-    """By the README's rule: AllenNLP's own commands with `--include-package elmo_plugin`, and the
-    plugin's as `python -m elmo_plugin`. The names are those of AllenNLP's registry."""
+    """By the README's rule: AllenNLP's own commands with `--include-package elmo_plugin` or, if
+    there is no ELMo, `allennlp_today`, and the plugin's as `python -m elmo_plugin`. The names are
+    those of AllenNLP's registry."""
     own = {name for kind, name in registered() if kind == "command"}
     files = [*CHECKED, *(ROOT / "recipes").glob("*.*")]
     files += (ROOT / "training_configs").rglob("*.*sonnet")
@@ -107,7 +109,8 @@ def test_each_command_is_written_in_one_way() -> None:
     for file in files:
         text = re.sub(r"\\\n(//)?", "", file.read_text("utf-8"))
         for program, name, arguments in COMMAND.findall(text):
-            includes = name not in REGISTERS or "--include-package elmo_plugin" in arguments
+            package = re.search("--include-package (elmo_plugin|allennlp_today)", arguments)
+            includes = name not in REGISTERS or package is not None
             if (program == "allennlp") == (name in own) or not includes:
                 wrong.append(f"{file.name}: {program} {name}{arguments}")
     assert not wrong

@@ -21,12 +21,12 @@ def rows(page: str, heading: str) -> list[list[str]]:
 
 
 def registered() -> set[tuple[str, str]]:
-    """The names that this package registers with AllenNLP, with their kinds."""
+    """The names that our packages register with AllenNLP, with their kinds."""
     return {
         (KINDS.get(base.__name__, base.__name__), name)
         for base, names in Registrable._registry.items()
         for name, (found, _) in names.items()
-        if found.__module__.startswith("elmo_plugin.")
+        if found.__module__.startswith(("elmo_plugin.", "allennlp_today."))
     }
 
 

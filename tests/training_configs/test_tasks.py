@@ -14,7 +14,7 @@ from elmo_plugin.elmo.elmo import Elmo
 from tests.conftest import ROOT, allennlp
 
 # By task: held-out data, what a text to predict from looks like, and what is predicted. A predictor
-# of roles needs a spaCy model that finds verbs (tests/plugin/compat/test_spacy_models.py).
+# of roles needs a spaCy model that finds verbs (tests/allennlp_today/test_spacy_models.py).
 TASKS = {
     "bidaf": ("squad/dev.json", {"passage": "Leila sells cakes.", "question": "Who?"}, "best_span"),
     "esim": ("snli/dev.jsonl", {"premise": "A dog runs.", "hypothesis": "It sleeps."}, "label"),

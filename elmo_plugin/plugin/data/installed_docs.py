@@ -22,8 +22,8 @@ import spacy
 from allennlp.common import Tqdm
 from cached_path import SchemeClient, add_scheme_client
 
+from allennlp_today.spacy_models import blank
 from elmo_plugin.checks import check_choice
-from elmo_plugin.plugin.compat.spacy_models import blank
 
 EDITION = 4
 """Version of the extraction. Increase it when the same installation would yield different text."""

@@ -4,11 +4,12 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 import torch.distributed as dist
 from allennlp.common.util import is_distributed
+from allennlp.training import GradientDescentTrainer
 from allennlp.training.optimizers import AdagradOptimizer, AdamOptimizer, Optimizer
 from torch.nn.utils import clip_grad_norm_
 
-from elmo_plugin.checks import check_choice, check_number
-from elmo_plugin.plugin.compat.sparse_gradients import with_dense_gradient
+from allennlp_today.training import with_dense_gradient
+from elmo_plugin.checks import InputError, check_choice, check_number
 from elmo_plugin.plugin.training.row_exchange import mean_over_processes
 
 CLIPPED_ADAGRAD = 'optimizer of type "clipped_adagrad": '
@@ -95,6 +96,29 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
         # The explicit value prevents PyTorch's warning about unchecked invariants.
         with torch.sparse.check_sparse_tensor_invariants(enable=False):
             super().step()
+
+
+_rescale_gradients = GradientDescentTrainer.rescale_gradients
+
+
+def _rescale_unless_exchanged_later(self: GradientDescentTrainer) -> Optional[float]:
+    """
+    AllenNLP's method, which comes before `ClippedAdagradOptimizer.step`. Each process would clip
+    by the norm of its own rows, and their weights would diverge.
+    """
+    if self._grad_norm and is_distributed():
+        for parameter in self.model.parameters():
+            is_exchanged = getattr(parameter, "takes_sparse_gradients", False)
+            if is_exchanged and parameter.grad is not None and parameter.grad.is_sparse:
+                raise InputError(
+                    "trainer: grad_norm: expected false in several processes with "
+                    'sparse_gradients, found a number; the optimizer of type "clipped_adagrad" has '
+                    "its own grad_norm"
+                )
+    return _rescale_gradients(self)
+
+
+GradientDescentTrainer.rescale_gradients = _rescale_unless_exchanged_later  # type: ignore[method-assign]
 
 
 @Optimizer.register("fused_adam")

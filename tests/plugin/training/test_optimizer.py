@@ -2,16 +2,19 @@
 Adagrad on dense ones, and `fused_adam` with AllenNLP's `adam`."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
+from allennlp.training import GradientDescentTrainer
 from allennlp.training.optimizers import Optimizer
 from torch.nn.utils import clip_grad_norm_
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.training import optimizer
 from tests.compare import assert_close
 from tests.plugin.models.running_text import TEXT, batch, language_model, windows
 from tests.plugin.models.test_training import KillCallback, config
@@ -179,6 +182,22 @@ def test_another_optimizer_is_refused():
     with pytest.raises(InputError, match=r"expected .* \"clipped_adagrad\".* grad_norm: false"):
         model(**batch(window))
     model.eval()(**batch(window))  # what no optimizer has to do with
+
+
+def test_the_trainer_does_not_clip_rows_that_are_exchanged_later(monkeypatch):
+    """In several processes, each would clip by the norm of its own rows; in one it may."""
+    model = Tables(sparse=True)
+    optimizer_of(model)
+    model(rows_of(0), 1.0).backward()
+    trainer: Any = SimpleNamespace(
+        model=model, _grad_norm=0.1, _scaler=None, _ddp_wrapped_model=None
+    )
+    GradientDescentTrainer.rescale_gradients(trainer)
+    monkeypatch.setattr(optimizer, "is_distributed", lambda: True)
+    with pytest.raises(InputError, match="grad_norm: expected false in several processes"):
+        GradientDescentTrainer.rescale_gradients(trainer)
+    trainer._grad_norm = False
+    GradientDescentTrainer.rescale_gradients(trainer)
 
 
 def with_sparse_gradients(params: dict[str, Any]) -> dict[str, Any]:

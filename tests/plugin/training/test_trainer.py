@@ -16,10 +16,10 @@ from google.protobuf.message import DecodeError
 from tensorboardX.proto.event_pb2 import Event
 from wandb.proto.wandb_internal_pb2 import Record
 
+from allennlp_today.callbacks import CurrentWandBCallback
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
-from elmo_plugin.plugin.compat.wandb import CurrentWandBCallback
 from elmo_plugin.text.lines import read_sentences
 from tests.conftest import allennlp
 from tests.plugin.models.test_training import TEXT, config

@@ -3,13 +3,13 @@ from collections import Counter, defaultdict
 
 import pytest
 import torch
+from allennlp.common.checks import ConfigurationError
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 from allennlp.data.tokenizers import SpacyTokenizer
 from allennlp.data.tokenizers.sentence_splitter import SpacySentenceSplitter
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.compat import spacy_models
+from allennlp_today import spacy_models
 
 MISSING = "en_core_nowhere_sm"
 
@@ -47,12 +47,12 @@ def test_indexers_of_tags_raise():
 def test_predictors_that_read_tags_refuse_text(name):
     """They predict from instances, but do not mistake a text without verbs for an answer."""
     predictor = Predictor.by_name(name)(torch.nn.Linear(1, 1), None, language=MISSING)
-    with pytest.raises(InputError, match=r"part-of-speech tags.*use-dataset-reader"):
+    with pytest.raises(ConfigurationError, match=r"part-of-speech tags.*use-dataset-reader"):
         predictor.predict_json({"sentence": "It rains."})
 
 
 @pytest.mark.parametrize("name", ["gone/folder", "qx_core_web_sm"])
 def test_other_names_are_errors(name):
     """A folder, and a model that is not AllenNLP's default."""
-    with pytest.raises(InputError, match=f"find model '{name}'"):
+    with pytest.raises(ConfigurationError, match=f"find model '{name}'"):
         SpacyTokenizer(name)

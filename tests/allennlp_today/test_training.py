@@ -1,12 +1,13 @@
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import pytest
 import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
 from allennlp.training import GradientDescentTrainer
+from allennlp.training.learning_rate_schedulers import LearningRateScheduler
 
-from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.compat.sparse_gradients import clip_grad_norm_
+import allennlp_today  # noqa: F401
 
 
 class Words(torch.nn.Module):
@@ -20,7 +21,7 @@ class Words(torch.nn.Module):
 
 
 @pytest.mark.parametrize("max_norm", [0.1, 1000.0])
-def test_as_with_a_dense_gradient(max_norm):
+def test_a_sparse_gradient_is_clipped_as_a_dense_one(max_norm):
     """Expected: PyTorch's own norm and clipped gradients for the same model with a dense embedding.
     Without the patch, PyTorch raises `NotImplementedError`."""
     dense, sparse = Words(sparse=False), Words(sparse=True)
@@ -36,14 +37,25 @@ def test_as_with_a_dense_gradient(max_norm):
         torch.testing.assert_close(found.grad.to_dense(), expected.grad)
 
 
-def test_rows_that_the_optimizer_exchanges_later():
-    """In several processes, each would clip by the norm of its own rows."""
-    model = Words(sparse=True)
-    for parameter in model.parameters():
-        parameter.takes_sparse_gradients = True
-    clip_grad_norm_(model.parameters(), 0.1)
-    with (
-        patch("elmo_plugin.plugin.compat.sparse_gradients.is_distributed", return_value=True),
-        pytest.raises(InputError, match="grad_norm: expected false in several processes"),
-    ):
-        clip_grad_norm_(model.parameters(), 0.1)
+def scheduler(**parameters) -> LearningRateScheduler:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    return LearningRateScheduler.from_params(
+        Params({"type": "reduce_on_plateau", **parameters}), optimizer=optimizer
+    )
+
+
+def test_it_halves_the_rate_where_the_metric_stops_rising():
+    """By hand, with the parameters of the published ESIM config: 0.7 is no better than 0.8.
+    AllenNLP's own class raises `TypeError` here."""
+    reduced = scheduler(factor=0.5, mode="max", patience=0)
+    rates = []
+    for accuracy in (0.5, 0.8, 0.7, 0.9):
+        reduced.step(accuracy)
+        rates.append(reduced.lr_scheduler.optimizer.param_groups[0]["lr"])
+    assert rates == [1.0, 1.0, 0.5, 0.5]
+
+
+def test_verbose_is_refused_by_its_name():
+    """PyTorch no longer has this parameter."""
+    with pytest.raises((TypeError, ConfigurationError), match="verbose"):
+        scheduler(verbose=True)

@@ -6,7 +6,7 @@ from allennlp.common import Params
 from allennlp.modules.seq2vec_encoders import CnnEncoder
 from allennlp.modules.token_embedders import TokenEmbedder
 
-from elmo_plugin.plugin.faster.character_cnn import allennlp_forward
+from allennlp_today.character_cnn import allennlp_forward
 
 CNN = {"type": "cnn", "embedding_dim": 3, "num_filters": 4, "ngram_filter_sizes": [2, 3]}
 LSTM = {"type": "lstm", "input_size": 3, "hidden_size": 4, "num_layers": 2, "dropout": 0.5}

@@ -1,31 +1,34 @@
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
+from pathlib import Path
 from queue import Empty
 from typing import Any
 
+import nltk
 import pytest
 import torch
-from allennlp.data import Vocabulary
+from allennlp.data import DatasetReader, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.data_loaders.data_collator import DataCollator
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
 
-from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
+from allennlp_today import data
 from tests.conftest import ROOT, threads
 
 TEXT = str(ROOT / "fixtures" / "tagging" / "dev.tsv")
 
 
 def make_loader(**options: Any) -> MultiProcessDataLoader:
-    reader = SequenceTaggingDatasetReader(token_indexers={"elmo": ElmoTokenIndexer()})
+    reader = SequenceTaggingDatasetReader()
     loader = MultiProcessDataLoader(reader, TEXT, batch_size=8, quiet=True, **options)
     loader.index_with(Vocabulary.from_instances(loader.iter_instances()))
     return loader
 
 
 def all_tokens(loader: MultiProcessDataLoader) -> list[torch.Tensor]:
-    return [batch["tokens"]["elmo"]["elmo_tokens"] for batch in loader]  # type: ignore[index, call-overload]
+    return [batch["tokens"]["tokens"]["tokens"] for batch in loader]  # type: ignore[index, call-overload]
 
 
 @contextmanager
@@ -85,3 +88,41 @@ def test_a_forked_worker_computes_after_the_main_process() -> None:
             except Empty:
                 pytest.fail("the worker hangs")
     assert found == (2**21, None)
+
+
+def test_a_worker_imports_the_modules_that_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By definition: before the loader's method runs, which gets the other arguments."""
+    (tmp_path / "has_patches.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
+    seen = []
+
+    class Loader:
+        def read(self, *arguments: object) -> None:
+            seen.append((arguments, "has_patches" in sys.modules))
+
+    data._work(["has_patches"], Loader(), "read", 1, 2)  # type: ignore[arg-type]
+    assert seen == [((1, 2), True)]
+
+
+TREES = """
+(TOP (S (NP (DT The) (NN dog)) (VP (VBZ barks)) (. .)))
+(TOP (S (NP (PRP It)) (VP (VBZ sleeps)) (. .)))
+"""
+
+
+def test_trees_of_any_folder(tmp_path: Path) -> None:
+    """Expected: the words as they are written, and NLTK's folders as they were before. Without the
+    patch, NLTK raises `PermissionError`."""
+    file = tmp_path / "trees.txt"
+    file.write_text(TREES)
+    before = list(nltk.data.path)
+    reader: Any = DatasetReader.by_name("ptb_trees")()
+    instances = reader.read(str(file))
+    first = next(instances)
+    assert set(nltk.data.path) - set(before) == {str(tmp_path)}
+    sentences = [[t.text for t in i["tokens"]] for i in (first, *instances)]
+    assert sentences == [["The", "dog", "barks", "."], ["It", "sleeps", "."]]
+    assert nltk.data.path == before

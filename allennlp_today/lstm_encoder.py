@@ -16,8 +16,7 @@ import torch
 from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder, Seq2SeqEncoder
 from torch import Tensor, nn
 
-from elmo_plugin.ops.backend import are_plain
-from elmo_plugin.plugin.compat.confidence_checks import WITHOUT_HOOKS
+from allennlp_today.callbacks import WITHOUT_HOOKS
 
 
 class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
@@ -68,7 +67,7 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
         if not self.training or self.stateful or inputs.device.type != "cpu":
             return False
         # Hooks and parametrizations need the call of the module, which `torch.lstm` is not.
-        if type(lstm) is not nn.LSTM or not lstm.training or not are_plain([lstm]):
+        if type(lstm) is not nn.LSTM or not lstm.training or not _is_plain(lstm):
             return False
         # oneDNN does not notice inputs of another size.
         if torch.is_autocast_enabled("cpu") or inputs.shape != (*mask.shape, lstm.input_size):
@@ -81,6 +80,19 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
         # `python -m benchmarks.task_modules` of the commit 78c3193.
         least = 0.75 / (1 + 1.5 * mask.size(1) / lstm.hidden_size)
         return int(lengths.sum()) > least * mask.numel()
+
+
+def _is_plain(lstm: nn.LSTM) -> bool:
+    """Whether a call of `lstm` does only what `nn.LSTM` defines."""
+    return not (
+        nn.modules.module._has_any_global_hook()
+        or lstm._forward_hooks
+        or lstm._forward_pre_hooks
+        or lstm._backward_hooks
+        or lstm._backward_pre_hooks
+        or "parametrizations" in lstm._modules
+        or "forward" in lstm.__dict__
+    )
 
 
 def _selected(x: Tensor, steps: Tensor) -> Tensor:

@@ -1,15 +1,16 @@
-from types import SimpleNamespace
+"""What the plugin adds to the patches of AllenNLP, and that they serve a model with ELMo."""
 
-import pytest
 import torch
 from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
-from allennlp.training.callbacks import ConfidenceChecksCallback
 from torch import nn
 
+import elmo_plugin.plugin  # noqa: F401
+from allennlp_today.data import IMPORTED_BY_WORKERS
 from elmo_plugin import Elmo
+from tests.allennlp_today.test_models import check_tags, tagger
 
 
-def test_hooks_leave_a_bilm_out(bilm_files):
+def test_hooks_leave_a_bilm_out(bilm_files) -> None:
     """By definition of the check, it still finds the bias in front of a normalization, and by its
     own hooks everything but the biLM is seen."""
     elmo = Elmo.from_files(*bilm_files)
@@ -28,14 +29,13 @@ def test_hooks_leave_a_bilm_out(bilm_files):
     assert not any(module._forward_hooks for module in model.modules())
 
 
-@pytest.mark.parametrize(("epochs", "batches"), [(0, 0), (0, 3), (2, 0)])
-def test_a_recovered_run_has_no_hooks(epochs, batches):
-    """They would stay for the whole run. The attributes are those of AllenNLP's trainer."""
-    model = nn.Sequential(nn.Linear(2, 2))
-    trainer = SimpleNamespace(
-        _pytorch_model=model,
-        _start_after_epochs_completed=epochs,
-        _start_after_batches_in_epoch_completed=batches,
-    )
-    ConfidenceChecksCallback("").on_start(trainer)
-    assert bool(model[0]._forward_hooks) == (epochs == batches == 0)
+def test_workers_of_a_data_loader_import_the_plugin() -> None:
+    """By definition, once, so that they have its patches and its registered names."""
+    assert IMPORTED_BY_WORKERS == ["elmo_plugin.plugin"]
+
+
+def test_a_tagger_with_elmo(bilm_files) -> None:
+    """The expected outputs are those of each sentence by itself, which has no padding."""
+    options, weights = bilm_files
+    embedder = {"type": "elmo", "options_file": options, "weight_file": weights}
+    check_tags(tagger({"type": "elmo"}, embedder))

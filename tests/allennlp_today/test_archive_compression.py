@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from allennlp.models.archival import archive_model, extracted_archive
 
-import elmo_plugin.plugin  # noqa: F401
+import allennlp_today  # noqa: F401
 
 
 def test_level(tmp_path: Path) -> None:

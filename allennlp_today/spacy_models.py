@@ -15,6 +15,7 @@ from typing import Any
 
 import spacy
 from allennlp.common import util
+from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import SpacyTokenizer, Token
 from allennlp_models.structured_prediction.predictors import (
     biaffine_dependency_parser,
@@ -24,8 +25,6 @@ from allennlp_models.structured_prediction.predictors import (
 )
 from spacy.language import Language
 from spacy.tokens import Token as SpacyToken
-
-from elmo_plugin.checks import InputError
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +41,8 @@ def load(name: str, **kwargs: Any) -> Language:
         return spacy.load(name, **kwargs)
     except OSError as error:
         if name != DEFAULT or spacy.util.is_package(name):  # installed, but damaged
-            raise InputError(str(error)) from error  # for an `OSError`, AllenNLP downloads it
+            # For an `OSError`, AllenNLP downloads the model.
+            raise ConfigurationError(str(error)) from error
     logger.warning(
         f"The spaCy model {name} is not installed. A blank pipeline (blank:en) splits text into "
         "the same tokens but gives no tags, and its sentences end at punctuation. To install "
@@ -80,7 +80,7 @@ class TaggingTokenizer(SpacyTokenizer):
     @property
     def spacy(self) -> Language:
         if is_blank(self._pipeline):
-            raise InputError(
+            raise ConfigurationError(
                 f"this predictor reads part-of-speech tags, and spaCy's {self._language} gives "
                 "none, or is not installed: python -m spacy download en_core_web_sm, or predict "
                 "from a file of the task's own format with --use-dataset-reader"

@@ -1,4 +1,4 @@
-"""The environment variable ELMO_PLUGIN_FASTER."""
+"""The environment variable ALLENNLP_TODAY_FASTER, and its old name."""
 
 import json
 
@@ -7,30 +7,32 @@ import pytest
 from tests.conftest import python
 
 WHERE = """
-import inspect, json, sys
-from allennlp.common.util import import_module_and_submodules
-import_module_and_submodules("elmo_plugin")
-from allennlp.commands import evaluate, find_learning_rate, predict
-from allennlp.commands.train import TrainModel
+import json
+import allennlp_today
 from allennlp.models import archival
 from allennlp.modules.augmented_lstm import AugmentedLstm
 from allennlp.modules.seq2seq_encoders import Seq2SeqEncoder
 from allennlp.modules.token_embedders import TokenCharactersEncoder
 functions = [
     Seq2SeqEncoder.by_name("lstm").forward, AugmentedLstm.forward, TokenCharactersEncoder.forward,
-    TrainModel.run, evaluate.evaluate_from_args, predict._predict,
-    find_learning_rate.find_learning_rate_from_args,
 ]
 print(json.dumps([f.__code__.co_filename for f in functions] + [archival.tarfile.open.__module__]))
 """
 
 
-@pytest.mark.parametrize("value, is_on", [("1", True), ("0", False)])
-def test_the_variable(value: str, is_on: bool) -> None:
+@pytest.mark.parametrize(
+    ("variables", "is_on"),
+    [
+        ({"ALLENNLP_TODAY_FASTER": "1"}, True),
+        ({"ALLENNLP_TODAY_FASTER": "0"}, False),
+        ({"ELMO_PLUGIN_FASTER": "0"}, False),
+    ],
+)
+def test_the_variable(variables: dict[str, str], is_on: bool) -> None:
     """The patched functions are in files of this package, the others in AllenNLP's, or in Python's
-    `tarfile`. `--include-package` imports every module, as this does."""
-    done = python("-c", WHERE, ELMO_PLUGIN_FASTER=value)
+    `tarfile`."""
+    done = python("-c", WHERE, **variables)
     *files, tar = json.loads(done.stdout.splitlines()[-1])
-    assert all(("plugin/faster/" in file) == is_on for file in files)
+    assert all(("/allennlp_today/" in file) == is_on for file in files)
     assert all(("site-packages/allennlp/" in file) != is_on for file in files)
     assert tar == ("functools" if is_on else "tarfile")

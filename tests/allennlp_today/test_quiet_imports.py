@@ -27,7 +27,7 @@ def test_evaluate_prints_its_metrics(bilm_archive, tmp_path):
     assert len([line for line in run.stderr.splitlines() if "it/s" not in line]) <= 10
 
 
-def test_importing_the_plugin_hides_only_what_others_deprecated():
+def test_importing_the_package_hides_only_what_others_deprecated():
     """Expected, with a PyTorch that warns as 2.14 does: nothing at import, and the user's own call
     still warns."""
     code = (
@@ -37,7 +37,7 @@ def test_importing_the_plugin_hides_only_what_others_deprecated():
         "    warnings.warn('`torch.jit.script` is deprecated.', FutureWarning)\n"
         "    return script(*arguments, **options)\n"
         "torch.jit.script = warn\n"
-        "import elmo_plugin.plugin\n"
+        "import allennlp_today\n"
         "print('imported', file=__import__('sys').stderr)\n"
         "torch.jit.script(torch.nn.Identity())"
     )

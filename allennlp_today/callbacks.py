@@ -1,0 +1,80 @@
+"""
+Three patches of the trainer's callbacks:
+
+- The confidence checks set hooks on every module of a model until the second batch, to find biases
+  before normalization layers. In a recovered run the hooks stay, and remember every call of every
+  module. Such a run now has none, and neither have the modules in `WITHOUT_HOOKS`.
+- The callback `tensorboard` writes with tensorboardX, which passes its events to a thread through a
+  queue for processes. This queue starts one more thread at the first event, which is the one that
+  ends the writer if training failed before any other, when the program ends. Python 3.12 starts no
+  thread then, so two tracebacks follow the error. A queue for threads, which starts none, replaces
+  it. Remove this when tensorboardX has one.
+- The callback `wandb` calls `wandb.util.generate_id`, which current versions of wandb lack:
+  `AttributeError: module 'wandb.util' has no attribute 'generate_id'`. Another class is registered
+  under this name, with the same parameters.
+"""
+
+import queue
+import secrets
+from types import SimpleNamespace
+from typing import Any
+
+from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import ConfidenceChecksCallback, TrainerCallback, WandBCallback
+from tensorboardX import event_file_writer
+from torch import nn
+
+WITHOUT_HOOKS: list[type[nn.Module]] = []
+"""Classes whose modules, with all in them, have no normalization, and cannot work with hooks."""
+
+_on_start = ConfidenceChecksCallback.on_start
+
+
+def _check_unless_recovered(
+    self: ConfidenceChecksCallback,
+    trainer: GradientDescentTrainer,
+    is_primary: bool = True,
+    **kwargs: Any,
+) -> None:
+    epochs = trainer._start_after_epochs_completed
+    is_recovered = epochs or trainer._start_after_batches_in_epoch_completed
+    _on_start(self, trainer, is_primary and not is_recovered, **kwargs)
+
+
+def _register_hooks(self: NormalizationBiasVerification) -> None:
+    left_out = {
+        part
+        for module in self.model.modules()
+        if isinstance(module, tuple(WITHOUT_HOOKS))
+        for part in module.modules()
+    }
+    self._hook_handles = [
+        module.register_forward_hook(self._create_hook(name))
+        for name, module in self.model.named_modules()
+        if module not in left_out
+    ]
+
+
+class ThreadQueue(queue.Queue):
+    def close(self) -> None:
+        """A queue for processes has this method."""
+
+
+@TrainerCallback.register("wandb", exist_ok=True)
+class CurrentWandBCallback(WandBCallback):
+    """
+    AllenNLP's callback for Weights & Biases, which names the run itself.
+
+    Registered as a `TrainerCallback` with name "wandb", in place of AllenNLP's.
+    """
+
+    def on_start(self, trainer: Any, is_primary: bool = True, **kwargs: Any) -> None:
+        if is_primary and self._run_id is None:
+            self._run_id = secrets.token_hex(4)
+        super().on_start(trainer, is_primary=is_primary, **kwargs)
+
+
+ConfidenceChecksCallback.on_start = _check_unless_recovered  # type: ignore[method-assign]
+NormalizationBiasVerification.register_hooks = _register_hooks  # type: ignore[method-assign]
+event_file_writer.multiprocessing = SimpleNamespace(Queue=ThreadQueue)
