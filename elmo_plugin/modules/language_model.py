@@ -4,7 +4,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import check_choice
+from elmo_plugin.checks import check_choice, check_number
 from elmo_plugin.modules.bilm import INITIAL_STATES, TRAINED_PRECISIONS, BiLM
 from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
@@ -49,6 +49,7 @@ class BiLMWithSoftmax(nn.Module):
         **of_another_base: Any,
     ) -> None:
         super().__init__(**of_another_base)
+        check_number("dropout", dropout, least=0, most=0.99)
         self.bilm = BiLM(options, dropout=dropout)
         check_choice("precision", precision, TRAINED_PRECISIONS)
         check_choice("initial_state", initial_state, INITIAL_STATES)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, check_count, check_flag
 from elmo_plugin.ops.linear import linear, product_dtype
 from elmo_plugin.ops.softmax import log_likelihoods, sampled_softmax_loss, softmax_loss
 
@@ -54,11 +54,10 @@ class SampledSoftmax(nn.Module):
         sparse_gradients: bool = False,
     ) -> None:
         super().__init__()
-        if n_negative_samples is not None and not 0 < n_negative_samples < n_words:
-            raise InputError(
-                f"n_negative_samples: expected at least 1 and less than the {n_words} words of the "
-                f"vocabulary, or null for the full softmax, found {n_negative_samples}"
-            )
+        if n_negative_samples is not None:
+            name = f"n_negative_samples (null for the full softmax of {n_words} words)"
+            check_count(name, n_negative_samples, most=n_words - 1)
+        check_flag("sparse_gradients", sparse_gradients)
         if sparse_gradients and n_negative_samples is None:
             raise InputError(
                 "sparse_gradients: expected n_negative_samples with it, found none: a softmax over "

@@ -279,7 +279,7 @@ def test_initial_values_are_bilm_tfs():
 @pytest.mark.parametrize("n_samples", [0, 30, 31])
 def test_a_number_of_samples_that_cannot_be_drawn_is_refused(n_samples):
     """The message names both numbers."""
-    with pytest.raises(ValueError, match=f"at least 1 and less than the 30 .*, found {n_samples}"):
+    with pytest.raises(ValueError, match=f"30 words.*from 1 to 29, found {n_samples}"):
         softmax_of(n_samples)
 
 

@@ -1,7 +1,8 @@
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Dict, List, Optional, Union
 
 import torch
@@ -12,7 +13,7 @@ from allennlp.nn import RegularizerApplicator
 from allennlp.nn.parallel import DdpAccelerator
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, check_count, check_flag, check_number, check_path, fail
+from elmo_plugin.checks import InputError, fail
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.build import check_size, check_words
 from elmo_plugin.modules import CharCNN, language_model
@@ -86,6 +87,8 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
     validation_metrics = ("perplexity", "forward_perplexity", "backward_perplexity", "loss")
     reads_empty_text = True  # both of its boundaries have a probability
 
+    _n_batches = 0
+
     def __init__(
         self,
         vocab: Vocabulary,
@@ -104,30 +107,10 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         serialization_dir: Optional[str] = None,
         ddp_accelerator: Optional[DdpAccelerator] = None,
     ) -> None:
-        check_number("dropout", dropout, least=0, below=1)
-        if n_negative_samples is not None:
-            check_count("n_negative_samples", n_negative_samples)
-        check_flag("sparse_gradients", sparse_gradients)
-        if pretrained_file is not None:
-            check_path("pretrained_file", pretrained_file)
-        for key, file in (
-            ("pretrained_vocabulary_file", pretrained_vocabulary_file),
-            ("pretrained_softmax_file", pretrained_softmax_file),
-        ):
-            if file is not None:
-                check_path(key, file)
-                if pretrained_file is None:
-                    fail("pretrained_file", f"one with {key}", None)
-        try:
-            blocks = {"lstm": lstm, "char_cnn": char_cnn, "words": words}
-            options = BiLMOptions.from_dict(blocks, source="model")
-            known = vocabulary_words(vocab)
-            if options.reads_code_points:
-                fail("model: char_cnn.n_code_points", "none in training", "one")
-            options = options.of_words(known)
-            check_size(options, len(known))
+        known = vocabulary_words(vocab)
+        with _errors_of_sizes():
             super().__init__(
-                options,
+                _options({"lstm": lstm, "char_cnn": char_cnn, "words": words}, known),
                 n_words=len(known),
                 dropout=dropout,
                 n_negative_samples=n_negative_samples,
@@ -139,29 +122,16 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
                 serialization_dir=serialization_dir,
                 ddp_accelerator=ddp_accelerator,
             )
-        except (ValueError, RuntimeError, MemoryError) as error:  # the last two from PyTorch
-            raise InputError(str(error)) from None
-        if options.words is not None:
+        if words is not None:
             self.bilm.token_encoder.words.fill(known)
-        if sparse_gradients:
-            _check_unpenalized(self, regularizer)
-            # The optimizer exchanges them. Distributed data parallel has no argument for this, but
-            # reads this attribute.
-            self._ddp_params_and_buffers_to_ignore = _names_of_sparse(self)
-        self._n_batches = 0
-        self._sampled_loss = TokenAverage()
-        # Forward and backward, by whether the model is in training mode, because a validation may
-        # come within an epoch.
+        _check_unpenalized(self, regularizer)
+        # The optimizer exchanges them. Distributed data parallel has no argument for this, but
+        # reads this attribute.
+        self._ddp_params_and_buffers_to_ignore = _names_of_sparse(self)
+        # A validation may come within an epoch.
         self._losses = {training: (TokenAverage(), TokenAverage()) for training in (True, False)}
-        if pretrained_file is not None:
-            load_pretrained(
-                self.bilm,
-                self.softmax,
-                known,
-                pretrained_file,
-                pretrained_vocabulary_file,
-                pretrained_softmax_file,
-            )
+        files = pretrained_file, pretrained_vocabulary_file, pretrained_softmax_file
+        load_pretrained(self.bilm, self.softmax, known, *files)
 
     @classmethod
     def _load(
@@ -266,11 +236,9 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         if self.training and self.softmax.sparse_gradients:
             check_optimizer(self.softmax.parameters())
         n_tokens = int((targets[0] != IGNORE).sum())
-        if self.training and self.softmax.n_negative_samples is not None:
-            self._sampled_loss((sums[0] + sums[1]).detach() / 2, n_tokens)
-        else:
-            for average, direction_sum in zip(self._losses[self.training], sums):
-                average(direction_sum.detach(), n_tokens)
+        totals = [(sums[0] + sums[1]) / 2] if self._is_sampled else sums
+        for average, total in zip(self._losses[self.training], totals):
+            average(total.detach(), n_tokens)
         loss = (sums[0] + sums[1]) / (2 * max(n_tokens, 1))
         if self.training:
             self._check_loss(loss)
@@ -286,9 +254,14 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
                 "this batch; a new run needs a lower learning rate or gradient norm"
             )
 
+    @property
+    def _is_sampled(self) -> bool:
+        """Whether the loss is that of a sample of the words, the mean of both directions."""
+        return self.training and self.softmax.n_negative_samples is not None
+
     def get_metrics(self, reset: bool = False) -> Dict[str, float]:
-        if self.training and self.softmax.n_negative_samples is not None:
-            return {"sampled_loss": self._sampled_loss.get_metric(reset)}
+        if self._is_sampled:
+            return {"sampled_loss": self._losses[True][0].get_metric(reset)}
         if reset and not self.training:
             # The next evaluation reads from the start of a text.
             self.carried_in_evaluation.state = None
@@ -309,6 +282,25 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         return readable
 
 
+@contextmanager
+def _errors_of_sizes() -> Iterator[None]:
+    """Raise an `InputError` for sizes that PyTorch or the memory refuses."""
+    try:
+        yield
+    except (ValueError, RuntimeError, MemoryError) as error:
+        raise InputError(str(error)) from None
+
+
+def _options(blocks: Dict[str, Any], words: List[str]) -> BiLMOptions:
+    """The options of a biLM that is trained with these words, from the blocks of a config."""
+    options = BiLMOptions.from_dict(blocks, source="model")
+    if options.reads_code_points:
+        fail("model: char_cnn.n_code_points", "none in training", "one")
+    options = options.of_words(words)
+    check_size(options, len(words))
+    return options
+
+
 def _characters(source: TextFieldTensors) -> Tensor:
     """The character ids of sentences, shape `(B, T, C)`."""
     for tensors in source.values():
@@ -327,6 +319,8 @@ def exp(x: float) -> float:
 
 def _names_of_sparse(model: BiLMModel) -> List[str]:
     """The names of the parameters with sparse gradients: the softmax, and a table of words."""
+    if not model.softmax.sparse_gradients:
+        return []
     sparse = {id(parameter) for parameter in model.softmax.parameters()}
     if isinstance(model.bilm.token_encoder, WordTable):
         sparse.add(id(model.bilm.token_encoder.embedding.weight))

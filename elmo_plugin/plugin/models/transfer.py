@@ -4,7 +4,7 @@ import logging
 
 import torch
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, check_path, fail
 from elmo_plugin.formats.find import File, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.token_encoder import WordTable
@@ -22,19 +22,26 @@ def load_pretrained(
     bilm: BiLM,
     softmax: SampledSoftmax,
     words: list[str],
-    pretrained_file: File,
+    pretrained_file: File | None,
     vocabulary_file: File | None,
     softmax_file: File | None,
 ) -> None:
     """
-    Load the weights of another biLM, and the softmax rows of words that it also has; other rows
-    keep their initial values. `bilm` and `softmax` are modified in place.
+    Load the weights of another biLM, if one is given, and the softmax rows of words that it also
+    has; other rows keep their initial values. `bilm` and `softmax` are modified in place.
 
     `words`: words of the softmax's rows. `pretrained_file`: a biLM as `find_bilm` finds it, or an
     HDF5 file of weights. `vocabulary_file`: words of the softmax in bilm-tf's files, which must
     then have one. `softmax_file`: the softmax, if it is not in the weight file. Raises an
     `InputError` if the sizes are not those of `bilm`, or the vocabulary does not match the file.
     """
+    for key, file in (("vocabulary", vocabulary_file), ("softmax", softmax_file)):
+        if file is not None:
+            check_path(f"pretrained_{key}_file", file)
+            if pretrained_file is None:
+                fail("pretrained_file", f"one with pretrained_{key}_file", None)
+    if pretrained_file is None:
+        return
     try:
         found = find_bilm(
             pretrained_file,
