@@ -38,8 +38,8 @@ test: install
 	$(RUN)/python -m pytest -n auto
 
 # Import, training, `elmo`, predict, archives, and vectors without AllenNLP.
-SHORT := test_install.py test_torchvision.py test_line.py plugin/commands/test_elmo.py \
-	plugin/commands/test_import_export.py plugin/predictors plugin/training/test_trainer.py
+SHORT := test_install.py test_torchvision.py test_line.py commands/test_elmo.py \
+	commands/test_import_export.py plugin/predictors plugin/training/test_trainer.py
 test-short: install
 	$(RUN)/python -m pytest -n auto $(SHORT:%=tests/%)
 

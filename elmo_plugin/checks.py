@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
 
 MOST = 2**31 - 1
 """Default upper limit of counts, which fits into all integer types."""
@@ -85,6 +86,15 @@ def check_text(name: str, value: Any) -> None:
     """Require a non-empty string."""
     if not isinstance(value, str) or not value:
         fail(name, "a string that is not empty", value)
+
+
+def device_named(name: str, cuda_device: int) -> str:
+    """A GPU by its number, or the CPU for -1. Raises an `InputError` if there is no such GPU."""
+    n_gpus = torch.cuda.device_count()
+    if not isinstance(cuda_device, WHOLE) or not -1 <= cuda_device < n_gpus:
+        gpus = f" or a GPU from 0 to {n_gpus - 1}" if n_gpus else ", because PyTorch finds no GPU"
+        fail(name, f"-1 for the CPU{gpus}", cuda_device)
+    return "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
 
 
 @contextmanager

@@ -16,8 +16,9 @@ import pytest
 from allennlp.common.util import SigTermReceived
 from allennlp.training import GradientDescentTrainer
 
-from elmo_plugin.__main__ import NAME, run
+from elmo_plugin.__main__ import run
 from elmo_plugin.checks import InputError
+from elmo_plugin.commands.runner import PROGRAM
 from tests.conftest import ROOT, python
 from tests.plugin.models.test_training import config
 
@@ -40,7 +41,7 @@ def ended(*arguments: str) -> tuple[int | str | None, str]:
 def assert_one_line(end: int | str | None, printed: str) -> None:
     assert "Traceback" not in printed
     if isinstance(end, str):
-        assert end.startswith(f"{NAME}: ") and len(end.splitlines()) == 1, end
+        assert end.startswith(f"{PROGRAM}: ") and len(end.splitlines()) == 1, end
 
 
 def places(block: Any, path: tuple = ()) -> list[tuple]:
@@ -162,7 +163,7 @@ def test_a_value_of_a_wrong_type(tmp_path):
     file = tmp_path / "config.json"
     file.write_text(json.dumps(params))
     end, _ = ended("train", str(file), "-s", str(tmp_path / "run"))
-    assert str(end).startswith(f"{NAME}: {file}: ") and "batch_size" in str(end)
+    assert str(end).startswith(f"{PROGRAM}: {file}: ") and "batch_size" in str(end)
 
 
 def damaged(archive: str, kind: str, folder: Path) -> str:
@@ -339,7 +340,7 @@ def test_the_file_at_fault_is_the_text(bilm_archive, tmp_path):
     (tmp_path / "text").write_text("A sentence .\n\nAnother .\n")
     out = str(tmp_path / "out.hdf5")
     end, _ = ended("elmo", str(tmp_path / "text"), out, "--all", "--archive-file", bilm_archive)
-    assert str(end).startswith(f"{NAME}: {tmp_path / 'text'}, line 2: expected a sentence")
+    assert str(end).startswith(f"{PROGRAM}: {tmp_path / 'text'}, line 2: expected a sentence")
 
 
 def test_a_line_that_is_not_utf_8(bilm_archive, tmp_path):

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import check_choice, check_count
-from elmo_plugin.elmo.arguments import device_named
+from elmo_plugin.checks import check_choice, check_count, device_named
 from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import CHOICES, Elmo
 from elmo_plugin.elmo.parts import groups, sentence_lines

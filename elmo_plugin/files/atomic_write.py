@@ -6,12 +6,13 @@ same folder and then renamed.
 import errno
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, fail
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -82,3 +83,21 @@ def check_is_new(out: str | os.PathLike) -> None:
         raise InputError(
             f"{out}: expected to write a new file, found one; remove it to write it again"
         )
+
+
+def check_can_write(name: str, file: str) -> None:
+    """
+    Raise an `InputError` if the output `file`, which the argument `name` names, cannot be written,
+    before hours of work. For a link, its target is checked.
+    """
+    if not file or os.path.isdir(file):
+        fail(name, "a file to write", file)
+    if os.path.exists(file) and not os.path.isfile(file):  # a pipe
+        return
+    folder = Path(os.path.realpath(file)).parent
+    try:  # permissions alone do not tell, as in /proc
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"{name}: {file}: expected to write into the folder {folder}, found: {error.strerror}"
+        ) from None

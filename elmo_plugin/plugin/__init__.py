@@ -7,7 +7,7 @@ and training of language models, ELMo for tasks, commands, and the addresses `do
 import importlib
 import pkgutil
 
-from elmo_plugin.files.standard_streams import occupy_closed_streams
+from elmo_plugin.commands.streams import occupy_closed_streams
 from elmo_plugin.plugin.environment import check_environment
 
 check_environment()
@@ -17,7 +17,7 @@ occupy_closed_streams()
 import allennlp_today  # isort: split
 
 from elmo_plugin.modules import BiLM
-from elmo_plugin.plugin import compat, faster  # isort: split
+from elmo_plugin.plugin import compat  # isort: split
 
 # A biLM has no normalization, and hooks disable its caches.
 allennlp_today.callbacks.WITHOUT_HOOKS.append(BiLM)

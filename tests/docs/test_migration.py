@@ -11,7 +11,7 @@ from allennlp.modules.elmo import Elmo as AllenNLPElmo
 from allennlp.modules.token_embedders import ElmoTokenEmbedder
 
 from elmo_plugin import Elmo
-from elmo_plugin.plugin.commands.elmo_vectors import ElmoCommand
+from elmo_plugin.commands import elmo as elmo_command
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from tests.docs.configs import evaluate
@@ -107,8 +107,8 @@ def test_migration_of_the_options_of_allennlp_0_9() -> None:
     theirs = {name for row in table for name in names(row[:1])}
     assert theirs == OPTIONS_OF_0_9
     parser = argparse.ArgumentParser()
-    command = ElmoCommand().add_subparser(parser.add_subparsers())
-    ours = {option for action in command._actions for option in action.option_strings}
+    elmo_command.add_arguments(parser)
+    ours = {option for action in parser._actions for option in action.option_strings}
     for row in table:
         if not row[1].startswith("not needed"):
             assert set(names(row[:1])) <= ours

@@ -17,9 +17,9 @@ from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
 from elmo_plugin.modules import SampledSoftmax
 from tests import oracle
+from tests.commands.test_elmo import read
 from tests.compare import assert_close
 from tests.conftest import Fuzz, allennlp
-from tests.plugin.commands.test_elmo import read
 from tests.random_bilm import arrays_of, oracle_state, random_bilm, randomize
 
 pytestmark = pytest.mark.long

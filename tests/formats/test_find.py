@@ -20,7 +20,7 @@ from huggingface_hub import constants, file_download
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.arguments import add_model_arguments, load_elmo
+from elmo_plugin.commands.arguments import add_model_arguments, load_elmo
 from elmo_plugin.files import local_path
 from elmo_plugin.formats import archive
 from elmo_plugin.formats.bilm_tf import texts, weight_file

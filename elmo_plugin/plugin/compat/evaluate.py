@@ -13,8 +13,8 @@ from allennlp.commands import evaluate
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Archive
 
-from elmo_plugin.checks import check_count
-from elmo_plugin.elmo.arguments import check_can_write, device_named
+from elmo_plugin.checks import check_count, device_named
+from elmo_plugin.files.atomic_write import check_can_write
 from elmo_plugin.formats.small_files import parse_json
 
 _evaluate = evaluate.evaluate_from_archive

@@ -25,11 +25,10 @@ from allennlp.data import Instance
 from allennlp.models import load_archive
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checks import InputError, check_count, named, shown
-from elmo_plugin.elmo.arguments import check_can_write, device_named
-from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.checks import InputError, check_count, device_named, named, shown
+from elmo_plugin.commands.streams import check_standard_output, piped_output, standard_input
+from elmo_plugin.files.atomic_write import atomic_write, check_can_write
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.files.standard_streams import check_standard_output, piped_output, standard_input
 from elmo_plugin.formats.small_files import parse_json
 from elmo_plugin.text.lines import decode, read_blocks
 

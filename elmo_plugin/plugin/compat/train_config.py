@@ -20,8 +20,7 @@ from allennlp.commands import train
 from allennlp.common import Params, util
 from allennlp.models import Model
 
-from elmo_plugin.checks import fail
-from elmo_plugin.elmo.arguments import device_named
+from elmo_plugin.checks import device_named, fail
 
 _train_model = train.train_model
 

@@ -10,10 +10,10 @@ from allennlp.models import Model
 from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.commands.streams import output_encoding
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
 from elmo_plugin.elmo.scores import SentenceScores
-from elmo_plugin.files.standard_streams import output_encoding
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.language_model import BiLMModel, exp
 from elmo_plugin.text.corpus import is_corpus

@@ -30,7 +30,8 @@ from allennlp.common.plugins import import_plugins
 from allennlp.models import Model
 from tqdm import tqdm
 
-from elmo_plugin.elmo import dump, score
+from elmo_plugin.commands import score
+from elmo_plugin.elmo import dump
 from tests.conftest import ROOT, Fuzz
 from tests.ordinary_user import NOBODY
 

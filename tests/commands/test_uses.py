@@ -8,8 +8,8 @@ import pytest
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.uses import read_uses
+from tests.commands.test_score import WITHOUT_ALLENNLP
 from tests.conftest import allennlp, python
-from tests.elmo.test_score import WITHOUT_ALLENNLP
 from tests.ending import ends
 
 uses = partial(allennlp, "uses")
@@ -56,8 +56,8 @@ def test_words_without_uses(folder: Path, bilm_archive: str, capsys: pytest.Capt
 
 
 def test_without_allennlp(folder: Path, bilm_archive: str) -> None:
-    """Expected: the file that the command of AllenNLP writes. tests/elmo/test_score.py has an error
-    in one line."""
+    """Expected: the file that the command of AllenNLP writes. test_score.py has an error in one
+    line."""
     model = "--archive-file", bilm_archive
     uses(folder / "text", folder / "words", folder / "expected", *model)
     arguments = "uses", folder / "text", folder / "words", folder / "out", *model

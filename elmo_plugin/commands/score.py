@@ -1,4 +1,4 @@
-"""The command `score`, which needs no AllenNLP."""
+"""The command `score`: log probabilities of words, and accuracies on minimal pairs."""
 
 import argparse
 import csv
@@ -12,21 +12,24 @@ import h5py
 import numpy as np
 
 from elmo_plugin.checks import InputError, fail
-from elmo_plugin.elmo.arguments import (
+from elmo_plugin.commands.arguments import (
+    add_initial_state,
     add_model_arguments,
+    add_shard,
     check_output_file,
+    check_shard,
+    count_lines,
     named_bilm,
-    print_text,
+    text_file,
 )
+from elmo_plugin.commands.streams import check_standard_output, print_text
+from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies
 from elmo_plugin.elmo.parts import PART_SENTENCES, Line, groups, read_lines, write_in_parts
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.files.atomic_write import atomic_write
-from elmo_plugin.files.local_path import local_path
-from elmo_plugin.files.standard_streams import check_standard_output, standard_input
 from elmo_plugin.formats.find import find_bilm
-from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.text.text_files import find_files
 
 DESCRIPTION = """
@@ -71,13 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=2,
         help="the base of the logarithms: 2 for bits, e for nats",
     )
-    parser.add_argument(
-        "--initial-state",
-        choices=INITIAL_STATES,
-        default="warm",
-        help="the LSTM state at the start of a sentence: warm, one fixed state; zero, zeros; "
-        "carry, the state after the sentence before",
-    )
+    add_initial_state(parser)
+    add_shard(parser)
     add_model_arguments(parser)
     parser.add_argument("--vocabulary-file", help="the words of the softmax in bilm-tf's files")
     parser.add_argument("--softmax-file", help="the softmax, if it is not in bilm-tf's weight file")
@@ -93,12 +91,9 @@ def run(args: argparse.Namespace) -> None:
     else:
         check_output_file("--output-file", args.output_file)
     pairs = [file for path in args.pairs or () for file in find_files(path)]
-    name: str = args.text
-    file: Path | BinaryIO | None = None
-    if name == "-":
-        name, file = "stdin", standard_input("text").buffer
-    elif name is not None:
-        file = Path(local_path(name, "a text, one sentence per line"))
+    check_shard(args)
+    name, file = ("", None) if args.text is None else text_file("text", args.text)
+    limit_threads()
     files, device = named_bilm(args)
     words = {"vocabulary_file": args.vocabulary_file, "softmax_file": args.softmax_file}
     found = find_bilm(*files, **words, with_softmax=True)
@@ -118,7 +113,7 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.output_file is None:
         header = _header(args)
-        for lines in groups(read_lines(file, name), _at_once(model)):
+        for lines in groups(read_lines(file, name, *args.shard), _at_once(model)):
             print_text(header + _scored(model, lines, args), end="")
             header = ""
         print_text(header, end="")  # of a text without sentences
@@ -129,9 +124,7 @@ def run(args: argparse.Namespace) -> None:
 def _write(
     model: LanguageModel, file: Path | BinaryIO, name: str, args: argparse.Namespace
 ) -> None:
-    total = None
-    if isinstance(file, Path) and file.is_file():  # a pipe can be read only once
-        total = sum(1 for _ in read_lines(file, name))  # also finds blank lines now
+    total = count_lines(file, read_lines(file, name, *args.shard))
 
     def write(part: list[Line], results: h5py.File) -> Iterator[int]:
         texts = []
@@ -148,7 +141,7 @@ def _write(
 
     facts = {key: getattr(args, key) for key in ("format", "raw", "entropy", "base")}
     output = args.output_file, facts, write, join
-    lines = read_lines(file, name)
+    lines = read_lines(file, name, *args.shard)
     write_in_parts(model, lines, *output, part_sentences=PART_SENTENCES, total=total)
 
 

@@ -23,7 +23,6 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
-from huggingface_hub import ModelCard
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
@@ -31,11 +30,11 @@ from elmo_plugin.files import hdf5
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.export_readers import refused_by_allennlp, who_reads
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.plugin.models.archives import import_files
-from elmo_plugin.plugin.models.export_readers import refused_by_allennlp, who_reads
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, allennlp, export_files
 
@@ -243,38 +242,6 @@ def test_an_export_says_who_reads_it(bilm_archive, tmp_path, capsys):
         f"wrote options.json, weights.hdf5 and vocabulary.txt to {tmp_path}",
         "AllenNLP's own ELMo reads them, as elmo_plugin does",
     ]
-
-
-def test_a_model_card(bilm_archive, tmp_path, capsys):
-    """The front matter is read by the package of the Hugging Face Hub. The folder with the card is
-    read as the same model, and a card that exists stays. What is missing in the card is said by the
-    command and, in whole sentences, by the card."""
-    out = tmp_path / "my-elmo"
-    languages = ["--language", "no", "--language", "pt-BR"]  # YAML reads a bare `no` as false
-    allennlp("bilm-export", bilm_archive, out, "--card", "--license", "cc-by-4.0", *languages)
-    expected = f"in {out / 'README.md'}, describe the training text and replace USER/REPOSITORY"
-    assert capsys.readouterr().out.splitlines()[-1] == expected
-    assert {file.name for file in out.iterdir()} == {*FILES, "README.md"}
-    card = ModelCard.load(out / "README.md")
-    assert card.data.license == "cc-by-4.0" and card.data.language == ["no", "pt-BR"]
-    assert card.data.pipeline_tag == "feature-extraction" and "elmo" in card.data.tags
-    assert card.text.strip().startswith("# my-elmo\n")
-    assert "## Training\n\nWrite here on which text" in card.text and "TODO" not in card.text
-    assert "2 LSTM layers\nof 24 cells, projected to 8" in card.text
-    expected = Elmo.from_archive(bilm_archive).embed("A dog")
-    assert np.array_equal(Elmo.from_archive(out).embed("A dog"), expected)
-    with pytest.raises(InputError, match=r"README\.md: expected to write a new file, found one"):
-        allennlp("bilm-export", bilm_archive, out, "--card")
-    for option in (["--license", "mit"], ["--language", "en"]):
-        with pytest.raises(InputError, match="expected --card with them, found none"):
-            allennlp("bilm-export", bilm_archive, out, *option)
-    for option, wrong in (("--license", "my: own"), ("--language", "English")):
-        with pytest.raises(InputError, match=f"{option}: expected .* found '{wrong}'"):
-            allennlp("bilm-export", bilm_archive, tmp_path / "no", "--card", option, wrong)
-    assert not (tmp_path / "no").exists()
-    allennlp("bilm-export", bilm_archive, tmp_path / "plain", "--card")
-    plain = ModelCard.load(tmp_path / "plain" / "README.md").data
-    assert plain.license == "unknown" and plain.language is None
 
 
 def test_an_import_to_a_full_disk(bilm_archive, tmp_path):

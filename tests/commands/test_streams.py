@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import pytest
 
-from elmo_plugin.__main__ import NAME
+from elmo_plugin.commands.runner import PROGRAM
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.long
@@ -75,7 +75,7 @@ def test_a_stream_that_is_needed(command: str, message: str, text: Path, bilm_ar
     """By definition: one line on what is closed, and no file."""
     code, printed = shell(f"PROGRAM {command.replace('ARCHIVE', bilm_archive)}", text.parent)
     assert code == 1
-    assert printed.splitlines()[-1].startswith(f"{NAME}: {message}"), printed
+    assert printed.splitlines()[-1].startswith(f"{PROGRAM}: {message}"), printed
     assert list(text.parent.iterdir()) == [text]
 
 

@@ -57,3 +57,9 @@ def piped_output() -> Iterator[None]:
         if sys.stdout is not None:  # flushed again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(SIGPIPE_CODE)
+
+
+def print_text(text: str, end: str = "\n") -> None:
+    """Print text, escaping characters outside the terminal's encoding, as in `caf\\xe9`."""
+    encoding = output_encoding()
+    print(text.encode(encoding, "backslashreplace").decode(encoding), end=end)

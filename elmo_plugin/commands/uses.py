@@ -1,9 +1,15 @@
-"""The command `uses`, which needs no AllenNLP."""
+"""The command `uses`: the vectors of chosen words in a text."""
 
 import argparse
 
 from elmo_plugin.checks import fail
-from elmo_plugin.elmo.arguments import add_model_arguments, check_output_file, load_elmo, print_text
+from elmo_plugin.commands.arguments import (
+    add_model_arguments,
+    check_output_file,
+    load_elmo,
+    readable,
+)
+from elmo_plugin.commands.streams import print_text
 from elmo_plugin.elmo.uses import write_uses
 
 DESCRIPTION = """
@@ -39,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     layers |= {"top": "top", "average": "average"}
     if args.layer not in layers:
         fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
-    options = args.text, args.words, layers[args.layer], args.most, args.seed, args.raw
+    options = readable(args.text), args.words, layers[args.layer], args.most, args.seed, args.raw
     found = write_uses(args.out, elmo, *options)
     missing = [word for word, n_uses in found.items() if not n_uses]
     of_none = f"; none of {', '.join(missing)}" if missing else ""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.commands.runner import NAMES, PROGRAM, run_program
 from tests.conftest import allennlp
 
 
@@ -22,6 +23,8 @@ from tests.conftest import allennlp
             "weight_file",
             ["elmo", "text", "out", "--top", "--options-file", "text", "--weight-file", ""],
         ),
+        ("text", ["score", "", "--pretrained", "tiny"]),
+        ("output_file", ["score", "text", "--pretrained", "tiny", "--output-file", ""]),
         ("text", ["uses", "", "text", "out"]),
         ("words", ["uses", "text", "", "out"]),
         ("out", ["uses", "text", "text", ""]),
@@ -43,8 +46,11 @@ def test_an_empty_path(
     """The error names the argument. To most programs, an empty path is the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("text").write_text("the dog\n")
-    with pytest.raises(InputError, match=f"^{argument}: expected a value, found an empty one$"):
+    message = f"{argument}: expected a value, found an empty one"
+    with pytest.raises(InputError, match=f"^{message}$"):
         allennlp(*arguments)
+    if arguments[0] in NAMES:
+        assert run_program(arguments[0], arguments[1:]) == f"{PROGRAM}: {message}"
     assert [file.name for file in tmp_path.iterdir()] == ["text"]
 
 

@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 from elmo_plugin import LanguageModel
-from elmo_plugin.elmo import pairs, parts, score
-from elmo_plugin.elmo.arguments import run_command
+from elmo_plugin.commands import score
+from elmo_plugin.commands.runner import run_program
+from elmo_plugin.elmo import pairs, parts
 from tests.conftest import allennlp, python, without
 from tests.test_line import ABSENT
 
 TEXT = ["he threw the stick to the dog .", "He", "the unheard-of\u00a0dog .", "to the dog"]
 
 WITHOUT_ALLENNLP = f"""{without(*ABSENT, "pandas")}
-import importlib.util, runpy
-find_spec = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *a: None if name == "allennlp" else find_spec(name, *a)
+import runpy
 runpy.run_module("elmo_plugin", run_name="__main__", alter_sys=True)
 """
 
@@ -32,7 +31,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Any:
-    return run_command(score, list(map(str, arguments)), "score")
+    return run_program("score", list(map(str, arguments)))
 
 
 def printed(capsys: pytest.CaptureFixture, *arguments: object) -> str:
@@ -109,7 +108,7 @@ def test_without_allennlp(text: Path, bilm_archive: str, capsys: pytest.CaptureF
     done = python("-c", WITHOUT_ALLENNLP, *arguments)
     assert done.stdout == printed(capsys, *arguments[1:])
     wrong = "sys.argv[1:] = ['score', 'gone', '--pretrained', 'tiny']" + WITHOUT_ALLENNLP
-    with pytest.raises(AssertionError, match=r"^python -m elmo_plugin score: gone: expec"):
+    with pytest.raises(AssertionError, match=r"^python -m elmo_plugin: gone: expec"):
         python("-c", f"import sys\n{wrong}")
     text.write_bytes(b"\x28\xb5\x2f\xfd")
     with pytest.raises(AssertionError, match=r"text: expected the package zstandard, found none"):

@@ -18,12 +18,12 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import dump, parts
+from elmo_plugin.commands import elmo as elmo_command
+from elmo_plugin.elmo import dump
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops.backend import quantizes
-from elmo_plugin.plugin.commands import elmo_vectors
 from elmo_plugin.text.corpus import EncodedCorpus
 from tests.conftest import allennlp, threads
 from tests.damage import damage
@@ -63,22 +63,13 @@ def same(one, other) -> bool:
     return one.keys() == other.keys() and all(numpy.array_equal(one[k], other[k]) for k in one)
 
 
-def test_the_arguments_of_0_9(text, tmp_path, options, monkeypatch):
-    """`--vocab-path` had no effect in 0.9 either. `--file-friendly-logging` slowed the progress bar
-    to ten seconds there. The vectors are those without the two."""
-    intervals = []
-
-    class Bar(parts.tqdm):
-        def __init__(self, *args, mininterval, **kwargs):
-            intervals.append(mininterval)
-            super().__init__(*args, mininterval=mininterval, **kwargs)
-
-    monkeypatch.setattr(parts, "tqdm", Bar)
+def test_the_arguments_of_0_9(text, tmp_path, options):
+    """`--vocab-path` had no effect in 0.9 either, and `--file-friendly-logging` none on vectors,
+    which are those without the two."""
     run(text, tmp_path / "plain", "--top", *options)
     of_0_9 = ["--vocab-path", tmp_path / "none", "--file-friendly-logging"]
     run(text, tmp_path / "of_0_9", "--top", *options, *of_0_9)
     assert same(read(tmp_path / "plain"), read(tmp_path / "of_0_9"))
-    assert intervals == [0.1, 10]
 
 
 @pytest.mark.parametrize("layer", [0, 2])
@@ -129,23 +120,6 @@ def test_pool(text, tmp_path, options, layer):
     assert found.keys() == tokens.keys()
     for line, vectors in found.items():
         numpy.testing.assert_allclose(vectors, tokens[line].mean(axis=-2), atol=1e-6)
-
-
-@pytest.mark.parametrize("extra", [["--float16"], ["--pool", "mean"], ["--forget-sentences"]])
-def test_the_size_is_printed_first(tmp_path, options, capsys, monkeypatch, extra):
-    """The printed size is that of the file, within 5 %, and is there before the first vector."""
-    text = tmp_path / "text.txt"
-    text.write_text("".join(f"{sentence} {k}\n" for k in range(300) for sentence in TEXT))
-    with monkeypatch.context() as patch, pytest.raises(TypeError):
-        patch.setattr(Elmo, "embed", None)
-        run(text, tmp_path / "out", "--all", *options, *extra)
-    shown = capsys.readouterr().out
-    found = re.search(r"out: about ([\d.]+)([kM])B, for (.*);", shown)
-    run(text, tmp_path / "out", "--all", *options, *extra)
-    size = float(found[1]) * {"k": 1e3, "M": 1e6}[found[2]]
-    assert abs(size / (tmp_path / "out").stat().st_size - 1) < 0.05
-    tokens = sum(len(sentence.split()) + 1 for sentence in TEXT) * 300
-    assert found[3] == f"2,100 sentences with {tokens:,} tokens"
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 100])
@@ -707,7 +681,7 @@ def test_cropped_tokens(tmp_path, options, monkeypatch, caplog, source, lines, s
     path = "-" if source == "stdin" else tmp_path / "text"
     with monkeypatch.context() as patch:
         if source == "file":
-            patch.setattr(elmo_vectors, "dump", lambda *_, **__: None)
+            patch.setattr(elmo_command, "dump", lambda *_, **__: None)
         run(path, tmp_path / "out", "--top", *options)
     found = [r.getMessage() for r in caplog.records if "48 bytes" in r.getMessage()]
     assert len(found) == (share is not None)

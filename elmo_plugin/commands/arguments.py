@@ -1,0 +1,149 @@
+"""Arguments that several commands have: the text, the biLM, the device, and files to write."""
+
+import argparse
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import BinaryIO
+
+from elmo_plugin.checks import MOST, InputError, device_named, shown
+from elmo_plugin.commands.streams import standard_input
+from elmo_plugin.commands.threads import limit_threads
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.parts import Line
+from elmo_plugin.files.atomic_write import check_can_write, check_is_new
+from elmo_plugin.files.local_path import local_path
+from elmo_plugin.formats.find import KEYS, File, find_bilm, one_bilm
+from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
+from elmo_plugin.pretrained import pretrained_names
+
+NAMES_OF_A_BILM = (
+    "the model.tar.gz or the folder of a trained bilm, or of a task model with the embedder elmo "
+    "(ARCHIVE#NAME if it has several); a folder, zip or tar.gz file with bilm-tf's options.json "
+    "and an HDF5 file or a TensorFlow checkpoint; a folder of ELMoForManyLangs; a URL; "
+    "hf://USER/REPOSITORY; or pretrained://NAME"
+)
+"""Help of an argument for anything that `find_bilm` finds."""
+
+
+PLUGIN_ADDRESSES = ("docs://", "task://")
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """The biLM, where and how precisely it is computed, and the tokens that it reads."""
+    installed = ", ".join(pretrained_names())
+    parser.add_argument("--pretrained", help=f"the name of an installed model: {installed}")
+    parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
+    parser.add_argument("--options-file", help="the options file of bilm-tf")
+    parser.add_argument("--weight-file", help="the weight file of bilm-tf")
+    parser.add_argument(
+        "--raw", action="store_true", help="split the text into tokens first; needs nltk"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=tuple(PRECISIONS),
+        default="fp32",
+        help="the precision of the biLM's matrix products: fp32; bf16, where the processor has it; "
+        "or int8, for its LSTMs on a CPU, with the compiled kernels",
+    )
+    parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")
+
+
+def add_initial_state(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--initial-state",
+        choices=INITIAL_STATES,
+        default="warm",
+        help="the LSTM state at the start of a sentence: warm, one fixed state; zero, zeros; "
+        "carry, the state after earlier sentences, as in AllenNLP 0.9",
+    )
+
+
+def named_bilm(args: argparse.Namespace) -> tuple[list[File], str]:
+    """
+    The first one or two arguments of `find_bilm`, and the device. Raises an `InputError` if there
+    is no such GPU, or if the arguments do not name exactly one biLM.
+    """
+    device = device_named("--cuda-device", args.cuda_device)
+    values = (getattr(args, key) for key in KEYS)
+    named = one_bilm(values, [f"--{key.replace('_', '-')}" for key in KEYS])
+    return list(named.values()), device
+
+
+def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
+    """
+    Load the biLM that the arguments name, in evaluation mode and on its device. Raises errors as
+    `named_bilm` and `find_bilm`.
+    """
+    limit_threads()
+    files, device = named_bilm(args)
+    elmo = Elmo(find_bilm(*files).bilm, initial_state=initial_state, precision=args.precision)
+    return elmo.eval().to(device)
+
+
+def text_file(argument: str, path: str) -> tuple[str, Path | BinaryIO]:
+    """
+    What errors call a text, and its file; `-` is standard input. Raises errors as `readable`,
+    `standard_input` and `local_path`.
+    """
+    if path == "-":
+        return "stdin", standard_input(argument).buffer
+    return path, Path(local_path(readable(path), "a text, one sentence per line"))
+
+
+def readable(path: str) -> str:
+    """
+    Return `path`, after the plugin is imported if it is an address that only the plugin reads.
+    Raises an `InputError` if AllenNLP is not installed.
+    """
+    if path.startswith(PLUGIN_ADDRESSES):
+        try:
+            import_module("elmo_plugin.plugin")
+        except ImportError as error:
+            raise InputError(f"{path}: to read this address, {error}") from error
+    return path
+
+
+def count_lines(file: Path | BinaryIO, lines: Iterable[Line]) -> int | None:
+    """
+    The number of `lines` of a file, which finds a blank one before hours of work. `None` for a
+    pipe, which can be read only once.
+    """
+    return sum(1 for _ in lines) if isinstance(file, Path) and file.is_file() else None
+
+
+def check_output_file(argument: str, file: str) -> None:
+    """Raise an `InputError` if the output `file` exists, and as `check_can_write`."""
+    check_is_new(file)
+    check_can_write(argument, file)
+
+
+def add_shard(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--shard",
+        type=_shard,
+        default="1/1",
+        metavar="I/N",
+        help="read every N-th line from the I-th on, so that 1/4 to 4/4 are all lines",
+    )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    try:
+        first, n_shards = (int(part) for part in text.split("/"))
+    except ValueError:
+        first, n_shards = 0, 0
+    if not 1 <= first <= n_shards <= MOST:
+        raise argparse.ArgumentTypeError(
+            f"expected I/N with I from 1 to N, at most {MOST}, found {shown(text)}"
+        )
+    return first - 1, n_shards
+
+
+def check_shard(args: argparse.Namespace) -> None:
+    """Raise an `InputError` if a shard is read under `carry`."""
+    if args.initial_state == "carry" and args.shard[1] > 1:
+        raise InputError(
+            "--shard: expected --initial-state zero or warm, found carry, under which results "
+            "depend on earlier sentences, which are in another shard"
+        )

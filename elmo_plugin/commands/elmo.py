@@ -1,0 +1,111 @@
+"""The command `elmo`: the vectors of a text in the layout of AllenNLP 0.9."""
+
+import argparse
+from collections.abc import Iterator
+
+from elmo_plugin.checks import check_count
+from elmo_plugin.commands.arguments import (
+    add_initial_state,
+    add_model_arguments,
+    add_shard,
+    check_output_file,
+    check_shard,
+    count_lines,
+    load_elmo,
+    text_file,
+)
+from elmo_plugin.elmo.dump import DumpSettings, dump
+from elmo_plugin.elmo.elmo import POOLS
+from elmo_plugin.elmo.parts import PART_SENTENCES, Line, read_lines
+from elmo_plugin.elmo.raw_text import split_tokens
+from elmo_plugin.text.characters import count_cropped, warn_of_cropped
+
+DESCRIPTION = """
+Writes the ELMo vectors of a text, one sentence per line, to an HDF5 file, with the options and
+the file layout of AllenNLP 0.9.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("input_file", help="the text, plain or compressed; - for standard input")
+    parser.add_argument("output_file", help="the HDF5 file to write")
+
+    layers = parser.add_mutually_exclusive_group(required=True)
+    for layer, text in (
+        ("all", "all layers: (layers + 1, tokens, vector size) for each sentence"),
+        ("top", "the top layer: (tokens, vector size)"),
+        ("average", "the average of all layers: (tokens, vector size)"),
+    ):
+        layers.add_argument(
+            f"--{layer}", dest="layer", action="store_const", const=layer, help=text
+        )
+    layers.add_argument(
+        "--layer",
+        type=int,
+        metavar="N",
+        help="layer N alone, where 0 is the word layer: (tokens, vector size)",
+    )
+    parser.add_argument(
+        "--pool",
+        choices=POOLS,
+        help="one vector for each sentence, the mean over its tokens: (vector size)",
+    )
+    add_model_arguments(parser)
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=64,
+        help="the number of sentences of ordinary length in a batch",
+    )
+    add_initial_state(parser)
+    parser.add_argument(
+        "--float16", action="store_true", help="write float16, which halves the size"
+    )
+    add_shard(parser)
+    parser.add_argument(
+        "--forget-sentences",
+        action="store_true",
+        help="omit sentence_to_index, which contains the whole text",
+    )
+    parser.add_argument(
+        "--use-sentence-keys",
+        action="store_true",
+        help="name datasets by their sentences instead of line numbers",
+    )
+    no_effect = "an option of AllenNLP 0.9 that has no effect"
+    parser.add_argument("--file-friendly-logging", action="store_true", help=no_effect)
+    parser.add_argument("--vocab-path", help=no_effect)
+
+
+def run(args: argparse.Namespace) -> None:
+    check_output_file("output_file", args.output_file)
+    # A batch cannot have more sentences than a part of the dump.
+    check_count("--batch-size", args.batch_size, most=PART_SENTENCES)
+    check_shard(args)
+    name, file = text_file("input_file", args.input_file)
+    elmo = load_elmo(args, args.initial_state)
+    if isinstance(args.layer, int):
+        check_count("--layer", args.layer, least=0, most=elmo.n_layers - 1)
+    settings = DumpSettings(
+        layer=args.layer,
+        pool=args.pool,
+        batch_size=args.batch_size,
+        dtype="float16" if args.float16 else "float32",
+        use_sentence_keys=args.use_sentence_keys,
+        forget_sentences=args.forget_sentences,
+    )
+
+    def lines(warns: bool) -> Iterator[Line]:
+        n_tokens = n_cropped = 0
+        most = elmo.bilm.max_characters_per_token
+        for line in read_lines(file, name, *args.shard):
+            if args.raw:
+                line = line._replace(text=" ".join(split_tokens(line.text).tokens))
+            n_tokens += len(tokens := line.tokens)
+            n_cropped += count_cropped(tokens, most)
+            yield line
+        if warns:
+            warn_of_cropped(name, n_cropped, n_tokens, most)
+
+    total = count_lines(file, lines(True))
+    dump(elmo, lines(total is None), args.output_file, settings, total)

@@ -1,0 +1,143 @@
+"""
+AllenNLP's program with the plugin's commands: those of `elmo_plugin.commands`, and `bilm-import`.
+"""
+
+import linecache
+import os
+import sys
+import traceback
+from argparse import ArgumentParser, Namespace, _SubParsersAction
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial, wraps
+from tarfile import ReadError
+from typing import Any
+
+from allennlp.commands import evaluate, find_learning_rate, main, predict, train
+from allennlp.commands.subcommand import Subcommand
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import SigTermReceived, install_sigterm_handler
+from torch.multiprocessing import ProcessRaisedException
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.commands.runner import (
+    DEBUG,
+    NAMES,
+    PROGRAM,
+    command_named,
+    in_one_line,
+    run_command,
+)
+from elmo_plugin.commands.streams import piped_output
+from elmo_plugin.commands.threads import limit_threads
+from elmo_plugin.plugin import bilm_import
+
+CLEAR = (ConfigurationError, InputError, OSError, FloatingPointError)
+"""Errors whose message is sufficient by itself. The last is one of a loss that is not finite."""
+
+
+class Command(Subcommand):
+    """A command of AllenNLP out of a `module` with `DESCRIPTION`, `add_arguments` and `run`."""
+
+    module: Any
+
+    def add_subparser(self, parser: _SubParsersAction) -> ArgumentParser:
+        text = self.module.DESCRIPTION
+        subparser = parser.add_parser(self.name, description=text, help=text)
+        self.module.add_arguments(subparser)
+        subparser.set_defaults(func=partial(run_command, self.module))
+        return subparser
+
+
+for _name, _module in {
+    **{name: command_named(name) for name in NAMES},
+    "bilm-import": bilm_import,
+}.items():
+    Subcommand.register(_name)(type(_name, (Command,), {"module": _module}))
+
+
+def _with_limited_threads(compute: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(compute)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        limit_threads()
+        return compute(*args, **kwargs)
+
+    return run
+
+
+# Each process of distributed training calls this method, and only one the command's function.
+train.TrainModel.run = _with_limited_threads(train.TrainModel.run)  # type: ignore[method-assign]
+for _module, _name in (
+    (evaluate, "evaluate_from_args"),
+    (predict, "_predict"),
+    (find_learning_rate, "find_learning_rate_from_args"),
+):
+    setattr(_module, _name, _with_limited_threads(getattr(_module, _name)))
+
+
+def run_allennlp(arguments: Sequence[str]) -> int | str | None:
+    """
+    Run a command of AllenNLP and return the argument of `sys.exit`: an error in one line, which
+    names the config's file and key if they are known, or an exit code.
+    """
+    install_sigterm_handler()  # as in AllenNLP's own program
+    # Processes of distributed training import only the packages of `--include-package`.
+    is_train = bool(arguments) and arguments[0] == "train"
+    sys.argv = [PROGRAM, *arguments, *(["--include-package", "elmo_plugin"] if is_train else [])]
+    try:
+        # In training, other pipes may break too.
+        with nullcontext() if is_train else piped_output():
+            main(prog=PROGRAM)
+    except (KeyboardInterrupt, SigTermReceived) as signal:
+        hint = "; the same command with --recover resumes the run" if is_train else ""
+        print(f"{PROGRAM}: interrupted{hint}", file=sys.stderr)
+        return 130 if isinstance(signal, KeyboardInterrupt) else 143  # 128 + SIGINT or SIGTERM
+    except Exception as error:
+        if DEBUG in os.environ:
+            raise
+        return f"{PROGRAM}: {_message(error)}"
+    return None
+
+
+def _message(error: Exception) -> str:
+    message = in_one_line(error, isinstance(error, CLEAR) or _is_raised_by_allennlp(error))
+    if isinstance(error, ProcessRaisedException):  # its message is that process's traceback
+        message = str(error).strip().splitlines()[-1]
+    elif isinstance(error, ReadError):
+        message = f"expected a model.tar.gz or the folder of a training run, found {error}"
+    elif isinstance(error, ModuleNotFoundError) and error.name in sys.argv:
+        message = f"--include-package: expected a package that Python finds, found {error.name!r}"
+    file, key = _place(error)
+    if key.rpartition(".")[2] not in message:
+        message = f"{key}: {message}"
+    return message if file in message else f"{file}: {message}"
+
+
+def _is_raised_by_allennlp(error: Exception) -> bool:
+    """
+    Whether AllenNLP found an invalid value itself and says so, as `Expected num_epochs to be a int`
+    of type `TypeError`. It has no class of its own for such errors.
+    """
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    is_allennlp = frame.f_globals.get("__name__", "").startswith("allennlp.")
+    statement = linecache.getline(frame.f_code.co_filename, line).split(maxsplit=1)[:1]
+    return bool(str(error)) and is_allennlp and statement in (["raise"], ["assert"])
+
+
+def _place(error: Exception) -> tuple[str, str]:
+    """
+    The config or archive that was read, and the key of the object that was built from it, taken
+    from the stack frames of AllenNLP; empty strings if they are not there.
+    """
+    config = archive = key = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        known = frame.f_locals
+        if isinstance(args := known.get("args"), Namespace):
+            config = str(getattr(args, "param_path", None) or "")
+            archive = str(getattr(args, "archive_file", None) or "")
+        if frame.f_code.co_name == "pop_and_construct_arg":
+            key = f"{known['params'].history}{known['argument_name']}"
+    # Our own errors name the file at fault, which may be the text.
+    is_own = str(frame.f_globals.get("__name__")).startswith("elmo_plugin.")
+    names_file = isinstance(error, InputError) or (is_own and isinstance(error, OSError))
+    return config or (archive if key or not names_file else ""), key

@@ -1,1 +1,0 @@
-"""Commands that the plugin adds to `allennlp`."""

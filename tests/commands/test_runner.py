@@ -1,0 +1,110 @@
+"""Commands in a process of their own, in which AllenNLP is installed or not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from elmo_plugin.commands.runner import NAMES, PROGRAM
+from tests.conftest import ROOT, python, without
+from tests.test_line import ABSENT
+
+NOT_INSTALLED = f"import sys, elmo_plugin; sys.modules.update(dict.fromkeys({ABSENT}))\n"
+
+RUN = """
+import json, sys
+from elmo_plugin.__main__ import run
+
+for arguments in json.loads(sys.argv[1]):
+    end = run(arguments)
+    print(json.dumps([arguments[0], end, "allennlp" in sys.modules]))
+"""
+
+
+def ends(commands: list[list[str]], folder: Path, before: str = "") -> dict[str, list]:
+    """How each command ended, and whether AllenNLP was imported by then."""
+    printed = python("-c", before + RUN, json.dumps(commands), folder=folder).stdout.splitlines()
+    found = [json.loads(line) for line in printed if line.startswith("[")]
+    return {name: rest for name, *rest in found}
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_no_command_imports_allennlp(
+    tmp_path: Path, task_run: Path, bilm_archive: str, is_installed: bool
+) -> None:
+    """By the list of Python, also where AllenNLP is installed, whose import takes seconds."""
+    (tmp_path / "text").write_text("the dog\nhe threw the stick .\n")
+    (tmp_path / "words").write_text("dog\n")
+    model = ["--archive-file", bilm_archive]
+    commands = [
+        ["elmo", "text", "vectors", "--top", *model],
+        ["score", "text", "--output-file", "scores", *model],
+        ["uses", "text", "words", "uses", *model],
+        ["bilm-encode", "text", "corpus"],
+        ["bilm-export", bilm_archive, "files"],
+        ["elmo-mix", str(task_run)],
+        ["elmo-configs", "configs"],
+    ]
+    assert [command[0] for command in commands] == NAMES
+    before = "" if is_installed else without(*ABSENT, "pandas")
+    assert ends(commands, tmp_path, before) == {name: [None, False] for name in NAMES}
+    outputs = ["vectors", "scores", "uses", "corpus", "files", "configs"]
+    assert all((tmp_path / name).exists() for name in outputs)
+
+
+@pytest.fixture
+def task_run(tmp_path: Path) -> Path:
+    """The folder of a training run whose weights have a mix."""
+    script = """
+import sys, torch
+torch.save({"elmo.scalar_mix_0.gamma": torch.tensor([1.5])}, sys.argv[1])
+"""
+    (tmp_path / "run").mkdir()
+    python("-c", script, tmp_path / "run" / "best.th")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("address", ["docs://train", "task://config.jsonnet#train_data_path"])
+def test_an_address_that_needs_allennlp(tmp_path: Path, address: str) -> None:
+    """By definition: the error names the address and says what to install."""
+    commands = [
+        ["elmo", address, "out", "--top", "--pretrained", "tiny"],
+        ["score", address, "--pretrained", "tiny"],
+        ["uses", address, "words", "out", "--pretrained", "tiny"],
+        ["bilm-encode", address, "out"],
+    ]
+    (tmp_path / "words").write_text("dog\n")
+    for end, _ in ends(commands, tmp_path, NOT_INSTALLED).values():
+        assert end.startswith(f"{PROGRAM}: {address}: to read this address, elmo_plugin needs ")
+        assert "pip install 'elmo_plugin[allennlp]'" in end
+
+
+def test_a_command_of_allennlp_without_it(tmp_path: Path) -> None:
+    """By definition: the error says what to install, and names the commands that there are."""
+    [(end, _)] = ends([["train", "config.jsonnet"]], tmp_path, NOT_INSTALLED).values()
+    assert end.startswith(f"{PROGRAM}: elmo_plugin needs allennlp: pip install 'elmo_plugin[")
+    assert end.endswith(f"; without AllenNLP, there are {', '.join(NAMES)}")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal(tmp_path: Path, number: int, code: int) -> None:
+    """The exit codes are those of shells, and nothing is left of the output."""
+    os.mkfifo(tmp_path / "text")
+    arguments = ["elmo", "text", "out", "--top", "--pretrained", "tiny"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "elmo_plugin", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with open(tmp_path / "text", "w"):  # which waits until the command reads it
+        process.send_signal(number)
+        _, printed = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in printed
+    assert not (tmp_path / "out").exists()
