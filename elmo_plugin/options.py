@@ -121,6 +121,7 @@ class CharCNNOptions:
             "filters": self.filters,
             "n_highway": self.n_highway,
             "activation": self.activation,
+            "max_characters": self.max_characters_per_token,
         }
 
 

@@ -29,7 +29,6 @@ from elmo_plugin.formats.build import check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.mixes import LARGEST
 from elmo_plugin.modules import BiLM, ScalarMix
-from elmo_plugin.modules.token_encoder import check_spelled
 from elmo_plugin.ops.backend import not_compiled
 from elmo_plugin.options import BiLMOptions
 
@@ -246,9 +245,8 @@ class Elmo(BiLMLayers):
                 f"of tokens, found {found}"
             )
         outer = tokens.shape[:-2]
-        flat = self.bilm.fit(tokens.flatten(0, -3))
-        if self.bilm.options.char_cnn is None or self.bilm.options.reads_code_points:
-            check_spelled(flat)
+        flat = self.bilm.resize_characters(tokens.flatten(0, -3))
+        self.bilm.token_encoder.check_spelled(flat)
         with self.lock.shared():  # layers and mixes are from the same weights
             mixed, mask = self._mixed(flat, self.mixes, self.keep_sentence_boundaries)
         return {

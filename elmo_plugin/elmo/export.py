@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules import BiLM, CharCNN
+from elmo_plugin.modules import BiLM
 from elmo_plugin.ops.backend import are_plain
 from elmo_plugin.ops.lstm import LSTMWeights, reference_step
 
@@ -42,7 +42,7 @@ def exported_layers(bilm: BiLM, initial_state: str, tokens: Tensor) -> tuple[lis
         )
     if bilm.precision != "fp32":
         raise InputError(f"torch.export: expected precision fp32, found {bilm.precision}")
-    if not isinstance(bilm.token_encoder, CharCNN):
+    if bilm.token_encoder.has_lexicon:
         raise InputError(
             "torch.export: expected a biLM that reads the characters of UTF-8, found one that "
             "looks words or code points up, for which programs have no operator"

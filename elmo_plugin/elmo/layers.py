@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmo_plugin.checks import InputError, check_choice, check_count
 from elmo_plugin.elmo.allennlp_weights import accept_allennlp_weights
@@ -22,9 +22,9 @@ from elmo_plugin.elmo.frozen import (
 )
 from elmo_plugin.elmo.layer_cache import LayerCache
 from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens, token_lists
-from elmo_plugin.modules import BiLM
+from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.modules.lstm_state import CarriedState, LSTMState, take_resume_state
+from elmo_plugin.modules.initial_state import CarriesState
 from elmo_plugin.text.characters import (
     BEGIN_TOKEN,
     END_TOKEN,
@@ -35,7 +35,7 @@ from elmo_plugin.text.characters import (
 )
 
 
-class BiLMLayers(nn.Module):
+class BiLMLayers(CarriesState):
     """
     Computes the layers of a biLM for sentences: those of a frozen biLM with a `FrozenBiLM`, and
     those of any other by its modules, with whatever autograd and hooks make of them. See `Elmo` for
@@ -58,7 +58,6 @@ class BiLMLayers(nn.Module):
         if precision == "int8" and requires_grad:
             raise InputError('precision "int8": expected a frozen biLM, found requires_grad true')
         self.initial_state = initial_state
-        self.carried = CarriedState()
         self.has_weights = True
         self.same_bits = False  # see `WordVectorCache`
         self.layer_cache: LayerCache | None = None
@@ -92,10 +91,6 @@ class BiLMLayers(nn.Module):
         return self.bilm.output_dim
 
     @property
-    def device(self) -> torch.device:
-        return self.bilm.boundaries.device
-
-    @property
     def lock(self) -> SharedLock:
         """The lock of the biLM, which other users of the same biLM share."""
         return lock_of(self.bilm)
@@ -117,13 +112,14 @@ class BiLMLayers(nn.Module):
     def layers(self, tokens: Tensor, boundaries: bool = True) -> tuple[list[Tensor], Tensor]:
         """
         The L + 1 layers of a batch of sentences, each of shape `(B, T, 2P)`, and the mask, shape
-        `(B, T)`. `tokens`: character ids, shape `(B, T, C)`, zeros at padding. With `boundaries`, T
-        + 2 replaces T, because the vectors of the two boundaries are the first and the last of a
-        sentence; without them, a frozen biLM that carries no state computes two steps fewer.
+        `(B, T)`. `tokens`: character ids, shape `(B, T, C)`, for the biLM's C, zeros at padding.
+        With `boundaries`, T + 2 replaces T, because the vectors of the two boundaries are the first
+        and the last of a sentence; without them, a frozen biLM that carries no state computes two
+        steps fewer.
 
         Raises a `RuntimeError` if the biLM has no weights, and in a replica of
         `torch.nn.DataParallel`, which has no parameters of its own and would share the caches; a
-        `InputError` as `BiLM.fit` and `BiLM.sentence_lengths`; and an `InputError` in
+        `InputError` as `BiLM.sentence_lengths`; and an `InputError` in
         `torch.jit.trace`, and as `exported_layers` in `torch.export`.
         """
         bilm = self.bilm
@@ -137,7 +133,6 @@ class BiLMLayers(nn.Module):
                 "would be of one batch size and one length"
             )
         self.check_weights()
-        tokens = bilm.fit(tokens)
         if torch.compiler.is_exporting():
             layers, mask = exported_layers(bilm, self.initial_state, tokens)
             return (layers, mask) if boundaries else without_boundaries(layers, mask)
@@ -264,10 +259,6 @@ class BiLMLayers(nn.Module):
         with self.lock.alone():
             self.carried.state = self._frozen = None
 
-    def resume_state(self) -> dict[str, Tensor]:
-        """See `CarriedState.resume_state`."""
-        return self.carried.resume_state()
-
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         with self.lock.alone():
             self.clear_caches()  # they would stay on the old device
@@ -287,8 +278,7 @@ def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str,
     """
     Pre-hook of `load_state_dict`, which itself raises an error if some of the weights are missing.
     """
-    layers.clear_caches()
-    take_resume_state(layers, state_dict, prefix)
+    layers._frozen = None  # before there are two of them
     if all(
         (x := state_dict.get(f"{prefix}bilm.{name}")) is not None and x.shape == tensor.shape
         for name, tensor in layers.bilm.state_dict().items()

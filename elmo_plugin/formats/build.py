@@ -10,9 +10,8 @@ from torch.overrides import TorchFunctionMode
 from elmo_plugin.checks import MOST, InputError, check_count, named
 from elmo_plugin.formats.mixes import TrainedMixes
 from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.modules.code_points import CodePoints
+from elmo_plugin.modules.lexicon import CodePoints, WordList
 from elmo_plugin.modules.token_encoder import WordTable
-from elmo_plugin.modules.word_list import WordList
 from elmo_plugin.options import MOST_LAYERS, BiLMOptions
 
 MOST_PARAMETERS = 1 << 32

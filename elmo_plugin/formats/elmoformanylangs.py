@@ -15,7 +15,7 @@ from elmo_plugin.formats.allennlp_elmo import OF_LSTM
 from elmo_plugin.formats.build import FoundBiLM, allocate, check_lexicon, check_state, meta_modules
 from elmo_plugin.formats.small_files import read_json, read_text
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.code_points import CodePoints
+from elmo_plugin.modules.lexicon import CodePoints
 from elmo_plugin.modules.token_encoder import UNKNOWN_OF_LEXICON
 from elmo_plugin.options import BiLMOptions
 

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -6,13 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError, check_choice
-from elmo_plugin.modules.lstm import BiLSTM, ProjectedLSTM
-from elmo_plugin.modules.lstm_state import LSTMState, WarmState
+from elmo_plugin.modules.initial_state import WarmState
+from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.token_encoder import (
-    boundary_characters,
+    WordTable,
     filled,
-    fit_characters,
-    max_characters,
+    resize_characters,
     rounded_up,
     token_encoder,
     unique_words,
@@ -83,15 +82,15 @@ class BiLM(nn.Module):
         self.register_load_state_dict_post_hook(_restore_boundaries)
         self.n_trained = 0  # counts the batches that autograd has seen; see `frozen_state`
 
-    def set_precision(self, precision: str) -> None:
+    def set_precision(self, precision: str, permitted: Collection[str] = PRECISIONS) -> None:
         """
         Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16 on
         devices that have it natively, where a CPU is at least twice as fast. Others compute in
         fp32. Weights, memory cells and results stay in fp32. `"int8"` also permits 8-bit integers
-        for the LSTMs of a frozen biLM, on CPUs that multiply them. Another value raises an
-        `InputError`.
+        for the LSTMs of a frozen biLM, on CPUs that multiply them. A value that is not `permitted`
+        raises an `InputError`.
         """
-        check_choice("precision", precision, PRECISIONS)
+        check_choice("precision", precision, permitted)
         for module in self.modules():
             if isinstance(module, (Linear, ProjectedLSTM)):
                 module.precision = PRECISIONS[precision]
@@ -109,14 +108,19 @@ class BiLM(nn.Module):
     @property
     def max_characters_per_token(self) -> int:
         """C, the number of character ids of a token that its vector depends on."""
-        return max_characters(self.token_encoder, self.options)
+        return self.token_encoder.max_characters
 
-    def fit(self, tokens: Tensor) -> Tensor:
+    def resize_characters(self, tokens: Tensor) -> Tensor:
         """
         The character ids of tokens, shape `(..., C)`, for this biLM's C. Raises an `InputError` if
         they have been cut to a smaller C.
         """
-        return fit_characters(tokens, self.max_characters_per_token)
+        return resize_characters(tokens, self.max_characters_per_token)
+
+    @property
+    def word_table(self) -> WordTable | None:
+        """The table of words, if the biLM reads tokens from it alone."""
+        return self.token_encoder if isinstance(self.token_encoder, WordTable) else None
 
     @property
     def output_dim(self) -> int:
@@ -217,7 +221,7 @@ class BiLM(nn.Module):
 
     def with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """`tokens` with `<S>` before and `</S>` after each row's tokens, shape `(B, T + 2, C)`."""
-        begin, end = fit_characters(self.boundaries, tokens.size(-1)).to(tokens)
+        begin, end = resize_characters(self.boundaries, tokens.size(-1)).to(tokens)
         batch_size, n_steps, n_characters = tokens.shape
         padded = tokens.new_zeros(batch_size, n_steps + 2, n_characters)
         padded[:, 1:-1] = tokens
@@ -266,8 +270,7 @@ class BiLM(nn.Module):
 
 def _boundaries(bilm: BiLM) -> Tensor:
     """`BiLM.boundaries` on the biLM's device."""
-    ids = boundary_characters(bilm.options)
-    return ids.to(bilm.warm_state.output.device)
+    return bilm.token_encoder.boundaries.to(bilm.warm_state.output.device)
 
 
 def _restore_boundaries(bilm: BiLM, _: object) -> None:

@@ -8,6 +8,12 @@ from elmo_plugin.checks import check_choice
 from elmo_plugin.ops.char_conv import convolve
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import ACTIVATIONS
+from elmo_plugin.text.characters import (
+    BEGIN_TOKEN,
+    DEFAULT_MAX_CHARACTERS,
+    END_TOKEN,
+    words_to_characters,
+)
 
 
 class CharCNN(nn.Module):
@@ -30,12 +36,16 @@ class CharCNN(nn.Module):
         P, the size of a word's vector. If F = P there is no projection.
     activation : `str`, optional (default = `"relu"`)
         `"relu"` or `"tanh"`.
+    max_characters : `int`, optional (default = `50`)
+        C, the number of character ids of a word with its two marks, to which longer words are cut.
 
     # Raises
 
     `InputError`
         If the activation is neither.
     """
+
+    has_lexicon = False  # see `LexiconEncoder`
 
     def __init__(
         self,
@@ -46,11 +56,13 @@ class CharCNN(nn.Module):
         n_highway: int,
         projection_dim: int,
         activation: str = "relu",
+        max_characters: int = DEFAULT_MAX_CHARACTERS,
     ) -> None:
         super().__init__()
         check_choice("activation", activation, ACTIVATIONS)
         n_filters = sum(number for _, number in filters)
         self.activation = activation
+        self.max_characters = max_characters
         self.char_embedding = nn.Embedding(n_characters, embedding_dim, padding_idx=0)
         self.convolutions: Iterable[Any] = nn.ModuleList(
             nn.Conv1d(embedding_dim, number, width) for width, number in filters
@@ -84,6 +96,15 @@ class CharCNN(nn.Module):
         if self.projection is not None:
             x = self.projection(x)
         return x
+
+    @property
+    def boundaries(self) -> Tensor:
+        """The character ids of `<S>` and `</S>`, shape `(2, C)`, int64."""
+        ids = words_to_characters((BEGIN_TOKEN, END_TOKEN), self.max_characters)
+        return torch.from_numpy(ids).long()
+
+    def check_spelled(self, tokens: Tensor) -> None:
+        """Accept all tokens, because the weights of any character may be trained."""
 
     def convolve(self, characters: Tensor) -> Tensor:
         """

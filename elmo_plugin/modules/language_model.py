@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -6,14 +5,13 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import check_choice, check_number
 from elmo_plugin.modules.bilm import INITIAL_STATES, TRAINED_PRECISIONS, BiLM
-from elmo_plugin.modules.lstm_state import CarriedState, take_resume_state
+from elmo_plugin.modules.initial_state import CarriedState, CarriesState
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
-from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import BEGIN, END
 
 
-class BiLMWithSoftmax(nn.Module):
+class BiLMWithSoftmax(CarriesState):
     """
     The bidirectional language model of ELMo (Peters et al. 2018, section 3.1): a biLM and one
     softmax for both directions, trained to minimize
@@ -51,9 +49,8 @@ class BiLMWithSoftmax(nn.Module):
         super().__init__(**of_another_base)
         check_number("dropout", dropout, least=0, most=0.99)
         self.bilm = BiLM(options, dropout=dropout)
-        check_choice("precision", precision, TRAINED_PRECISIONS)
         check_choice("initial_state", initial_state, INITIAL_STATES)
-        self.bilm.set_precision(precision)
+        self.bilm.set_precision(precision, TRAINED_PRECISIONS)
         self.softmax = SampledSoftmax(
             n_words=n_words,
             dim=options.lstm.projection_dim,
@@ -61,22 +58,15 @@ class BiLMWithSoftmax(nn.Module):
             sparse_gradients=sparse_gradients,
         )
         self.softmax.precision = TRAINED_PRECISIONS[precision]
-        table = self.bilm.token_encoder
-        if isinstance(table, WordTable):
+        if (table := self.bilm.word_table) is not None:
             table.embedding.sparse = sparse_gradients
             if options.is_tied:
                 self.softmax.weight = cast(nn.Parameter, table.embedding.weight)
         self.dropout = nn.Dropout(dropout)
         self.initial_state = initial_state
         self.precision = precision
-        self.carried = CarriedState()
         # Evaluation within an epoch does not change the states of the training rows.
         self.carried_in_evaluation = CarriedState()
-        self.register_load_state_dict_pre_hook(take_resume_state)
-
-    @property
-    def device(self) -> torch.device:
-        return self.bilm.boundaries.device
 
     def read_window(
         self,
@@ -95,11 +85,11 @@ class BiLMWithSoftmax(nn.Module):
         layer, shape `(2, T, B, P)`, and the targets at its positions, shape `(2, T, B)`.
         """
         batch_size, carried = len(starts), self._carried
-        if word_ids is not None and isinstance(self.bilm.token_encoder, WordTable):
+        if word_ids is not None and self.bilm.word_table is not None:
             words, begin = word_ids, torch.tensor(BEGIN)
         else:
-            words = self.bilm.fit(words)
-            begin = self.bilm.fit(self.bilm.boundaries)[0]
+            words = self.bilm.resize_characters(words)
+            begin = self.bilm.resize_characters(self.bilm.boundaries)[0]
         zero = self.bilm.bilstm.zero_state(batch_size)
         # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
         # not used here, because it would depend on the number of processes.
@@ -120,7 +110,7 @@ class BiLMWithSoftmax(nn.Module):
         numbers of the words in the softmax, shape `(B, T)`. Returns the top layer, shape
         `(2, T + 2, B, P)`, and the targets at its positions, shape `(2, T + 2, B)`.
         """
-        tokens = self.bilm.fit(tokens)
+        tokens = self.bilm.resize_characters(tokens)
         lengths = self.bilm.sentence_lengths(tokens)
         carried = self._carried
         state = self.bilm.initial_state(self.initial_state, len(tokens), carried.state)
@@ -149,16 +139,6 @@ class BiLMWithSoftmax(nn.Module):
     @property
     def _carried(self) -> CarriedState:
         return self.carried if self.training else self.carried_in_evaluation
-
-    def resume_state(self) -> dict[str, Tensor]:
-        """See `CarriedState.resume_state`."""
-        return self.carried.resume_state()
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
-        super()._apply(fn, *args, **kwargs)
-        for carried in (self.carried, self.carried_in_evaluation):
-            carried.map(fn)  # same device and precision as the weights
-        return self
 
 
 def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError, fail
-from elmo_plugin.modules.lstm_state import LSTMState
 from elmo_plugin.ops.linear import product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, lstm_scan
 
@@ -91,10 +91,10 @@ class ProjectedLSTM(nn.Module):
         or the batch sizes are not T descending numbers.
         """
         expected = self.input_weight.size(1), self.dim, self.projection_dim
-        found = inputs.size(-1), cell.size(-1), hidden.size(-1)
-        if found != expected:
+        sizes = inputs.size(-1), cell.size(-1), hidden.size(-1)
+        if sizes != expected:
             raise InputError(
-                f"expected inputs, cell and hidden of {expected} numbers each, found {found}"
+                f"expected inputs, cell and hidden of {expected} numbers each, found {sizes}"
             )
         if batch_sizes is not None:
             n_steps, n_rows = inputs.shape[1:3]
@@ -117,6 +117,62 @@ class ProjectedLSTM(nn.Module):
             self.proj_clip,
         )
         return weights.map_matrices(lambda x, _: x.to(product_dtype(x, self.precision)))
+
+
+class LSTMState(NamedTuple):
+    """
+    The state of a stack of L projected LSTM layers in two directions.
+
+    cell : `Tensor`
+        c of shape `(L, 2, B, D)`.
+    hidden : `Tensor`
+        h of shape `(L, 2, B, P)`, the input of the recurrence.
+    """
+
+    cell: Tensor
+    hidden: Tensor
+
+    @property
+    def batch_size(self) -> int:
+        return self.cell.size(2)
+
+    def stored(self) -> dict[str, Tensor]:
+        """The tensors by their names in checkpoints and files."""
+        return {"memory": self.cell, "output": self.hidden}
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Tensor], device: torch.device) -> LSTMState:
+        """The inverse of `stored()`, on `device`."""
+        return cls(stored["memory"].to(device), stored["output"].to(device))
+
+    def expand(self, batch_size: int) -> LSTMState:
+        """One row, repeated `batch_size` times."""
+        return LSTMState(*(x.expand(-1, -1, batch_size, -1) for x in self))
+
+    def take(self, batch_size: int) -> LSTMState:
+        """The first `batch_size` rows; rows beyond the last are zeros, as in bilm-tf."""
+        missing = batch_size - self.batch_size
+        if missing <= 0:
+            return LSTMState(*(x[:, :, :batch_size] for x in self))
+        return LSTMState(*(torch.nn.functional.pad(x, (0, 0, 0, missing)) for x in self))
+
+    def put(self, rows: LSTMState) -> LSTMState:
+        """This state with its first rows replaced by `rows`, as in bilm-tf."""
+        return LSTMState(
+            *(torch.cat([new, old[:, :, rows.batch_size :]], 2) for old, new in zip(self, rows))
+        )
+
+    def select(self, rows: Tensor) -> LSTMState:
+        """The rows with these indices, shape `(B',)`, in this order."""
+        return LSTMState(*(x.index_select(2, rows) for x in self))
+
+    def where(self, rows: Tensor, other: LSTMState) -> LSTMState:
+        """
+        The rows of `other` where the mask `rows`, shape `(B,)`, is true, and of this state
+        elsewhere.
+        """
+        chosen = rows.view(1, 1, -1, 1)
+        return LSTMState(*(torch.where(chosen, new, old) for old, new in zip(self, other)))
 
 
 class BiLSTM(nn.Module):

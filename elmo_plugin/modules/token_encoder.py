@@ -1,6 +1,15 @@
 """
 The ways in which a biLM reads words: by the characters of their bytes (`CharCNN`), from a table of
-words, or by their code points and a table. All take the character ids of words and return vectors.
+words, or by their code points and a table. All take the character ids of words and return vectors,
+and say what they read:
+
+    max_characters  C, the number of character ids of a word, with its two marks, that show what its
+                    vector depends on
+    boundaries      the character ids of the tokens that begin and end a sentence, shape `(2, C)`
+    check_spelled   refuses tokens that they cannot read
+    has_lexicon     whether they look words or code points up
+
+Below them are functions that prepare the words of a batch for an encoder.
 """
 
 import torch
@@ -8,8 +17,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules.char_cnn import CharCNN, set_initial_values
-from elmo_plugin.modules.code_points import BOUNDARIES, CodePoints
-from elmo_plugin.modules.word_list import WordList, word_bytes
+from elmo_plugin.modules.lexicon import BOUNDARIES, CodePoints, WordList, word_bytes
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import BiLMOptions, WordOptions
 from elmo_plugin.text.characters import (
@@ -53,7 +61,31 @@ def token_encoder(options: BiLMOptions) -> nn.Module:
     return CharCNN(n_characters=NUM_CHARACTERS, projection_dim=dim, **char_cnn.sizes())
 
 
-class WordTable(nn.Module):
+class LexiconEncoder(nn.Module):
+    """An encoder that looks words or code points up, and so reads only what a text can contain."""
+
+    has_lexicon = True
+
+    def check_spelled(self, tokens: Tensor) -> None:
+        """
+        Raise an `InputError` if a token, shape `(..., C)`, is one character that no text has, which
+        only a character CNN over bytes can have learned: `tokens_to_add` of the token indexer adds
+        such.
+        """
+        character = tokens[..., 1] - FIRST_BYTE
+        is_single = (tokens[..., 0] == BEGIN_WORD) & (tokens[..., 2] == END_WORD)
+        is_text = (character >= FIRST_PRINTED) & (character < FIRST_OF_SEVERAL)
+        for boundary in (BEGIN_SENTENCE, END_SENTENCE):
+            is_text |= tokens[..., 1] == boundary
+        if (wrong := is_single & ~is_text).any():
+            raise InputError(
+                "expected tokens of text, since this biLM reads words or code points, found the "
+                f"single character {int(character[wrong][0])}; remove tokens_to_add from the token "
+                "indexer, or this control character from the text"
+            )
+
+
+class WordTable(LexiconEncoder):
     """
     A word's vector is a row of a table, the alternative of Peters et al. (2018), section 3.1.
 
@@ -81,6 +113,15 @@ class WordTable(nn.Module):
         if self.projection is not None:
             set_initial_values(self.projection)
 
+    @property
+    def max_characters(self) -> int:
+        return self.words.longest + 3  # one byte more than its longest word
+
+    @property
+    def boundaries(self) -> Tensor:
+        ids = words_to_characters((BEGIN_TOKEN, END_TOKEN), DEFAULT_MAX_CHARACTERS)
+        return torch.from_numpy(ids).long()
+
     def forward(self, words: Tensor) -> Tensor:
         """
         Vectors of shape `(U, P)`. `words`: character ids, shape `(U, C)`, or numbers of words,
@@ -92,7 +133,7 @@ class WordTable(nn.Module):
         return x if self.projection is None else self.projection(x)
 
 
-class CodePointEncoder(nn.Module):
+class CodePointEncoder(LexiconEncoder):
     """
     A character CNN over the code points of a lexicon and, if there are `words`, a table of words,
     whose outputs are joined and projected, as in ELMoForManyLangs (Che et al. 2018).
@@ -115,6 +156,15 @@ class CodePointEncoder(nn.Module):
             self.table = WordTable(words, unknown=UNKNOWN_OF_LEXICON, projection_dim=words.dim)
         joined = n_filters + (0 if words is None else words.dim)
         self.projection = Linear(joined, dim)
+
+    @property
+    def max_characters(self) -> int:
+        return self.code_points.most_bytes + 3
+
+    @property
+    def boundaries(self) -> Tensor:
+        ids = words_to_characters(BOUNDARIES, self.characters.max_characters)
+        return torch.from_numpy(ids).long()
 
     def forward(self, words: Tensor) -> Tensor:
         """Vectors of shape `(U, P)`. `words`: character ids of bytes, shape `(U, C)`."""
@@ -168,64 +218,24 @@ def filled(words: Tensor, n_words: int) -> Tensor:
     return words[torch.arange(n_words, device=words.device) % len(words)]
 
 
-def max_characters(encoder: nn.Module, options: BiLMOptions) -> int:
-    """
-    The number of character ids, with the two marks, that show what a word's vector depends on. All
-    bytes of a longer word are not needed.
-    """
-    if isinstance(encoder, WordTable):
-        return encoder.words.longest + 3  # one byte more than its longest word
-    assert options.char_cnn is not None
-    if isinstance(encoder, CodePointEncoder):
-        return encoder.code_points.most_bytes + 3
-    return options.char_cnn.max_characters_per_token
-
-
-def boundary_characters(options: BiLMOptions) -> Tensor:
-    """The character ids of the tokens that begin and end a sentence, shape `(2, C)`, int64."""
-    tokens = BOUNDARIES if options.reads_code_points else (BEGIN_TOKEN, END_TOKEN)
-    char_cnn = options.char_cnn
-    n_characters = char_cnn.max_characters_per_token if char_cnn else DEFAULT_MAX_CHARACTERS
-    return torch.from_numpy(words_to_characters(tokens, n_characters)).long()
-
-
-def fit_characters(tokens: Tensor, n_characters: int) -> Tensor:
+def resize_characters(tokens: Tensor, n_characters: int) -> Tensor:
     """
     The character ids of tokens, shape `(..., C)`, cut or padded to `n_characters`, as if they had
     been made for this number. Raises an `InputError` if they were cut to fewer.
     """
-    found = tokens.size(-1)
-    if found > n_characters:
+    size = tokens.size(-1)
+    if size > n_characters:
         tokens = tokens[..., :n_characters].clone()
         last = tokens[..., -1]
         is_cut = (last != PADDING) & (last != NO_TOKEN)
         tokens[..., -1] = last.masked_fill(is_cut, END_WORD)
-    elif found < n_characters:
+    elif size < n_characters:
         if (tokens[..., -1] == END_WORD).any():
             raise InputError(
                 f"expected words of up to {n_characters - 2} bytes in UTF-8, found one that was "
-                f"cut to {found - 2}; set max_characters_per_token of the token indexer to "
+                f"cut to {size - 2}; set max_characters_per_token of the token indexer to "
                 f"{n_characters} or more"
             )
-        more = tokens.new_full((*tokens.shape[:-1], n_characters - found), PADDING)
+        more = tokens.new_full((*tokens.shape[:-1], n_characters - size), PADDING)
         tokens = torch.cat([tokens, more * tokens[..., :1].bool()], dim=-1)
     return tokens
-
-
-def check_spelled(tokens: Tensor) -> None:
-    """
-    Raise an `InputError` if a token, shape `(..., C)`, is one character that no text has, which
-    only a character CNN over bytes can have learned: `tokens_to_add` of the token indexer adds
-    such.
-    """
-    character = tokens[..., 1] - FIRST_BYTE
-    is_single = (tokens[..., 0] == BEGIN_WORD) & (tokens[..., 2] == END_WORD)
-    is_text = (character >= FIRST_PRINTED) & (character < FIRST_OF_SEVERAL)
-    for boundary in (BEGIN_SENTENCE, END_SENTENCE):
-        is_text |= tokens[..., 1] == boundary
-    if (wrong := is_single & ~is_text).any():
-        raise InputError(
-            "expected tokens of text, since this biLM reads words or code points, found the single "
-            f"character {int(character[wrong][0])}; remove tokens_to_add from the token indexer, "
-            "or this control character from the text"
-        )

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmo_plugin.modules.code_points import CodePoints
-from elmo_plugin.modules.token_encoder import check_spelled, filled, fit_characters, rounded_up
-from elmo_plugin.modules.word_list import WordList, word_bytes
+from elmo_plugin.modules.lexicon import CodePoints, WordList, word_bytes
+from elmo_plugin.modules.token_encoder import LexiconEncoder, filled, resize_characters, rounded_up
 from elmo_plugin.options import word_text
 from elmo_plugin.text.characters import words_to_characters
 from tests.conftest import Fuzz
@@ -48,10 +47,10 @@ def test_characters_fit_any_length(fuzz: Fuzz) -> None:
         tokens = torch.cat([rows_of(words, found), torch.zeros(1, found, dtype=torch.long)])
         if found < wanted and any(len(word.encode()) > found - 2 for word in words[:-2]):
             with pytest.raises(ValueError, match=rf"to {found - 2};.* to {wanted} or more"):
-                fit_characters(tokens, wanted)
+                resize_characters(tokens, wanted)
         elif found >= wanted or all(len(word.encode()) < found - 2 for word in words[:-2]):
-            assert torch.equal(fit_characters(tokens, wanted)[:-1], rows_of(words, wanted))
-            assert not fit_characters(tokens, wanted)[-1].any()
+            assert torch.equal(resize_characters(tokens, wanted)[:-1], rows_of(words, wanted))
+            assert not resize_characters(tokens, wanted)[-1].any()
 
 
 def test_words_are_found_by_their_bytes(fuzz: Fuzz) -> None:
@@ -114,7 +113,7 @@ def test_code_points(fuzz: Fuzz) -> None:
 def test_a_token_that_is_no_text(character: int) -> None:
     """By hand: `tokens_to_add` makes tokens of one character that a byte CNN can learn."""
     tokens = rows_of(["a", "é", "<S>", " "], 10)
-    check_spelled(tokens)
+    LexiconEncoder().check_spelled(tokens)
     tokens[1, 1:3] = torch.tensor([character + 1, 260])
     with pytest.raises(ValueError, match=f"single character {character}; remove tokens_to_add"):
-        check_spelled(tokens)
+        LexiconEncoder().check_spelled(tokens)

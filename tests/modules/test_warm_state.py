@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from elmo_plugin.modules import LSTMState
-from elmo_plugin.modules.lstm_state import HORIZON, WarmState
+from elmo_plugin.modules.initial_state import HORIZON, WarmState
 from tests.compare import assert_close
 
 ZERO = LSTMState(torch.zeros(2, 2, 1, 3), torch.zeros(2, 2, 1, 4))

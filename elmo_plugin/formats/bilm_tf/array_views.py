@@ -5,9 +5,8 @@ from typing import Any
 from torch import Tensor
 
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
-from elmo_plugin.modules.code_points import CodePoints
+from elmo_plugin.modules.lexicon import CodePoints, WordList
 from elmo_plugin.modules.token_encoder import WordTable
-from elmo_plugin.modules.word_list import WordList
 
 EMBEDDING = "embedding"
 SOFTMAX_WEIGHT, SOFTMAX_BIAS = "softmax/W", "softmax/b"

@@ -16,10 +16,9 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, fail
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.build import check_size, check_words
-from elmo_plugin.modules import CharCNN, language_model
+from elmo_plugin.modules import language_model
 from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
-from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
@@ -206,7 +205,7 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
             assert starts is not None
             tensors = window.tensors(starts.device)
             found, least = tensors["words"].size(-1), self.bilm.max_characters_per_token
-            if found < least and isinstance(self.bilm.token_encoder, CharCNN):
+            if found < least and not self.bilm.token_encoder.has_lexicon:
                 fail(
                     "dataset_reader: max_characters_per_token",
                     f"at least {least}, as the model",
@@ -322,8 +321,8 @@ def _names_of_sparse(model: BiLMModel) -> List[str]:
     if not model.softmax.sparse_gradients:
         return []
     sparse = {id(parameter) for parameter in model.softmax.parameters()}
-    if isinstance(model.bilm.token_encoder, WordTable):
-        sparse.add(id(model.bilm.token_encoder.embedding.weight))
+    if (table := model.bilm.word_table) is not None:
+        sparse.add(id(table.embedding.weight))
     named = model.named_parameters(remove_duplicate=False)
     return [name for name, parameter in named if id(parameter) in sparse]
 

@@ -7,7 +7,6 @@ import torch
 from elmo_plugin.checks import InputError, check_path, fail
 from elmo_plugin.formats.find import File, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.modules.token_encoder import WordTable
 
 OF_WORDS = ("token_encoder.words.text", "token_encoder.embedding.weight")
 """What a biLM with a table of words has for each word."""
@@ -57,8 +56,8 @@ def load_pretrained(
     except (InputError, FileNotFoundError) as error:
         raise InputError(f"pretrained_file: {error}") from error
     state, own = found.bilm.state_dict(), bilm.state_dict()
-    table, other = bilm.token_encoder, found.bilm.token_encoder
-    if isinstance(table, WordTable):
+    table, other = bilm.word_table, found.bilm.word_table
+    if table is not None and other is not None:
         state.update({name: own[name] for name in OF_WORDS})
         _copy_rows(table.embedding, words, other.embedding, other.words.words())
     bilm.load_state_dict(state)

@@ -13,7 +13,6 @@ from elmo_plugin.checks import InputError, check_count, fail
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.formats.archive import source_of
 from elmo_plugin.formats.find import find_bilm, one_bilm
-from elmo_plugin.modules import CharCNN
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     is_archive,
     options_in_vocabulary,
@@ -118,7 +117,7 @@ class ElmoEmbedder(TokenEmbedder):
                 fail("vocab_to_cache", expected, vocab_to_cache)
             # One more than the longest word takes: a row without padding may have been cut.
             most = 3 + max(len(word.encode("utf-8", "ignore")) for word in words)
-            if isinstance(self._elmo.bilm.token_encoder, CharCNN):
+            if not self._elmo.bilm.token_encoder.has_lexicon:
                 most = min(most, self._elmo.bilm.max_characters_per_token)
             table = torch.from_numpy(words_to_characters(words, most))
             table[0] = 0  # the padding token
@@ -177,8 +176,8 @@ class ElmoEmbedder(TokenEmbedder):
                 f"same key, found one that gives {', '.join(others) or 'nothing'}"
             )
         if self._word_characters is not None and word_inputs is not None:
-            elmo_tokens = self._elmo.bilm.fit(elmo_tokens)
-            table = self._elmo.bilm.fit(self._word_characters)
+            elmo_tokens = self._elmo.bilm.resize_characters(elmo_tokens)
+            table = self._elmo.bilm.resize_characters(self._word_characters)
             elmo_tokens = self._known_words(elmo_tokens, word_inputs, table)
         mixes = [mix.float() for mix in self._elmo(elmo_tokens)["elmo_representations"]]
         if self._projection is not None:

@@ -1,72 +1,20 @@
-"""The state of the LSTMs: between two batches, and at the start of a sentence."""
+"""
+The state from which the LSTMs read a sentence: zeros, the mean of training, or what came before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from elmo_plugin.modules.lstm import LSTMState
+
 HORIZON = 1000
 """Number of latest sentence starts that the mean covers, so that it follows the weights."""
-
-
-class LSTMState(NamedTuple):
-    """
-    The state of a stack of L projected LSTM layers in two directions.
-
-    cell : `Tensor`
-        c of shape `(L, 2, B, D)`.
-    hidden : `Tensor`
-        h of shape `(L, 2, B, P)`, the input of the recurrence.
-    """
-
-    cell: Tensor
-    hidden: Tensor
-
-    @property
-    def batch_size(self) -> int:
-        return self.cell.size(2)
-
-    def stored(self) -> dict[str, Tensor]:
-        """The tensors by their names in checkpoints and files."""
-        return {"memory": self.cell, "output": self.hidden}
-
-    @classmethod
-    def from_stored(cls, stored: Mapping[str, Tensor], device: torch.device) -> LSTMState:
-        """The inverse of `stored()`, on `device`."""
-        return cls(stored["memory"].to(device), stored["output"].to(device))
-
-    def expand(self, batch_size: int) -> LSTMState:
-        """One row, repeated `batch_size` times."""
-        return LSTMState(*(x.expand(-1, -1, batch_size, -1) for x in self))
-
-    def take(self, batch_size: int) -> LSTMState:
-        """The first `batch_size` rows; rows beyond the last are zeros, as in bilm-tf."""
-        missing = batch_size - self.batch_size
-        if missing <= 0:
-            return LSTMState(*(x[:, :, :batch_size] for x in self))
-        return LSTMState(*(torch.nn.functional.pad(x, (0, 0, 0, missing)) for x in self))
-
-    def put(self, rows: LSTMState) -> LSTMState:
-        """This state with its first rows replaced by `rows`, as in bilm-tf."""
-        return LSTMState(
-            *(torch.cat([new, old[:, :, rows.batch_size :]], 2) for old, new in zip(self, rows))
-        )
-
-    def select(self, rows: Tensor) -> LSTMState:
-        """The rows with these indices, shape `(B',)`, in this order."""
-        return LSTMState(*(x.index_select(2, rows) for x in self))
-
-    def where(self, rows: Tensor, other: LSTMState) -> LSTMState:
-        """
-        The rows of `other` where the mask `rows`, shape `(B,)`, is true, and of this state
-        elsewhere.
-        """
-        chosen = rows.view(1, 1, -1, 1)
-        return LSTMState(*(torch.where(chosen, new, old) for old, new in zip(self, other)))
 
 
 class CarriedState:
@@ -90,13 +38,42 @@ class CarriedState:
         return {} if self.state is None else self.state.stored()
 
 
-def take_resume_state(module: Any, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+class CarriesState(nn.Module):
     """
-    Pre-hook of `load_state_dict` for a module with a `carried` state on a `device`. Removes the
-    result of `resume_state` from a checkpoint's state dictionary.
+    A module with a `bilm` that reads batches which continue from one another. It moves with its
+    carried states, and a checkpoint has the result of `resume_state` under the module's key
+    `resume_state`; other weights are read from the start.
     """
-    if stored := state_dict.pop(prefix + "resume_state", None):
-        module.carried.state = LSTMState.from_stored(stored, module.device)
+
+    bilm: Any
+
+    def __init__(self, **of_another_base: Any) -> None:
+        super().__init__(**of_another_base)
+        self.carried = CarriedState()
+        self.register_load_state_dict_pre_hook(_take_resume_state)
+
+    @property
+    def device(self) -> torch.device:
+        return self.bilm.boundaries.device
+
+    def resume_state(self) -> dict[str, Tensor]:
+        """See `CarriedState.resume_state`."""
+        return self.carried.resume_state()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
+        super()._apply(fn, *args, **kwargs)
+        for value in vars(self).values():
+            if isinstance(value, CarriedState):
+                value.map(fn)  # same device and precision as the weights
+        return self
+
+
+def _take_resume_state(
+    module: CarriesState, state_dict: dict[str, Any], prefix: str, *_: Any
+) -> None:
+    """Pre-hook of `load_state_dict`, which takes the `resume_state` out of a state dictionary."""
+    stored = state_dict.pop(prefix + "resume_state", None)
+    module.carried.state = LSTMState.from_stored(stored, module.device) if stored else None
 
 
 class WarmState(nn.Module):
@@ -111,7 +88,7 @@ class WarmState(nn.Module):
         One row of zeros, which determines the sizes.
     """
 
-    memory: Tensor
+    memory: Tensor  # the cell and, below, the hidden vector, under their names in files
     output: Tensor
     count: Tensor
 
@@ -136,8 +113,8 @@ class WarmState(nn.Module):
         chosen = rows.view(1, 1, -1, 1)
         n = _over_processes(rows.sum())
         share = n / torch.minimum(self.count + n, n.clamp(min=HORIZON)).clamp(min=1)
-        for mean, found in zip((self.memory, self.output), state):
-            total = _over_processes((found * chosen).sum(dim=2, keepdim=True))
+        for mean, x in zip((self.memory, self.output), state):
+            total = _over_processes((x * chosen).sum(dim=2, keepdim=True))
             mean.lerp_(total / n.clamp(min=1), share)
         self.count.add_(n)
 
