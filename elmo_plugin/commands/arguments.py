@@ -13,20 +13,9 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.parts import Line
 from elmo_plugin.files.atomic_write import check_can_write, check_is_new
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.formats.find import KEYS, File, find_bilm, one_bilm
+from elmo_plugin.formats.find import KEYS, NAMES_OF_A_BILM, File, find_bilm, one_bilm
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.pretrained import pretrained_names
-
-NAMES_OF_A_BILM = (
-    "the model.tar.gz or the folder of a trained bilm, or of a task model with the embedder elmo "
-    "(ARCHIVE#NAME if it has several); a folder, zip or tar.gz file with bilm-tf's options.json "
-    "and an HDF5 file or a TensorFlow checkpoint; a folder of ELMoForManyLangs; a URL; "
-    "hf://USER/REPOSITORY; or pretrained://NAME"
-)
-"""Help of an argument for anything that `find_bilm` finds."""
-
-
-PLUGIN_ADDRESSES = ("docs://", "task://")
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,11 +5,10 @@ import argparse
 import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.commands.arguments import NAMES_OF_A_BILM
 from elmo_plugin.commands.streams import print_text
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.export_readers import who_reads
-from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.formats.find import NAMES_OF_A_BILM, find_bilm
 
 DESCRIPTION = """
 Writes a biLM as bilm-tf's options.json and weights.hdf5, with vocabulary.txt for a trained bilm

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from elmo_plugin.checks import InputError, named
 from elmo_plugin.commands.streams import check_standard_output, print_text
-from elmo_plugin.files.local_path import local_path
+from elmo_plugin.files.local_path import local_path, named_as_given
 from elmo_plugin.formats.archive import read_weights
+from elmo_plugin.formats.find import NEEDED
 from elmo_plugin.formats.mixes import find_mixes
-from elmo_plugin.formats.unpack import renamed, unpacked
+from elmo_plugin.formats.unpack import unpacked
 
 DESCRIPTION = """
 Prints the layer weights s and the scale gamma of each mix in the archives of models with the
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     for archive in args.archives:
         with named("archive"):
             path = local_path(archive, "the model.tar.gz of a trained model")
-        with renamed({path: archive}), unpacked(Path(path)) as folder:
+        with named_as_given([archive], [path]), unpacked(Path(path), NEEDED) as folder:
             if not folder.is_dir():
                 raise InputError("expected a model.tar.gz, found another kind of file")
             mixes = find_mixes(read_weights(folder))

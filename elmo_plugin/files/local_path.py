@@ -1,7 +1,11 @@
+"""The local paths of URLs, and the names that errors have for them."""
+
 import os
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from elmo_plugin.checks import InputError, needed
+from elmo_plugin.checks import InputError, named, needed
 
 CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", os.path.expanduser("~/.allennlp"))) / "cache"
 """AllenNLP's download cache, which is shared with it."""
@@ -35,3 +39,14 @@ def local_path(
         raise FileNotFoundError(f"{missing} ({reason})") from error
     except Exception as error:  # damage in an archive raises errors of many types
         raise InputError(f"{path}: expected {expected}, found damage ({error})") from error
+
+
+def named_as_given(
+    names: Iterable[str | os.PathLike], paths: Iterable[str]
+) -> AbstractContextManager[None]:
+    """
+    Let errors about the local `paths` of files begin with the `names` that the user gave, where
+    these are others, such as URLs.
+    """
+    others = [str(name) for name, path in zip(names, paths) if str(name) != path]
+    return named(" and ".join(others)) if others else nullcontext()

@@ -9,6 +9,7 @@ the vocabulary, where the embedder stores them (`plugin/token_embedders/options_
 
 import re
 from collections.abc import Iterable, Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,15 @@ from elmo_plugin.formats.build import (
     tie,
 )
 from elmo_plugin.formats.mixes import TrainedMixes, mix_settings
-from elmo_plugin.formats.small_files import parse_json, read_json, read_text
+from elmo_plugin.formats.small_files import CONFIG, parse_json, read_json, read_text
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import SPECIAL_WORDS
 
-CONFIG = "config.json"
 WORDS = "vocabulary/words.txt"
 WEIGHTS = ("weights.th", "best.th")
 """File names of the weights in an archive and in the folder of a training run."""
+FILES = r"config\.json|(weights|best)\.th|(words|elmo_options)\.txt"
 
 TABLE = "bilm.token_encoder.embedding.weight"
 """A table of words, whose weights a tied softmax shares."""
@@ -133,13 +134,11 @@ def stored_options(entries: Iterable[str]) -> dict[str, BiLMOptions]:
     return stored
 
 
-def source_of(
-    pretrained: Any = None, archive_file: Any = None, options_file: Any = None, *rest: Any
-) -> str:
+def source_of(pretrained: Any, archive_file: Any, options_file: Any, weight_file: Any) -> str:
     """What an entry calls the biLM that these parameters of the embedder name."""
     if pretrained is not None:
         return f"pretrained {pretrained}"
-    return " ".join(str(x) for x in (archive_file, options_file, *rest) if x is not None)
+    return " ".join(str(x) for x in (archive_file, options_file, weight_file) if x is not None)
 
 
 def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) -> FoundBiLM:
@@ -224,8 +223,7 @@ def _blocks(parameters: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, A
 
 def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: State) -> BiLM:
     """A biLM of the stored options, without memory."""
-    keys = ("pretrained", "archive_file", "options_file", "weight_file")
-    source = source_of(*map((block or {}).get, keys))
+    source = source_of(*((block or {}).get(key) for key in signature(source_of).parameters))
     different = {stored[source]} if source in stored else set(stored.values())
     bilms = [meta_modules(options, None, most_layers=len(state))[0] for options in different]
     if len(bilms) != 1:  # of the only one, `load_state` says what differs

@@ -13,16 +13,19 @@ from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.allennlp_elmo import OF_LSTM
 from elmo_plugin.formats.build import FoundBiLM, allocate, check_lexicon, check_state, meta_modules
-from elmo_plugin.formats.small_files import read_json, read_text
+from elmo_plugin.formats.small_files import CONFIG, read_json, read_text
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lexicon import CodePoints
 from elmo_plugin.modules.token_encoder import UNKNOWN_OF_LEXICON
 from elmo_plugin.options import BiLMOptions
 
 KIND = "a config"
-CONFIG, ENCODER, TOKEN_EMBEDDER = "config.json", "encoder.pkl", "token_embedder.pkl"
+ENCODER, TOKEN_EMBEDDER = "encoder.pkl", "token_embedder.pkl"
 CHARACTERS, WORDS = "char.dic", "word.dic"
 CHARACTER_TABLE, WORD_TABLE = (f"{kind}_emb_layer.embedding.weight" for kind in ("char", "word"))
+
+FILES = r"(encoder|token_embedder)\.pkl|(char|word)\.dic|config\.json"
+"""Names of its files. The config names one more, of any name that ends in .json."""
 
 LSTM = ("dim", "projection_dim", "n_layers", "cell_clip", "proj_clip")
 """Keys of the block `encoder` that are our options."""

@@ -61,7 +61,7 @@ def write_mixes(mixes: TrainedMixes, path: Path) -> None:
     """Write the mixes. Decimal numbers of JSON hold a float32 exactly."""
     numbers = {name: tensor.item() for name, tensor in mixes.state.items()}
     for name, number in numbers.items():
-        check_number(f"{path}: {name}", number)
+        check_number(name, number)
     path.write_text(json.dumps({**mixes.settings, "mixes": numbers}, indent=2) + "\n")
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from elmo_plugin.checks import InputError, shown
 
+CONFIG = "config.json"
+"""The file with which the folders of AllenNLP and of ELMoForManyLangs describe a model."""
+
 MOST_BYTES = {".json": 1 << 24, ".txt": 1 << 27, ".dic": 1 << 27}
 """Largest files that are read as a whole, so that a small archive cannot fill the memory."""
 

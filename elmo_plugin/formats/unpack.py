@@ -11,7 +11,7 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,18 +21,7 @@ from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.atomic_write import NO_SPACE, name_full_disk
 from elmo_plugin.formats.small_files import MOST_BYTES, check_expansion
 
-NEEDED = re.compile(
-    r"(?!\.)("
-    r"config\.json|(weights|best)\.th|(words|elmo_options)\.txt|"  # AllenNLP
-    r".*options\.json|elmo_mixes\.json|.*\.(hdf5|h5)|vocab.*\.txt|"  # bilm-tf
-    r"checkpoint|.*\.ckpt.*\.(index|data-\d+-of-\d+)|"  # its checkpoints
-    r"(encoder|token_embedder)\.pkl|(char|word)\.dic"  # ELMoForManyLangs
-    r")",
-    re.IGNORECASE,
-)
-"""Names of the files that the formats read. No others are unpacked, except small JSON files."""
 MOST_FILES = 1000
-
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_HEADER = 1 << 24
 """Most bytes of a member's name and other facts, which `tarfile` reads as a whole."""
@@ -52,26 +41,12 @@ class _GzipFile(gzip.GzipFile):
 
 
 @contextmanager
-def renamed(names: Mapping[Any, Any]) -> Iterator[None]:
-    """
-    Let an `InputError` name files as the user did: the keys of `names` are the paths of downloads
-    and unpacked files, and the values are what they were made from.
-    """
-    try:
-        yield
-    except InputError as error:
-        message = str(error)
-        for path, name in names.items():
-            message = message.replace(str(path), str(name))
-        raise InputError(message) from error
-
-
-@contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
+def unpacked(path: Path, needed: re.Pattern[str]) -> Iterator[Path]:
     """
     Yield a folder with the files in a `.tar.gz` or a zip file, which exists inside the context; or
     `path`, if it is a folder or another kind of file. If a folder has no files of a model, but one
-    folder, this is it.
+    folder, this is it. `needed`: the names of a model's files. No others are unpacked, except small
+    JSON files.
 
     Raises an `InputError` if an archive is damaged, has members outside its own folder, or would
     become much larger. The message of this error, and of any raised inside the context, begins with
@@ -80,24 +55,23 @@ def unpacked(path: Path) -> Iterator[Path]:
     members = _members(path)
     try:
         if members is None:
-            yield _innermost(path)
+            yield _innermost(path, needed)
             return
         with (
             name_full_disk(f"{path}, unpacked in {tempfile.gettempdir()}"),
             tempfile.TemporaryDirectory() as folder,
-            renamed({folder: path}),
         ):
-            _unpack(path, Path(folder), members)
-            yield _innermost(Path(folder))
+            _unpack(path, Path(folder), members, needed)
+            yield _innermost(Path(folder), needed)
     except InputError as error:
         is_named = str(error).startswith((f"{path}:", f"{path}/"))
         raise InputError(str(error) if is_named else f"{path}: {error}") from error
 
 
-def _innermost(folder: Path) -> Path:
+def _innermost(folder: Path, needed: re.Pattern[str]) -> Path:
     """The only folder in `folder`, or in this one, and so on, if none of the outer ones has files
     of a model."""
-    while folder.is_dir() and not any(NEEDED.fullmatch(file.name) for file in folder.iterdir()):
+    while folder.is_dir() and not any(needed.fullmatch(file.name) for file in folder.iterdir()):
         visible = (x for x in folder.iterdir() if not x.name.startswith((".", "__MACOSX")))
         folders = [x for x in visible if x.is_dir()]
         if len(folders) != 1:
@@ -122,14 +96,6 @@ def _tar_members(path: Path) -> Iterator[_Member]:
     """Also verifies the checksum of the whole archive."""
     with _GzipFile(path) as stream:
         with tarfile.open(fileobj=stream, mode="r:") as archive:
-
-            def content(member: tarfile.TarInfo) -> Any:
-                if member.issparse():
-                    raise InputError(
-                        f"{member.name}: expected an ordinary file, found a sparse one"
-                    )
-                return archive.extractfile(member)
-
             for member in archive:
                 archive.members.clear()  # type: ignore[attr-defined]  # there may be millions
                 if not (member.isreg() or member.isdir()):
@@ -137,7 +103,8 @@ def _tar_members(path: Path) -> Iterator[_Member]:
                         "expected files and folders, found a link or a device: "
                         f"{shown(member.name)}"
                     )
-                yield member.name, member.size, partial(content, member) if member.isreg() else None
+                content = partial(archive.extractfile, member) if member.isreg() else None
+                yield member.name, member.size, content
         while stream.read(1 << 20):  # reads on to the checksum
             pass
 
@@ -150,7 +117,9 @@ def _zip_members(path: Path) -> Iterator[_Member]:
             yield member.filename, member.file_size, content
 
 
-def _unpack(path: Path, folder: Path, members: Callable[[Path], Iterator[_Member]]) -> None:
+def _unpack(
+    path: Path, folder: Path, members: Callable[[Path], Iterator[_Member]], needed: re.Pattern[str]
+) -> None:
     """Copy the files of an archive that are needed into a folder."""
     n_files = total = 0
     try:
@@ -163,7 +132,7 @@ def _unpack(path: Path, folder: Path, members: Callable[[Path], Iterator[_Member
             last = posixpath.basename(name)
             most = MOST_BYTES.get(posixpath.splitext(last)[1].lower(), n_bytes)
             # ELMoForManyLangs names any JSON file.
-            is_needed = NEEDED.fullmatch(last) or (last.endswith(".json") and n_bytes <= most)
+            is_needed = needed.fullmatch(last) or (last.endswith(".json") and n_bytes <= most)
             if content is None or not is_needed:
                 continue
             if n_bytes > most:

@@ -243,13 +243,12 @@ def test_a_small_archive_of_a_huge_text_is_refused(run, tmp_path, name, monkeypa
     for is_sparse in (False, True):
         info = member(name, tarfile.REGTYPE, "")
         headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": name}
-        info.pax_headers = {**headers, "GNU.sparse.realsize": str(1 << 19)} if is_sparse else {}
+        info.pax_headers = {**headers, "GNU.sparse.realsize": str(1 << 21)} if is_sparse else {}
         text = b"1\n0\n1\n".ljust(512, b"\0") if is_sparse else bytes(1 << 21)
         info.size = len(text)
         with tarfile.open(archive, "w:gz", format=tarfile.PAX_FORMAT) as tar:
             tar.addfile(info, io.BytesIO(text))
-        found = "a sparse one" if is_sparse else "2,097,152"
-        with pytest.raises(InputError, match=f"{name}: expected .* found {found}"):
+        with pytest.raises(InputError, match=f"{name}: expected .* found 2,097,152"):
             load_language_model(archive)
 
 

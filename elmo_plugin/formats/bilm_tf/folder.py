@@ -9,25 +9,30 @@ from pathlib import Path
 
 import torch
 
-from elmo_plugin.checks import InputError, check_path
+from elmo_plugin.checks import InputError, check_path, named
 from elmo_plugin.files.atomic_write import atomic_write, writable_folder
-from elmo_plugin.formats.bilm_tf.texts import read_options, write_options
+from elmo_plugin.formats.bilm_tf.texts import (
+    OPTIONS,
+    read_options,
+    write_options,
+    write_vocabulary_file,
+)
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.mixes import MIXES, TrainedMixes, read_mixes, write_mixes
-from elmo_plugin.formats.small_files import read_json
-from elmo_plugin.formats.unpack import renamed
+from elmo_plugin.formats.small_files import CONFIG, read_json
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.token_encoder import WordTable
 
-CONFIG = "config.json"
-OPTIONS = "options.json"
 VOCABULARY = "vocabulary.txt"
 WEIGHTS = "weights.hdf5"
 PREFERRED_WEIGHTS = ("model.hdf5", WEIGHTS)
 HDF5_ENDINGS = (".hdf5", ".h5")
+FILES = r".*options\.json|elmo_mixes\.json|.*\.(hdf5|h5)|vocab.*\.txt"
+CHECKPOINT = re.compile(r"(?!\.).*\.ckpt.*\.index")
+"""A file of a checkpoint of bilm-tf, which is trained in the folder and newer than its HDF5."""
 OTHERS = re.compile(
-    r"(?!\.)(model\.hdf5|.*softmax.*\.(hdf5|h5)|.*\.ckpt.*\.index|(encoder|token_embedder)\.pkl)",
+    rf"{CHECKPOINT.pattern}|(?!\.)(model\.hdf5|.*softmax.*\.(hdf5|h5)|(encoder|token_embedder)\.pkl)",
     re.IGNORECASE,
 )
 """Files that are read in place of `WEIGHTS` or of its softmax."""
@@ -51,10 +56,10 @@ def read_model_files(
         softmax_file = str(_only(own, [], "HDF5 file of a softmax"))
     if vocabulary_file is None and (with_softmax or options.words is not None):
         vocabulary_file = vocabulary_in(folder)
-    found = read_weights(options, weights, vocabulary_file, softmax_file, with_softmax)
+    loaded = read_weights(options, weights, vocabulary_file, softmax_file, with_softmax)
     if (folder / MIXES).exists():
-        return found._replace(mixes=read_mixes(folder / MIXES))
-    return found
+        return loaded._replace(mixes=read_mixes(folder / MIXES))
+    return loaded
 
 
 def vocabulary_in(folder: Path) -> str | None:
@@ -62,8 +67,8 @@ def vocabulary_in(folder: Path) -> str | None:
     The file `vocabulary.txt`, or else the only file `vocab*.txt` in a folder; `None` if there is
     none. Raises an `InputError` that lists the files if there are several.
     """
-    found = sorted(file for file in folder.glob("vocab*.txt") if file.is_file())
-    return str(_only(found, [VOCABULARY], "file vocab*.txt")) if found else None
+    files = sorted(file for file in folder.glob("vocab*.txt") if file.is_file())
+    return str(_only(files, [VOCABULARY], "file vocab*.txt")) if files else None
 
 
 def model_files(folder: Path) -> tuple[Path, ...]:
@@ -85,10 +90,10 @@ def model_files(folder: Path) -> tuple[Path, ...]:
     )
 
 
-def _only(found: list[Path], preferred: Iterable[str], expected: str) -> Path:
-    chosen = found if len(found) == 1 else [file for file in found if file.name in preferred]
+def _only(files: list[Path], preferred: Iterable[str], expected: str) -> Path:
+    chosen = files if len(files) == 1 else [file for file in files if file.name in preferred]
     if len(chosen) != 1:
-        names = ", ".join(file.name for file in found) or "none"
+        names = ", ".join(file.name for file in files) or "none"
         raise InputError(f"expected one {expected} in it, found {names}")
     return chosen[0]
 
@@ -96,11 +101,11 @@ def _only(found: list[Path], preferred: Iterable[str], expected: str) -> Path:
 def holds_model_files(path: Path) -> bool:
     """
     Whether `path` is a folder with an options file or an HDF5 file. The folder of a training run is
-    none, because an older export may be in it.
+    none, of AllenNLP or of bilm-tf, because an older export may be in it.
     """
-    names = (file.name.lower() for file in path.glob("[!.]*"))
-    has_files = any(name.endswith((OPTIONS, *HDF5_ENDINGS)) for name in names)
-    return has_files and not _is_run(path)
+    names = [file.name for file in path.glob("[!.]*")]
+    has_files = any(name.lower().endswith((OPTIONS, *HDF5_ENDINGS)) for name in names)
+    return has_files and not any(map(CHECKPOINT.fullmatch, names)) and not _is_run(path)
 
 
 def _is_run(folder: Path) -> bool:
@@ -132,9 +137,6 @@ def write_model_files(
     Raises an `InputError` if the folder cannot be used or created, or has files of another model
     that would be read in their place, and a `DiskFullError` if the disk is full.
     """
-    # What reads text, compressed or not, is not needed for vectors.
-    from elmo_plugin.formats.bilm_tf.texts import write_vocabulary_file
-
     if words is None and isinstance(bilm.token_encoder, WordTable):
         words = bilm.token_encoder.words.words()
     # The weights are renamed first and the options last; without the options nothing loads.
@@ -157,7 +159,7 @@ def write_model_files(
             )
         for name, write in writers.items():
             temporary = stack.enter_context(atomic_write(folder / name))
-            with renamed({temporary: folder / name}):
+            with named(str(folder / name)):
                 write(temporary)
         for name in (*texts, MIXES):
             Path(os.path.realpath(folder / name)).unlink(missing_ok=True)  # a link stays

@@ -17,6 +17,8 @@ from elmo_plugin.formats.small_files import read_json
 from elmo_plugin.options import BLOCKS, BiLMOptions
 from elmo_plugin.text.characters import SPECIAL_WORDS
 
+OPTIONS = "options.json"
+
 N_WORDS, TIED = "n_tokens_vocab", "share_embedding_softmax"
 """bilm-tf's keys of a model without `char_cnn`, which reads words from a table."""
 
@@ -159,12 +161,12 @@ def write_vocabulary_file(words: Sequence[str], file: str | os.PathLike) -> None
     for index, word in enumerate(words):
         if not word or word != word.strip() or "\n" in word or "\r" in word or _has_space(word):
             raise InputError(
-                f"{file}: expected words that each fit on one line, found {word!r} (id {index})"
+                f"expected words that each fit on one line, found {word!r} (id {index})"
             )
     try:
         text = "".join(f"{word}\n" for word in words).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{file}: expected words that UTF-8 can hold, found {error.object[error.start]!r}"
+            f"expected words that UTF-8 can hold, found {error.object[error.start]!r}"
         ) from error
     Path(file).write_bytes(text)

@@ -7,37 +7,69 @@ programs ignore both, and their files are read without these checks.
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 
 import h5py
+import numpy as np
 import torch
-from torch import Tensor
 
-from elmo_plugin.checks import InputError, named
-from elmo_plugin.files.hdf5 import VERSION, HDF5Bytes, open_hdf5, read_text, write_array, write_text
-from elmo_plugin.formats.bilm_tf.array_views import (
-    EMBEDDING,
-    LEXICON,
-    SOFTMAX_BIAS,
-    SOFTMAX_WEIGHT,
-    WARM_STATE,
-    WORDS,
-    array_views,
+from elmo_plugin.checks import InputError
+from elmo_plugin.files.hdf5 import (
+    VERSION,
+    HDF5Bytes,
+    array_names,
+    find_array,
+    open_hdf5,
+    read_rows,
+    read_text,
+    write_array,
+    write_text,
 )
-from elmo_plugin.formats.bilm_tf.arrays import Arrays, HDF5Arrays, fill
-from elmo_plugin.formats.bilm_tf.texts import options_from_dict
-from elmo_plugin.formats.build import FoundBiLM, allocate, check_lexicon, meta_modules, tie
-from elmo_plugin.formats.small_files import check_expansion, parse_json
+from elmo_plugin.formats.bilm_tf.array_views import EMBEDDING, LEXICON, WORDS, array_views
+from elmo_plugin.formats.bilm_tf.arrays import Arrays, read_arrays
+from elmo_plugin.formats.bilm_tf.texts import OPTIONS, options_from_dict
+from elmo_plugin.formats.build import FoundBiLM
+from elmo_plugin.formats.small_files import parse_json
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.characters import NUM_CHARACTERS
 
-WRITTEN_FOR = "options.json"
+WRITTEN_FOR = OPTIONS
 """Attribute of a weight file that contains its options."""
 
-FIRST_CELL = "MultiRNNCell/Cell0/"
-"""A level of the names that bilm-tf's files of one-layer models lack."""
+SOFTMAX = "softmax/"
+"""The beginning of the names of the softmax's arrays."""
+
+
+class HDF5Arrays:
+    """The arrays of an open HDF5 file, and of a second one with the softmax if there is one."""
+
+    def __init__(self, file: h5py.File, softmax: h5py.File | None = None) -> None:
+        self._weights = file
+        self._softmax = file if softmax is None else softmax
+        paths = {self._weights.filename, self._softmax.filename}
+        self.n_bytes = sum(map(os.path.getsize, paths))
+        self._find = cache(lambda name: find_array(self._file(name), name))
+
+    def _file(self, name: str) -> h5py.File:
+        return self._softmax if name.startswith(SOFTMAX) else self._weights
+
+    def path(self, name: str = "") -> str:
+        return self._file(name).filename
+
+    def names(self) -> Iterable[str]:
+        return [*array_names(self._weights), *array_names(self._softmax)]
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        array = self._find(name)
+        return None if array is None else array.shape
+
+    def rows(self, name: str) -> Iterator[np.ndarray]:
+        array = self._find(name)
+        assert array is not None
+        return read_rows(array)
 
 
 def read_weights(
@@ -60,70 +92,6 @@ def read_weights(
         return read_arrays(options, arrays, vocabulary_file, with_softmax)
 
 
-def read_arrays(
-    options: BiLMOptions,
-    arrays: Arrays,
-    vocabulary_file: str | os.PathLike | None = None,
-    with_softmax: bool = True,
-) -> FoundBiLM:
-    """
-    Read a biLM of these `options` and, if there is a `vocabulary_file` with its words, the softmax.
-    They are also the words of a table, unless these are among the arrays, and then the same. The
-    numbers may have any floating-point type. The warm state is read if there is one, and computed
-    otherwise.
-
-    Raises an `InputError` that names the file and the array if an array is missing, damaged or of
-    another shape, contains NaN or infinity, or belongs to a layer that the options do not have; if
-    the file would become much larger in memory; or if the vocabulary has other words or is missing.
-    """
-    is_table, has_words = options.char_cnn is None, arrays.shape(WORDS) is not None
-    has_softmax = any(arrays.shape(x) is not None for x in (SOFTMAX_WEIGHT, SOFTMAX_BIAS))
-    reads_softmax = vocabulary_file is not None and with_softmax and has_softmax
-    rows = None
-    if vocabulary_file is not None and (reads_softmax or is_table):
-        # What reads text, compressed or not, is not needed for vectors.
-        from elmo_plugin.formats.bilm_tf.texts import read_softmax_rows
-
-        shape = arrays.shape(name := EMBEDDING if is_table else SOFTMAX_WEIGHT)
-        if not shape:
-            raise InputError(f"{arrays.path(name)}: {name}: expected an array, found none")
-        rows = read_softmax_rows(vocabulary_file, shape[0], arrays.path(name))
-    left_out = set(WARM_STATE) if arrays.shape(WARM_STATE[0]) is None else set()
-    if is_table and not has_words:
-        left_out.add(WORDS)
-        if rows is None:
-            raise InputError(
-                f"{arrays.path()}: expected a vocabulary file with the words of its table, found "
-                "none"
-            )
-        options = options.of_words(rows.words)
-    n_words = len(rows.words) if rows is not None and reads_softmax else None
-    # Of other sizes than the file's, an error names an array of a layer, which says more.
-    bilm, softmax = _checked(options, arrays, n_words, {*left_out, *WARM_STATE})
-    allocate(bilm)
-    allocate(softmax)
-    for name, parts in array_views(bilm, softmax).items():
-        if name not in left_out:
-            of_words = name in (EMBEDDING, SOFTMAX_WEIGHT, SOFTMAX_BIAS)
-            order = rows.order if rows is not None and of_words else None
-            fill(parts, arrays, _find(arrays, name, parts), order)
-    tie(bilm, softmax)
-    words = None if rows is None else rows.words
-    if WORDS in left_out:
-        bilm.token_encoder.words.fill(words)
-    with named(arrays.path()):
-        check_lexicon(bilm)
-    if is_table and has_words and rows is not None:
-        if rows.order is not None or bilm.token_encoder.words.words() != words:
-            raise InputError(
-                f"{vocabulary_file}: expected the words of the table in {arrays.path()}, found "
-                "others"
-            )
-    if WARM_STATE[0] in left_out:
-        bilm.warm_up()
-    return FoundBiLM(bilm, softmax, words)
-
-
 def _of_stored_words(options: BiLMOptions, arrays: Arrays) -> BiLMOptions:
     """
     Options with the sizes of the words that are among the arrays, if they do not have any: those of
@@ -135,30 +103,19 @@ def _of_stored_words(options: BiLMOptions, arrays: Arrays) -> BiLMOptions:
     return replace(options, words=replace(options.words, n_words=table[0], n_bytes=text[0]))
 
 
-def _checked(
-    options: BiLMOptions, arrays: Arrays, n_softmax_words: int | None, left_out: set[str]
-) -> tuple[BiLM, SampledSoftmax | None]:
-    """
-    Check that arrays match `options`, and return modules of these sizes without memory.
-    `n_softmax_words`: number of words of the softmax, if it is to be read. `left_out`: names that
-    are not expected. Raises an `InputError` as `read_arrays`; the message names the first array.
-    """
-    with named(arrays.path()):
-        # Every array takes more than 100 bytes, which bounds the number of layers.
-        modules = meta_modules(options, n_softmax_words, arrays.n_bytes // 100)
-    views = {name: x for name, x in array_views(*modules).items() if name not in left_out}
-    for name, parts in views.items():
-        _find(arrays, name, parts)
-    size = sum(part.nbytes for parts in views.values() for part in parts)
-    check_expansion(arrays.path(), size, arrays.n_bytes)
-    known = {*views, *(name.replace(FIRST_CELL, "") for name in views)}
-    for name in arrays.names():
-        if name.startswith(("CNN", "RNN", "lexicon")) and name not in known:
-            raise InputError(
-                f"{arrays.path(name)}: {name}: expected only arrays that the options describe, "
-                "found this one too"
-            )
-    return modules
+def _check_options(file: h5py.File, options: BiLMOptions) -> None:
+    """Reject a file that was written for other options. Only files written here record them."""
+    text = read_text(file, WRITTEN_FOR)
+    if text is None or text == json.dumps(options.to_dict()):
+        return
+    source = f"{file.filename}: {WRITTEN_FOR}"
+    written = options_from_dict(parse_json(text, source, "an options file"), source=source)
+    if difference := options.difference(written):
+        key, expected, stored = difference
+        raise InputError(
+            f"{file.filename}: expected weights for {key} {expected}, as the options say, found "
+            f"weights that were written for {key} {stored}"
+        )
 
 
 def write_weights(
@@ -184,49 +141,10 @@ def write_weights(
             numbers = torch.cat([part.to("cpu", kept) for part in parts])
             if not numbers.isfinite().all():
                 raise InputError(
-                    f"{path}: {name}: expected finite numbers of the type {kept}, found others"
+                    f"{name}: expected finite numbers of the type {kept}, found others"
                 )
             write_array(file, name, numbers.numpy())
             disk.check()
-
-
-def _find(arrays: Arrays, name: str, parts: list[Tensor]) -> str:
-    """
-    The name in the file of the array `name`, which must have the shape of the concatenated views
-    `parts`.
-    """
-    expected = (sum(len(part) for part in parts), *parts[0].shape[1:])
-    found = arrays.shape(name)
-    if found is None:
-        name_of_one_layer = name.replace(FIRST_CELL, "")
-        found = arrays.shape(name_of_one_layer)
-        name = name if found is None else name_of_one_layer
-    if found is None:
-        raise InputError(f"{arrays.path(name)}: {name}: expected an array, found none")
-    if found != expected:
-        hint = ""
-        if name == "char_embed" and found[:1] == (NUM_CHARACTERS,):
-            hint = "; the file has no row for padding, which readers add in front"
-        raise InputError(
-            f"{arrays.path(name)}: {name}: expected the shape {expected}, as the options say, "
-            f"found {found}{hint}"
-        )
-    return name
-
-
-def _check_options(file: h5py.File, options: BiLMOptions) -> None:
-    """Reject a file that was written for other options. Only files written here record them."""
-    text = read_text(file, WRITTEN_FOR)
-    if text is None or text == json.dumps(options.to_dict()):
-        return
-    source = f"{file.filename}: {WRITTEN_FOR}"
-    found = options_from_dict(parse_json(text, source, "an options file"), source=source)
-    if difference := options.difference(found):
-        key, expected, stored = difference
-        raise InputError(
-            f"{file.filename}: expected weights for {key} {expected}, as the options say, found "
-            f"weights that were written for {key} {stored}"
-        )
 
 
 def _check_settings(bilm: BiLM) -> None:
@@ -241,9 +159,9 @@ def _check_settings(bilm: BiLM) -> None:
     for module in bilm.token_encoder.modules():
         if isinstance(module, CharCNN) and char_cnn is not None:
             settings.append(("char_cnn.activation", char_cnn.activation, module.activation))
-    for name, expected, found in settings:
-        if found != expected:
+    for name, expected, value in settings:
+        if value != expected:
             raise InputError(
-                f"{name}: expected {expected}, as the biLM was built, found {found}, which was set "
+                f"{name}: expected {expected}, as the biLM was built, found {value}, which was set "
                 "later"
             )

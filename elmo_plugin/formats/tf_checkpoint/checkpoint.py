@@ -12,7 +12,7 @@ import numpy as np
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.hdf5 import BLOCK_BYTES
 from elmo_plugin.formats.bilm_tf.folder import vocabulary_in
-from elmo_plugin.formats.bilm_tf.texts import read_options
+from elmo_plugin.formats.bilm_tf.texts import OPTIONS, read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_arrays
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.small_files import MOST_BYTES, read_small_file
@@ -25,6 +25,7 @@ from elmo_plugin.formats.tf_checkpoint.index_file import (
 )
 
 INDEX = ".index"
+FILES = r"checkpoint|.*\.ckpt.*\.(index|data-\d+-of-\d+)"
 STEP = re.compile(r".*-(\d+)\.index")
 NEWEST = re.compile(rb'^model_checkpoint_path: "(?:.*[/\\])?([^"/\\]+)"', re.MULTILINE)
 """The line of the file `checkpoint` with the path at which the newest one was written."""
@@ -60,7 +61,7 @@ def read_checkpoint(
     `InputError` if a file is missing.
     """
     index = _newest(path) if path.is_dir() else path
-    options = read_options(index.parent / "options.json")
+    options = read_options(index.parent / OPTIONS)
     arrays = CheckpointArrays(index)
     if vocabulary_file is None and (with_softmax or options.words is not None):
         vocabulary_file = vocabulary_in(index.parent)
@@ -72,10 +73,13 @@ def holds_checkpoint(path: Path) -> bool:
     return any(_indices(path)) if path.is_dir() else path.name.endswith(INDEX)
 
 
-def index_of(name: str | os.PathLike) -> str | os.PathLike:
-    """The index of a checkpoint that is named without it, such as `FOLDER/model.ckpt-1250`."""
-    index = f"{os.fspath(name)}{INDEX}"
-    return index if os.path.isfile(os.path.expanduser(index)) else name
+def index_of(name: str | os.PathLike) -> str | None:
+    """
+    The index of a checkpoint that is named without it, such as `FOLDER/model.ckpt-1250`; `None` if
+    there is none.
+    """
+    index = os.path.expanduser(f"{os.fspath(name)}{INDEX}")
+    return index if os.path.isfile(index) else None
 
 
 def _indices(folder: Path) -> list[Path]:

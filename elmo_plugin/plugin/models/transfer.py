@@ -1,12 +1,16 @@
 """Loads pretrained weights into a language model; softmax rows are matched by word."""
 
 import logging
+import os
 
+import h5py
 import torch
 
 from elmo_plugin.checks import InputError, check_path, fail
+from elmo_plugin.formats.bilm_tf.folder import HDF5_ENDINGS
 from elmo_plugin.formats.find import File, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.options import BiLMOptions
 
 OF_WORDS = ("token_encoder.words.text", "token_encoder.embedding.weight")
 """What a biLM with a table of words has for each word."""
@@ -42,13 +46,12 @@ def load_pretrained(
     if pretrained_file is None:
         return
     try:
+        name: File | BiLMOptions = pretrained_file
+        weight_file = None
+        if _is_weight_file(pretrained_file):  # its words are its own
+            name, weight_file = bilm.options.of_words([]), pretrained_file
         found = find_bilm(
-            pretrained_file,
-            None,
-            vocabulary_file,
-            softmax_file=softmax_file,
-            options=bilm.options.of_words([]),  # the file has words of its own
-            with_softmax=True,
+            name, weight_file, vocabulary_file, softmax_file=softmax_file, with_softmax=True
         )
         if difference := bilm.options.difference(found.options.of_words(words)):
             key, expected, other = difference
@@ -66,6 +69,12 @@ def load_pretrained(
         return
     n_rows = _copy_rows(softmax, words, found.softmax, found.words)
     logger.info("%s: loaded the softmax of %d of %d words", pretrained_file, n_rows, len(words))
+
+
+def _is_weight_file(name: File) -> bool:
+    """Whether a name is that of bilm-tf's weights alone, in a file or at a URL."""
+    path = os.path.expanduser(str(name))
+    return h5py.is_hdf5(path) or path.lower().endswith(HDF5_ENDINGS)
 
 
 @torch.no_grad()

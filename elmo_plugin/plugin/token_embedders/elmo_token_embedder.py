@@ -51,8 +51,9 @@ class ElmoEmbedder(TokenEmbedder):
     archive_file : `str`, optional
         `model.tar.gz` or folder of a trained `bilm`, or of a task model with this embedder (with
         `#` and the embedder's name if it has several); a folder, zip or `.tar.gz` file with
-        bilm-tf's `options.json` and an HDF5 file, `hf://USER/REPOSITORY` with them; or the name of
-        an installed model.
+        bilm-tf's `options.json` and an HDF5 file or a TensorFlow checkpoint, or with a model of
+        ELMoForManyLangs; `hf://USER/REPOSITORY` with one of these; or the name of an installed
+        model.
     pretrained : `str`, optional
         Name of an installed model.
     elmo_dim : `int`, optional

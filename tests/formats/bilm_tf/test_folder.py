@@ -13,6 +13,7 @@ import pytest
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.folder import model_files
+from elmo_plugin.formats.find import NEEDED
 from elmo_plugin.formats.unpack import unpacked
 from tests.damage import damage
 
@@ -46,7 +47,7 @@ ONE = {"model.hdf5": "model.hdf5"}
 @contextmanager
 def files_of(path: Path) -> Iterator[tuple[Path, Path]]:
     """The options and the weights in a zip file that is unpacked."""
-    with unpacked(path) as inside:
+    with unpacked(path, NEEDED) as inside:
         if inside == path:
             raise InputError(f"{path}: another kind of file")
         yield model_files(inside)

@@ -16,7 +16,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
-from elmo_plugin.formats.bilm_tf import arrays
+from elmo_plugin.formats.bilm_tf import weight_file
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import options_from_dict, read_options, write_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
@@ -271,11 +271,11 @@ def test_one_layer_dumps_lack_a_level(tmp_path):
 
 
 def test_an_array_is_found_once(files, monkeypatch):
-    """Finding a compressed array decompresses all of it, to check its chunks."""
+    """By definition."""
     _, path, bilm = files
     found = []
-    find = arrays.find_array
-    monkeypatch.setattr(arrays, "find_array", lambda *x: (found.append(x[1]), find(*x))[1])
+    find = weight_file.find_array
+    monkeypatch.setattr(weight_file, "find_array", lambda *x: (found.append(x[1]), find(*x))[1])
     read_weights(bilm.options, path)
     assert len(found) == len(set(found)) > 9
 
