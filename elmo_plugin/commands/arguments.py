@@ -17,6 +17,8 @@ from elmo_plugin.formats.find import KEYS, NAMES_OF_A_BILM, File, find_bilm, one
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.pretrained import pretrained_names
 
+PLUGIN_ADDRESSES = ("docs://", "task://")
+
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """The biLM, where and how precisely it is computed, and the tokens that it reads."""
