@@ -14,12 +14,7 @@ class FileLock(filelock.FileLock):
     """
 
     def acquire(self, *args: Any, **kwargs: Any) -> Any:
-        create_lock_file(self.lock_file)
+        if not os.path.lexists(self.lock_file):  # `filelock` does not follow links
+            Path(self.lock_file).parent.mkdir(parents=True, exist_ok=True)
+            Path(self.lock_file).touch()
         return super().acquire(*args, **kwargs)
-
-
-def create_lock_file(path: str) -> None:
-    """Create a lock file and its folder, as `filelock` does, if there is none."""
-    if not os.path.lexists(path):  # `filelock` does not follow links
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).touch()

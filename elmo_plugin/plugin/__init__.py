@@ -13,11 +13,10 @@ from elmo_plugin.plugin.environment import check_environment
 check_environment()
 occupy_closed_streams()
 
-# These patch AllenNLP for the imports below, which register everything.
+# First, because it patches AllenNLP for the imports below, which register everything.
 import allennlp_today  # isort: split
 
 from elmo_plugin.modules import BiLM
-from elmo_plugin.plugin import compat  # isort: split
 
 # A biLM has no normalization, and hooks disable its caches.
 allennlp_today.callbacks.WITHOUT_HOOKS.append(BiLM)

@@ -83,8 +83,6 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
     """
 
     default_predictor = "bilm"
-    validation_metrics = ("perplexity", "forward_perplexity", "backward_perplexity", "loss")
-    reads_empty_text = True  # both of its boundaries have a probability
 
     _n_batches = 0
 

@@ -9,7 +9,7 @@ from allennlp.data import Instance
 from allennlp.models import Model
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, shown
 from elmo_plugin.commands.streams import output_encoding
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
@@ -67,9 +67,9 @@ class BiLMPredictor(Predictor):
         if line.startswith("{"):
             try:
                 found = json.loads(line)
-            except json.JSONDecodeError:
+            except json.JSONDecodeError as error:
                 if line.startswith('{"'):  # other braces may be text
-                    raise
+                    raise InputError(f"expected JSON, found {shown(line)} ({error})") from error
         _tokens(found)  # here, where the line's number is known
         return found
 

@@ -261,27 +261,6 @@ def test_a_full_disk_within_an_epoch(tmp_path, monkeypatch):
         train(tmp_path / "run", validate_every={"num_batches": 2})
 
 
-@pytest.mark.parametrize("metric", ["-perplxity", ["-perplexity", "-sampled_loss"]])
-def test_a_misspelled_validation_metric(tmp_path, metric):
-    """It is named before the first batch; AllenNLP notices it after an epoch."""
-    params = config(tmp_path / "cache").as_dict()
-    params["trainer"]["validation_metric"] = metric
-    with pytest.raises(InputError, match=r"trainer: validation_metric: .* 'perplexity'.*found"):
-        train_model(Params(params), str(tmp_path / "run"))
-    assert not list((tmp_path / "run").glob("*.th"))
-
-
-@pytest.mark.parametrize(
-    "key, value", [("grad_norm", 0), ("grad_norm", -1.0), ("grad_clipping", 0.0), ("num_epochs", 0)]
-)
-def test_numbers_that_cannot_train(tmp_path, key, value):
-    """AllenNLP multiplies the gradient by a `grad_norm` of 0, or by less."""
-    params = config(tmp_path / "cache").as_dict()
-    params["trainer"][key] = value
-    with pytest.raises(InputError, match=rf"^trainer: {key}.*: expected .*, found {value}$"):
-        train_model(Params(params), str(tmp_path / "run"))
-
-
 def test_a_refused_text_leaves_the_runs_vocabulary(tmp_path):
     """AllenNLP saves the vocabulary before the checkpoint is read."""
     text = tmp_path / "train.txt"

@@ -40,7 +40,7 @@ def test_forms_of_input(bilm):
         line = "\ufeff" + line
         assert bilm.predict_json(bilm.load_line(line)) == expected
     assert bilm.load_line("{ 1 , 2 }\n") == {"sentence": "{ 1 , 2 }"}
-    with pytest.raises(json.JSONDecodeError):
+    with pytest.raises(InputError, match=r"^expected JSON, found "):
         bilm.load_line('{"sentence": "He ran ."\n')
     for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}):
         with pytest.raises(InputError, match=r"^expected .*, found \{.*\}$"):

@@ -3,12 +3,15 @@
 import io
 import json
 import os
+import re
 import sys
 
 import pytest
+from allennlp.commands.predict import _PredictManager
+from allennlp.common import JsonDict
+from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.predictors.sentences import BiLMPredictor
 from tests.conftest import allennlp
 
 LINES = ["he threw the stick", '{"tokens": ["the", "dog"]}', "a\u2028b\rc", "{ 1 }", "."]
@@ -26,11 +29,9 @@ def give_stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 @pytest.mark.parametrize("source", ["file", "stdin", "pipe"])
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_each_line_has_an_output(bilm_archive, tmp_path, monkeypatch, source, batch_size) -> None:
-    """By hand: a line feed ends a line, and no other character does. An output that exists is
-    replaced."""
+    """By hand: a line feed ends a line, and no other character does."""
     text, out = tmp_path / "text", tmp_path / "out"
     text.write_bytes("".join(f"{line}\n" for line in LINES).encode())
-    out.write_text("old")
     give_stdin(monkeypatch, text.read_bytes().decode())
     path: object = {"file": text, "stdin": "-", "pipe": ""}[source]
     if source == "pipe":
@@ -40,7 +41,6 @@ def test_each_line_has_an_output(bilm_archive, tmp_path, monkeypatch, source, ba
         path = f"/dev/fd/{pipe}"
     predict(bilm_archive, "bilm", path, "--output-file", out, "--batch-size", batch_size)
     assert [json.loads(line)["tokens"] for line in out.read_text().splitlines()] == TOKENS
-    assert {file.name for file in tmp_path.iterdir()} == {"text", "out"}
 
 
 @pytest.mark.parametrize("name", ["bilm", "elmo"])
@@ -57,31 +57,23 @@ def test_each_line_has_an_output(bilm_archive, tmp_path, monkeypatch, source, ba
 def test_a_line_without_a_sentence(
     bilm_archive, tmp_path, monkeypatch, name, source, line, message
 ) -> None:
-    """The error names the file and the line. An earlier output stays as it was. In a file, such a
-    line is found before anything is computed."""
-    text, out = tmp_path / "text", tmp_path / "out"
+    """The error names the file and the line."""
+    text = tmp_path / "text"
     text.write_text(f"he threw\nthe dog\n{line}\n.\n", "utf-8")
-    out.write_text("old")
-    if source == "stdin":
-        give_stdin(monkeypatch, text.read_text("utf-8"))
-    else:
-        monkeypatch.setattr(BiLMPredictor, "predict_batch_json", None)
+    give_stdin(monkeypatch, text.read_text("utf-8"))
     path = "-" if source == "stdin" else text
     with pytest.raises(
         InputError, match=rf"^{'stdin' if path == '-' else text}, line 3: {message}"
     ):
-        predict(bilm_archive, name, path, "--output-file", out, "--batch-size", 2)
-    assert out.read_text() == "old"
-    assert {file.name for file in tmp_path.iterdir()} == {"text", "out"}
+        predict(bilm_archive, name, path, "--output-file", os.devnull, "--batch-size", 2)
 
 
-def test_a_line_that_is_not_utf_8(bilm_archive, tmp_path, monkeypatch) -> None:
-    """The error names the line, and not the archive, and there is no output."""
+def test_a_line_that_is_not_utf_8(bilm_archive, monkeypatch) -> None:
+    """The error names the line, and not the archive."""
     bad = io.BytesIO(b"he threw\nthe \xff dog\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(bad, "utf-8"))
     with pytest.raises(InputError, match=r"^stdin, line 2: expected UTF-8, found the byte 0xff"):
-        predict(bilm_archive, "bilm", "-", "--output-file", tmp_path / "out")
-    assert not list(tmp_path.iterdir())
+        predict(bilm_archive, "bilm", "-", "--output-file", os.devnull)
 
 
 @pytest.mark.parametrize("text", ["\n", "a\n\n", "\na\n"])
@@ -91,8 +83,7 @@ def test_blank_lines_at_both_ends(bilm_archive, tmp_path, text) -> None:
     file.write_text(text)
     number = 2 if text.startswith("a") else 1
     with pytest.raises(InputError, match=rf"text, line {number}: expected a sentence"):
-        predict(bilm_archive, "bilm", file, "--output-file", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+        predict(bilm_archive, "bilm", file, "--output-file", os.devnull)
 
 
 def test_the_dataset_reader_does_not_skip_lines(bilm_archive, tmp_path) -> None:
@@ -105,3 +96,22 @@ def test_the_dataset_reader_does_not_skip_lines(bilm_archive, tmp_path) -> None:
     (tmp_path / "text").write_text("the dog\n\nhe threw\n")
     with pytest.raises(InputError, match=r"text, line 2: expected a sentence"):
         predict(bilm_archive, "bilm", tmp_path / "text", *arguments)
+
+
+class Echo(Predictor):
+    """Predicts its input."""
+
+    def __init__(self) -> None:
+        pass
+
+    def predict_json(self, inputs: JsonDict) -> JsonDict:
+        return inputs
+
+
+def test_blank_lines_of_other_predictors(tmp_path, capsys) -> None:
+    """AllenNLP skips them."""
+    text = tmp_path / "text"
+    text.write_text('\n{"a": 1}\n\n \n{"a": 2}\n\n')
+    _PredictManager(Echo(), str(text), None, 1, True, False).run()
+    printed = re.findall("prediction: +(.*)", capsys.readouterr().out)
+    assert printed == ['{"a": 1}', '{"a": 2}']
