@@ -25,9 +25,9 @@ def _rename(elmo: Any, state_dict: dict[str, Any], prefix: str, *_: Any) -> None
             f"{prefix}{CACHED_WORDS}: expected word vectors that are computed from characters, "
             "found those that AllenNLP trains apart from them with requires_grad and vocab_to_cache"
         )
-    found = take_allennlp_weights(state_dict, prefix)
+    taken = take_allennlp_weights(state_dict, prefix, elmo.bilm.options)
     warm_state = {f"warm_state.{name}": x for name, x in elmo.bilm.warm_state.state_dict().items()}
-    state_dict.update({f"{prefix}bilm.{name}": x for name, x in {**warm_state, **found}.items()})
+    state_dict.update({f"{prefix}bilm.{name}": x for name, x in {**warm_state, **taken}.items()})
     elmo.needs_warm_state = True
 
 

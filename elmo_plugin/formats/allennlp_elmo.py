@@ -1,74 +1,117 @@
 """
 The parameters of AllenNLP's own `Elmo`, by its names, which appear only here. It is the same model
 as ours: the highway layers have both parts in one matrix, with the opposite gate, and the LSTM has
-the gates in another order, with the 1 of the forget gate added to its bias.
+the gates in another order, with the 1 of the forget gate added to its bias. ELMoForManyLangs has
+this layout too, under names that begin otherwise.
 """
 
-import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from elmo_plugin.checks import MOST
+from elmo_plugin.formats.build import allocate, check_state, meta_modules
+from elmo_plugin.modules import BiLM, CharCNN
+from elmo_plugin.modules.char_cnn import Highway
+from elmo_plugin.options import BiLMOptions
+
+Views = dict[str, list[Tensor]]
+"""Views of our parameters by name. An array is its views concatenated along the first dimension."""
+
 CHARACTERS = "_elmo_lstm._token_embedder._char_embedding_weights"
 CACHED_WORDS = "_elmo_lstm._word_embedding.weight"
 
-OF_LSTM = {
-    "input_linearity.weight": "input_weight",
-    "state_linearity.weight": "recurrent_weight",
-    "state_linearity.bias": "bias",
-    "state_projection.weight": "projection_weight",
-}
-"""Our names of the LSTMs' weights by those of AllenNLP, which ELMoForManyLangs has too."""
 
-_ENCODER = re.compile(
-    r"_elmo_lstm\._token_embedder\.(?:"
-    r"(?P<characters>_char_embedding_weights)|"
-    r"char_conv_(?P<convolution>\d+)\.(?P<of_convolution>weight|bias)|"
-    r"_highways\._layers\.(?P<highway>\d+)\.(?P<of_highway>weight|bias)|"
-    r"_projection\.(?P<of_projection>weight|bias))"
-)
-_LSTM = re.compile(
-    r"_elmo_lstm\._elmo_lstm\.(?P<direction>forward|backward)_layer_(?P<layer>\d+)\."
-    rf"(?P<name>{'|'.join(map(re.escape, OF_LSTM))})"
-)
-
-
-def take_allennlp_weights(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def take_allennlp_weights(
+    state: dict[str, Tensor], prefix: str, options: BiLMOptions
+) -> dict[str, Tensor]:
     """
     Remove the biLM of AllenNLP's `Elmo` from `state`, and return its weights by the names of
     `BiLM`, without a warm state, which AllenNLP does not have. Names that are not AllenNLP's stay.
+    Raises an `InputError` as `check_state`.
     """
     state.pop(prefix + CACHED_WORDS, None)  # computed from the characters
-    found: dict[str, Tensor] = {}
-    directions: dict[str, list[Tensor]] = {}
-    for key in [key for key in state if key.startswith(f"{prefix}_elmo_lstm.")]:
-        name = key[len(prefix) :]
-        if match := _ENCODER.fullmatch(name):
-            found.update(_of_encoder(match, state.pop(key)))
-        elif match := _LSTM.fullmatch(name):
-            ours = f"bilstm.layers.{match['layer']}.{OF_LSTM[match['name']]}"
-            both = directions.setdefault(ours, [])
-            # The forward direction comes first, in whatever order the names do.
-            place = 0 if match["direction"] == "forward" else len(both)
-            both.insert(place, _of_lstm(OF_LSTM[match["name"]], state.pop(key)))
-    return found | {name: torch.stack(both) for name, both in directions.items()}
+    bilm, _ = meta_modules(options, None, MOST)
+    names = [name for name in _views(bilm) if prefix + name in state]
+    weights = {name: state.pop(prefix + name).float() for name in names}
+    fill_views(bilm, _views, weights, "the options of the biLM", prefix)
+    return {name: x for name, x in bilm.state_dict().items() if not name.startswith("warm_state.")}
 
 
-def _of_encoder(match: re.Match[str], tensor: Tensor) -> dict[str, Tensor]:
-    if match["characters"]:
-        return {"token_encoder.char_embedding.weight": tensor}
-    if k := match["convolution"]:
-        return {f"token_encoder.convolutions.{k}.{match['of_convolution']}": tensor}
-    if k := match["highway"]:
-        transform, gate = tensor.chunk(2)
-        parts = {"transform": transform, "carry": -gate}
-        name = f"token_encoder.highways.{k}"
-        return {f"{name}.{part}.{match['of_highway']}": x for part, x in parts.items()}
-    return {f"token_encoder.projection.{match['of_projection']}": tensor}
+def _views(bilm: BiLM) -> Views:
+    views = common_views(
+        bilm,
+        convolution="_elmo_lstm._token_embedder.char_conv_",
+        highway="_elmo_lstm._token_embedder._highways._layers.",
+        projection="_elmo_lstm._token_embedder._projection",
+        lstm="_elmo_lstm._elmo_lstm.",
+    )
+    if isinstance(bilm.token_encoder, CharCNN):
+        views[CHARACTERS] = [bilm.token_encoder.char_embedding.weight]
+    return views
 
 
-def _of_lstm(name: str, tensor: Tensor) -> Tensor:
-    if name == "projection_weight":
-        return tensor.t()
-    i, f, j, o = tensor.chunk(4)  # the input, forget, candidate and output gates
-    return torch.cat([i, j, f - 1 if name == "bias" else f, o]).t()
+def common_views(
+    bilm: BiLM, *, convolution: str, highway: str, projection: str, lstm: str
+) -> Views:
+    """
+    Views of what AllenNLP and ELMoForManyLangs have in the same layout: all but the characters and
+    the words. The arguments are what the names of a convolution, and so on, begin with.
+    """
+    linears: dict[str, list[Any]] = {}
+    for module in bilm.token_encoder.modules():
+        if isinstance(module, CharCNN):
+            linears |= {f"{convolution}{k}": [x] for k, x in enumerate(module.convolutions)}
+            for k, layer in enumerate(module.highways):
+                linears[f"{highway}{k}"] = [layer.transform, layer.carry]
+    if bilm.token_encoder.projection is not None:
+        linears[projection] = [bilm.token_encoder.projection]
+    kinds = ("weight", "bias")
+    views = {
+        f"{name}.{kind}": [getattr(module, kind).detach() for module in modules]
+        for name, modules in linears.items()
+        for kind in kinds
+    }
+    for k, layer in enumerate(bilm.bilstm.layers):
+        for d, direction in enumerate(("forward", "backward")):
+            start = f"{lstm}{direction}_layer_{k}"
+            views[f"{start}.input_linearity.weight"] = _gates(layer.input_weight[d])
+            views[f"{start}.state_linearity.weight"] = _gates(layer.recurrent_weight[d])
+            views[f"{start}.state_linearity.bias"] = _gates(layer.bias[d])
+            if layer.projection_weight is not None:
+                views[f"{start}.state_projection.weight"] = [layer.projection_weight[d].t()]
+    return views
+
+
+def _gates(x: Tensor) -> list[Tensor]:
+    """The parts of `x`, whose last dimension is i, j, f, o, in the order i, f, j, o."""
+    i, j, f, o = x.chunk(4, dim=-1)
+    return [part.t() for part in (i, f, j, o)]
+
+
+@torch.no_grad()
+def fill_views(
+    bilm: BiLM,
+    views: Callable[[BiLM], Views],
+    weights: Mapping[str, Tensor],
+    source: str,
+    prefix: str = "",
+) -> None:
+    """
+    Fill a biLM, which has no memory, with weights in this layout. `views` gives its views by the
+    names of `weights`. Raises an `InputError` as `check_state`, whose last arguments are these.
+    """
+    expected = {name: torch.cat(parts) for name, parts in views(bilm).items()}
+    check_state(expected, weights, source, prefix)
+    allocate(bilm)
+    for name, parts in views(bilm).items():
+        for part, numbers in zip(parts, weights[name].split([len(part) for part in parts])):
+            part.copy_(numbers)
+    for layer in bilm.bilstm.layers:
+        layer.bias.unflatten(1, (4, -1))[:, 2] -= 1  # our equation adds it to the forget gate
+    for module in bilm.token_encoder.modules():
+        if isinstance(module, Highway):  # their gate is the share of the input
+            module.carry.weight.neg_()
+            module.carry.bias.neg_()

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError, check_path, shown
 from elmo_plugin.files.torch_file import load_weights
-from elmo_plugin.formats.allennlp_elmo import OF_LSTM
-from elmo_plugin.formats.build import FoundBiLM, allocate, check_lexicon, check_state, meta_modules
+from elmo_plugin.formats.allennlp_elmo import Views, common_views, fill_views
+from elmo_plugin.formats.build import FoundBiLM, check_lexicon, meta_modules
 from elmo_plugin.formats.small_files import CONFIG, read_json, read_text
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lexicon import CodePoints
@@ -80,18 +80,8 @@ def read_elmoformanylangs(path: Path, with_softmax: bool = False) -> FoundBiLM:
         weights.update(load_weights(file, may_be_old=True))
     options, words = _options(path, weights)
     bilm, _ = meta_modules(options, None, most_layers=len(weights))
-    expected = {name: torch.cat(parts) for name, parts in _views(bilm).items()}
-    check_state(expected, weights, CONFIG)
-    allocate(bilm)
-    for name, parts in _views(bilm).items():
-        for part, numbers in zip(parts, weights[name].split([len(part) for part in parts])):
-            part.copy_(numbers)
-    for layer in bilm.bilstm.layers:
-        layer.bias.unflatten(1, (4, -1))[:, 2] -= 1  # our equation adds it to the forget gate
+    fill_views(bilm, _views, weights, CONFIG)
     encoder = bilm.token_encoder
-    for highway in encoder.characters.highways:  # their gate is the share of the input
-        highway.carry.weight.neg_()
-        highway.carry.bias.neg_()
     _fill_lexicon(path / CHARACTERS, encoder.code_points)
     if encoder.table is not None:
         encoder.table.words.fill(words)
@@ -103,15 +93,11 @@ def read_elmoformanylangs(path: Path, with_softmax: bool = False) -> FoundBiLM:
 def _options(path: Path, weights: dict[str, Tensor]) -> tuple[BiLMOptions, list[str]]:
     """The options of a model, and the words of its table, if it has one."""
     file, config = _config(path)
-    blocks = {}
-    for name, kind in (("encoder", "elmo"), ("token_embedder", "cnn")):
-        block = config.get(name)
-        if not isinstance(block, dict) or block.get("name") != kind:
-            found = block.get("name") if isinstance(block, dict) else block
-            raise InputError(f'{file}: {name}.name: expected "{kind}", found {shown(found)}')
-        blocks[name] = block
-    lstm, encoder = blocks["encoder"], blocks["token_embedder"]
-    options: dict[str, Any] = {
+    lstm = _block(file, config, "encoder", "elmo")
+    encoder = _block(file, config, "token_embedder", "cnn")
+    has_words = encoder.get("word_dim") != 0
+    words = _words(path / WORDS, _n_rows(weights, WORD_TABLE)) if has_words else []
+    blocks: dict[str, Any] = {
         "lstm": {**{key: lstm.get(key) for key in LSTM}, "use_skip_connections": True},
         "char_cnn": {
             **{key: encoder.get(key) for key in ("filters", "n_highway", "activation")},
@@ -119,22 +105,36 @@ def _options(path: Path, weights: dict[str, Tensor]) -> tuple[BiLMOptions, list[
             "max_characters_per_token": encoder.get("max_characters_per_token"),
             "n_code_points": _n_rows(weights, CHARACTER_TABLE),
         },
+        "words": {"dim": encoder.get("word_dim")} if has_words else None,
     }
-    # Names that no token has, for rows without a word.
-    words = [f"(row\u00a0{k})" for k in range(_n_rows(weights, WORD_TABLE))]
-    if encoder.get("word_dim") != 0:
-        options["words"] = {"dim": encoder.get("word_dim")}
-        # Their program loads rows without a word too: those of words that it strips from a line.
-        numbers = _lexicon(path / WORDS, len(words))
-        _check_entry(path / WORDS, numbers, UNKNOWN_OF_LEXICON)
-        for word, number in numbers.items():
-            words[number] = word
-    found = BiLMOptions.from_dict(options, source=str(file)).of_words(words)
-    if found.lstm.dim == found.lstm.projection_dim:
+    options = BiLMOptions.from_dict(blocks, source=str(file)).of_words(words)
+    if options.lstm.dim == options.lstm.projection_dim:
         raise InputError(
-            f"{file}: encoder.dim: expected another than projection_dim, found {found.lstm.dim}"
+            f"{file}: encoder.dim: expected another than projection_dim, found {options.lstm.dim}"
         )
-    return found, words
+    return options, words
+
+
+def _block(file: Path, config: dict[str, Any], key: str, kind: str) -> dict[str, Any]:
+    """A block of the file of sizes, which must have this `kind`."""
+    block = config.get(key)
+    if not isinstance(block, dict) or block.get("name") != kind:
+        name = block.get("name") if isinstance(block, dict) else block
+        raise InputError(f'{file}: {key}.name: expected "{kind}", found {shown(name)}')
+    return block
+
+
+def _words(file: Path, n_rows: int) -> list[str]:
+    """
+    The words of a table's rows. Their program loads rows without a word too: those of words that it
+    strips from a line. They get names that no token has.
+    """
+    numbers = _lexicon(file, n_rows)
+    _check_entry(file, numbers, UNKNOWN_OF_LEXICON)
+    words = [f"(row\u00a0{k})" for k in range(n_rows)]
+    for word, number in numbers.items():
+        words[number] = word
+    return words
 
 
 def _n_rows(weights: dict[str, Tensor], name: str) -> int:
@@ -144,17 +144,16 @@ def _n_rows(weights: dict[str, Tensor], name: str) -> int:
 
 def _config(path: Path) -> tuple[Path, dict[str, Any]]:
     """The file of sizes that `config.json` names, and its content."""
-    named = read_json(path / CONFIG, KIND).get("config_path")
-    if not isinstance(named, str) or not named or "\0" in named:
-        raise InputError(f"{path / CONFIG}: config_path: expected a path, found {shown(named)}")
-    for file in (path / named, path / Path(named).name):
+    sizes: Any = read_json(path / CONFIG, KIND).get("config_path")
+    check_path(f"{path / CONFIG}: config_path", sizes)
+    for file in (path / sizes, path / Path(sizes).name):
         if file.is_file():
             return file, read_json(file, KIND)
-    if Path(named).name in PUBLISHED_NAMES:
-        return path / Path(named).name, PUBLISHED_CONFIG
+    if Path(sizes).name in PUBLISHED_NAMES:
+        return path / Path(sizes).name, PUBLISHED_CONFIG
     raise InputError(
         f"{path / CONFIG}: config_path: expected a file of sizes there or in the folder, found "
-        f"none at {named}"
+        f"none at {sizes}"
     )
 
 
@@ -192,35 +191,17 @@ def _check_entry(file: Path, numbers: dict[str, int], entry: str) -> None:
         raise InputError(f"{file}: expected an entry {entry}, found none")
 
 
-def _views(bilm: BiLM) -> dict[str, list[Tensor]]:
-    """
-    Views of our parameters by the names of ELMoForManyLangs. An array is its views concatenated
-    along the first dimension.
-    """
+def _views(bilm: BiLM) -> Views:
+    views = common_views(
+        bilm,
+        convolution="convolutions.",
+        highway="highways._layers.",
+        projection="projection",
+        lstm="",
+    )
     encoder = bilm.token_encoder
     # Row 0 means "no word here", and the file does not contain it.
-    views = {CHARACTER_TABLE: [encoder.characters.char_embedding.weight[1:]]}
+    views[CHARACTER_TABLE] = [encoder.characters.char_embedding.weight[1:]]
     if encoder.table is not None:
         views[WORD_TABLE] = [encoder.table.embedding.weight]
-    for k, conv in enumerate(encoder.characters.convolutions):
-        views[f"convolutions.{k}.weight"] = [conv.weight]
-        views[f"convolutions.{k}.bias"] = [conv.bias]
-    for k, highway in enumerate(encoder.characters.highways):
-        both = highway.transform, highway.carry
-        views[f"highways._layers.{k}.weight"] = [linear.weight for linear in both]
-        views[f"highways._layers.{k}.bias"] = [linear.bias for linear in both]
-    views["projection.weight"] = [encoder.projection.weight]
-    views["projection.bias"] = [encoder.projection.bias]
-    for k, layer in enumerate(bilm.bilstm.layers):
-        for d, direction in enumerate(("forward", "backward")):
-            for theirs, ours in OF_LSTM.items():
-                x = getattr(layer, ours)[d]  # there is a projection: `dim` is not `projection_dim`
-                parts = [x.t()] if ours == "projection_weight" else _gates(x)
-                views[f"{direction}_layer_{k}.{theirs}"] = parts
     return views
-
-
-def _gates(x: Tensor) -> list[Tensor]:
-    """The parts of `x`, whose last dimension is i, j, f, o, in the order i, f, j, o."""
-    i, j, f, o = x.chunk(4, dim=-1)
-    return [part.t() for part in (i, f, j, o)]
