@@ -7,6 +7,7 @@ import torch
 from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
+from allennlp.training.metric_tracker import MetricTracker
 from allennlp.training.util import get_metrics
 
 from elmo_plugin.checks import InputError, check_count, check_number
@@ -150,22 +151,39 @@ def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:
 
 
 def keep_if_best(trainer: GradientDescentTrainer, metrics: dict[str, float]) -> bool:
-    tracker = trainer._metric_tracker
+    """
+    If a result within an epoch is the best so far, do what the trainer does at the end of an epoch:
+    record it and write `best.th`.
+    """
+    is_best = _improves(trainer._metric_tracker, metrics)
+    if is_best:
+        _set_best(trainer, metrics)
+        _save_best(trainer)
+    return is_best
+
+
+def _improves(tracker: MetricTracker, metrics: dict[str, float]) -> bool:
+    """
+    Whether a result is better than all before. If so, it becomes the best one of the running epoch.
+    `MetricTracker.add_metrics` would count an epoch, and so each result for `patience`.
+    """
     score = tracker.combined_score(metrics)
     best = -math.inf if tracker._best_so_far is None else tracker._best_so_far
     if not score > best:  # also if the score is NaN
         return False
     tracker._best_so_far = score
     tracker.best_epoch = tracker._epoch_number
-    _set_best(trainer, metrics)
     tracker._epochs_with_no_improvement = -1  # the end of the epoch adds 1 if it is not better
+    return True
+
+
+def _save_best(trainer: GradientDescentTrainer) -> None:
     folder = trainer._serialization_dir  # type: ignore[has-type]
-    trainer._best_model_filename = os.path.join(folder, "best.th")
+    trainer._best_model_filename = os.path.join(folder, "best.th")  # loaded after the last epoch
     if trainer._primary:
         with atomic_write(trainer._best_model_filename) as temporary:
             model = trainer._ddp_wrapped_model or trainer.model
             save_torch_file(model.state_dict(), temporary)
-    return True
 
 
 def _set_best(trainer: GradientDescentTrainer, metrics: dict[str, float]) -> None:

@@ -1,8 +1,8 @@
 """Loads windows of running text from an encoded corpus, for models that carry LSTM states."""
 
 import logging
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from typing import Any, Optional
 
 import numpy as np
@@ -14,18 +14,41 @@ from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 from elmo_plugin.checks import InputError, check_choice, check_count, check_path, named, shown
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.lazy_window import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
 from elmo_plugin.text.characters import UNKNOWN, warn_of_cropped
+from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.prefetch import Prefetcher, Tensors
 from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)
 
+NAME = 'data_loader of type "bilm"'
 SHUFFLES = ("sentences", None)
 MANY_UNKNOWN = 0.3
 """A larger share of unknown tokens causes a warning."""
+
+
+class LazyWindow:
+    """
+    A window whose tensors are made by `make` when the model first reads them. When AllenNLP's
+    trainer resumes, it draws and discards the earlier batches, which therefore costs nothing.
+    """
+
+    def __init__(self, make: Callable[[], Tensors]) -> None:
+        self._make = make
+
+    def __repr__(self) -> str:
+        return "LazyWindow()"  # AllenNLP logs a sample of the first batch
+
+    @cached_property
+    def _tensors(self) -> Tensors:
+        return self._make()
+
+    def tensors(self, device: torch.device | str = "cpu") -> Tensors:
+        """The window's tensors on `device`."""
+        # Copied here, and not in the thread, so that the copies are queued on the model's stream.
+        return {key: x.to(device, non_blocking=True) for key, x in self._tensors.items()}
 
 
 @DataLoader.register("bilm")
@@ -91,30 +114,15 @@ class BiLMDataLoader(DataLoader):
         restart_every: int | None = None,
         cache_dir: Optional[str] = None,  # AllenNLP does not check `|`
     ) -> None:
-        name = 'data_loader of type "bilm"'
-        if not isinstance(reader, BiLMDatasetReader):
-            raise InputError(
-                f'{name}: expected a dataset_reader of type "bilm", found {type(reader).__name__}'
-            )
-        check_count(f"{name}: batch_size", batch_size)
-        check_count(f"{name}: window", window)
-        check_choice(f"{name}: shuffle", shuffle, SHUFFLES)
-        check_count(f"{name}: seed", seed, least=0, most=2**64 - 1)
+        check_count(f"{NAME}: batch_size", batch_size)
+        check_count(f"{NAME}: window", window)
+        check_choice(f"{NAME}: shuffle", shuffle, SHUFFLES)
+        check_count(f"{NAME}: seed", seed, least=0, most=2**64 - 1)
         if restart_every is not None:
-            check_count(f"{name}: restart_every", restart_every, least=2)
-        if reader.max_instances is not None:
-            raise InputError(
-                f"{name}: expected a dataset_reader without max_instances, since it reads whole "
-                f"texts, found {reader.max_instances}"
-            )
-        check_path(f"{name}: train_data_path or validation_data_path", data_path)
-        self.reader = reader
+            check_count(f"{NAME}: restart_every", restart_every, least=2)
+        self.reader = _check_reader(reader)
         self.data_path = data_path
-        with named(f"{name}: train_data_path or validation_data_path"):
-            self.corpus = open_corpus(data_path, cache_dir)
-        most = reader.max_characters_per_token
-        n_cropped = int(self.corpus.counts[self.corpus.word_lengths() > most - 2].sum())
-        warn_of_cropped(data_path, n_cropped, self.corpus.num_tokens, most)
+        self.corpus = self._open(cache_dir)
         world_size, rank = 1, 0
         if is_distributed():
             world_size, rank = dist.get_world_size(), dist.get_rank()
@@ -129,6 +137,15 @@ class BiLMDataLoader(DataLoader):
         self._epoch: Epoch | None = None
         self._device: torch.device | None = None
         self._ids: np.ndarray | None = None
+
+    def _open(self, cache_dir: str | None) -> EncodedCorpus:
+        with named(f"{NAME}: train_data_path or validation_data_path"):
+            check_path("the text", self.data_path)
+            corpus = open_corpus(self.data_path, cache_dir)
+        most = self.reader.max_characters_per_token
+        n_cropped = int(corpus.counts[corpus.word_lengths() > most - 2].sum())
+        warn_of_cropped(self.data_path, n_cropped, corpus.num_tokens, most)
+        return corpus
 
     def _check_rows(self, batch_size: int, shuffle: str | None, world_size: int) -> int:
         """
@@ -226,6 +243,19 @@ class BiLMDataLoader(DataLoader):
             offsets = np.arange(self._n_rows)[self._rows] * self.restart_every // self._n_rows
             starts = (index + offsets) % self.restart_every == 0
         return torch.from_numpy(starts).to(self._device, non_blocking=True)
+
+
+def _check_reader(reader: DatasetReader) -> BiLMDatasetReader:
+    if not isinstance(reader, BiLMDatasetReader):
+        raise InputError(
+            f'{NAME}: expected a dataset_reader of type "bilm", found {type(reader).__name__}'
+        )
+    if reader.max_instances is not None:
+        raise InputError(
+            f"{NAME}: expected a dataset_reader without max_instances, since it reads whole texts, "
+            f"found {reader.max_instances}"
+        )
+    return reader
 
 
 def check_order(name: str, loader: DataLoader) -> None:

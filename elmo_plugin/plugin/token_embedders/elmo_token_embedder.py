@@ -1,5 +1,5 @@
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from inspect import signature
 from typing import Any, Optional
@@ -13,6 +13,7 @@ from elmo_plugin.checks import InputError, check_count, fail
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.formats.archive import source_of
 from elmo_plugin.formats.find import find_bilm, one_bilm
+from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     is_archive,
     options_in_vocabulary,
@@ -92,17 +93,12 @@ class ElmoEmbedder(TokenEmbedder):
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        _check_keys(kwargs, own=signature(type(self)).parameters.keys())
         with _errors_in_config():
             files = one_bilm((pretrained, archive_file, options_file, weight_file))
         source = source_of(pretrained, archive_file, options_file, weight_file)
-        cache_dir = None if is_archive(serialization_dir) else cache_dir
         known = options_in_vocabulary(vocab, source, serialization_dir)
-        # The boundaries would be misread as tokens.
-        passed_on = signature(Elmo).parameters.keys() - {"bilm", "keep_sentence_boundaries"}
-        if other := sorted(kwargs.keys() - passed_on):
-            own = signature(type(self)).parameters.keys() - {"vocab", "serialization_dir", "kwargs"}
-            keys = ", ".join(sorted(own | passed_on))
-            raise InputError(f"{NAME}: unknown keys {', '.join(other)}; its keys are {keys}")
+        cache_dir = None if is_archive(serialization_dir) else cache_dir
         kwargs.update(dropout=dropout, cache_dir=cache_dir)
         with _errors_in_config():
             if known is not None:
@@ -110,34 +106,15 @@ class ElmoEmbedder(TokenEmbedder):
             else:
                 self._elmo = Elmo(find_bilm(*files.values()).bilm, **kwargs)
                 put_options_in_vocabulary(vocab, source, self._elmo.bilm.options)
-        table = None
-        if vocab_to_cache is not None:
-            words = vocab_to_cache if isinstance(vocab_to_cache, list) else []
-            if not words or not all(isinstance(word, str) for word in words):
-                expected = "a list of words, the first of them the padding token"
-                fail("vocab_to_cache", expected, vocab_to_cache)
-            # One more than the longest word takes: a row without padding may have been cut.
-            most = 3 + max(len(word.encode("utf-8", "ignore")) for word in words)
-            if not self._elmo.bilm.token_encoder.has_lexicon:
-                most = min(most, self._elmo.bilm.max_characters_per_token)
-            table = torch.from_numpy(words_to_characters(words, most))
-            table[0] = 0  # the padding token
+        table = _table(vocab_to_cache, self._elmo.bilm)
         self.register_buffer("_word_characters", table, persistent=False)
-        dim = self._elmo.output_dim
-        self._projection = None
+        dim, self._projection = self._elmo.output_dim, None
         if projection_dim is not None:
             check_count("projection_dim", projection_dim, least=0)
         if projection_dim:
             self._projection = torch.nn.Linear(dim, projection_dim)
             dim = projection_dim
-        if elmo_dim is not None:
-            check_count("elmo_dim", elmo_dim)
-            if elmo_dim != dim:
-                raise InputError(
-                    f"{NAME}: expected vectors of the size elmo_dim {elmo_dim}, for which the "
-                    f"model's other sizes were chosen, found {dim}, that of {source}; pass "
-                    f"dim={dim} to elmo.libsonnet"
-                )
+        _check_size(elmo_dim, dim, source)
         self.num_output_representations = self._elmo.num_output_representations
         self.output_dim = self.num_output_representations * dim
 
@@ -200,6 +177,42 @@ class ElmoEmbedder(TokenEmbedder):
             )
         words = table[torch.where(is_known, word_inputs, 0)]
         return torch.where(is_known.unsqueeze(-1), words, elmo_tokens)
+
+
+def _check_keys(kwargs: Mapping[str, Any], own: Set[str]) -> None:
+    """Raise an `InputError` for keys that are none of the embedder's nor of `Elmo`."""
+    # Boundaries would be misread as tokens.
+    passed_on = signature(Elmo).parameters.keys() - {"bilm", "keep_sentence_boundaries"}
+    if unknown := sorted(kwargs.keys() - passed_on):
+        keys = ", ".join(sorted((own | passed_on) - {"vocab", "serialization_dir", "kwargs"}))
+        raise InputError(f"{NAME}: unknown keys {', '.join(unknown)}; its keys are {keys}")
+
+
+def _table(words: Any, bilm: BiLM) -> Tensor | None:
+    """The characters of the words of `vocab_to_cache`, shape `(n, C)`, 0 for the padding token."""
+    if words is None:
+        return None
+    if not isinstance(words, list) or not words or {*map(type, words)} != {str}:
+        fail("vocab_to_cache", "a list of words, the first of them the padding token", words)
+    # One more than the longest word takes: a row without padding may have been cut.
+    most = 3 + max(len(word.encode("utf-8", "ignore")) for word in words)
+    if not bilm.token_encoder.has_lexicon:
+        most = min(most, bilm.max_characters_per_token)
+    table = torch.from_numpy(words_to_characters(words, most))
+    table[0] = 0
+    return table
+
+
+def _check_size(elmo_dim: Any, dim: int, source: str) -> None:
+    if elmo_dim is None:
+        return
+    check_count("elmo_dim", elmo_dim)
+    if elmo_dim != dim:
+        raise InputError(
+            f"{NAME}: expected vectors of the size elmo_dim {elmo_dim}, for which the model's "
+            f"other sizes were chosen, found {dim}, that of {source}; pass dim={dim} to "
+            "elmo.libsonnet"
+        )
 
 
 @contextmanager

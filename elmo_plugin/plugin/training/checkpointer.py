@@ -203,11 +203,7 @@ class BiLMCheckpointer(Checkpointer):
         )
         if self._is_local_primary:
             self._set_archive_aside()
-            if rank_state["is_best"]:  # the trainer may not have written it
-                with atomic_write(self._files.best()) as temporary:
-                    shutil.copyfile(file, temporary)
-            else:
-                self._remove_damaged_best()
+            self._restore_best(file, rank_state["is_best"])
         if rank_state["is_best"] or training_state["best_model_filename"] is not None:
             training_state["best_model_filename"] = self._files.best()
         if rank_state["stopped_early"]:
@@ -269,8 +265,15 @@ class BiLMCheckpointer(Checkpointer):
                 "training writes another at its end."
             )
 
-    def _remove_damaged_best(self) -> None:
-        """Remove a damaged `best.th`. A better later epoch writes it again."""
+    def _restore_best(self, file: str, is_best: bool) -> None:
+        """
+        Write `best.th` if the weights in `file` are the best, because the trainer may not have
+        written it. Otherwise remove it if it is damaged; a better later epoch writes it again.
+        """
+        if is_best:
+            with atomic_write(self._files.best()) as temporary:
+                shutil.copyfile(file, temporary)
+            return
         try:
             if os.path.exists(self._files.best()):
                 check_torch_file(self._files.best())
