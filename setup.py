@@ -138,7 +138,7 @@ setup(
     install_requires=["torch>=2.12,<2.16", "h5py>=3.6", "numpy>=1.26", "tqdm>=4.62"],
     extras_require={
         # AllenNLP 2.10.1 and allennlp-models 2.10.1 are not listed, because their own pins exclude
-        # this torch. They are installed with --no-deps (`elmo_plugin/plugin/environment.py`); the
+        # this torch. They are installed with --no-deps (`allennlp_today/environment.py`); the
         # list has their dependencies and the plugin's.
         "allennlp": [
             "base58>=2.1.1",

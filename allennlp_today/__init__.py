@@ -12,7 +12,9 @@ layers of `lstm`.
 import os
 
 import elmo_plugin_torchvision
+from allennlp_today.environment import check_environment
 
+check_environment()
 # PyTorch has already called this, unless its autoload is off or the package is not installed.
 elmo_plugin_torchvision.install()
 

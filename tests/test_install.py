@@ -18,8 +18,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from allennlp_today import environment
 from elmo_plugin.ops import backend
-from elmo_plugin.plugin import environment
 from tests.conftest import ROOT, allennlp, python
 
 # Only PyTorch's build for CUDA needs these, and they are installed before the lock.

@@ -17,8 +17,8 @@ import pytest
 from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
 
+from allennlp_today.environment import INSTALL, WITHOUT_PINS
 from elmo_plugin import Elmo
-from elmo_plugin.plugin.environment import INSTALL, WITHOUT_PINS
 from elmo_plugin.pretrained import DISTRIBUTIONS
 from elmo_plugin.version import VERSION
 from release import find_python, model_distributions

@@ -8,12 +8,10 @@ import importlib
 import pkgutil
 
 from elmo_plugin.commands.streams import occupy_closed_streams
-from elmo_plugin.plugin.environment import check_environment
 
-check_environment()
 occupy_closed_streams()
 
-# First, because it patches AllenNLP for the imports below, which register everything.
+# First, because it checks the installed packages, and patches AllenNLP for the imports below.
 import allennlp_today  # isort: split
 
 from elmo_plugin.modules import BiLM

@@ -1,3 +1,5 @@
+"""The packages that AllenNLP 2.10.1 and allennlp-models 2.10.1 need, and how to install them."""
+
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
@@ -19,7 +21,7 @@ NEEDED_BY_ALLENNLP_MODELS = "conllu datasets ftfy nltk rouge word2number pkg_res
 def check_environment() -> None:
     """
     Check the installed packages without importing AllenNLP, which takes seconds. Raises a
-    `ModuleNotFoundError` if a package that the plugin or allennlp-models needs is missing, and an
+    `ModuleNotFoundError` if a package that AllenNLP or allennlp-models needs is missing, and an
     `ImportError` if AllenNLP is not 2.10, or transformers lacks `AdamW`, which AllenNLP subclasses.
     """
     for module in [*NEEDED, *NEEDED_BY_ALLENNLP_MODELS]:
