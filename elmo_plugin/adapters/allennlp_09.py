@@ -13,8 +13,8 @@ from torch import Tensor
 from elmo_plugin.checks import check_choice, check_count, device_named
 from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import CHOICES, Elmo
-from elmo_plugin.elmo.parts import groups, sentence_lines
-from elmo_plugin.elmo.sentences import lists_of_tokens
+from elmo_plugin.elmo.results import sentence_lines
+from elmo_plugin.elmo.sentences import groups, lists_of_tokens
 from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.formats.find import PRETRAINED, File
 

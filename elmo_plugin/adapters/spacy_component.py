@@ -11,7 +11,7 @@ import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, load_model, one_token
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.parts import groups
+from elmo_plugin.elmo.sentences import groups
 
 MOST_DOCS = 64
 """Documents whose vectors are computed together, which bounds the memory."""

@@ -10,7 +10,7 @@ from elmo_plugin.checks import MOST, InputError, device_named, shown
 from elmo_plugin.commands.streams import standard_input
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.parts import Line
+from elmo_plugin.elmo.results import Line
 from elmo_plugin.files.atomic_write import check_can_write, check_is_new
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.find import KEYS, NAMES_OF_A_BILM, File, find_bilm, one_bilm
@@ -115,7 +115,7 @@ def add_shard(parser: argparse.ArgumentParser) -> None:
         type=_shard,
         default="1/1",
         metavar="I/N",
-        help="read every N-th line from the I-th on, so that 1/4 to 4/4 are all lines",
+        help="every N-th sentence from the I-th on, so that 1/4 to 4/4 are the whole text",
     )
 
 

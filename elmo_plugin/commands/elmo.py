@@ -16,8 +16,8 @@ from elmo_plugin.commands.arguments import (
 )
 from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import POOLS
-from elmo_plugin.elmo.parts import PART_SENTENCES, Line, read_lines
 from elmo_plugin.elmo.raw_text import split_tokens
+from elmo_plugin.elmo.results import PART_SENTENCES, Line, read_lines
 from elmo_plugin.text.characters import count_cropped, warn_of_cropped
 
 DESCRIPTION = """

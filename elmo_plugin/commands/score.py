@@ -4,11 +4,11 @@ import argparse
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import h5py
 import numpy as np
 
 from elmo_plugin.checks import InputError, fail
@@ -26,8 +26,9 @@ from elmo_plugin.commands.streams import check_standard_output, print_text
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies
-from elmo_plugin.elmo.parts import PART_SENTENCES, Line, groups, read_lines, write_in_parts
+from elmo_plugin.elmo.results import PART_SENTENCES, Line, read_lines, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
+from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.text.text_files import find_files
@@ -84,65 +85,75 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if (args.text is None) == (args.pairs is None):
         raise InputError("expected either a text or --pairs, found both or none")
-    if args.pairs is not None and args.initial_state == "carry":
-        fail("--initial-state", "zero or warm with --pairs, which are no text", args.initial_state)
     if args.output_file is None:
         check_standard_output()
     else:
         check_output_file("--output-file", args.output_file)
-    pairs = [file for path in args.pairs or () for file in find_files(path)]
-    check_shard(args)
-    name, file = ("", None) if args.text is None else text_file("text", args.text)
-    limit_threads()
-    files, device = named_bilm(args)
-    words = {"vocabulary_file": args.vocabulary_file, "softmax_file": args.softmax_file}
-    found = find_bilm(*files, **words, with_softmax=True)
-    model = LanguageModel.from_found(
-        found, files[0], initial_state=args.initial_state, precision=args.precision
-    ).to(device)
-    if file is None:
-        rows = pair_accuracies(model, pairs, args.raw)
-        text = "".join(map(_json_line, rows))
-        if args.format == "csv":
-            text = _csv([rows[0].keys(), *(row.values() for row in rows)])
-        if args.output_file is None:
-            print_text(text, end="")
-        else:
-            with atomic_write(args.output_file) as temporary:
-                temporary.write_bytes(_encoded(text))
+    if args.pairs is not None:
+        _score_pairs(args)
         return
+    check_shard(args)
+    name, file = text_file("text", args.text)
+    model = _load(args)
+    lines = read_lines(file, name, *args.shard)
     if args.output_file is None:
         header = _header(args)
-        for lines in groups(read_lines(file, name, *args.shard), _at_once(model)):
-            print_text(header + _scored(model, lines, args), end="")
+        for group in groups(lines, _at_once(model)):
+            print_text(header + _scored(model, group, args), end="")
             header = ""
         print_text(header, end="")  # of a text without sentences
     else:
-        _write(model, file, name, args)
+        total = count_lines(file, read_lines(file, name, *args.shard))
+        write_results(_Table(model, args), model, lines, args.output_file, total)
 
 
-def _write(
-    model: LanguageModel, file: Path | BinaryIO, name: str, args: argparse.Namespace
-) -> None:
-    total = count_lines(file, read_lines(file, name, *args.shard))
+def _load(args: argparse.Namespace) -> LanguageModel:
+    limit_threads()
+    files, device = named_bilm(args)
+    words = {"vocabulary_file": args.vocabulary_file, "softmax_file": args.softmax_file}
+    model = find_bilm(*files, **words, with_softmax=True)
+    options = {"initial_state": args.initial_state, "precision": args.precision}
+    return LanguageModel.from_found(model, files[0], **options).to(device)
 
-    def write(part: list[Line], results: h5py.File) -> Iterator[int]:
-        texts = []
-        for lines in groups(part, _at_once(model)):
-            texts.append(_encoded(_scored(model, lines, args)))
-            yield len(lines)
-        results["text"] = np.frombuffer(b"".join(texts), dtype=np.uint8)
 
-    def join(parts: Iterator[h5py.File], whole: Path) -> None:
-        with atomic_write(whole) as temporary, temporary.open("wb") as joined:
-            joined.write(_header(args).encode())
-            for results in parts:
-                joined.write(results["text"][()].tobytes())
+def _score_pairs(args: argparse.Namespace) -> None:
+    if args.initial_state == "carry":
+        fail("--initial-state", "zero or warm with --pairs, which are no text", args.initial_state)
+    if args.entropy or args.base != 2 or args.shard != (0, 1):
+        raise InputError("--entropy, --base and --shard: expected a text with them, found --pairs")
+    pairs = [file for path in args.pairs for file in find_files(path)]
+    rows = pair_accuracies(_load(args), pairs, args.raw)
+    text = "".join(map(_json_line, rows))
+    if args.format == "csv":
+        text = _csv([rows[0].keys(), *(row.values() for row in rows)])
+    if args.output_file is None:
+        print_text(text, end="")
+    else:
+        with atomic_write(args.output_file) as temporary:
+            temporary.write_bytes(_encoded(text))
 
-    facts = {key: getattr(args, key) for key in ("format", "raw", "entropy", "base")}
-    output = args.output_file, facts, write, join
-    lines = read_lines(file, name, *args.shard)
-    write_in_parts(model, lines, *output, part_sentences=PART_SENTENCES, total=total)
+
+class _Table:
+    """The scores of a text as `Results`: the lines of a text file."""
+
+    def __init__(self, model: LanguageModel, args: argparse.Namespace) -> None:
+        self._model = model
+        self._args = args
+        self.facts = {key: getattr(args, key) for key in ("format", "raw", "entropy", "base")}
+        self.part_size = PART_SENTENCES
+
+    def write(self, sentences: list[Line], path: Path, done: Callable[[int], object]) -> None:
+        with path.open("wb") as file:
+            for lines in groups(sentences, _at_once(self._model)):
+                file.write(_encoded(_scored(self._model, lines, self._args)))
+                done(len(lines))
+
+    def join(self, parts: Iterable[Path], path: Path) -> None:
+        with path.open("wb") as joined:
+            joined.write(_header(self._args).encode())
+            for part in parts:
+                with part.open("rb") as file:
+                    shutil.copyfileobj(file, joined)
 
 
 def _at_once(model: LanguageModel) -> int:

@@ -5,6 +5,7 @@ import argparse
 from elmo_plugin.checks import fail
 from elmo_plugin.commands.arguments import (
     add_model_arguments,
+    add_shard,
     check_output_file,
     load_elmo,
     readable,
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layer", default="top", help="top, average, or a number, where 0 is the words"
     )
+    add_shard(parser)
     add_model_arguments(parser)
 
 
@@ -45,8 +47,8 @@ def run(args: argparse.Namespace) -> None:
     layers |= {"top": "top", "average": "average"}
     if args.layer not in layers:
         fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
-    options = readable(args.text), args.words, layers[args.layer], args.most, args.seed, args.raw
-    found = write_uses(args.out, elmo, *options)
-    missing = [word for word, n_uses in found.items() if not n_uses]
+    options = layers[args.layer], args.most, args.seed, args.raw, args.shard
+    of_words = write_uses(args.out, elmo, readable(args.text), args.words, *options)
+    missing = [word for word, n_uses in of_words.items() if not n_uses]
     of_none = f"; none of {', '.join(missing)}" if missing else ""
-    print_text(f"{args.out}: {found.total():,} uses{of_none}")
+    print_text(f"{args.out}: {of_words.total():,} uses{of_none}")

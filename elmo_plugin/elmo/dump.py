@@ -6,26 +6,21 @@ sentences to these names.
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import h5py
 import numpy as np
 
 from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.parts import PART_SENTENCES, STATE, Line, groups, write_in_parts
-from elmo_plugin.elmo.sentences import batches_by_length
-from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.elmo.results import PART_SENTENCES, Line, write_results
+from elmo_plugin.elmo.sentences import batches_by_length, groups
 from elmo_plugin.files.hdf5 import HDF5Bytes
 
 ORDINARY_LENGTH = 32
 """Sentence length in tokens on which the batch size is based; longer sentences count as several."""
-
-BYTES_PER_SENTENCE = 250
-"""Bytes that HDF5 adds to the numbers of a dataset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +41,6 @@ class DumpSettings:
     use_sentence_keys: bool = False
     forget_sentences: bool = False
 
-    @property
-    def has_index(self) -> bool:
-        """Whether the file has a `sentence_to_index`."""
-        return not (self.use_sentence_keys or self.forget_sentences)
-
 
 def dump(
     elmo: Elmo,
@@ -58,140 +48,101 @@ def dump(
     out: str | os.PathLike,
     settings: DumpSettings,
     total: int | None = None,
-    seconds: float = 0.1,
 ) -> None:
     """
     Compute and write the vectors of a text, or resume an interrupted dump.
 
     `lines`: a text without empty sentences. With `carry` they are read in order; otherwise the
-    sentences of a part are sorted by length. `out`: HDF5 file to write. `total` and `seconds`: see
-    `write_in_parts`.
+    sentences of a part are sorted by length. `out`: HDF5 file to write. `total`: see
+    `write_results`.
 
-    Raises errors as `write_in_parts`, and an `InputError` if a sentence cannot be the name of a
+    Raises errors as `write_results`, and an `InputError` if a sentence cannot be the name of a
     dataset.
     """
-    facts = {
-        "layers": settings.layer,
-        "pool": settings.pool,
-        "batch size": settings.batch_size,
-        "type of numbers": settings.dtype,
-    }
-    part_sentences = PART_SENTENCES
-    if elmo.initial_state == "carry":
-        # Whole batches, because their rows continue those of the previous batch.
-        part_sentences = max(1, PART_SENTENCES // settings.batch_size) * settings.batch_size
-    index: dict[str, int] = {}
+    results = _Vectors(elmo, out, settings)
+    write_results(results, elmo, results.indexed(lines), out, total)
 
-    def indexed() -> Iterator[Line]:
+
+class _Vectors:
+    """The vectors of a text as `Results`."""
+
+    def __init__(self, elmo: Elmo, out: str | os.PathLike, settings: DumpSettings) -> None:
+        self._elmo = elmo
+        self._out = out
+        self._settings = settings
+        self._index: dict[str, int] = {}  # the last line of each sentence
+        self.facts = {
+            "layers": settings.layer,
+            "pool": settings.pool,
+            "batch size": settings.batch_size,
+            "type of numbers": settings.dtype,
+        }
+        self.part_size = PART_SENTENCES
+        if elmo.initial_state == "carry":
+            # Whole batches, because their rows continue those of the previous batch.
+            n_batches = max(1, PART_SENTENCES // settings.batch_size)
+            self.part_size = n_batches * settings.batch_size
+
+    def indexed(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """The lines, which are indexed as they are read."""
         for line in lines:
-            if settings.use_sentence_keys or settings.has_index:
-                index[line.text.lstrip()] = line.number
+            if self._settings.use_sentence_keys or not self._settings.forget_sentences:
+                self._index[line.text.lstrip()] = line.number
             yield line
 
-    def write(part: list[Line], file: h5py.File) -> Iterator[int]:
-        elmo.cache_words({word for line in part for word in line.tokens})
-        lengths = [len(line.tokens) for line in part]
-        batches = batches_by_length(lengths, settings.batch_size * ORDINARY_LENGTH)
-        if elmo.initial_state == "carry":
-            batches = groups(range(len(part)), settings.batch_size)
-        for places in batches:
-            _write_batch(elmo, [part[place] for place in places], file, settings)
-            yield len(places)
+    def write(self, sentences: list[Line], path: Path, done: Callable[[int], object]) -> None:
+        self._elmo.cache_words({word for line in sentences for word in line.tokens})
+        with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
+            for places in self._batches(sentences):
+                self._write_batch([sentences[place] for place in places], file)
+                disk.check()
+                done(len(places))
 
-    def join(parts: Iterator[h5py.File], whole: Path) -> None:
-        _join(parts, whole, Path(out), settings, index)
+    def _batches(self, lines: list[Line]) -> Iterable[list[int]]:
+        size = self._settings.batch_size
+        if self._elmo.initial_state == "carry":
+            return groups(range(len(lines)), size)
+        return batches_by_length([len(line.tokens) for line in lines], size * ORDINARY_LENGTH)
 
-    write_in_parts(
-        elmo,
-        indexed(),
-        out,
-        facts,
-        write,
-        join,
-        part_sentences=part_sentences,
-        total=total,
-        seconds=seconds,
-    )
+    def _write_batch(self, batch: list[Line], file: h5py.File) -> None:
+        settings = self._settings
+        tokens = [line.tokens for line in batch]
+        vectors = self._elmo.embed(tokens, settings.layer, pool=settings.pool, max_tokens=MOST)
+        for line, whole in zip(batch, vectors):
+            with np.errstate(over="ignore"):
+                numbers = whole.astype(settings.dtype)
+            if not np.isfinite(numbers).all():
+                raise InputError(
+                    f"line {line.number + 1}: expected numbers that {settings.dtype} can "
+                    f"hold, found {np.abs(whole).max():.3g} in its vectors"
+                )
+            file.create_dataset(str(line.number), data=numbers)
 
+    def join(self, parts: Iterable[Path], path: Path) -> None:
+        has_sentence_keys = self._settings.use_sentence_keys
+        keys = {line: text for text, line in self._index.items()} if has_sentence_keys else None
+        with HDF5Bytes(path) as disk, h5py.File(disk, "w") as joined:
+            for file in parts:
+                with h5py.File(file, "r") as part:
+                    for line in sorted(map(int, part)):
+                        key = str(line) if keys is None else keys.get(line)
+                        if key is not None:  # otherwise an equal sentence follows
+                            self._copy(part, line, joined, key)
+                disk.check()
+            if not (has_sentence_keys or self._settings.forget_sentences):
+                string = h5py.special_dtype(vlen=str)
+                joined.create_dataset("sentence_to_index", (1,), dtype=string)
+                names = {text: str(line) for text, line in self._index.items()}
+                joined["sentence_to_index"][0] = json.dumps(names)
 
-def _write_batch(elmo: Elmo, batch: list[Line], file: h5py.File, settings: DumpSettings) -> None:
-    tokens = [line.tokens for line in batch]
-    vectors = elmo.embed(tokens, settings.layer, pool=settings.pool, max_tokens=MOST)
-    for line, found in zip(batch, vectors):
-        with np.errstate(over="ignore"):
-            numbers = found.astype(settings.dtype)
-        if not np.isfinite(numbers).all():
+    def _copy(self, part: h5py.File, line: int, joined: h5py.File, key: str) -> None:
+        try:
+            if "\0" in key:  # HDF5 would truncate the name there
+                raise ValueError
+            part.copy(str(line), joined, name=key)
+        except (RuntimeError, ValueError):
             raise InputError(
-                f"line {line.number + 1}: expected numbers that {settings.dtype} can "
-                f"hold, found {np.abs(found).max():.3g} in its vectors"
-            )
-        file.create_dataset(str(line.number), data=numbers)
-
-
-def _join(
-    parts: Iterator[h5py.File],
-    whole: Path,
-    out: Path,
-    settings: DumpSettings,
-    index: dict[str, int],
-) -> None:
-    """Join the parts, first as `whole`. `index`: the last line of each sentence."""
-    keys = {line: text for text, line in index.items()} if settings.use_sentence_keys else None
-    with (
-        atomic_write(whole) as temporary,
-        HDF5Bytes(temporary) as disk,
-        h5py.File(disk, "w") as joined,
-    ):
-        for part in parts:
-            for line in sorted(int(name) for name in part if name != STATE):
-                key = str(line) if keys is None else keys.get(line)
-                if key is None:  # an equal sentence follows
-                    continue
-                try:
-                    if "\0" in key:  # HDF5 would truncate the name there
-                        raise ValueError
-                    part.copy(str(line), joined, name=key)
-                except (RuntimeError, ValueError):
-                    raise InputError(
-                        f"{out}: line {line + 1}: {key!r}: HDF5 cannot have a dataset of this "
-                        "name, or not next to those of other lines, because a slash separates "
-                        "groups; leave out --use-sentence-keys, and nothing is computed again"
-                    ) from None
-            disk.check()
-        if settings.has_index:
-            string = h5py.special_dtype(vlen=str)
-            joined.create_dataset("sentence_to_index", (1,), dtype=string)
-            names = {text: str(line) for text, line in index.items()}
-            joined["sentence_to_index"][0] = json.dumps(names)
-
-
-class TextSize(NamedTuple):
-    """The size of a text. `n_bytes`: in UTF-8."""
-
-    n_sentences: int
-    n_tokens: int
-    n_bytes: int
-
-
-def measure_text(lines: Iterable[Line]) -> TextSize:
-    """Reads a text once."""
-    n_sentences = n_tokens = n_bytes = 0
-    for line in lines:
-        n_sentences += 1
-        n_tokens += len(line.tokens)
-        n_bytes += len(line.text.encode())
-    return TextSize(n_sentences, n_tokens, n_bytes)
-
-
-def bytes_of_dump(elmo: Elmo, size: TextSize, settings: DumpSettings) -> int:
-    """
-    The bytes of the file, within a few percent. The parts, which are deleted at the end, take as
-    many.
-    """
-    n_layers = elmo.n_layers if settings.layer == "all" else 1
-    n_vectors = (size.n_sentences if settings.pool else size.n_tokens) * n_layers
-    numbers = n_vectors * elmo.output_dim * np.dtype(settings.dtype).itemsize
-    n_bytes = numbers + size.n_sentences * BYTES_PER_SENTENCE
-    if settings.has_index:
-        n_bytes += size.n_bytes + size.n_sentences * len(f'"": "{size.n_sentences}", ')
-    return n_bytes
+                f"{self._out}: line {line + 1}: {key!r}: HDF5 cannot have a dataset of this name, "
+                "or not next to those of other lines, because a slash separates groups; leave out "
+                "--use-sentence-keys, and nothing is computed again"
+            ) from None

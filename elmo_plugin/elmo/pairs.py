@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.elmo.language_model import DIRECTIONS, LanguageModel
-from elmo_plugin.elmo.parts import groups
 from elmo_plugin.elmo.scores import SentenceScores
+from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.text.lines import read_blocks
 
 ROUNDING = 1e-4

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 from elmo_plugin.checks import InputError
@@ -134,6 +134,13 @@ def names_of(sentences: Any) -> Iterator[str]:
 def _is_of_pandas(kind: str, found: Any) -> bool:
     pandas = sys.modules.get("pandas")  # only if it was imported, there are objects of it
     return pandas is not None and isinstance(found, getattr(pandas, kind))
+
+
+def groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of `size` items, the last one shorter."""
+    iterator = iter(items)
+    while group := list(islice(iterator, size)):
+        yield group
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:

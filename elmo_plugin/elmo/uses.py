@@ -6,8 +6,8 @@ vector. The text is read once, and only sentences with such a word are embedded.
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, count, groupby, tee
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, count, groupby, islice, tee
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -18,17 +18,18 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
 from elmo_plugin.elmo.frozen import weights_digest
-from elmo_plugin.elmo.parts import groups
-from elmo_plugin.elmo.sentences import SPACE, check_is_list, is_series, names_of, tokens_of
-from elmo_plugin.files.atomic_write import atomic_write, check_is_new
-from elmo_plugin.files.digest import append_checksum, ends_in_checksum
+from elmo_plugin.elmo.results import PART_SENTENCES, write_results
+from elmo_plugin.elmo.sentences import SPACE, check_is_list, groups, is_series, names_of, tokens_of
+from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.lines import read_blocks
 from elmo_plugin.text.text_files import find_files
 
+AT_ONCE = 512
+"""Number of sentences that are embedded at a time."""
 ROWS = 1024
-"""Number of uses that are written at a time."""
+"""Number of uses in a chunk of the file."""
 
 
 class Use(NamedTuple):
@@ -141,38 +142,62 @@ def uses_with_vectors(
     most: int | None,
     seed: int,
     raw: bool = False,
-    *,
-    stored_in: str = "a DataFrame",
 ) -> Iterator[tuple[Use, np.ndarray]]:
     """
     The uses in the order of the text, each with its vector. `forms`: those of `word_forms`. See
     `Elmo.uses`. Raises an `InputError` if the text of a use cannot be stored.
     """
+    _check_options(elmo, layer, most, seed, raw)
+    return _embedded(elmo, _sentences_with_uses(corpus, forms, most, seed, raw), layer)
+
+
+def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int, raw: bool) -> None:
     if elmo.initial_state == "carry":
         fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
     if layer == "all":
         fail("layer", "one that gives a use one vector", layer)
     check_count("seed", seed, least=0)
     check_flag("raw", raw)
-    uses: Iterable[Use] = find_uses(corpus, forms, raw)
     if most is not None:
         check_count("most", most)
-        uses = tqdm(sample(uses, most, seed), unit=" uses", desc="vectors")
-    # The second iterator is ahead by the sentences that the stream embeds at a time.
+
+
+def _sentences_with_uses(
+    corpus: Any,
+    forms: dict[str, str],
+    most: int | None,
+    seed: int,
+    raw: bool,
+    stored_in: str = "a DataFrame",
+) -> Iterator[list[Use]]:
+    """The uses of each sentence that has some, in the order of the text."""
+    uses: Iterable[Use] = find_uses(corpus, forms, raw)
+    if most is not None:
+        uses = sample(uses, most, seed)
     checked = (_check_storable(use, stored_in) for use in uses)
-    sentences, ahead = tee(list(found) for _, found in groupby(checked, key=lambda use: use[2:4]))
-    vectors = elmo.stream((found[0].text.split(" ") for found in ahead), layer)
-    for found, numbers in zip(sentences, vectors):
-        for use in found:
+    return (list(group) for _, group in groupby(checked, key=lambda use: use[2:4]))
+
+
+def _embedded(
+    elmo: Any, sentences: Iterable[list[Use]], layer: str | int
+) -> Iterator[tuple[Use, np.ndarray]]:
+    # The second iterator is ahead by the sentences that the stream embeds at a time.
+    sentences, ahead = tee(sentences)
+    vectors = elmo.stream((uses[0].text.split(" ") for uses in ahead), layer)
+    for uses, numbers in zip(sentences, vectors):
+        for use in uses:
             yield use, numbers[use.position].copy()
 
 
-def uses_frame(elmo: Any, corpus: Any, words: Any, layer: str | int, *arguments: Any) -> Any:
+def uses_frame(
+    elmo: Any, corpus: Any, words: Any, layer: str | int, most: int | None, seed: int, raw: bool
+) -> Any:
     """The `uses_with_vectors` as a pandas DataFrame."""
     needed("pandas")
-    found = list(uses_with_vectors(elmo, corpus, word_forms(words), layer, *arguments))
-    uses, vectors = [use for use, _ in found], [vector for _, vector in found]
-    return _frame(uses, vectors, vectors_from(elmo, layer))
+    found = uses_with_vectors(elmo, corpus, word_forms(words), layer, most, seed, raw)
+    # Without a sample, the text's own bar shows the progress.
+    rows = list(tqdm(found, unit=" uses", desc="vectors", disable=most is None))
+    return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer))
 
 
 def vectors_from(elmo: Any, layer: str | int) -> dict[str, str]:
@@ -188,37 +213,81 @@ def vectors_from(elmo: Any, layer: str | int) -> dict[str, str]:
 
 
 def write_uses(
-    out: str | os.PathLike, elmo: Any, corpus: Any, words: Any, layer: str | int, *arguments: Any
+    out: str | os.PathLike,
+    elmo: Any,
+    corpus: Any,
+    words: Any,
+    layer: str | int,
+    most: int | None,
+    seed: int,
+    raw: bool = False,
+    shard: tuple[int, int] = (0, 1),
 ) -> Counter[str]:
     """
-    Write the `uses_with_vectors` to a new HDF5 file with an array for each column of the DataFrame.
-    Memory does not grow with the text. Returns the number of uses of each word, also 0. Raises an
-    `InputError` if the file exists, if there are no uses, or if their text or the labels of their
-    sentences cannot be stored, and a `DiskFullError` if the disk is full.
+    Write the uses to a new HDF5 file with an array for each column of the DataFrame, or resume an
+    interrupted run. Memory does not grow with the text. `shard`: the first sentence with uses, and
+    the step to the next. Returns the number of uses of each word, also 0. Raises errors as
+    `write_results`, and an `InputError` if there are no uses, or if their text or the labels of
+    their sentences cannot be stored.
     """
-    check_is_new(out)
+    _check_options(elmo, layer, most, seed, raw)
     forms = word_forms(words)
-    found = uses_with_vectors(elmo, corpus, forms, layer, *arguments, stored_in="HDF5")
-    of_words = Counter(dict.fromkeys(forms.values(), 0))
-    with atomic_write(out) as temporary:
-        with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as file:
-            file.attrs.update(vectors_from(elmo, layer))
-            for name, dtype in COLUMNS.items():
-                shape = (elmo.output_dim,) if name == VECTOR else ()
-                limits = {"maxshape": (None, *shape), "chunks": (ROWS, *shape)}
-                file.create_dataset(name, (0, *shape), dtype, **limits)
-            for rows in groups(found, ROWS):
-                uses, vectors = zip(*rows)
-                n_uses = of_words.total()
-                for name, values in zip(COLUMNS, (*zip(*uses), np.stack(vectors))):
-                    file[name].resize(n_uses + len(rows), axis=0)
-                    file[name][n_uses:] = np.asarray(values, dtype=COLUMNS[name])
-                of_words.update(use.word for use in uses)
+    sentences = _sentences_with_uses(corpus, forms, most, seed, raw, "HDF5")
+    is_path = isinstance(corpus, str | os.PathLike)
+    results = _Columns(elmo, layer, forms, os.fspath(corpus) if is_path else "corpus")
+    results.facts |= {"most": most, "seed": seed, "raw": raw}
+    write_results(results, elmo, islice(sentences, shard[0], None, shard[1]), out)
+    return results.of_words
+
+
+class _Columns:
+    """The uses of a text as `Results`: an HDF5 array for each column."""
+
+    def __init__(self, elmo: Any, layer: str | int, forms: dict[str, str], name: str) -> None:
+        self._elmo = elmo
+        self._name = name
+        self._layer = layer
+        self._vectors_from = vectors_from(elmo, layer)
+        self.of_words = Counter(dict.fromkeys(forms.values(), 0))
+        self.facts: dict[str, Any] = {**self._vectors_from, "words": digest(repr(forms).encode())}
+        self.part_size = PART_SENTENCES
+
+    def write(self, sentences: list[list[Use]], path: Path, done: Callable[[int], object]) -> None:
+        with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
+            self._create(file)
+            for group in groups(sentences, AT_ONCE):
+                uses, vectors = zip(*_embedded(self._elmo, group, self._layer))
+                _append(file, (*zip(*uses), np.stack(vectors)))
                 disk.check()
-        if not of_words.total():
-            raise InputError(f"{corpus}: expected a use of a listed word, found none")
-        append_checksum(temporary)
-    return of_words
+                done(len(group))
+
+    def join(self, parts: Iterable[Path], path: Path) -> None:
+        with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
+            file.attrs.update(self._vectors_from)
+            self._create(file)
+            for name in parts:
+                with h5py.File(name, "r") as part:
+                    for start in range(0, len(part[VECTOR]), ROWS):
+                        rows = slice(start, start + ROWS)
+                        _append(file, [part[column][rows] for column in COLUMNS])
+                        self.of_words.update(part["word"].asstr()[rows])
+                        disk.check()
+        if not self.of_words.total():
+            raise InputError(f"{self._name}: expected a use of a listed word, found none")
+        append_checksum(path)
+
+    def _create(self, file: h5py.File) -> None:
+        for name, dtype in COLUMNS.items():
+            shape = (self._elmo.output_dim,) if name == VECTOR else ()
+            limits = {"maxshape": (None, *shape), "chunks": (ROWS, *shape)}
+            file.create_dataset(name, (0, *shape), dtype, **limits)
+
+
+def _append(file: h5py.File, columns: Iterable[Any]) -> None:
+    for (name, dtype), values in zip(COLUMNS.items(), columns):
+        n_rows = len(file[name])
+        file[name].resize(n_rows + len(values), axis=0)
+        file[name][n_rows:] = np.asarray(values, dtype=dtype)
 
 
 def _check_storable(use: Use, stored_in: str) -> Use:

@@ -57,6 +57,12 @@ def checksum(pieces: Iterable[bytes | memoryview]) -> bytes:
     return found.to_bytes(CHECKSUM_SIZE, "little")
 
 
+def file_checksum(path: Path) -> str:
+    """The checksum of a file, in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return _file_checksum(file, path.stat().st_size).hex()
+
+
 def append_checksum(path: Path) -> None:
     """Append a file's checksum to it. HDF5 ignores bytes after the end of its own content."""
     with open(path, "r+b") as file:

@@ -59,6 +59,10 @@ def read(file) -> dict[str, numpy.ndarray]:
         return {name: found[name][()] for name in found if name != "sentence_to_index"}
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def same(one, other) -> bool:
     return one.keys() == other.keys() and all(numpy.array_equal(one[k], other[k]) for k in one)
 
@@ -229,13 +233,13 @@ def test_a_full_disk(text, tmp_path, options, monkeypatch, missing_bytes, kept):
         error = pipe.read()
     child.join()
     assert child.exitcode == 1
-    file = tmp_path / ".out.parts" / ("00000000.hdf5" if missing_bytes is None else "joined")
+    file = tmp_path / ".out.parts" / ("0000000000.part" if missing_bytes is None else "joined")
     assert error.splitlines()[-1].endswith(
         f"{file}: could not be written, the disk may be full (File too large); "
         "once there is space, the same command resumes the run"
     )
     assert "h5py" not in error
-    assert len(list((tmp_path / ".out.parts").glob("*.hdf5"))) == kept
+    assert len(list((tmp_path / ".out.parts").glob("*.part"))) == kept
     assert not out.exists()
     run(text, out, "--all", *options)
     assert same(read(out), read(tmp_path / "whole"))
@@ -248,7 +252,7 @@ def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypa
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     out = tmp_path / "out"
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(dump._Vectors, "join", interrupt)
         run(text, out, "--all", *options)
     for other, name in (
         (["--top"], "layers"),
@@ -263,7 +267,7 @@ def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypa
     with threads(n_threads + 1), pytest.raises(InputError, match=f"OMP_NUM_.*, {n_threads}, found"):
         run(text, out, "--all", *options)
     text.write_text(text.read_text("utf-8").replace("and/or", "or"), "utf-8")
-    with pytest.raises(InputError, match="of another text in lines 3 to 4"):
+    with pytest.raises(InputError, match="of another text in sentences 3 to 4"):
         run(text, out, "--all", *options)
 
 
@@ -272,7 +276,7 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
     """Return a dump, and the parts that it had when it was killed during the last step."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
 
-    def interrupt(initial_state):
+    def killed(initial_state):
         elmo = Elmo.from_files(*bilm_files, initial_state=initial_state).eval()
 
         def again(out=tmp_path / "out", text=TEXT):
@@ -282,13 +286,15 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
             return read(out)
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(
+                dump._Vectors, "join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            )
             again()
-        parts = sorted((tmp_path / ".out.parts").glob("*.hdf5"))
+        parts = sorted((tmp_path / ".out.parts").glob("*.part"))
         assert len(parts) == 4
         return again, parts
 
-    return interrupt
+    return killed
 
 
 @pytest.mark.parametrize("form", ["files", "zip", "tar.gz", "run"])
@@ -308,7 +314,7 @@ def test_forms_of_an_archive(text, tmp_path, bilm_files, bilm_archive, monkeypat
         if form == "zip":
             archive = shutil.make_archive(str(tmp_path / "model"), "zip", archive)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(dump._Vectors, "join", interrupt)
         run(text, tmp_path / "out", "--all", "--archive-file", archive)
     with pytest.raises(InputError, match="expected the model of the interrupted run, "):
         run(text, tmp_path / "out", "--all", "--pretrained", "tiny")
@@ -328,21 +334,23 @@ def test_forms_of_an_archive(text, tmp_path, bilm_files, bilm_archive, monkeypat
 
 @pytest.mark.parametrize("initial_state", ["warm", "carry"])
 def test_damaged_parts_are_computed_again(tmp_path, interrupted, caplog, fuzz, initial_state):
-    """Whichever part is damaged, only that part is computed again, and the numbers are
-    bit-identical."""
+    """Whichever part is damaged, or the record of what it was computed from, only that part is
+    computed again, and the numbers are bit-identical."""
     again, parts = interrupted(initial_state)
-    whole = [part.read_bytes() for part in parts]
+    files = [file for part in parts for file in (part, part.with_suffix(".record"))]
+    whole = [file.read_bytes() for file in files]
     expected = again(tmp_path / "whole")
     for random in fuzz.cases(25):
         (tmp_path / ".out.parts").mkdir(exist_ok=True)
-        chosen = random.randrange(4)
-        for k, (part, data) in enumerate(zip(parts, whole)):
+        chosen = random.randrange(8)
+        for k, (file, data) in enumerate(zip(files, whole)):
             how, damaged = damage(data, random)
-            part.write_bytes(damaged if k == chosen else data)
+            file.write_bytes(damaged if k == chosen else data)
         caplog.clear()
         assert same(again(), expected), how
-        [warning] = [r.getMessage() for r in caplog.records if r.name == "elmo_plugin.elmo.parts"]
-        assert warning.startswith(f"{parts[chosen]}: this part of an interrupted run is damaged")
+        [warning] = [r.getMessage() for r in caplog.records if r.name == "elmo_plugin.elmo.results"]
+        damaged_part = parts[chosen // 2]
+        assert warning.startswith(f"{damaged_part}: this part of an interrupted run is damaged")
         (tmp_path / "out").unlink()
 
 
@@ -350,15 +358,16 @@ def test_a_part_that_is_damaged_before_it_is_joined(tmp_path, interrupted, monke
     """The error is one sentence that names the part, and there is no output. Then the same command
     repairs it."""
     again, parts = interrupted("warm")
-    join = dump._join
-    data = parts[1].read_bytes()
+    parts[1].unlink()  # a part is read once: here if it was there, and otherwise when it is joined
+    join = dump._Vectors.join
 
     def damaged(*rest):
+        data = parts[1].read_bytes()
         parts[1].write_bytes(data[:-200] + bytes([data[-200] ^ 1]) + data[-199:])
         join(*rest)
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match=f"^{parts[1]}: .* damage"):
-        patch.setattr(dump, "_join", damaged)
+        patch.setattr(dump._Vectors, "join", damaged)
         again()
     assert not (tmp_path / "out").exists()
     assert same(again(), again(tmp_path / "whole"))
@@ -384,7 +393,9 @@ def test_an_interrupted_run_of_a_model_that_has_read_more(tmp_path, bilm_files, 
         elmo.embed(TEXT[0])
         if name == "out":
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-                patch.setattr(dump, "_join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+                patch.setattr(
+                    dump._Vectors, "join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+                )
                 dump.dump(elmo, lines, tmp_path / name, settings)
         dump.dump(elmo, lines, tmp_path / name, settings)
     assert same(read(tmp_path / "out"), read(tmp_path / "whole"))
@@ -745,7 +756,8 @@ def test_missing_inputs_are_named(text, tmp_path, options):
         "bilm-tf's weights": [text, out, *options[:2], "--weight-file", no],
     }.items():
         with pytest.raises(
-            FileNotFoundError, match=rf"{no}: expected {kind}.* found no such file$"
+            FileNotFoundError,
+            match=rf"{no}: expected {kind}.* found no such file(; installed models: .*)?$",
         ):
             run(*arguments, "--top")
     with pytest.raises(InputError, match=f"{tmp_path}: expected a file, found a folder"):
@@ -754,7 +766,7 @@ def test_missing_inputs_are_named(text, tmp_path, options):
 
 @pytest.mark.parametrize(
     "command, defaults",
-    [("elmo", ["fp32", "-1", "64", "warm", "1/1"]), ("uses", ["0", "top", "fp32", "-1"])],
+    [("elmo", ["fp32", "-1", "64", "warm", "1/1"]), ("uses", ["0", "top", "1/1", "fp32", "-1"])],
 )
 def test_help_says_each_default_once(capsys, command, defaults):
     """The expected help lists the options in order, with each default as one would type it."""

@@ -12,7 +12,7 @@ import pytest
 from elmo_plugin import LanguageModel
 from elmo_plugin.commands import score
 from elmo_plugin.commands.runner import run_program
-from elmo_plugin.elmo import pairs, parts
+from elmo_plugin.elmo import pairs
 from tests.conftest import allennlp, python, without
 from tests.test_line import ABSENT
 
@@ -154,7 +154,7 @@ def test_killed_and_resumed(
         assert run(*arguments) == 130
     assert not (tmp_path / "out").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "_whole_parts", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(score._Table, "join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(*arguments) == 130
     for other, difference in (
         (["--entropy"], "entropy of the interrupted run, False, found True"),
@@ -183,6 +183,20 @@ def test_carry_continues_from_the_sentence_before(
         np.testing.assert_allclose(json.loads(line)["forward"], expected.forward, atol=1e-5)
 
 
+def test_shards_are_the_whole(text: Path, bilm_archive: str, capsys: pytest.CaptureFixture) -> None:
+    """By definition: the rows of every second sentence, under its number in the text."""
+    arguments = [text, "--archive-file", bilm_archive]
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, *arguments))))
+    for shard in (1, 2):
+        text_of_shard = printed(capsys, *arguments, "--shard", f"{shard}/2")
+        found = list(csv.DictReader(io.StringIO(text_of_shard)))
+        expected = [row for row in rows if int(row["sentence"]) % 2 == shard - 1]
+        for one, other in zip(found, expected, strict=True):
+            for name in ("forward", "backward"):
+                assert float(one.pop(name)) == pytest.approx(float(other.pop(name)), abs=1e-5)
+            assert one == other
+
+
 def test_errors(
     text: Path, tmp_path: Path, bilm_archive: str, capsys: pytest.CaptureFixture
 ) -> None:
@@ -195,6 +209,10 @@ def test_errors(
     assert "expected one of --pretrained, --archive-file" in run(text)
     carry = run("--pairs", text, *model, "--initial-state", "carry")
     assert "--initial-state: expected zero or warm with --pairs" in carry
+    for option in (["--entropy"], ["--base", "e"], ["--shard", "1/2"]):
+        assert "expected a text with them, found --pairs" in run("--pairs", text, *model, *option)
+    carry = run(text, *model, "--initial-state", "carry", "--shard", "1/2")
+    assert "--shard: expected --initial-state zero or warm, found carry" in carry
     (tmp_path / "blank").write_text("the dog\n\nthe\n")
     message = run(tmp_path / "blank", *model, "--output-file", out)
     assert "blank, line 2: expected a sentence, found an empty line" in message

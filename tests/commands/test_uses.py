@@ -2,11 +2,15 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas
 import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo import uses as module
 from elmo_plugin.elmo.uses import read_uses
 from tests.commands.test_score import WITHOUT_ALLENNLP
 from tests.conftest import allennlp, python
@@ -64,6 +68,72 @@ def test_without_allennlp(folder: Path, bilm_archive: str) -> None:
     python("-c", WITHOUT_ALLENNLP, *arguments)
     found, expected = (read_uses(folder / name).astype(str) for name in ("out", "expected"))
     assert found.equals(expected)
+
+
+def test_killed_and_resumed(
+    folder: Path, bilm_archive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is that of an uninterrupted run, no part is computed twice, and nothing is left. A
+    run with other settings or of another text is refused."""
+    monkeypatch.setattr(module, "PART_SENTENCES", 1)
+    text = folder / "text"
+    text.write_text("He threw the stick to the dog .\n\nDogs run .\nthe dog\nthe dog\n")
+    arguments = text, folder / "words", folder / "out", "--archive-file", bilm_archive
+    uses(*arguments[:2], folder / "whole", *arguments[3:])
+    append, calls = module._append, []
+
+    def killed(*rest: Any) -> None:
+        calls.append(rest)
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        append(*rest)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "_append", killed)
+        uses(*arguments)
+    assert not (folder / "out").exists()
+    for option, name in (
+        (["--layer", 0], "layer"),
+        (["--most", 1], "most"),
+        (["--seed", 1], "seed"),
+        (["--raw"], "raw"),
+        (["--pretrained", "tiny"], "biLM"),
+    ):
+        model = [] if option[0] == "--pretrained" else arguments[3:]
+        with pytest.raises(InputError, match=f"expected the {name} of the interrupted run"):
+            uses(*arguments[:3], *model, *option)
+    (folder / "other").write_text("a dog\n")
+    with pytest.raises(InputError, match="another text in sentences 1 to 1; remove it to start"):
+        uses(folder / "other", *arguments[1:])
+    with pytest.raises(InputError, match="expected the words of the interrupted run"):
+        (folder / "other").write_text("dog\n")
+        uses(text, folder / "other", *arguments[2:])
+    (folder / "other").unlink()
+    embed, calls = Elmo.embed, []
+    with monkeypatch.context() as patch:
+        patch.setattr(Elmo, "embed", lambda *a, **k: calls.append(a) or embed(*a, **k))
+        uses(*arguments)
+    assert len(calls) == 2
+    assert (folder / "out").read_bytes() == (folder / "whole").read_bytes()
+    assert {file.name for file in folder.iterdir()} == {"text", "words", "whole", "out"}
+
+
+@pytest.mark.parametrize("options", [(), ("--most", 2)])
+def test_shards_are_the_whole(folder: Path, bilm_archive: str, options: tuple) -> None:
+    """All shards together have each use once; a sample is that of the whole text."""
+    arguments = "--archive-file", bilm_archive, *options
+    uses(folder / "text", folder / "words", folder / "whole", *arguments)
+    expected = read_uses(folder / "whole")
+    frames = []
+    for shard in ("1/2", "2/2"):
+        out = folder / shard.replace("/", "_")
+        uses(folder / "text", folder / "words", out, *arguments, "--shard", shard)
+        frames.append(read_uses(out))
+        assert frames[-1].attrs == expected.attrs and len(frames[-1]) < len(expected)
+    found = pandas.concat(frames).sort_values(["sentence", "position"], ignore_index=True)
+    vectors = found.pop("vector"), expected.pop("vector")
+    assert found.equals(expected)
+    np.testing.assert_allclose(*map(np.stack, vectors), atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,260 @@
+"""
+Writes the results for a text in parts, so that an interrupted run can be resumed.
+
+A part has the results for some thousand sentences. It is written to a folder next to the output,
+with a record of what it was computed from, and the parts are joined at the end. A resumed run
+computes only the parts that are missing or damaged. Its results are bit-identical, because a part's
+batches are always the same, and word vectors do not depend on earlier parts.
+"""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import h5py
+import torch
+from tqdm import tqdm
+
+from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.frozen import bytes_of
+from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.elmo.sentences import groups
+from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
+from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum, file_checksum
+from elmo_plugin.files.file_lock import FileLock
+from elmo_plugin.files.hdf5 import HDF5Bytes
+from elmo_plugin.modules import LSTMState
+from elmo_plugin.ops.backend import KERNEL_STATUS
+from elmo_plugin.text.lines import read_blocks
+
+logger = logging.getLogger(__name__)
+
+PART_SENTENCES = 4096
+
+
+class Line(NamedTuple):
+    """A line of the text, which is a sentence; lines are counted from 0."""
+
+    number: int
+    text: str
+
+    @property
+    def tokens(self) -> list[str]:
+        return self.text.split()
+
+
+def read_lines(file: Path | BinaryIO, name: str, first: int = 0, step: int = 1) -> Iterator[Line]:
+    """
+    Every `step`-th line of a file from line `first` on; raises errors as `sentence_lines` and
+    `read_blocks`.
+    """
+    return sentence_lines(chain.from_iterable(read_blocks(file, name=name)), name, first, step)
+
+
+def sentence_lines(
+    texts: Iterable[str], name: str, first: int = 0, step: int = 1
+) -> Iterator[Line]:
+    """
+    Every `step`-th of the lines of the text `name` from line `first` on. Raises an `InputError`
+    that names the line if it is blank.
+    """
+    for number, text in islice(enumerate(texts), first, None, step):
+        line = Line(number, text.rstrip())  # raw text has its places from the start of the line
+        if not line.text:
+            raise InputError(f"{name}, line {number + 1}: expected a sentence, found an empty line")
+        yield line
+
+
+class Results(Protocol):
+    """
+    A kind of results. `facts`: everything that affects them, except the model and the sentences.
+    `part_size`: the number of sentences of a part.
+    """
+
+    facts: dict[str, Any]
+    part_size: int
+
+    def write(self, sentences: list[Any], path: Path, done: Callable[[int], object]) -> None:
+        """Write the results for a part to a file, and say after each batch how many are done."""
+
+    def join(self, parts: Iterable[Path], path: Path) -> None:
+        """Write the output from the files of all parts."""
+
+
+def write_results(
+    results: Results,
+    model: BiLMLayers,
+    sentences: Iterable[Any],
+    out: str | os.PathLike,
+    total: int | None = None,
+) -> None:
+    """
+    Compute and write the results for a text, or resume an interrupted run. `out`: the file to
+    write. `total`: the number of sentences, for the progress bar.
+
+    Raises an `InputError` if `out` exists, if another process is writing it, or if an interrupted
+    run has another model, text or settings; and a `DiskFullError` if the disk is full, in which
+    case finished parts are kept.
+    """
+    out = Path(os.path.realpath(out))  # a link stays
+    facts = results.facts | facts_of(model)
+    parts: list[_Part] = []
+    with (
+        _same_bits(model),
+        _parts_folder(out) as folder,
+        tqdm(total=total, unit=" sentences", desc=out.name) as progress,
+    ):
+        for group in groups(sentences, results.part_size):
+            first = len(parts) * results.part_size
+            parts.append(part := _Part(folder, first, group, facts))
+            if part.is_found(model):
+                progress.update(len(group))
+            else:
+                part.write(partial(results.write, group, done=progress.update), model)
+        with atomic_write(folder / "joined") as temporary:
+            results.join((part.checked_path() for part in parts), temporary)
+        os.replace(folder / "joined", out)
+        shutil.rmtree(folder, ignore_errors=True)  # another process may just have opened it
+
+
+@contextmanager
+def _same_bits(model: BiLMLayers) -> Iterator[None]:
+    """
+    Let the model compute the same bits in any part. After an error its carried state is as it was,
+    so that the same call resumes the run.
+    """
+    state = model.carried.state
+    model.same_bits = True
+    try:
+        yield
+        state = model.carried.state
+    finally:
+        model.carried.state, model.same_bits = state, False
+
+
+@contextmanager
+def _parts_folder(out: Path) -> Iterator[Path]:
+    """The folder of the parts, locked against other processes. It stays if there are any."""
+    folder = out.with_name(f".{out.name}.parts")
+    lock = FileLock(folder / "lock", timeout=0)
+    try:
+        folder.mkdir(exist_ok=True)
+        lock.acquire()
+    except TimeoutError:
+        raise InputError(
+            f"{out}: expected to be the only process that writes it, found another one"
+        ) from None
+    except OSError as error:  # for example a name that is too long
+        raise InputError(f"{out}: expected a place to write to, found: {error}") from None
+    try:
+        check_is_new(out)  # it may have been created meanwhile
+        for temporary in folder.glob(".*"):  # of a run that was killed
+            temporary.unlink()
+        yield folder
+    except DiskFullError as error:
+        raise DiskFullError(
+            f"{error}; once there is space, the same command resumes the run"
+        ) from None
+    finally:
+        if not any(folder.glob(f"*{RECORD}")):
+            shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+RECORD = ".record"
+"""Ending of the file that says what a part was computed from."""
+
+
+class _Part:
+    """A part of a run: the file of its results, and its record, which is written after it."""
+
+    def __init__(
+        self, folder: Path, first: int, sentences: list[Any], facts: dict[str, Any]
+    ) -> None:
+        self._path = folder / f"{first:010d}.part"
+        self._record = self._path.with_suffix(RECORD)
+        self._facts = facts
+        self._place = f"sentences {first + 1} to {first + len(sentences)}"
+        self._text = digest(repr(sentences).encode())
+        self._checksum = ""
+        self._is_checked = False
+
+    def write(self, write: Callable[[Path], None], model: BiLMLayers) -> None:
+        with atomic_write(self._path) as temporary:
+            write(temporary)
+            self._checksum = file_checksum(temporary)
+        with atomic_write(self._record) as temporary:
+            with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as record:
+                record.attrs["facts"] = json.dumps(self._facts)
+                record.attrs["text"] = self._text
+                record.attrs["checksum"] = self._checksum
+                for name, numbers in model.carried.resume_state().items():
+                    record[name] = numbers.cpu().numpy()
+            append_checksum(temporary)
+
+    def is_found(self, model: BiLMLayers) -> bool:
+        """
+        Whether the part is there and undamaged. Under `carry`, sets the state after it. Raises an
+        `InputError` if it has other facts or another text.
+        """
+        if not self._record.exists():
+            return False
+        if ends_in_checksum(self._record):
+            with h5py.File(self._record, "r") as record:
+                self._check_source(json.loads(record.attrs["facts"]), record.attrs["text"])
+                self._checksum = record.attrs["checksum"]
+                state = {name: torch.from_numpy(x[()]) for name, x in record.items()}
+            self._is_checked = self._path.exists() and self._checksum == file_checksum(self._path)
+        if not self._is_checked:
+            logger.warning(
+                "%s: this part of an interrupted run is damaged, computing it again", self._path
+            )
+        elif state:
+            model.carried.state = LSTMState.from_stored(state, model.device)
+        return self._is_checked
+
+    def _check_source(self, facts: dict[str, Any], text: str) -> None:
+        for name, value in self._facts.items():
+            if (before := facts.get(name)) != value:
+                raise InputError(
+                    f"{self._path.parent}: expected the {name} of the interrupted run, {before}, "
+                    f"found {value}; use the same, or remove the folder to start from scratch"
+                )
+        if text != self._text:
+            raise InputError(
+                f"{self._path.parent}: expected an interrupted run of the same text, found one of "
+                f"another text in {self._place}; remove it to start from scratch"
+            )
+
+    def checked_path(self) -> Path:
+        """The file of the results, which is read once to check it. Raises an `OSError`."""
+        if not self._is_checked and file_checksum(self._path) != self._checksum:
+            raise OSError(
+                f"{self._path}: expected the part as it was written, found damage; the same "
+                "command computes it again"
+            )
+        return self._path
+
+
+def facts_of(model: BiLMLayers) -> dict[str, Any]:
+    """What affects a model's numbers bit by bit."""
+    # Other numbers of threads, and other processors, may round differently.
+    is_gpu = model.device.type == "cuda"
+    state = model.carried.resume_state()  # from which a text is read under `carry`
+    return {
+        "precision": model.bilm.precision,
+        "model": model.fingerprint().hex(),
+        "carried state": digest(b"".join(map(bytes_of, state.values()))) if state else None,
+        "version of PyTorch": torch.__version__,
+        "kernels": KERNEL_STATUS,
+        "GPU": torch.cuda.get_device_name(model.device) if is_gpu else None,
+        "processor": None if is_gpu else torch.backends.cpu.get_cpu_capability(),
+        "number of threads (OMP_NUM_THREADS)": None if is_gpu else torch.get_num_threads(),
+    }
