@@ -31,7 +31,7 @@ from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.plugin.training.optimizer import ClippedAdagradOptimizer
 from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.corpus_cache import open_corpus

@@ -18,7 +18,7 @@ from elmo_plugin import LanguageModel
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import ids_of_corpus_words, vocabulary_words
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.text.characters import UNKNOWN
 from elmo_plugin.text.corpus import EncodedCorpus
 from experiments.markdown import table

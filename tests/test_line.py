@@ -74,7 +74,7 @@ def test_what_registers(imports):
     """tests/allennlp_today/test_include_package.py has `--include-package`, and
     tests/test_install.py the plugins file."""
     found = python("-c", f"import {imports}\n{REGISTERED}").stdout
-    assert "elmo_plugin.plugin.models.language_model" in found
+    assert "elmo_plugin.plugin.models.bilm_model" in found
 
 
 def test_the_plugins_file_in_the_home_folder(tmp_path):

@@ -13,12 +13,14 @@ from functools import partial, wraps
 from tarfile import ReadError
 from typing import Any
 
+from allennlp import commands
 from allennlp.commands import evaluate, find_learning_rate, main, predict, train
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived, install_sigterm_handler
 from torch.multiprocessing import ProcessRaisedException
 
+from elmo_plugin.adapters import allennlp_09
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.runner import (
     DEBUG,
@@ -54,6 +56,10 @@ for _name, _module in {
     "bilm-import": bilm_import,
 }.items():
     Subcommand.register(_name)(type(_name, (Command,), {"module": _module}))
+
+
+# AllenNLP 1.0 removed this module, from which programs for 0.9 import `ElmoEmbedder`.
+sys.modules["allennlp.commands.elmo"] = commands.elmo = allennlp_09  # type: ignore[attr-defined]
 
 
 def _with_limited_threads(compute: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ from elmo_plugin.ops.lstm import reference_lstm
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.data_loader import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
 
 [(NAME, MODEL)] = QUICK.items()

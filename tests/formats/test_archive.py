@@ -28,7 +28,7 @@ from elmo_plugin.formats import small_files
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from tests.conftest import Fuzz
 from tests.damage import damage
 

@@ -27,7 +27,7 @@ from elmo_plugin.formats.bilm_tf import texts, weight_file
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from experiments.grid.bilms import bilm_sizes, find_bilms

@@ -19,7 +19,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.texts import read_options
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from tests.compare import assert_close
 from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, write_bilm_files
 from tests.formats.tasks import write_task

@@ -15,7 +15,7 @@ from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
 from elmo_plugin.plugin.data.data_loader import check_order
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
 from elmo_plugin.plugin.training.interval_clock import IntervalClock

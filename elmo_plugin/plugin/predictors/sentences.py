@@ -15,7 +15,7 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
 from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from elmo_plugin.plugin.models.language_model import BiLMModel, exp
+from elmo_plugin.plugin.models.bilm_model import BiLMModel, exp
 from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import read_blocks
 from elmo_plugin.text.text_files import find_files

@@ -81,15 +81,11 @@ def _check_words(new: Path, folder: Path) -> None:
         is_words = file.name != NAMESPACE_PADDING_FILE  # whose lines are in any order
         if not is_words or not old.exists() or old.read_bytes() == file.read_bytes():
             continue
-        if sorted(old.read_bytes().splitlines()) == sorted(file.read_bytes().splitlines()):
-            found = (
-                "its words in another order; try again if the data_loader has num_workers, and "
-                "otherwise restore the text"
-            )
-        else:
-            found = "another, because the text that it is made from has changed; restore the text"
+        is_order = sorted(old.read_bytes().splitlines()) == sorted(file.read_bytes().splitlines())
+        found = "its words in another order" if is_order else "other words"
         raise InputError(
-            f"vocabulary: expected that of the run in {folder.parent}, found {found} to resume"
+            f"vocabulary: expected that of the run in {folder.parent}, found {found}; restore the "
+            "text that it is made from to resume, or try again if the data_loader has num_workers"
         )
 
 

@@ -25,7 +25,7 @@ from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, word_ids
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.text.characters import UNKNOWN
 from tests import conftest
 from tests.conftest import BLOCKS, WORDS, allennlp

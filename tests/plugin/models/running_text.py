@@ -13,7 +13,7 @@ from allennlp.models import Model
 
 from elmo_plugin.plugin.data.data_loader import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.conftest import WORDS

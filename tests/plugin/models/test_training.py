@@ -22,7 +22,7 @@ from allennlp.training.metric_tracker import MetricTracker
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import sampled_softmax
 from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, keep_if_best
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from tests.compare import assert_close
 from tests.conftest import BLOCKS, ROOT, file_size_limit, threads
 from tests.plugin.training.toy_training import Killed

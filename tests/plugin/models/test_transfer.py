@@ -17,7 +17,7 @@ from elmo_plugin.formats.bilm_tf.texts import read_options, read_vocabulary_file
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models import transfer
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS, export_files
 from tests.plugin.models.test_training import config

@@ -16,7 +16,7 @@ from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from tests import oracle
 from tests.conftest import WORDS, allennlp
 from tests.plugin.models.running_text import (

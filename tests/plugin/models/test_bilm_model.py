@@ -11,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.models.language_model import exp
+from elmo_plugin.plugin.models.bilm_model import exp
 from tests import oracle
 from tests.compare import assert_close
 from tests.plugin.models.running_text import (

@@ -9,7 +9,7 @@ from allennlp.data import Batch, Instance
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.models.language_model import BiLMModel
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
